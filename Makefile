@@ -1,0 +1,45 @@
+# Everything needs only Python >= 3.11, make and the package registries.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint bench binaries lock clean
+
+demo: $(READY)  ## a real control plane on this machine, tenants, gangs and the scheduler
+	$(BIN)/vscheduler demo
+
+test: lint binaries  ## lint, types, layers, and every test from unit to integration
+	$(BIN)/pytest
+
+lint: $(READY)  ## style, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: binaries  ## pods per second on the sandbox
+	$(BIN)/python -m tests.benchmarks
+
+binaries: $(READY)  ## etcd, kube-apiserver and the rest: found, or built once and cached
+	$(BIN)/python -m vscheduler.sandbox build
+
+$(READY): requirements-dev.lock pyproject.toml
+	@echo "setting up $(VENV) (once; about half a minute)"
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		--requirement requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+		--no-build-isolation --editable .
+	@touch $@
+
+lock: $(READY)  ## write the lock files anew from pyproject.toml
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-annotate --no-header pyproject.toml -o requirements.lock
+	$(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-annotate --no-header pyproject.toml --group dev \
+		-o requirements-dev.lock
+
+clean:  ## remove what make made here (the binaries' cache stays)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

@@ -1,0 +1,1 @@
+"""A second scheduler for Kubernetes: gangs, queues and fair shares, with reasons."""

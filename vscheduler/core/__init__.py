@@ -1,0 +1,1 @@
+"""Decides. Pure: no await, no clock, no logger, no randomness, no Kubernetes type."""

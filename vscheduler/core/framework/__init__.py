@@ -1,0 +1,1 @@
+"""Verbs: how a cycle runs. Knows no policy; read contracts.py first."""

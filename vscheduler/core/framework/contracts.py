@@ -1,0 +1,269 @@
+"""Plugin and Action: all that policy can say in a cycle. Read this first.
+
+A plugin is a class with a `name` that defines some of the methods below. The session makes one
+instance per cycle, calls `open` once, and then asks it: which queue, job and task comes next;
+whether a job may start; which nodes a pod may use, and which of them it likes best.
+
+    class Reserved(Plugin):
+        name = "reserved"
+        arguments = {"reserved.label": Argument(str, "example.com/reserved")}
+
+        def filter_nodes(self, task, nodes):
+            column, _ = nodes.layout.label(self.argument("reserved.label"))
+            return [Verdict("node(s) were reserved", nodes.of(column < 0))]
+
+        def score_nodes(self, task, nodes):
+            return 10.0 * (nodes.used[:, 0] == 0)
+
+Answers of many plugins become one as `combinators` says. None is an abstention; an empty answer
+is an opinion. A hook must not change what it is given, and must answer the same to the same
+question: no clock, no randomness, nothing read from outside.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.framework import gangs
+from vscheduler.core.model import (
+    constraints,
+    decisions,
+    jobs,
+    nodes,
+    queues,
+    resources,
+    snapshot,
+)
+
+if TYPE_CHECKING:
+    from vscheduler.core.framework import session as working
+
+Key: TypeAlias = float | tuple[float, ...]
+"""What a queue, job or task is sorted by: smaller comes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument that a plugin or action takes in the configuration.
+
+    kind is bool, int, float, str or dict; an int is accepted where a float is meant. A name that
+    ends in `*` stands for all names with that beginning.
+    """
+
+    kind: type
+    default: object
+    minimum: float | None = None
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """The nodes that a question is about, as columns: n rows of the N nodes of the cluster.
+
+    First all rows are asked about, later only those that a placement has touched; the answer for
+    a row must depend on that row only. Amounts are int64 of shape (n, R), columns as in the
+    session's ResourceSpace; none may be written to.
+    """
+
+    layout: nodes.NodeLayout
+    rows: NDArray[np.int64] | None
+    """Which rows of the layout; None is all of them."""
+    allocatable: resources.Vector
+    used: resources.Vector
+    """What pods hold, pods being deleted included."""
+    future_used: resources.Vector
+    """The same, less what is being freed, plus what is promised to waiting pods."""
+    ports: Mapping[str, tuple[constraints.HostPort, ...]]
+
+    def of(self, column: NDArray[np.generic]) -> NDArray[np.generic]:
+        """The part of a whole column (N, …) that belongs to these rows."""
+        return column if self.rows is None else column[self.rows]
+
+    @property
+    def size(self) -> int:
+        """n, the number of rows."""
+        return int(self.allocatable.shape[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One filter's answer: which rows pass, and what to tell people about the others."""
+
+    refusal: str
+    """As kubectl users know it: `node(s) had untolerated taint {gpu: true}`."""
+    passes: nodes.Mask
+    """Shape (n,)."""
+
+
+class Session(Protocol):
+    """What a plugin may read of the running cycle; actions get the class itself."""
+
+    snapshot: snapshot.Snapshot
+    space: resources.ResourceSpace
+    total: resources.Vector
+    """What shares are computed from, (R,)."""
+    gangs: Mapping[jobs.JobId, gangs.Gang]
+    """Jobs with their state in this cycle, by id; every one has its queue in `queues`."""
+    queues: Mapping[str, queues.Queue]
+
+    def request(self, task: jobs.Task) -> resources.Vector:
+        """What the task asks for, (R,), `pods` included; not to be written to."""
+
+    def job_amounts(self, amounts: resources.Amounts) -> resources.Vector:
+        """Amounts by name as a row (R,)."""
+
+
+class Plugin:
+    """Base of all plugins: define the hooks that you need, leave the others out.
+
+    The flags that switch hooks off are Volcano's; HOOKS lists them.
+    """
+
+    name: ClassVar[str]
+    arguments: ClassVar[Mapping[str, Argument]] = {}
+
+    def __init__(self, arguments: Mapping[str, object]) -> None:
+        self._arguments = arguments
+
+    def argument(self, name: str) -> object:
+        """The configured value, or the declared default."""
+        value = self._arguments.get(name)
+        return self.arguments[name].default if value is None else value
+
+    def number(self, name: str) -> float:
+        """The same for an argument that is a number."""
+        value = self.argument(name)
+        assert isinstance(value, int | float)
+        return float(value)
+
+    def open(self, session: Session) -> None:
+        """The cycle begins: work out here what the hooks need. All of `session` can be read."""
+
+
+class Hooks(Protocol):
+    """Every hook with its meaning. Nothing implements this whole: it is the catalogue.
+
+    In brackets: Volcano's name, and how the answers of several plugins combine.
+    """
+
+    def queue_key(self, queue: queues.Queue) -> Key | None:
+        """[QueueOrder; first difference over tiers, then creation time, then name] Asked again
+        each time the queue has had its turn.
+        """
+
+    def job_key(self, gang: gangs.Gang) -> Key | None:
+        """[JobOrder; first difference, then creation time, then id] Asked again each time the job
+        goes back into its queue's line.
+        """
+
+    def task_key(self, task: jobs.Task) -> Key | None:
+        """[TaskOrder; first difference, then index, creation time, UID]."""
+
+    def job_valid(self, gang: gangs.Gang) -> decisions.Reason | None:
+        """[JobValid; first reason] Why this job can't be scheduled as it stands; None if it can."""
+
+    def job_ready(self, gang: gangs.Gang) -> bool:
+        """[JobReady; all] Whether what is allocated so far may be bound."""
+
+    def job_pipelined(self, gang: gangs.Gang) -> bool | None:
+        """[JobPipelined; a reject loses, a tier with a permit decides] Whether the job may hold
+        room that is being freed until it can start.
+        """
+
+    def overused(self, queue: queues.Queue) -> bool:
+        """[Overused; any] Whether the queue has had enough: it gets no turn in this cycle."""
+
+    def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool:
+        """[Allocatable; all] Whether the queue may take this task as well."""
+
+    def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
+        """[-; all] The numbers behind `overused` or a refusal of `allocatable`."""
+
+    def filter_nodes(self, task: jobs.Task, nodes: NodeView) -> Sequence[Verdict]:
+        """[Predicate; all masks] Which nodes the task may use, amounts aside. The answer must be
+        the same for all tasks of one class and queue.
+        """
+
+    def score_nodes(self, task: jobs.Task, nodes: NodeView) -> NDArray[np.float64]:
+        """[NodeOrder; sum] How good each node is, weight included, shape (n,). The same for all
+        tasks of one class and queue.
+        """
+
+    def score_node_set(
+        self, task: jobs.Task, nodes: NodeView, feasible: NDArray[np.bool_]
+    ) -> NDArray[np.float64] | None:
+        """[BatchNodeOrder; sum] Scores that depend on which nodes are feasible (N,): for scores
+        that are scaled to the best of them. Always asked about all rows. None: all are equal.
+        """
+
+    def on_allocate(self, task: jobs.Task) -> None:
+        """[AllocateFunc; all] The task got room, for now or for later. Undone by on_deallocate."""
+
+    def on_deallocate(self, task: jobs.Task) -> None:
+        """[DeallocateFunc; all] The task lost its room."""
+
+    def entitlements(self) -> Mapping[str, decisions.Entitlement]:
+        """[-; last plugin that answers] What each queue is entitled to, for people to see."""
+
+
+class Combine(StrEnum):
+    """How the answers of several plugins become one."""
+
+    FIRST_DIFFERENCE = "first difference over tiers"
+    FIRST = "first that isn't None"
+    ALL = "all must agree"
+    ANY = "any"
+    VOTE = "a reject loses; a tier with a permit decides"
+    SUM = "sum"
+    EVERY = "all are called"
+    LAST = "last that answers"
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """One row of the hook table."""
+
+    volcano: str
+    flag: str | None
+    """The configuration key that switches it off; None: it can't be."""
+    combine: Combine
+    closed: bool = False
+    """When the plugin fails here, the job in question isn't placed; else it abstains."""
+
+
+HOOKS: Mapping[str, Hook] = {
+    "queue_key": Hook("QueueOrder", "enableQueueOrder", Combine.FIRST_DIFFERENCE),
+    "job_key": Hook("JobOrder", "enableJobOrder", Combine.FIRST_DIFFERENCE),
+    "task_key": Hook("TaskOrder", "enableTaskOrder", Combine.FIRST_DIFFERENCE),
+    "job_valid": Hook("JobValid", None, Combine.FIRST, closed=True),
+    "job_ready": Hook("JobReady", "enableJobReady", Combine.ALL, closed=True),
+    "job_pipelined": Hook("JobPipelined", "enableJobPipelined", Combine.VOTE),
+    "overused": Hook("Overused", "enabledOverused", Combine.ANY, closed=True),
+    "allocatable": Hook("Allocatable", "enabledAllocatable", Combine.ALL, closed=True),
+    "shortages": Hook("", None, Combine.EVERY),
+    "filter_nodes": Hook("Predicate", "enablePredicate", Combine.ALL, closed=True),
+    "score_nodes": Hook("NodeOrder", "enableNodeOrder", Combine.SUM),
+    "score_node_set": Hook("BatchNodeOrder", "enableNodeOrder", Combine.SUM),
+    "on_allocate": Hook("AllocateFunc", None, Combine.EVERY),
+    "on_deallocate": Hook("DeallocateFunc", None, Combine.EVERY),
+    "entitlements": Hook("", None, Combine.LAST),
+}
+"""Every hook: its name in Volcano, the flag that switches it, how answers combine."""
+
+
+class Action:
+    """Base of all actions: one way of changing the session, run in the configured order."""
+
+    name: ClassVar[str]
+    arguments: ClassVar[Mapping[str, Argument]] = {}
+
+    def __init__(self, arguments: Mapping[str, object]) -> None:
+        self._arguments = arguments
+
+    def execute(self, session: "working.Session") -> None:
+        """Decide something: place, evict or admit, through the session's statements."""
+        raise NotImplementedError

@@ -1,0 +1,84 @@
+"""Gang: a Job's working copy inside one cycle."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from vscheduler.core.model import jobs
+
+
+class Gang:
+    """A Job, and what this cycle has done with its tasks so far.
+
+    Only Statement moves tasks (through `move`); actions change `phase` and `unplaced`; plugins
+    only read.
+    """
+
+    __slots__ = ("_moved", "counts", "job", "phase", "role_counts")
+
+    def __init__(self, job: jobs.Job) -> None:
+        self.job = job
+        self.phase = job.phase
+        self.counts: Counter[jobs.TaskStatus] = Counter(job.counts)
+        self.role_counts: Counter[tuple[str, jobs.TaskStatus]] = Counter()
+        """By role and status; only kept where the job has role minima."""
+        self._moved: dict[jobs.TaskId, tuple[jobs.TaskStatus, str | None]] = {}
+        if job.min_task_member:
+            self.role_counts.update((task.role, task.status) for task in job.tasks)
+
+    def status(self, task: jobs.Task) -> jobs.TaskStatus:
+        """Where the task stands now."""
+        moved = self._moved.get(task.uid)
+        return task.status if moved is None else moved[0]
+
+    def node(self, task: jobs.Task) -> str | None:
+        """The node that the task is on, or has room on, now."""
+        moved = self._moved.get(task.uid)
+        return task.node if moved is None else moved[1]
+
+    def move(self, task: jobs.Task, status: jobs.TaskStatus, node: str | None) -> None:
+        """Note a new status and node; back to what the snapshot says leaves no trace."""
+        before = self.status(task)
+        self.counts[before] -= 1
+        self.counts[status] += 1
+        if self.job.min_task_member:
+            self.role_counts[task.role, before] -= 1
+            self.role_counts[task.role, status] += 1
+        if (status, node) == (task.status, task.node):
+            self._moved.pop(task.uid, None)
+        else:
+            self._moved[task.uid] = (status, node)
+
+    def tasks(self, status: jobs.TaskStatus) -> Iterator[jobs.Task]:
+        """The tasks that stand so now, by UID."""
+        return (task for task in self.job.tasks if self.status(task) is status)
+
+    @property
+    def ready_tasks(self) -> int:
+        """Tasks that count towards minMember (Volcano: ReadyTaskNum)."""
+        return sum(self.counts[status] for status in jobs.READY)
+
+    @property
+    def waiting_tasks(self) -> int:
+        """Tasks that wait for room that is being freed (Volcano: WaitingTaskNum)."""
+        return self.counts[jobs.TaskStatus.PIPELINED]
+
+    @property
+    def valid_tasks(self) -> int:
+        """Tasks that can still make up the gang (Volcano: ValidTaskNum)."""
+        return sum(self.counts[status] for status in jobs.VALID)
+
+    @property
+    def pending_best_effort(self) -> int:
+        """Pending tasks that ask for nothing: they count as ready (Volcano: IsReady)."""
+        if not self.counts[jobs.TaskStatus.PENDING]:
+            return 0
+        return sum(task.best_effort for task in self.tasks(jobs.TaskStatus.PENDING))
+
+    def role_tasks(self, role: str, statuses: frozenset[jobs.TaskStatus]) -> int:
+        """Tasks of a role that stand in one of these statuses."""
+        return sum(self.role_counts[role, status] for status in statuses)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether every task stands where the snapshot has it."""
+        return not self._moved

@@ -1,0 +1,1 @@
+"""Nouns: the cluster at one instant, as frozen values."""

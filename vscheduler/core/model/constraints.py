@@ -1,0 +1,109 @@
+"""Where a pod may go, as values: selectors, affinity, tolerations, ports.
+
+Kubernetes: core/v1 NodeSelectorTerm, Toleration, Taint, ContainerPort.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Operator(StrEnum):
+    """How a requirement compares a label with its values (core/v1 NodeSelectorOperator)."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+class Effect(StrEnum):
+    """What a taint does to pods that don't tolerate it (core/v1 TaintEffect)."""
+
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition on a label, or on a field when it stands among a term's fields."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Conditions that must all hold; a term with none matches no node."""
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredTerm:
+    """A term that adds `weight` (1 to 100) to the score of the nodes it matches."""
+
+    weight: int
+    term: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A node's mark that keeps pods away."""
+
+    key: str
+    value: str
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A pod's word that it bears a taint; an empty key with `exists` bears all."""
+
+    key: str = ""
+    exists: bool = False
+    value: str = ""
+    effect: Effect | None = None
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Kubernetes: component-helpers Toleration.ToleratesTaint."""
+        if self.effect is not None and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        return self.exists or (bool(self.key) and self.value == taint.value)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HostPort:
+    """A port that a pod takes on its node; address 0.0.0.0 takes it on every address."""
+
+    address: str
+    protocol: str
+    port: int
+
+    def conflicts(self, other: "HostPort") -> bool:
+        """Whether the two can't stand on one node."""
+        same = (self.protocol, self.port) == (other.protocol, other.port)
+        wild = "0.0.0.0"  # noqa: S104 - Kubernetes' spelling of every address; nothing is bound
+        return same and (self.address == other.address or wild in (self.address, other.address))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraints:
+    """All of a pod's own conditions on its node."""
+
+    node_selector: tuple[tuple[str, str], ...] = ()
+    required: tuple[Term, ...] | None = None
+    """Alternatives (any must match); None when the pod has no required node affinity."""
+    preferred: tuple[PreferredTerm, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    ports: tuple[HostPort, ...] = ()
+
+
+ANYWHERE = Constraints()
+"""No conditions at all."""

@@ -1,0 +1,160 @@
+"""What a cycle decides, and why: data only. `mirror.wording` puts it into English."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from vscheduler.core.model import jobs, queues, resources, snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bind:
+    """This task goes to this node, now."""
+
+    task: jobs.Task
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """This task waits on this node for room that is being freed; nothing is sent."""
+
+    task: jobs.Task
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evict:
+    """This task leaves its node so that a job can start."""
+
+    task: jobs.Task
+    node: str
+    action: str
+    """The action that decided it: reclaim, preempt, shuffle."""
+    beneficiary: jobs.JobId | None
+
+
+class ReasonCode(StrEnum):
+    """Why a job waits: a closed list, in order of precedence; the values are for metrics."""
+
+    QUEUE_MISSING = "QueueMissing"
+    QUEUE_CLOSED = "QueueClosed"
+    TOO_FEW_PODS = "NotEnoughTasks"
+    TOO_FEW_OF_ROLE = "NotEnoughPodsOfTask"
+    NOT_ADMITTED = "NotAdmitted"
+    QUEUE_OVER_SHARE = "QueueOverShare"
+    NO_NODES = "NoNodes"
+    NO_ROOM = "NotEnoughResources"
+    WAITS_FOR_RELEASE = "WaitsForRelease"
+    NOT_REACHED = "NotReached"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """One resource of which too little is left under a limit; units as in resources.Amounts."""
+
+    resource: str
+    requested: float
+    allocated: float
+    limit: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hole:
+    """The largest free room of one resource on any node that the pod may use."""
+
+    resource: str
+    free: float
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """The one dominant reason why a job, or the rest of it, isn't placed, with its numbers."""
+
+    code: ReasonCode
+    queue: str
+    tasks: int = 0
+    """Pods that are there."""
+    minimum: int = 0
+    """minMember, or the role's minimum."""
+    placed: int = 0
+    """Pods that have room, or found some in this cycle."""
+    role: str = ""
+    request: resources.Amounts = field(default_factory=dict)
+    """What the pod that found no room asks for."""
+    nodes: int = 0
+    """Nodes that were looked at."""
+    refusals: tuple[tuple[str, int], ...] = ()
+    """Why nodes refused that pod, each with its number of nodes, most frequent first."""
+    shortages: tuple[Shortage, ...] = ()
+    holes: tuple[Hole, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStatus:
+    """What a PodGroup's status should say after this cycle."""
+
+    job: jobs.JobId
+    uid: str
+    queue: str
+    phase: jobs.Phase
+    running: int
+    succeeded: int
+    failed: int
+    ready: bool
+    """Whether the gang has its minimum: condition Scheduled, else Unschedulable."""
+    unplaced: tuple[jobs.Task, ...] = ()
+    """Pending tasks that were tried and got no node."""
+    reason: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entitlement:
+    """What a fairness plugin works out for a queue; amounts may be fractions."""
+
+    deserved: Mapping[str, float]
+    real_capability: Mapping[str, float] | None = None
+    share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFigures:
+    """A queue's figures after this cycle; jobs of other schedulers are not in them."""
+
+    name: str
+    state: queues.QueueState
+    weight: int
+    allocated: Mapping[str, float]
+    request: Mapping[str, float]
+    entitlement: Entitlement | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A plugin that failed and was left out of the rest of the cycle."""
+
+    plugin: str
+    hook: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleResult:
+    """All that one cycle decided. Everything is in canonical order."""
+
+    binds: tuple[Bind, ...]
+    pipelined: tuple[Pipeline, ...]
+    evicts: tuple[Evict, ...]
+    groups: tuple[GroupStatus, ...]
+    queues: tuple[QueueFigures, ...]
+    total: Mapping[str, float]
+    """What shares are computed from."""
+    carried: snapshot.Carried
+    finished: bool = True
+    """False when the budget ended the cycle before every job had its turn."""
+    wake_at: float | None = None
+    """The first instant at which a decision could change with no event."""
+    work: Mapping[str, int] = field(default_factory=dict)
+    """Operations by kind: placements, plans, refreshed rows."""
+    faults: tuple[Fault, ...] = ()

@@ -1,0 +1,196 @@
+"""Task (a pod) and Job (a PodGroup with its pods)."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NewType
+
+from vscheduler.core.model import constraints, resources
+
+TaskId = NewType("TaskId", str)
+"""A pod's UID."""
+
+JobId = NewType("JobId", str)
+"""A PodGroup's `namespace/name`."""
+
+
+class TaskStatus(StrEnum):
+    """Where a task stands (Volcano: api.TaskStatus).
+
+    Pending, Allocated and Pipelined come about inside a cycle; Binding is a bind that was sent
+    and that the API server hasn't shown yet.
+    """
+
+    PENDING = "Pending"
+    GATED = "Gated"
+    ALLOCATED = "Allocated"
+    PIPELINED = "Pipelined"
+    BINDING = "Binding"
+    BOUND = "Bound"
+    RUNNING = "Running"
+    RELEASING = "Releasing"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+HOLDING = frozenset(
+    {TaskStatus.ALLOCATED, TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING}
+)
+"""Statuses that count as allocated to the queue (Volcano: AllocatedStatus)."""
+
+READY = HOLDING | {TaskStatus.SUCCEEDED}
+"""Statuses that count towards minMember (Volcano: ReadyTaskNum)."""
+
+VALID = READY | {TaskStatus.PIPELINED, TaskStatus.PENDING, TaskStatus.GATED}
+"""Statuses of pods that can still make up a gang (Volcano: ValidTaskNum)."""
+
+SCHEDULED = frozenset(
+    {TaskStatus.BOUND, TaskStatus.RUNNING, TaskStatus.SUCCEEDED, TaskStatus.FAILED}
+)
+"""Statuses that make a PodGroup Running at the end of a cycle (Binding is too early)."""
+
+
+class Phase(StrEnum):
+    """A PodGroup's status.phase."""
+
+    PENDING = "Pending"
+    INQUEUE = "Inqueue"
+    RUNNING = "Running"
+    UNKNOWN = "Unknown"
+    COMPLETED = "Completed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TaskClass:
+    """What decides where a pod may go and how nodes score; equal pods share one object.
+
+    Compared by identity, so that it is a cheap dictionary key: the Mirror interns classes. Two
+    equal ones that aren't interned cost time and change nothing.
+    """
+
+    request: Mapping[str, int]
+    """Amounts by resource; `pods: 1` included."""
+    constraints: constraints.Constraints = constraints.ANYWHERE
+
+    @property
+    def best_effort(self) -> bool:
+        """Whether it asks for nothing but a pod slot."""
+        return all(not amount for name, amount in self.request.items() if name != resources.PODS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One pod of a job."""
+
+    uid: TaskId
+    namespace: str
+    name: str
+    job: JobId
+    kind: TaskClass
+    status: TaskStatus
+    created: float
+    node: str | None = None
+    """The node that it is on, or is being bound to."""
+    role: str = ""
+    """Volcano: annotation volcano.sh/task-spec."""
+    priority: int = 1
+    index: int = -1
+    """Volcano: the trailing number of a name with at least two dashes; -1 where there is none."""
+    preemptable: bool = True
+    never_preempts: bool = False
+    """spec.preemptionPolicy is Never."""
+    nominated_node: str | None = None
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, as people write it."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def best_effort(self) -> bool:
+        """Whether its pod asks for nothing but a slot."""
+        return self.kind.best_effort
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One condition of a PodGroup as it is stored."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition: str = ""
+    """RFC 3339, as stored."""
+    transition_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupState:
+    """A PodGroup's stored status, which a new one is compared with."""
+
+    phase: Phase = Phase.PENDING
+    conditions: tuple[Condition, ...] = ()
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One PodGroup and its pods, as they were when the snapshot was taken."""
+
+    id: JobId
+    uid: str
+    namespace: str
+    name: str
+    queue: str
+    created: float
+    min_member: int = 1
+    min_task_member: Mapping[str, int] = field(default_factory=dict)
+    min_resources: resources.Amounts | None = None
+    priority: int = 0
+    state: GroupState = GroupState()
+    tasks: tuple[Task, ...] = ()
+    """Sorted by UID."""
+    counts: Mapping[TaskStatus, int] = field(default_factory=dict)
+    allocated: resources.Amounts = field(default_factory=dict)
+    """What its tasks in HOLDING have."""
+    pending: resources.Amounts = field(default_factory=dict)
+    """What its Pending tasks ask for."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def phase(self) -> Phase:
+        """The phase that is stored."""
+        return self.state.phase
+
+    @property
+    def role_minimum(self) -> int:
+        """The sum of minTaskMember, which is ignored when minMember is below it."""
+        return sum(self.min_task_member.values())
+
+    @property
+    def roles_count(self) -> bool:
+        """Whether minTaskMember is in force (Volcano: CheckTaskValid)."""
+        return bool(self.min_task_member) and self.min_member >= self.role_minimum
+
+
+def tally(tasks: Iterable[Task]) -> dict[str, object]:
+    """The fields of a Job that follow from its tasks: tasks, counts, allocated, pending."""
+    ordered: Sequence[Task] = sorted(tasks, key=lambda task: task.uid)
+    by_class: Counter[tuple[TaskClass, bool]] = Counter()
+    for task in ordered:
+        if task.status in HOLDING or task.status is TaskStatus.PENDING:
+            by_class[task.kind, task.status is TaskStatus.PENDING] += 1
+    sums: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
+    for (kind, waits), count in by_class.items():
+        for name, amount in kind.request.items():
+            sums[waits][name] += amount * count
+    return {
+        "tasks": tuple(ordered),
+        "counts": Counter(task.status for task in ordered),
+        "allocated": dict(sums[False]),
+        "pending": dict(sums[True]),
+    }

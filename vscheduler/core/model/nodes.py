@@ -1,0 +1,110 @@
+"""NodeTable: columns over all nodes, rows sorted by name."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.model import constraints, resources
+
+Mask = NDArray[np.bool_]
+"""One answer per node: shape (N,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSpec:
+    """What a node is, but for amounts: it changes rarely, and heartbeats don't change it."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...] = ()
+    taints: tuple[constraints.Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = True
+
+
+class NodeLayout:
+    """The nodes of a table without their amounts; shared by all snapshots until a NodeSpec changes.
+
+    It holds what is worked out once for these nodes (label columns, masks of constraints) in
+    `memo`: a pure function of the specs, so sharing it changes no decision.
+    """
+
+    def __init__(self, specs: Sequence[NodeSpec]) -> None:
+        self.specs = tuple(specs)
+        self.names = tuple(spec.name for spec in self.specs)
+        self.rows = {name: row for row, name in enumerate(self.names)}
+        assert list(self.names) == sorted(self.rows), "nodes are sorted and named once"
+        self._memo: dict[object, Mask] = {}
+        self._labels: dict[str, tuple[NDArray[np.int64], Mapping[str, int]]] = {}
+
+    @property
+    def size(self) -> int:
+        """N, the number of nodes."""
+        return len(self.names)
+
+    def memo(self, key: object, compute: Callable[[], Mask]) -> Mask:
+        """The mask under this key, computed at the first call; nobody may write into it."""
+        mask = self._memo.get(key)
+        if mask is None:
+            mask = compute()
+            mask.setflags(write=False)
+            self._memo[key] = mask
+        return mask
+
+    def label(self, key: str) -> tuple[NDArray[np.int64], Mapping[str, int]]:
+        """A label as a column of codes (N,), -1 where it is missing, and value to code."""
+        known = self._labels.get(key)
+        if known is None:
+            codes: dict[str, int] = {}
+            column = np.full(self.size, -1, dtype=np.int64)
+            for row, labels in enumerate(self._label_maps):
+                value = labels.get(key)
+                if value is not None:
+                    column[row] = codes.setdefault(value, len(codes))
+            known = self._labels[key] = (column, codes)
+        return known
+
+    @cached_property
+    def taint_sets(self) -> Mapping[tuple[constraints.Taint, ...], NDArray[np.int64]]:
+        """Each distinct set of taints, with the rows that have it: few sets, many nodes."""
+        sets: dict[tuple[constraints.Taint, ...], list[int]] = {}
+        for row, spec in enumerate(self.specs):
+            sets.setdefault(spec.taints, []).append(row)
+        return {taints: np.array(rows, dtype=np.int64) for taints, rows in sets.items()}
+
+    @cached_property
+    def schedulable(self) -> Mask:
+        """Nodes that aren't cordoned."""
+        return np.array([not spec.unschedulable for spec in self.specs], dtype=np.bool_)
+
+    @cached_property
+    def ready(self) -> Mask:
+        """Nodes whose Ready condition is True."""
+        return np.array([spec.ready for spec in self.specs], dtype=np.bool_)
+
+    @cached_property
+    def _label_maps(self) -> tuple[dict[str, str], ...]:
+        return tuple(dict(spec.labels) for spec in self.specs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTable:
+    """All nodes that may be used, with what they have and what is taken.
+
+    used counts every pod that holds room there, whoever scheduled it, those that are being
+    deleted (releasing) included. All arrays are (N, R) int64 and read-only.
+    """
+
+    layout: NodeLayout
+    allocatable: resources.Vector
+    used: resources.Vector
+    releasing: resources.Vector
+    ports: Mapping[str, tuple[constraints.HostPort, ...]] = field(default_factory=dict)
+    """Host ports in use, by node name; only nodes that have some."""
+
+    def __post_init__(self) -> None:
+        for array in (self.allocatable, self.used, self.releasing):
+            assert array.shape[0] == self.layout.size
+            array.setflags(write=False)

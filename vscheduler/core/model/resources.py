@@ -1,0 +1,96 @@
+"""Amounts of resources: by name in objects, as int64 columns in arithmetic."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+CPU = "cpu"
+MEMORY = "memory"
+PODS = "pods"
+
+ALLOCATABLE_MAX = 2**52
+"""A node's amount is clamped to this, so that sums over nodes stay exact in float64."""
+
+REQUEST_MAX = 2**53
+"""A pod's amount is clamped to this: more than any node has, and still exact in float64."""
+
+Vector = NDArray[np.int64]
+"""One amount per column of a ResourceSpace: shape (R,), or (N, R) for N rows."""
+
+Share = NDArray[np.float64]
+"""Amounts that may be fractions (deserved, shares of totals): shape (R,)."""
+
+Amounts = Mapping[str, int]
+"""Resource name to amount: cpu in milli, every other resource in whole units (bytes, devices)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceSpace:
+    """Which resource stands in which column.
+
+    cpu, memory and pods come first, then the rest by name, so that the same cluster gives the
+    same columns whatever order its objects arrived in.
+    """
+
+    names: tuple[str, ...]
+    columns: Mapping[str, int] = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> "ResourceSpace":
+        """The space of cpu, memory, pods and these names."""
+        first = (CPU, MEMORY, PODS)
+        ordered = (*first, *sorted(set(names).difference(first)))
+        return cls(ordered, {name: column for column, name in enumerate(ordered)})
+
+    @property
+    def size(self) -> int:
+        """R, the number of columns."""
+        return len(self.names)
+
+    def covers(self, names: Iterable[str]) -> bool:
+        """Whether each of these names has a column."""
+        return all(name in self.columns for name in names)
+
+    def zeros(self) -> Vector:
+        """Nothing of anything."""
+        return np.zeros(self.size, dtype=np.int64)
+
+    def vector(self, amounts: Amounts) -> Vector:
+        """Amounts as a row; a name without a column is a mistake of the caller's."""
+        row = self.zeros()
+        for name, amount in amounts.items():
+            row[self.columns[name]] = amount
+        return row
+
+    def limits(self, amounts: Amounts | None) -> Share:
+        """Amounts as upper bounds: a dimension that isn't named is unlimited."""
+        row = np.full(self.size, np.inf)
+        for name, amount in (amounts or {}).items():
+            if name in self.columns:
+                row[self.columns[name]] = amount
+        return row
+
+    def amounts(self, row: Vector | Share) -> dict[str, float]:
+        """A row by name, without the dimensions that hold nothing."""
+        values: list[float] = row.tolist()
+        return {name: value for name, value in zip(self.names, values, strict=True) if value}
+
+
+def add(left: Amounts, right: Amounts) -> dict[str, int]:
+    """The sum by name."""
+    total = dict(left)
+    for name, amount in right.items():
+        total[name] = total.get(name, 0) + amount
+    return total
+
+
+def fits(request: Vector, room: Vector) -> NDArray[np.bool_]:
+    """Which rows of `room` (N, R) hold `request` (R,).
+
+    A dimension that isn't requested doesn't count, so a node that is over its allocatable in one
+    resource still takes pods that need none of it.
+    """
+    wanted = np.flatnonzero(request)
+    return np.all(room[:, wanted] >= request[wanted], axis=1)

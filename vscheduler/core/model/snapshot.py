@@ -1,0 +1,39 @@
+"""Snapshot: all that a cycle may know, frozen and in canonical order."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vscheduler.core.model import jobs, nodes, queues, resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """What must outlive a cycle: part of its result, and of the next one's input.
+
+    It starts anew after a restart, which costs a little work and changes no decision.
+    """
+
+    tried: frozenset[jobs.JobId] = frozenset()
+    """Jobs that found no room in the unfinished cycles just before this one: their turn is over
+    until a cycle gets through all jobs, else those at the front would use up every budget."""
+
+
+FRESH = Carried()
+"""Nothing is carried over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The cluster at one instant.
+
+    Jobs are those that this scheduler owns, sorted by id; queues are sorted by name. Task and Job
+    values are shared with earlier snapshots.
+    """
+
+    now: float
+    """Seconds since the epoch."""
+    space: resources.ResourceSpace
+    nodes: nodes.NodeTable
+    queues: Mapping[str, queues.Queue]
+    jobs: tuple[jobs.Job, ...]
+    carried: Carried = FRESH
