@@ -106,9 +106,11 @@ class Session(Protocol):
     space: resources.ResourceSpace
     total: resources.Vector
     """What shares are computed from, (R,)."""
-    gangs: Mapping[jobs.JobId, gangs.Gang]
-    """Jobs with their state in this cycle, by id; every one has its queue in `queues`."""
     queues: Mapping[str, queues.Queue]
+
+    @property
+    def gangs(self) -> Mapping[jobs.JobId, gangs.Gang]:
+        """Jobs with their state in this cycle; every one has its queue in `queues`."""
 
     def request(self, task: jobs.Task) -> resources.Vector:
         """What the task asks for, (R,), `pods` included; not to be written to."""

@@ -74,6 +74,12 @@ class Gang:
             return 0
         return sum(task.best_effort for task in self.tasks(jobs.TaskStatus.PENDING))
 
+    @property
+    def has_minimum(self) -> bool:
+        """Whether minMember is reached, roles aside (Volcano: JobInfo.IsReady)."""
+        missing = self.job.min_member - self.ready_tasks
+        return missing <= 0 or self.pending_best_effort >= missing
+
     def role_tasks(self, role: str, statuses: frozenset[jobs.TaskStatus]) -> int:
         """Tasks of a role that stand in one of these statuses."""
         return sum(self.role_counts[role, status] for status in statuses)

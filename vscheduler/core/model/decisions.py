@@ -39,6 +39,7 @@ class ReasonCode(StrEnum):
 
     QUEUE_MISSING = "QueueMissing"
     QUEUE_CLOSED = "QueueClosed"
+    PLUGIN_FAILED = "PluginFailed"
     TOO_FEW_PODS = "NotEnoughTasks"
     TOO_FEW_OF_ROLE = "NotEnoughPodsOfTask"
     NOT_ADMITTED = "NotAdmitted"
@@ -46,7 +47,6 @@ class ReasonCode(StrEnum):
     NO_NODES = "NoNodes"
     NO_ROOM = "NotEnoughResources"
     WAITS_FOR_RELEASE = "WaitsForRelease"
-    NOT_REACHED = "NotReached"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

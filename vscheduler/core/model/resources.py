@@ -93,4 +93,5 @@ def fits(request: Vector, room: Vector) -> NDArray[np.bool_]:
     resource still takes pods that need none of it.
     """
     wanted = np.flatnonzero(request)
-    return np.all(room[:, wanted] >= request[wanted], axis=1)
+    enough: NDArray[np.bool_] = np.all(room[:, wanted] >= request[wanted], axis=1)
+    return enough

@@ -1,0 +1,205 @@
+"""Allocate: give idle room to jobs, gangs whole, then pod by pod in order of fairness.
+
+Volcano: actions/allocate.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import ClassVar
+
+from vscheduler.core.framework import contracts, gangs, ordering, statement
+from vscheduler.core.framework import session as working
+from vscheduler.core.model import decisions, jobs, queues
+
+TURN_COST = 20
+"""Microseconds, about: one turn of the loop without any placement."""
+
+TASK_COST = 50
+"""Microseconds, about: one task placed, or refused."""
+
+
+class Worksheet:
+    """What is left to do for one job in this cycle."""
+
+    __slots__ = ("failed_kinds", "failed_roles", "gang", "tasks")
+
+    def __init__(self, gang: gangs.Gang, tasks: deque[jobs.Task]) -> None:
+        self.gang = gang
+        self.tasks = tasks
+        self.failed_roles: set[str] = set()
+        """Roles of which a task found no node: their other tasks aren't tried (Volcano:
+        TaskHasFitErrors), but for tasks without a role."""
+        self.failed_kinds: set[jobs.TaskClass] = set()
+
+
+class Allocate(contracts.Action):
+    """Place pending tasks on nodes that have room now, or will have when pods are gone."""
+
+    name = "allocate"
+    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
+        "predicateErrorCacheEnable": contracts.Argument(bool, default=True),
+    }
+
+    def execute(self, session: working.Session) -> None:
+        """Queue after queue, one job a turn; a queue that is overused has no more turns."""
+        lines = _line_up(session)
+        waiting: ordering.Line[queues.Queue] = ordering.Line()
+        for name in lines:
+            queue = session.queues[name]
+            waiting.join(ordering.queue_key(session.dispatch, queue), queue)
+        while waiting and not session.exhausted:
+            session.spend("turns", TURN_COST)
+            queue = waiting.leave()
+            line = lines[queue.name]
+            if not line:
+                continue
+            if session.dispatch.any_says("overused", queue):
+                for sheet in line.rest():
+                    _note_share(session, queue, sheet)
+                continue
+            sheet = line.leave()
+            if _place(session, queue, sheet) and sheet.tasks:
+                line.join(ordering.job_key(session.dispatch, sheet.gang), sheet)
+            waiting.join(ordering.queue_key(session.dispatch, queue), queue)
+        for queue in waiting.rest():
+            session.unreached.update(sheet.gang.job.id for sheet in lines[queue.name].rest())
+
+
+def _line_up(session: working.Session) -> dict[str, ordering.Line[Worksheet]]:
+    """The jobs that have something to place, by queue."""
+    lines: dict[str, ordering.Line[Worksheet]] = {}
+    admission = session.policy.runs("enqueue")
+    failed = decisions.ReasonCode.PLUGIN_FAILED
+    for gang in session.gangs.values():
+        job = gang.job
+        if gang.phase is jobs.Phase.PENDING:
+            if admission:
+                continue
+            gang.phase = jobs.Phase.INQUEUE
+        if not gang.counts[jobs.TaskStatus.PENDING] and gang.has_minimum:
+            continue
+        default = decisions.Reason(code=failed, queue=job.queue, tasks=len(job.tasks))
+        reason = session.dispatch.first("job_valid", default, gang)
+        if reason is not None:
+            session.note(job.id, reason)
+            continue
+        if job.id in session.snapshot.carried.tried:
+            session.unreached.add(job.id)
+            continue
+        tasks = [task for task in gang.tasks(jobs.TaskStatus.PENDING) if not task.best_effort]
+        if tasks:
+            tasks.sort(key=lambda task: ordering.task_key(session.dispatch, task))
+            line = lines.setdefault(job.queue, ordering.Line())
+            key = ordering.job_key(session.dispatch, gang)
+            line.join(key, Worksheet(gang, deque(tasks)))
+    return lines
+
+
+def _place(session: working.Session, queue: queues.Queue, sheet: Worksheet) -> bool:
+    """Give the job one turn: its minimum as a block, or one pod more. False: nothing is bound."""
+    gang = sheet.gang
+    with session.statement() as trial:
+        _fill(session, trial, queue, sheet)
+        if session.dispatch.all_agree("job_ready", gang):
+            trial.commit()
+            return True
+        if session.dispatch.vote("job_pipelined", gang):
+            trial.hold()
+            waits = decisions.ReasonCode.WAITS_FOR_RELEASE
+            session.note(gang.job.id, _reason(gang, waits))
+    return False
+
+
+def _fill(
+    session: working.Session, trial: statement.Statement, queue: queues.Queue, sheet: Worksheet
+) -> None:
+    """Place tasks until the job is ready, or can't become ready, or no task is left."""
+    gang = sheet.gang
+    while sheet.tasks:
+        task = sheet.tasks.popleft()
+        session.spend("tasks", TASK_COST)
+        if not session.dispatch.all_agree("allocatable", queue, task):
+            _note_share(session, queue, sheet, task)
+            continue
+        if task.role and task.role in sheet.failed_roles:
+            continue
+        choice = session.placement.choose(task)
+        if choice is None:
+            sheet.failed_roles.add(task.role)
+            _note_no_room(session, sheet, task)
+            if _may_become_ready(sheet):
+                continue
+            return
+        if choice.idle:
+            trial.allocate(task, choice.row)
+        else:
+            trial.pipeline(task, choice.row)
+        if session.dispatch.all_agree("job_ready", gang):
+            return
+
+
+def _may_become_ready(sheet: Worksheet) -> bool:
+    """After a task found no node, whether the others are worth trying.
+
+    Volcano: JobInfo.NeedContinueAllocating.
+    """
+    gang, job = sheet.gang, sheet.gang.job
+    if job.min_member == len(job.tasks):
+        return False
+    if job.min_member < job.role_minimum:
+        left = sum(
+            count
+            for (role, status), count in gang.role_counts.items()
+            if status is jobs.TaskStatus.PENDING and role not in sheet.failed_roles
+        )
+        return gang.ready_tasks + left >= job.min_member
+    return all(
+        gang.role_tasks(role, jobs.READY) >= job.min_task_member.get(role, 0)
+        for role in sheet.failed_roles
+    )
+
+
+def _note_no_room(session: working.Session, sheet: Worksheet, task: jobs.Task) -> None:
+    """Say why no node takes this task, once for each class of tasks."""
+    if task.kind in sheet.failed_kinds:
+        return
+    sheet.failed_kinds.add(task.kind)
+    session.spend("explanations", TASK_COST)
+    refusals, holes = session.placement.explain(task)
+    code = decisions.ReasonCode.NO_ROOM if session.layout.size else decisions.ReasonCode.NO_NODES
+    reason = _reason(
+        sheet.gang,
+        code,
+        request=task.kind.request,
+        role=task.role,
+        nodes=session.layout.size,
+        refusals=refusals,
+        holes=holes,
+    )
+    session.note(sheet.gang.job.id, reason)
+
+
+def _note_share(
+    session: working.Session, queue: queues.Queue, sheet: Worksheet, task: jobs.Task | None = None
+) -> None:
+    """Say that the queue has had its share, or is closed."""
+    task = task or sheet.tasks[0]
+    if queue.open:
+        code = decisions.ReasonCode.QUEUE_OVER_SHARE
+        answers = session.dispatch.every("shortages", queue, task)
+        shortages = tuple(shortage for answer in answers for shortage in answer or ())
+    else:
+        code, shortages = decisions.ReasonCode.QUEUE_CLOSED, ()
+    reason = _reason(sheet.gang, code, request=task.kind.request, shortages=shortages)
+    session.note(sheet.gang.job.id, reason)
+
+
+def _reason(gang: gangs.Gang, code: decisions.ReasonCode, **numbers: object) -> decisions.Reason:
+    fields = {
+        "queue": gang.job.queue,
+        "tasks": len(gang.job.tasks),
+        "minimum": gang.job.min_member,
+        "placed": gang.ready_tasks + gang.waiting_tasks,
+        **numbers,
+    }
+    return decisions.Reason(code=code, **fields)  # type: ignore[arg-type]  # fields by name

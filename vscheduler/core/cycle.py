@@ -1,0 +1,42 @@
+"""The one door: a cycle is a function of a snapshot and a policy."""
+
+from vscheduler.core.framework import closing, combinators, invariants, policy, session
+from vscheduler.core.model import decisions, snapshot
+
+
+def run_cycle(
+    snapshot: snapshot.Snapshot, policy: policy.Policy, budget: int | None = None
+) -> decisions.CycleResult:
+    """Decide: open a session, run the actions in order, say what came of it.
+
+    budget is in units of about a microsecond, counted by operations and not by a clock; when it
+    is used up the cycle ends between two jobs, and the next one goes on (`finished` is False).
+    None is unlimited. The same input gives the same result.
+
+    A plugin that fails is set aside: the cycle starts again from the snapshot, and where that
+    plugin fails again it refuses placement, or abstains. Raises AssertionError where an invariant
+    is broken: the caller drops the cycle whole.
+    """
+    faults: list[decisions.Fault] = []
+    while True:
+        guarded = frozenset(fault.plugin for fault in faults)
+        try:
+            return _run(snapshot, policy, guarded, budget, tuple(faults))
+        except combinators.PluginFailedError as failure:
+            if failure.fault.plugin in guarded:  # it would go on for ever
+                raise AssertionError from failure
+            faults.append(failure.fault)
+
+
+def _run(
+    taken: snapshot.Snapshot,
+    configured: policy.Policy,
+    guarded: frozenset[str],
+    budget: int | None,
+    faults: tuple[decisions.Fault, ...],
+) -> decisions.CycleResult:
+    opened = session.Session(taken, configured, guarded=guarded, budget=budget)
+    for setting in configured.actions:
+        setting.action(setting.arguments).execute(opened)
+    invariants.check(opened)
+    return closing.close(opened, faults)

@@ -1,0 +1,146 @@
+"""The end of a cycle: what happened to each job and queue."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from vscheduler.core.framework import gangs
+from vscheduler.core.model import decisions, jobs, snapshot
+
+if TYPE_CHECKING:
+    from vscheduler.core.framework import session as working
+
+FINISHED = (jobs.TaskStatus.SUCCEEDED, jobs.TaskStatus.FAILED)
+
+
+def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> decisions.CycleResult:
+    """All that the session decided, in canonical order."""
+    tried: frozenset[jobs.JobId] = frozenset()
+    if session.exhausted:
+        failed = {job for job in session.reasons if session.gangs[job].untouched}
+        tried = session.snapshot.carried.tried | failed
+    return decisions.CycleResult(
+        binds=tuple(sorted(session.binds, key=lambda bind: bind.task.key)),
+        pipelined=tuple(sorted(session.held, key=lambda pipeline: pipeline.task.key)),
+        evicts=(),
+        groups=_groups(session),
+        queues=_queues(session),
+        total=session.space.amounts(session.total),
+        carried=snapshot.Carried(tried=tried),
+        finished=not session.exhausted,
+        work=dict(session.work),
+        faults=faults,
+    )
+
+
+def phase(gang: gangs.Gang, *, unschedulable: bool) -> jobs.Phase:
+    """The phase that a PodGroup has after this cycle.
+
+    Binds of this cycle don't count yet; a pod that is being deleted on a node still does.
+    Volcano: session.getPodGroupPhase; here a group of which nothing ever ran isn't Completed
+    when its minMember is 0.
+    """
+    if gang.counts[jobs.TaskStatus.RUNNING] and unschedulable:
+        return jobs.Phase.UNKNOWN
+    scheduled = sum(gang.counts[status] for status in jobs.SCHEDULED) + _releasing(gang)
+    if scheduled >= max(1, gang.job.min_member):
+        finished = sum(gang.counts[status] for status in FINISHED)
+        return jobs.Phase.COMPLETED if scheduled == finished else jobs.Phase.RUNNING
+    return jobs.Phase.INQUEUE if gang.phase is jobs.Phase.INQUEUE else jobs.Phase.PENDING
+
+
+def _releasing(gang: gangs.Gang) -> int:
+    """Pods that are being deleted but still sit on a node."""
+    if not gang.counts[jobs.TaskStatus.RELEASING]:
+        return 0
+    return sum(task.node is not None for task in gang.tasks(jobs.TaskStatus.RELEASING))
+
+
+def _winding_down(gang: gangs.Gang) -> bool:
+    """Whether the gang lacks members only because they are being deleted on their nodes.
+
+    Volcano: gang shouldSkipUnschedulableForReleasing.
+    """
+    releasing = _releasing(gang)
+    if not releasing or gang.counts[jobs.TaskStatus.PENDING] or gang.waiting_tasks:
+        return False
+    scheduled = sum(gang.counts[status] for status in jobs.SCHEDULED)
+    return scheduled + releasing >= gang.job.min_member
+
+
+def _groups(session: "working.Session") -> tuple[decisions.GroupStatus, ...]:
+    statuses = [_stray(job) for job in session.strays]
+    statuses += [
+        _group(session, gang)
+        for job, gang in session.gangs.items()
+        if job not in session.unreached or not gang.untouched
+    ]
+    return tuple(sorted(statuses, key=lambda status: status.job))
+
+
+def _group(session: "working.Session", gang: gangs.Gang) -> decisions.GroupStatus:
+    job = gang.job
+    reason = session.reasons.get(job.id)
+    ready = gang.has_minimum
+    unschedulable = bool(job.tasks) and not ready and not _winding_down(gang)
+    waits = reason is not None and gang.counts[jobs.TaskStatus.PENDING]
+    return decisions.GroupStatus(
+        job=job.id,
+        uid=job.uid,
+        queue=job.queue,
+        phase=phase(gang, unschedulable=unschedulable),
+        running=gang.counts[jobs.TaskStatus.RUNNING],
+        succeeded=gang.counts[jobs.TaskStatus.SUCCEEDED],
+        failed=gang.counts[jobs.TaskStatus.FAILED],
+        ready=ready,
+        unplaced=tuple(gang.tasks(jobs.TaskStatus.PENDING)) if waits else (),
+        reason=reason,
+    )
+
+
+def _stray(job: jobs.Job) -> decisions.GroupStatus:
+    """A job whose queue doesn't exist keeps its phase and is told so."""
+    counts: Mapping[jobs.TaskStatus, int] = Counter(job.counts)
+    reason = decisions.Reason(
+        code=decisions.ReasonCode.QUEUE_MISSING,
+        queue=job.queue,
+        tasks=len(job.tasks),
+        minimum=job.min_member,
+    )
+    return decisions.GroupStatus(
+        job=job.id,
+        uid=job.uid,
+        queue=job.queue,
+        phase=job.phase,
+        running=counts[jobs.TaskStatus.RUNNING],
+        succeeded=counts[jobs.TaskStatus.SUCCEEDED],
+        failed=counts[jobs.TaskStatus.FAILED],
+        ready=gangs.Gang(job).has_minimum,
+        unplaced=tuple(task for task in job.tasks if task.status is jobs.TaskStatus.PENDING),
+        reason=reason,
+    )
+
+
+def _queues(session: "working.Session") -> tuple[decisions.QueueFigures, ...]:
+    allocated = {name: session.space.zeros() for name in session.queues}
+    request = {name: session.space.zeros() for name in session.queues}
+    for gang in session.gangs.values():
+        job = gang.job
+        has = session.job_amounts(job.allocated)
+        allocated[job.queue] += has
+        request[job.queue] += has + session.job_amounts(job.pending)
+    for bind in session.binds:
+        queue = session.gang_of(bind.task).job.queue
+        allocated[queue] += session.request(bind.task)
+    entitlements = session.dispatch.last("entitlements")
+    return tuple(
+        decisions.QueueFigures(
+            name=name,
+            state=queue.state,
+            weight=queue.weight,
+            allocated=session.space.amounts(allocated[name]),
+            request=session.space.amounts(request[name]),
+            entitlement=entitlements.get(name),
+        )
+        for name, queue in sorted(session.queues.items())
+    )

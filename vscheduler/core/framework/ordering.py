@@ -1,0 +1,52 @@
+"""Queue, then job, then task: always a total order, so that nothing is left to chance."""
+
+import heapq
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+from vscheduler.core.framework import combinators, gangs
+from vscheduler.core.model import jobs, queues
+
+Item = TypeVar("Item")
+
+SortKey = tuple[object, ...]
+
+
+class Line(Generic[Item]):
+    """Waiting things, the smallest key first; keys are computed when an item joins.
+
+    An item whose key may have changed leaves and joins again, which is what Volcano's loops do.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[SortKey, Item]] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def join(self, key: SortKey, item: Item) -> None:
+        """Stand in line; the key's last part must be unique."""
+        heapq.heappush(self._heap, (key, item))
+
+    def leave(self) -> Item:
+        """The first in line goes."""
+        return heapq.heappop(self._heap)[1]
+
+    def rest(self) -> Iterable[Item]:
+        """All who still stand in line, in no order."""
+        return (item for _, item in self._heap)
+
+
+def queue_key(dispatch: combinators.Dispatch, queue: queues.Queue) -> SortKey:
+    """Plugins, then the older queue, then the name (Volcano: QueueOrderFn)."""
+    return (*dispatch.key("queue_key", queue), queue.created, queue.name)
+
+
+def job_key(dispatch: combinators.Dispatch, gang: gangs.Gang) -> SortKey:
+    """Plugins, then the older job, then `namespace/name` (Volcano: JobOrderFn)."""
+    return (*dispatch.key("job_key", gang), gang.job.created, gang.job.id)
+
+
+def task_key(dispatch: combinators.Dispatch, task: jobs.Task) -> SortKey:
+    """Plugins, then the index, then the older pod, then the UID (Volcano: TaskOrderFn)."""
+    return (*dispatch.key("task_key", task), task.index, task.created, task.uid)

@@ -1,0 +1,195 @@
+"""Mask, score, choose: one task class against all nodes, then only against what changed."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.framework import contracts
+from vscheduler.core.model import decisions, jobs, resources
+
+if TYPE_CHECKING:
+    from vscheduler.core.framework import session as working
+
+Rows = NDArray[np.int64]
+
+PLAN_CELLS_MAX = 2**24
+"""Plans that are kept, times nodes: about 300 MiB of columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Where a task may go."""
+
+    row: int
+    idle: bool
+    """Whether it may start at once, or waits there for room that is being freed."""
+
+
+class Plan:
+    """What is known about one task class of one queue on every node.
+
+    idle and future hold the node's score where the class fits (now, or once what is being freed
+    is free), and -inf elsewhere; both are (N,) float64.
+    """
+
+    __slots__ = ("future", "idle", "request", "seen", "set_scored", "task")
+
+    def __init__(self, task: jobs.Task, request: resources.Vector, size: int) -> None:
+        self.task = task
+        self.request = request
+        self.idle = np.full(size, -np.inf)
+        self.future = np.full(size, -np.inf)
+        self.seen = 0
+        """How much of `session.touched` it knows of."""
+        self.set_scored = True
+        """Whether score_node_set has ever had an answer for it."""
+
+
+class Placement:
+    """All plans of a cycle. Rows are sorted by name, so that argmax decides ties by name."""
+
+    def __init__(self, session: "working.Session") -> None:
+        self._session = session
+        self._plans: OrderedDict[tuple[jobs.TaskClass, str], Plan] = OrderedDict()
+        self._plans_max = max(16, PLAN_CELLS_MAX // (session.layout.size + 1))
+
+    def choose(self, task: jobs.Task) -> Choice | None:
+        """The best node for this task as things stand, or None.
+
+        Nodes with room now come before nodes with room later, whatever the score. A node that
+        an earlier cycle nominated for the task comes first (Volcano: allocate).
+        """
+        plan = self._plan(task)
+        nominated = self._session.layout.rows.get(task.nominated_node or "")
+        if nominated is not None and plan.future[nominated] > -np.inf:
+            return Choice(nominated, bool(plan.idle[nominated] > -np.inf))
+        for scores, idle in ((plan.idle, True), (plan.future, False)):
+            row = self._best(plan, scores)
+            if row is not None:
+                return Choice(row, idle)
+        return None
+
+    def explain(
+        self, task: jobs.Task
+    ) -> tuple[tuple[tuple[str, int], ...], tuple[decisions.Hole, ...]]:
+        """Why nodes refuse this task, with their number, and the largest room that is left.
+
+        A node counts once for the first filter that refuses it, else once for each resource that
+        it lacks, as kube-scheduler does.
+        """
+        session = self._session
+        request = session.request(task)
+        view = session.view()
+        alive = np.ones(session.layout.size, dtype=np.bool_)
+        counts: dict[str, int] = {}
+        for verdict in self._verdicts(task, view):
+            refused = int((alive & ~verdict.passes).sum())
+            if refused:
+                counts[verdict.refusal] = counts.get(verdict.refusal, 0) + refused
+            alive &= verdict.passes
+        free = session.allocatable - session.future_used
+        holes = []
+        for column in np.flatnonzero(request).tolist():
+            name = session.space.names[column]
+            short = int((alive & (free[:, column] < request[column])).sum())
+            if short:
+                what = "Too many pods" if name == resources.PODS else f"Insufficient {name}"
+                counts[what] = short
+            if name != resources.PODS and alive.any():
+                room = np.where(alive, free[:, column], -1)
+                row = int(room.argmax())
+                amount = max(0, int(room[row]))
+                holes.append(
+                    decisions.Hole(resource=name, free=amount, node=session.layout.names[row])
+                )
+        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        return tuple(ordered), tuple(sorted(holes, key=lambda hole: hole.resource))
+
+    def _plan(self, task: jobs.Task) -> Plan:
+        session = self._session
+        key = (task.kind, session.gang_of(task).job.queue)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = Plan(task, session.request(task), session.layout.size)
+            if len(self._plans) > self._plans_max:
+                self._plans.popitem(last=False)
+            self._refresh(plan, None)
+        elif plan.seen < len(session.touched):
+            self._plans.move_to_end(key)
+            rows = sorted(set(session.touched[plan.seen :]))
+            few = len(rows) * 4 <= session.layout.size
+            self._refresh(plan, np.array(rows, dtype=np.int64) if few else None)
+        plan.seen = len(session.touched)
+        return plan
+
+    def _refresh(self, plan: Plan, rows: Rows | None) -> None:
+        """Work out these rows of the plan anew, or all of them."""
+        session = self._session
+        view = session.view(rows)
+        session.spend("plans" if rows is None else "rows", 60 + view.size // 10)
+        passes = np.ones(view.size, dtype=np.bool_)
+        for verdict in self._verdicts(plan.task, view):
+            passes &= verdict.passes
+        future = passes & resources.fits(plan.request, view.allocatable - view.future_used)
+        idle = future & resources.fits(plan.request, view.allocatable - view.used)
+        scores = self._scores(plan.task, view)
+        target = slice(None) if rows is None else rows
+        plan.future[target] = np.where(future, scores, -np.inf)
+        plan.idle[target] = np.where(idle, scores, -np.inf)
+
+    def _verdicts(self, task: jobs.Task, view: contracts.NodeView) -> Sequence[contracts.Verdict]:
+        nobody = [contracts.Verdict("a filter failed", np.zeros(view.size, dtype=np.bool_))]
+        answers = self._session.dispatch.each("filter_nodes", _checked, nobody, task, view)
+        return [verdict for answer in answers for verdict in answer]
+
+    def _scores(self, task: jobs.Task, view: contracts.NodeView) -> NDArray[np.float64]:
+        total = np.zeros(view.size)
+        for answer in self._session.dispatch.each("score_nodes", _scores, None, task, view):
+            if answer is not None:
+                total += answer
+        return total
+
+    def _best(self, plan: Plan, scores: NDArray[np.float64]) -> int | None:
+        if plan.set_scored:
+            scores = self._with_set_scores(plan, scores)
+        row = int(scores.argmax()) if scores.size else 0
+        return row if scores.size and scores[row] > -np.inf else None
+
+    def _with_set_scores(self, plan: Plan, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        feasible = scores > -np.inf
+        if not feasible.any():
+            return scores
+        view = self._session.view()
+        answers = self._session.dispatch.each(
+            "score_node_set", _scores, None, plan.task, view, feasible
+        )
+        given = [answer for answer in answers if answer is not None]
+        plan.set_scored = bool(given)
+        return sum(given, start=scores)
+
+
+def _checked(
+    answer: Sequence[contracts.Verdict] | None, view: contracts.NodeView
+) -> list[contracts.Verdict]:
+    verdicts = list(answer or ())
+    for verdict in verdicts:
+        passes = verdict.passes
+        if passes.shape != (view.size,) or passes.dtype != np.bool_:
+            what = f"{passes.dtype} of shape {passes.shape}"
+            raise ValueError(f"{verdict.refusal!r}: {what} where bool of ({view.size},) is due")
+    return verdicts
+
+
+def _scores(answer: object, view: contracts.NodeView) -> NDArray[np.float64] | None:
+    if answer is None:
+        return None
+    scores = np.asarray(answer, dtype=np.float64)
+    if scores.shape != (view.size,):
+        raise ValueError(f"scores of shape {scores.shape} where ({view.size},) is due")
+    if not np.isfinite(scores).all():
+        raise ValueError("a score that is no finite number")
+    return scores

@@ -1,0 +1,152 @@
+"""Session: the working copy of a Snapshot in which a cycle decides."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+
+from vscheduler.core.framework import combinators, contracts, gangs, placement, statement
+from vscheduler.core.framework import policy as policies
+from vscheduler.core.model import decisions, jobs, queues, resources
+from vscheduler.core.model import snapshot as snapshots
+
+PRECEDENCE = {code: place for place, code in enumerate(decisions.ReasonCode)}
+
+
+class Session:
+    """A cluster that can be changed, and the plugins that are asked about it.
+
+    Node columns are copies, Gangs note what happens to tasks; the snapshot stays as it is.
+    Actions change it through `statement()` only.
+    """
+
+    def __init__(
+        self,
+        snapshot: snapshots.Snapshot,
+        policy: policies.Policy,
+        *,
+        guarded: frozenset[str] = frozenset(),
+        budget: int | None = None,
+    ) -> None:
+        table = snapshot.nodes
+        self.snapshot = snapshot
+        self.policy = policy
+        self.space = snapshot.space
+        self.layout = table.layout
+        self.allocatable = table.allocatable
+        self.used = table.used.copy()
+        self.future_used = table.used - table.releasing
+        self.ports = dict(table.ports)
+        self.touched: list[int] = []
+        """Rows in the order in which they changed: who keeps an answer about rows looks here."""
+        self.total: resources.Vector = table.allocatable[table.layout.ready].sum(axis=0)
+        self.queues: Mapping[str, queues.Queue] = snapshot.queues
+        self.gangs: dict[jobs.JobId, gangs.Gang] = {}
+        self.strays: list[jobs.Job] = []
+        """Jobs whose queue doesn't exist."""
+        for job in snapshot.jobs:
+            if job.queue in self.queues:
+                self.gangs[job.id] = gangs.Gang(job)
+            else:
+                self.strays.append(job)
+        self.binds: list[decisions.Bind] = []
+        self.held: list[decisions.Pipeline] = []
+        self.reasons: dict[jobs.JobId, decisions.Reason] = {}
+        self.unreached: set[jobs.JobId] = set()
+        """Jobs that this cycle didn't look at: it says nothing about them."""
+        self.exhausted = False
+        self.work: Counter[str] = Counter()
+        self._budget = budget
+        self._spent = 0
+        self._requests: dict[jobs.TaskClass, resources.Vector] = {}
+        self.placement = placement.Placement(self)
+        self.dispatch = self._open(guarded)
+
+    def _open(self, guarded: frozenset[str]) -> combinators.Dispatch:
+        tiers = [
+            [(setting, setting.plugin(setting.arguments)) for setting in tier]
+            for tier in self.policy.tiers
+        ]
+        for setting, plugin in (pair for tier in tiers for pair in tier):
+            try:
+                plugin.open(self)
+            except Exception as error:
+                if setting.plugin.name not in guarded:
+                    raise combinators.PluginFailedError(
+                        setting.plugin.name, "open", error
+                    ) from error
+        return combinators.Dispatch(tiers, guarded)
+
+    def request(self, task: jobs.Task) -> resources.Vector:
+        """What the task asks for, (R,), `pods` included; not to be written to."""
+        vector = self._requests.get(task.kind)
+        if vector is None:
+            vector = self._requests[task.kind] = self.space.vector(task.kind.request)
+            vector.setflags(write=False)
+        return vector
+
+    def job_amounts(self, amounts: resources.Amounts) -> resources.Vector:
+        """Amounts by name as a row (R,)."""
+        return self.space.vector(amounts)
+
+    def gang_of(self, task: jobs.Task) -> gangs.Gang:
+        """The task's job as it stands in this cycle."""
+        return self.gangs[task.job]
+
+    def statement(self) -> statement.Statement:
+        """A journal of what-ifs: `with session.statement() as trial: …; trial.commit()`."""
+        return statement.Statement(self)
+
+    def view(
+        self, rows: "np.ndarray[tuple[int], np.dtype[np.int64]] | None" = None
+    ) -> contracts.NodeView:
+        """The nodes as plugins see them: all, or these rows of them."""
+        arrays = (self.allocatable, self.used, self.future_used)
+        if rows is not None:
+            arrays = (arrays[0][rows], arrays[1][rows], arrays[2][rows])
+        return contracts.NodeView(self.layout, rows, *arrays, ports=self.ports)
+
+    def note(self, job: jobs.JobId, reason: decisions.Reason) -> None:
+        """Why a job, or the rest of it, isn't placed: the dominant reason stays, else the first."""
+        known = self.reasons.get(job)
+        if known is None or PRECEDENCE[reason.code] < PRECEDENCE[known.code]:
+            self.reasons[job] = reason
+
+    def spend(self, kind: str, cost: int) -> None:
+        """Count work; costs are about microseconds. Past the budget the cycle is `exhausted`."""
+        self.work[kind] += 1
+        self._spent += cost
+        if self._budget is not None and self._spent >= self._budget:
+            self.exhausted = True
+
+    def take(self, task: jobs.Task, row: int, status: jobs.TaskStatus) -> None:
+        """Give the task room on a node. Called by Statement."""
+        request = self.request(task)
+        self.future_used[row] += request
+        if status is jobs.TaskStatus.ALLOCATED:
+            self.used[row] += request
+            free = self.allocatable[row] - self.used[row]
+            assert not ((request > 0) & (free < 0)).any(), f"{task.key} overfills a node"
+        name = self.layout.names[row]
+        if task.kind.constraints.ports:
+            self.ports[name] = self.ports.get(name, ()) + task.kind.constraints.ports
+        self.touched.append(row)
+        self.gang_of(task).move(task, status, name)
+        self.dispatch.every("on_allocate", task)
+
+    def give_back(self, task: jobs.Task, row: int) -> None:
+        """The exact opposite of `take`, of the last task taken first. Called by Statement."""
+        self.dispatch.every("on_deallocate", task)
+        gang = self.gang_of(task)
+        request = self.request(task)
+        self.future_used[row] -= request
+        if gang.status(task) is jobs.TaskStatus.ALLOCATED:
+            self.used[row] -= request
+        name = self.layout.names[row]
+        count = len(task.kind.constraints.ports)
+        if count:
+            self.ports[name] = self.ports[name][:-count]
+            if not self.ports[name]:
+                del self.ports[name]
+        self.touched.append(row)
+        gang.move(task, task.status, task.node)
