@@ -1,0 +1,194 @@
+"""A small HTTP client for the sandbox's API server: paths and plain JSON, many threads, one pool.
+
+It is the sandbox's own, so that tests of the real client do not lean on what they test.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent import futures
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import urllib3
+
+from vscheduler.sandbox import credentials, errors
+
+Object = dict[str, Any]
+
+THREADS = 8
+TIMEOUT = urllib3.Timeout(connect=5, read=60)
+POLL_SECONDS = 0.05
+PATCH_TYPES = {
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "json": "application/json-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the API server said, whether it agreed or not."""
+
+    status: int
+    text: str
+
+    @property
+    def body(self) -> Object:
+        """The decoded JSON."""
+        decoded: Object = json.loads(self.text)
+        return decoded
+
+    @property
+    def message(self) -> str:
+        """The reason for a refusal, in the server's words."""
+        try:
+            return str(self.body.get("message", self.text))
+        except ValueError:
+            return self.text
+
+
+class Client:
+    """One identity's connection pool; safe to use from several threads."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        authority: Path,
+        pair: credentials.KeyPair | None = None,
+        token: str | None = None,
+    ) -> None:
+        self.url = url
+        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._pool = urllib3.PoolManager(
+            maxsize=2 * THREADS,
+            retries=False,
+            timeout=TIMEOUT,
+            ca_certs=str(authority),
+            cert_file=str(pair.certificate) if pair else None,
+            key_file=str(pair.key) if pair else None,
+        )
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Make one request and give the answer as it is, refusals included."""
+        sent = {"content-type": "application/json", **self._headers, **(headers or {})}
+        payload = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        url = f"{self.url}{path}?{urlencode(query)}" if query else f"{self.url}{path}"
+        response = self._pool.request(method, url, body=payload, headers=sent)
+        return Answer(status=response.status, text=response.data.decode())
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Make one request; a refusal is an `ApiError`."""
+        answer = self.ask(method, path, body, query=query, headers=headers)
+        if answer.status >= 400:
+            raise errors.ApiError(
+                status=answer.status, method=method, path=path, message=answer.message
+            )
+        return answer
+
+    def get(self, path: str) -> Object:
+        """One object."""
+        return self.request("GET", path).body
+
+    def find(self, path: str) -> Object | None:
+        """One object, or None where there is none."""
+        try:
+            return self.get(path)
+        except errors.ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def list(self, path: str, **query: Any) -> list[Object]:
+        """All objects of a collection; `labelSelector` and the like are keywords."""
+        items: list[Object] = self.request("GET", path, query=query).body["items"] or []
+        return items
+
+    def create(self, path: str, body: Object) -> Object:
+        """Create an object in a collection."""
+        return self.request("POST", path, body).body
+
+    def replace(self, path: str, body: Object) -> Object:
+        """Replace an object."""
+        return self.request("PUT", path, body).body
+
+    def patch(self, path: str, body: Any, *, kind: str = "merge", **query: Any) -> Object:
+        """Patch an object; `kind` is merge, strategic, json or apply."""
+        headers = {"content-type": PATCH_TYPES[kind]}
+        return self.request("PATCH", path, body, query=query, headers=headers).body
+
+    def apply(self, path: str, body: Object) -> Object:
+        """Create the object or bring it to this state (server-side apply)."""
+        return self.patch(path, body, kind="apply", fieldManager="vscheduler-sandbox", force="true")
+
+    def delete(self, path: str, **options: Any) -> None:
+        """Delete an object or a collection, with fields of DeleteOptions; none there is fine."""
+        try:
+            self.request("DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1", **options})
+        except errors.ApiError as error:
+            if error.status != 404:
+                raise
+
+    def create_all(self, path: str, objects: Iterable[Object]) -> int:
+        """Create many objects over several connections; give their number."""
+        return in_parallel(lambda body: self.request("POST", path, body), objects)
+
+    def wait_for(
+        self,
+        path: str,
+        condition: Callable[[Object], bool],
+        *,
+        timeout_seconds: float = 10.0,
+    ) -> Object:
+        """Read an object, or a collection, until a condition holds for it."""
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            seen = self.find(path)
+            if seen is not None and condition(seen):
+                return seen
+            if time.monotonic() > deadline:
+                raise errors.TimedOut(
+                    f"{path} was not as expected in {timeout_seconds:.0f} s: "
+                    f"{json.dumps(seen)[:2000]}"
+                )
+            time.sleep(POLL_SECONDS)
+
+    def wait_until_gone(self, path: str, *, timeout_seconds: float = 10.0) -> None:
+        """Wait until an object is no more."""
+        deadline = time.monotonic() + timeout_seconds
+        while self.find(path) is not None:
+            if time.monotonic() > deadline:
+                raise errors.TimedOut(f"{path} is still there after {timeout_seconds:.0f} s")
+            time.sleep(POLL_SECONDS)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.clear()
+
+
+def in_parallel(work: Callable[[Any], Any], items: Iterable[Any]) -> int:
+    """Do the same for many items on a few threads; give their number or raise the first error."""
+    with futures.ThreadPoolExecutor(THREADS) as threads:
+        return sum(1 for _ in threads.map(work, items))

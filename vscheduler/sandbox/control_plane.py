@@ -1,0 +1,227 @@
+"""Starting and stopping a control plane: the one door of the sandbox.
+
+with control_plane.start() as plane:
+    plane.create_nodes(count=3)
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Unpack
+
+from vscheduler.sandbox import (
+    binaries,
+    building,
+    cleaning,
+    client,
+    credentials,
+    definitions,
+    errors,
+    populating,
+    processes,
+    reporting,
+    starting,
+)
+
+ATTEMPTS = 3
+KUBECTL_TIMEOUT_SECONDS = 60.0
+STATE_NAME = "sandbox.json"
+TOKEN_SECONDS = 24 * 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlPlane:
+    """A running control plane and what tests, demo and benchmark do with it."""
+
+    url: str
+    directory: Path
+    log_directory: Path
+    kubeconfig: Path
+    kubectl: Path
+    process_ids: Mapping[str, int]
+    api: client.Client
+    authority: credentials.Authority
+
+    def create_nodes(
+        self,
+        *,
+        count: int = 1,
+        first: int = 0,
+        **shape: Unpack[populating.NodeFields],
+    ) -> list[str]:
+        """Create nodes of one shape (see `populating.NodeShape`), ready to take pods."""
+        return populating.create_nodes(
+            self.api, count=count, first=first, shape=populating.NodeShape(**shape)
+        )
+
+    def create_namespace(self, name: str) -> str:
+        """Make a namespace, or take the one there is; pods may be created in it at once."""
+        populating.create_namespace(self.api, name)
+        return name
+
+    def clean(self) -> None:
+        """Delete what tests made; see `cleaning` for what stays."""
+        cleaning.clean(self.api)
+
+    def kubeconfig_for(self, user: str, *, groups: Sequence[str] = ()) -> Path:
+        """Write a kubeconfig for any user; what the user may do is for RBAC to say."""
+        file = self._file_name(user)
+        pair = self.authority.issue_client(user, groups, file=file)
+        return credentials.write_kubeconfig(
+            self.directory / f"{file}.kubeconfig",
+            url=self.url,
+            authority=self.authority.certificate_path,
+            pair=pair,
+        )
+
+    def kubeconfig_for_service_account(self, namespace: str, name: str) -> Path:
+        """Write a kubeconfig with a token of a service account, which must exist."""
+        return credentials.write_kubeconfig(
+            self.directory / f"{self._file_name(f'{namespace}-{name}')}.kubeconfig",
+            url=self.url,
+            authority=self.authority.certificate_path,
+            token=self.token(namespace, name),
+        )
+
+    def client_for(self, user: str, *, groups: Sequence[str] = ()) -> client.Client:
+        """A client that acts as any user; the caller closes it."""
+        pair = self.authority.issue_client(user, groups, file=self._file_name(user))
+        return client.Client(self.url, authority=self.authority.certificate_path, pair=pair)
+
+    def client_for_service_account(self, namespace: str, name: str) -> client.Client:
+        """A client that acts as a service account; the caller closes it."""
+        return client.Client(
+            self.url, authority=self.authority.certificate_path, token=self.token(namespace, name)
+        )
+
+    def token(self, namespace: str, name: str) -> str:
+        """Ask for a token of a service account, as a kubelet does for its pods."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": TOKEN_SECONDS},
+        }
+        return str(self.api.create(path, body)["status"]["token"])
+
+    def run_kubectl(self, *arguments: str, text: str | None = None) -> str:
+        """Run kubectl as admin, `text` on its stdin, and give what it prints."""
+        done = subprocess.run(  # noqa: S603  # our kubectl
+            [self.kubectl, f"--kubeconfig={self.kubeconfig}", *arguments],
+            input=text,
+            text=True,
+            capture_output=True,
+            timeout=KUBECTL_TIMEOUT_SECONDS,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise errors.SandboxError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
+
+    @staticmethod
+    def _file_name(name: str) -> str:
+        return "".join(letter if letter.isalnum() else "-" for letter in name)
+
+
+@contextmanager
+def start(  # noqa: PLR0913  # independent wishes, all by keyword but the first
+    directory: Path | None = None,
+    *,
+    crds: Path | None = None,
+    progress: reporting.Progress = reporting.silent,
+    keep: bool = False,
+    with_scheduler: bool = False,
+    audit_log: Path | None = None,
+    api_server_flags: Sequence[str] = (),
+) -> Iterator[ControlPlane]:
+    """Run a control plane for the time of the block, in a temporary directory unless given one.
+
+    `crds` defaults to this project's own. With `keep` it runs on until `stop(directory)`.
+    """
+    wanted = (*binaries.REQUIRED, *((binaries.SCHEDULER,) if with_scheduler else ()))
+    programs = building.find_or_build(wanted, progress=progress)
+    place = directory or Path(tempfile.mkdtemp(prefix="vscheduler-sandbox-"))
+    wish = starting.Wish(
+        programs=programs,
+        directory=place.resolve(),
+        temporary=directory is None,
+        crds=crds or definitions.shipped_folder(),
+        audit_log=audit_log,
+        api_server_flags=tuple(api_server_flags),
+    )
+    supervisor, plane = _start_with_luck(wish, progress)
+    try:
+        _write_state(plane)
+        if keep:
+            supervisor.keep()
+        yield plane
+    finally:
+        plane.api.close()
+        if not keep:
+            supervisor.end()
+
+
+def stop(directory: Path) -> None:
+    """End a control plane that was started with `keep`; one that is gone already is fine."""
+    path = directory / STATE_NAME
+    if path.exists():
+        state = json.loads(path.read_text())
+        processes.end_kept(directory, int(state["processes"]["supervisor"]))
+
+
+def _start_with_luck(
+    wish: starting.Wish,
+    progress: reporting.Progress,
+) -> tuple[processes.Supervisor, ControlPlane]:
+    """Start anew with other ports when somebody was quicker to take one."""
+    for attempt in range(1, ATTEMPTS + 1):
+        starting.make_room(wish.directory)
+        supervisor = processes.Supervisor(wish.directory)
+        try:
+            if wish.temporary:
+                supervisor.own_directory()
+            return supervisor, _describe(
+                wish,
+                supervisor,
+                starting.Start(wish=wish, supervisor=supervisor, progress=progress),
+            )
+        except BaseException as error:
+            lost = isinstance(error, errors.StartFailed) and starting.lost_a_port(supervisor)
+            supervisor.end()
+            if attempt == ATTEMPTS or not lost:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _describe(
+    wish: starting.Wish,
+    supervisor: processes.Supervisor,
+    begun: starting.Start,
+) -> ControlPlane:
+    begun.run()
+    return ControlPlane(
+        url=begun.layout.url,
+        directory=wish.directory,
+        log_directory=supervisor.log_directory,
+        kubeconfig=begun.kubeconfig,
+        kubectl=wish.programs["kubectl"],
+        process_ids={**supervisor.process_ids, "supervisor": supervisor.process_id},
+        api=begun.api,
+        authority=begun.layout.authority,
+    )
+
+
+def _write_state(plane: ControlPlane) -> None:
+    state = {
+        "url": plane.url,
+        "kubeconfig": str(plane.kubeconfig),
+        "kubectl": str(plane.kubectl),
+        "processes": dict(plane.process_ids),
+    }
+    (plane.directory / STATE_NAME).write_text(json.dumps(state, indent=2) + "\n")

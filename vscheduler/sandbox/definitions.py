@@ -1,0 +1,54 @@
+"""Custom resource definitions: applied from files, and waited for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from vscheduler.sandbox import client, errors
+
+COLLECTION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+ESTABLISH_TIMEOUT_SECONDS = 20.0
+
+
+def shipped_folder() -> Path | None:
+    """Where this project's own definitions are: in the package, or beside it in a checkout."""
+    package = Path(__file__).parents[1]
+    candidates = (package / "crds", package.parent / "crds")
+    return next((path for path in candidates if any(path.glob("*.yaml"))), None)
+
+
+def apply_folder(api: client.Client, folder: Path) -> None:
+    """Apply every definition of a folder and wait until the API server serves them all."""
+    definitions = [
+        tree
+        for path in sorted(folder.glob("*.yaml"))
+        for tree in yaml.safe_load_all(path.read_text())
+        if tree
+    ]
+    if not definitions:
+        raise errors.SandboxError(f"there is no custom resource definition in {folder}")
+    paths = []
+    for definition in definitions:
+        path = f"{COLLECTION}/{definition['metadata']['name']}"
+        api.apply(path, definition)
+        paths.append(path)
+    for path in paths:
+        api.wait_for(path, _is_established, timeout_seconds=ESTABLISH_TIMEOUT_SECONDS)
+
+
+def collections(api: client.Client) -> dict[str, bool]:
+    """The path of every custom resource's collection, and whether it is namespaced."""
+    found = {}
+    for definition in api.list(COLLECTION):
+        spec = definition["spec"]
+        version = next(each["name"] for each in spec["versions"] if each["storage"])
+        path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
+        found[path] = spec["scope"] == "Namespaced"
+    return found
+
+
+def _is_established(definition: client.Object) -> bool:
+    conditions = definition.get("status", {}).get("conditions", [])
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
