@@ -13,7 +13,7 @@ class Gang:
     only read.
     """
 
-    __slots__ = ("_moved", "counts", "job", "phase", "role_counts")
+    __slots__ = ("_moved", "counts", "job", "pending_best_effort", "phase", "role_counts")
 
     def __init__(self, job: jobs.Job) -> None:
         self.job = job
@@ -22,6 +22,11 @@ class Gang:
         self.role_counts: Counter[tuple[str, jobs.TaskStatus]] = Counter()
         """By role and status; only kept where the job has role minima."""
         self._moved: dict[jobs.TaskId, tuple[jobs.TaskStatus, str | None]] = {}
+        self.pending_best_effort = 0
+        """Pending tasks that ask for nothing: they count as ready (Volcano: IsReady)."""
+        if self.counts[jobs.TaskStatus.PENDING]:
+            pending = self.tasks(jobs.TaskStatus.PENDING)
+            self.pending_best_effort = sum(task.best_effort for task in pending)
         if job.min_task_member:
             self.role_counts.update((task.role, task.status) for task in job.tasks)
 
@@ -40,6 +45,9 @@ class Gang:
         before = self.status(task)
         self.counts[before] -= 1
         self.counts[status] += 1
+        if task.best_effort:
+            pending = jobs.TaskStatus.PENDING
+            self.pending_best_effort += (status is pending) - (before is pending)
         if self.job.min_task_member:
             self.role_counts[task.role, before] -= 1
             self.role_counts[task.role, status] += 1
@@ -68,17 +76,9 @@ class Gang:
         return sum(self.counts[status] for status in jobs.VALID)
 
     @property
-    def pending_best_effort(self) -> int:
-        """Pending tasks that ask for nothing: they count as ready (Volcano: IsReady)."""
-        if not self.counts[jobs.TaskStatus.PENDING]:
-            return 0
-        return sum(task.best_effort for task in self.tasks(jobs.TaskStatus.PENDING))
-
-    @property
     def has_minimum(self) -> bool:
         """Whether minMember is reached, roles aside (Volcano: JobInfo.IsReady)."""
-        missing = self.job.min_member - self.ready_tasks
-        return missing <= 0 or self.pending_best_effort >= missing
+        return self.ready_tasks + self.pending_best_effort >= self.job.min_member
 
     def role_tasks(self, role: str, statuses: frozenset[jobs.TaskStatus]) -> int:
         """Tasks of a role that stand in one of these statuses."""

@@ -1,5 +1,7 @@
 """Task (a pod) and Job (a PodGroup with its pods)."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,10 +75,12 @@ class TaskClass:
     """Amounts by resource; `pods: 1` included."""
     constraints: constraints.Constraints = constraints.ANYWHERE
 
-    @property
-    def best_effort(self) -> bool:
-        """Whether it asks for nothing but a pod slot."""
-        return all(not amount for name, amount in self.request.items() if name != resources.PODS)
+    best_effort: bool = field(init=False)
+    """Whether it asks for nothing but a pod slot."""
+
+    def __post_init__(self) -> None:
+        sizes = [amount for name, amount in self.request.items() if name != resources.PODS]
+        object.__setattr__(self, "best_effort", not any(sizes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
