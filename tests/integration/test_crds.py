@@ -1,0 +1,354 @@
+"""What a real API server makes of the two CRDs: what it takes, refuses, fills in and shows.
+
+Objects go in with dryRun=All where nothing has to stay, and with fieldValidation=Strict, so that a
+field that the schema doesn't know is an error and not dropped in silence.
+"""
+
+import copy
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from vscheduler.sandbox import client, control_plane
+
+CRDS = Path(__file__).parents[2] / "crds"
+GROUP = "/apis/scheduling.volcano.sh/v1beta1"
+QUEUES = f"{GROUP}/queues"
+GROUPS = f"{GROUP}/namespaces/default/podgroups"
+WHERE = {"queues": QUEUES, "podgroups": GROUPS}
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+APPLY = {"content-type": client.PATCH_TYPES["apply"]}
+CASES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
+TAKEN = [
+    pytest.param(plural, spec, id=f"{plural}: {name}")
+    for plural in WHERE
+    for name, spec in CASES[plural]["taken"].items()
+]
+REFUSED = [
+    pytest.param(plural, case["spec"], case["says"], id=f"{plural}: {case['spec']}")
+    for plural in WHERE
+    for case in CASES[plural]["refused"]
+]
+# What is too long to be written out: one more than each bound, which itself is taken.
+BOUNDS = [
+    (lambda n: {"capability": {f"r{i}": 1 for i in range(n)}}, 64, "spec.capability"),
+    (lambda n: {"capability": {"cpu": "0" * n}}, 64, "spec.capability.cpu"),
+    (lambda n: {"parent": "a" * n}, 253, "spec.parent"),
+    (lambda n: {"type": "a" * n}, 253, "spec.type"),
+]
+STORED_BEFORE = [
+    ("podgroups", {"minResources": {"cpu": -1}}),
+    ("queues", {"guarantee": {"resource": {"cpu": 2}}, "deserved": {"cpu": 1}}),
+    ("queues", {"parent": "old"}),
+]
+
+Spec = dict[str, Any]
+Keep = Callable[..., client.Object]
+
+
+@pytest.fixture
+def api(plane: control_plane.ControlPlane) -> client.Client:
+    """The API server, which has this project's CRDs."""
+    return plane.api
+
+
+@pytest.fixture
+def keep(api: client.Client) -> Iterator[Keep]:
+    """Create an object for the length of one test, and give it as stored."""
+    paths = []
+
+    def create(plural: str, name: str, **parts: Any) -> client.Object:
+        paths.append(f"{WHERE[plural]}/{name}")
+        return api.create(WHERE[plural], thing(plural, name, **parts))
+
+    yield create
+    for path in paths:
+        api.delete(path)
+
+
+def definition(plural: str) -> client.Object:
+    """The CRD of this plural, as plain data."""
+    text = (CRDS / f"scheduling.volcano.sh_{plural}.yaml").read_text()
+    found: client.Object = yaml.safe_load(text)
+    return found
+
+
+def thing(plural: str, name: str, **parts: Any) -> client.Object:
+    """A Queue or PodGroup of this name with the given spec, status or metadata."""
+    metadata = {"name": name} | parts.pop("metadata", {})
+    kind = {"queues": "Queue", "podgroups": "PodGroup"}[plural]
+    return (
+        {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": kind}
+        | parts
+        | {"metadata": metadata}
+    )
+
+
+def dry_run(api: client.Client, plural: str, **parts: Any) -> client.Answer:
+    """Create an object called `me` without keeping it."""
+    return try_out(api, WHERE[plural], thing(plural, "me", **parts))
+
+
+def try_out(api: client.Client, path: str, body: client.Object) -> client.Answer:
+    """Create an object without keeping it; unknown fields are errors."""
+    return api.ask("POST", f"{path}?dryRun=All&fieldValidation=Strict", body)
+
+
+def assert_refused(answer: client.Answer, says: dict[str, str]) -> None:
+    """Assert a 422 whose causes are these fields, apart from notes without a field."""
+    assert answer.status == 422, answer.text
+    causes = {cause["field"]: cause["message"] for cause in answer.body["details"]["causes"]}
+    causes.pop("<nil>", None)
+    assert causes.keys() == says.keys()
+    for field, words in says.items():
+        assert words in causes[field]
+
+
+@pytest.mark.parametrize("plural", WHERE)
+def test_definition_is_established_without_complaints(api: client.Client, plural: str) -> None:
+    """The schema is structural, its rules compile within their budget, and its names are free."""
+    stored = api.get(f"{DEFINITIONS}/{plural}.scheduling.volcano.sh")
+    found = {condition["type"]: condition["status"] for condition in stored["status"]["conditions"]}
+    assert found == {"NamesAccepted": "True", "Established": "True"}
+    path = f"{DEFINITIONS}?dryRun=All&fieldValidation=Strict"
+    again = definition(plural)
+    again["metadata"]["name"] = f"{plural}.another.example.com"
+    again["spec"]["group"] = "another.example.com"
+    assert api.ask("POST", path, again).status == 201
+
+
+@pytest.mark.parametrize(("plural", "spec"), TAKEN)
+def test_what_volcano_takes_is_taken(api: client.Client, plural: str, spec: Spec) -> None:
+    """An object that works with Volcano needs no change."""
+    answer = dry_run(api, plural, spec=spec)
+    assert answer.status == 201, answer.text
+
+
+@pytest.mark.parametrize(("plural", "spec", "says"), REFUSED)
+def test_what_is_wrong_is_refused_with_advice(
+    api: client.Client, plural: str, spec: Spec, says: dict[str, str]
+) -> None:
+    """A refusal names each wrong field and says what to write instead."""
+    assert_refused(dry_run(api, plural, spec=spec), says)
+
+
+@pytest.mark.parametrize(("spec", "most", "field"), BOUNDS, ids=[field for *_, field in BOUNDS])
+def test_bound_is_where_it_is_said_to_be(
+    api: client.Client, spec: Callable[[int], Spec], most: int, field: str
+) -> None:
+    """The longest map, quantity and name are taken, and one more is refused with the bound."""
+    assert dry_run(api, "queues", spec=spec(most)).status == 201
+    assert_refused(dry_run(api, "queues", spec=spec(most + 1)), {field: str(most)})
+
+
+def test_rules_have_budget_for_the_largest_objects(api: client.Client) -> None:
+    """The API server stops rules that cost too much; the largest objects stay within that."""
+    amounts = {f"example.com/{i:050}": "0" * 63 + "1" for i in range(64)}
+    spec: Spec = {"guarantee": {"resource": amounts}, "deserved": amounts, "capability": amounts}
+    assert dry_run(api, "queues", spec=spec).status == 201
+    expression = {"key": "a", "operator": "In", "values": ["x"]}
+    policy = {"labelSelector": {"matchExpressions": [expression] * 16}}
+    spec = {"minResources": amounts, "subGroupPolicy": [policy] * 1024}
+    assert dry_run(api, "podgroups", spec=spec).status == 201
+
+
+def test_defaults_are_filled_in_even_without_a_spec(api: client.Client) -> None:
+    """A Queue or PodGroup that says nothing gets what Volcano means by nothing."""
+    made = dry_run(api, "queues").body
+    assert made["spec"] == {"weight": 1, "reclaimable": True, "dequeueStrategy": "traverse"}
+    assert dry_run(api, "podgroups").body["spec"] == {"queue": "default"}
+    made = dry_run(api, "podgroups", spec={"subGroupPolicy": [{"networkTopology": {}}]}).body
+    assert made["spec"]["subGroupPolicy"] == [
+        {"subGroupSize": 1, "minSubGroups": 0, "networkTopology": {"mode": "hard"}}
+    ]
+
+
+@pytest.mark.parametrize("plural", WHERE)
+def test_annotations_and_labels_are_the_users_own(api: client.Client, plural: str) -> None:
+    """Annotations of Volcano's, or of nobody's, are no reason to refuse an object."""
+    words = {"volcano.sh/hierarchy": "root/eng/dev", "volcano.sh/hierarchy-weights": "1/2/8"}
+    metadata = {"annotations": words, "labels": {"team.example.com/x": "y"}}
+    assert dry_run(api, plural, metadata=metadata).status == 201
+
+
+def test_tables_have_volcanos_columns(api: client.Client, keep: Keep) -> None:
+    """`kubectl get` shows what it shows with Volcano's CRDs, so that scripts go on reading it."""
+    keep("queues", "table", spec={"parent": "above"})
+    keep("podgroups", "table", spec={"minMember": 2}, status={"phase": "Running", "running": 3})
+
+    table = api.ask("GET", f"{QUEUES}/table", headers=TABLE).body
+    assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "PARENT"]
+    assert table["rows"][0]["cells"] == ["table", "above"]
+
+    table = api.ask("GET", f"{GROUPS}/table", headers=TABLE).body
+    assert [(c["name"], c["type"], c["priority"]) for c in table["columnDefinitions"]] == [
+        ("Name", "string", 0),
+        ("STATUS", "string", 0),
+        ("minMember", "integer", 0),
+        ("RUNNINGS", "integer", 0),
+        ("AGE", "date", 0),
+        ("QUEUE", "string", 1),
+    ]
+    name, phase, least, running, _, queue = table["rows"][0]["cells"]
+    assert (name, phase, least, running, queue) == ("table", "Running", 2, 3, "default")
+
+
+def test_discovery_has_volcanos_names(api: client.Client) -> None:
+    """Short names and scopes are Volcano's; only Queue has a status subresource."""
+    resources = api.get(GROUP)["resources"]
+    assert {r["name"]: (r["kind"], r["namespaced"], r.get("shortNames")) for r in resources} == {
+        "queues": ("Queue", False, ["q", "queue-v1beta1"]),
+        "queues/status": ("Queue", False, None),
+        "podgroups": ("PodGroup", True, ["pg", "podgroup-v1beta1"]),
+    }
+
+
+def test_podgroup_status_is_written_by_a_plain_update(api: client.Client, keep: Keep) -> None:
+    """Volcano's clients write status with the whole object, with nulls for times unset."""
+    group = keep("podgroups", "plain", spec={"minMember": 1})
+    condition = {"type": "Scheduled", "status": "True", "transitionID": "7"}
+    group["status"] = {"phase": "Inqueue", "succeeded": 0, "failed": 0}
+    group["status"]["conditions"] = [condition | {"lastTransitionTime": None}]
+    stored = api.replace(f"{GROUPS}/plain", group)
+    assert stored["status"] == group["status"] | {"conditions": [condition]}
+
+    stored["status"] = {"phase": "Ready", "running": -1, "succeeded": -1, "failed": -1}
+    assert_refused(
+        api.ask("PUT", f"{GROUPS}/plain", stored),
+        {"status.phase": '"Pending", "Inqueue", "Running", "Unknown", "Completed"'}
+        | dict.fromkeys(["status.running", "status.succeeded", "status.failed"], "equal to 0"),
+    )
+
+
+def test_podgroup_status_is_written_by_a_merge_patch(api: client.Client, keep: Keep) -> None:
+    """A merge patch keeps the rest of status, replaces conditions whole, raises the generation."""
+    first, second = ({"type": kind, "status": "True"} for kind in ("Unschedulable", "Scheduled"))
+    group = keep("podgroups", "merge", status={"phase": "Pending", "conditions": [first]})
+    stored = api.patch(f"{GROUPS}/merge", {"status": {"conditions": [second]}})
+    assert stored["status"] == {"phase": "Pending", "conditions": [second]}
+    assert stored["metadata"]["generation"] == group["metadata"]["generation"] + 1
+
+
+@pytest.mark.parametrize("extra", [{}, {"allocated": None, "reservation": {}}], ids=str)
+def test_queue_status_needs_nothing_but_what_is_written(
+    api: client.Client, keep: Keep, extra: Spec
+) -> None:
+    """A state alone is enough (Volcano once required allocated), and Go's nulls are passed over."""
+    queue = keep("queues", "state", status={"state": "Closed"})
+    assert "status" not in queue  # only the subresource writes it
+    stored = api.replace(f"{QUEUES}/state/status", queue | {"status": {"state": "Open"} | extra})
+    assert stored["status"]["state"] == "Open"
+    assert stored["metadata"]["generation"] == queue["metadata"]["generation"]
+
+
+def test_queue_status_refuses_what_would_break_its_readers(api: client.Client, keep: Keep) -> None:
+    """One quantity that doesn't parse would fail every Go client's list of Queues."""
+    keep("queues", "broken")
+    counters = ("pending", "inqueue", "running", "unknown", "completed", "share")
+    wrong = {"cpu": "1e1.5"}
+    amounts = ("allocated", "deserved", "request", "realCapability")
+    status: Spec = dict.fromkeys(counters, -1) | dict.fromkeys(amounts, wrong)
+    status |= {"state": "Ajar", "reservation": {"resource": wrong}}
+    status["conditions"] = [{"type": "", "status": "Maybe", "observedGeneration": -1}]
+    says = {f"status.{name}": "should be greater than or equal to 0" for name in counters}
+    says |= {f"status.{name}.cpu": "should match" for name in (*amounts, "reservation.resource")}
+    says |= {
+        "status.state": 'supported values: "Open", "Closed", "Closing", "Unknown"',
+        "status.conditions[0].type": "should be at least 1 chars long",
+        "status.conditions[0].status": 'supported values: "True", "False", "Unknown"',
+        "status.conditions[0].observedGeneration": "should be greater than or equal to 0",
+    }
+    headers = {"content-type": client.PATCH_TYPES["merge"]}
+    path = f"{QUEUES}/broken/status"
+    assert_refused(api.ask("PATCH", path, {"status": status}, headers=headers), says)
+
+
+def test_two_schedulers_write_a_queues_conditions_side_by_side(
+    api: client.Client, keep: Keep
+) -> None:
+    """Server-side apply merges conditions by type: each writer changes its own."""
+    keep("queues", "shared")
+
+    def apply(manager: str, **status: Any) -> dict[str, str]:
+        body = thing("queues", "shared", status=status)
+        path = f"{QUEUES}/shared/status"
+        stored = api.patch(path, body, kind="apply", fieldManager=manager, fieldValidation="Strict")
+        return {c["type"]: c["status"] for c in stored["status"].get("conditions", [])}
+
+    def condition(kind: str, status: str) -> Spec:
+        told = {"reason": "Fits", "message": "3 of 4 cpu", "observedGeneration": 1}
+        return {"type": kind, "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"} | told
+
+    apply("one", conditions=[condition("One", "True")])
+    assert apply("two", conditions=[condition("Two", "True")]) == {"One": "True", "Two": "True"}
+    assert apply("one", conditions=[condition("One", "False")]) == {"One": "False", "Two": "True"}
+    assert apply("one") == {"Two": "True"}
+
+
+def test_figures_of_two_schedulers_never_mix(api: client.Client, keep: Keep) -> None:
+    """A second scheduler's figures are a conflict, and replace the first's whole when forced."""
+    keep("queues", "figures")
+    path = f"{QUEUES}/figures/status"
+    names = ("deserved", "request", "realCapability")
+    first, second = ({"cpu": "2500m", "memory": 1}, {"cpu": "4"})
+
+    def apply(manager: str, amounts: Spec, *, force: bool) -> client.Answer:
+        body = thing("queues", "figures", status=dict.fromkeys(names, amounts) | {"share": 0.96})
+        query = {"fieldManager": manager, "force": str(force).lower()}
+        return api.ask("PATCH", path, body, query=query, headers=APPLY)
+
+    assert apply("one", first, force=False).status == 200
+    assert apply("two", second, force=False).status == 409
+    stored = apply("two", second, force=True).body["status"]
+    assert stored == dict.fromkeys(names, second) | {"share": 0.96}
+
+
+@pytest.mark.parametrize(("case", "plural", "spec"), [(n, *c) for n, c in enumerate(STORED_BEFORE)])
+def test_object_stored_before_the_rules_can_still_be_worked_with(
+    api: client.Client, case: int, plural: str, spec: Spec
+) -> None:
+    """Rules that come with an upgrade don't stop status or labels from being written."""
+    group = f"upgrade{case}.example.com"
+    strict = definition(plural)
+    strict["metadata"]["name"] = f"{plural}.{group}"
+    strict["spec"]["group"] = group
+    lax = copy.deepcopy(strict)
+    drop_rules(lax)
+    place = f"{DEFINITIONS}/{plural}.{group}"
+    path = f"/apis/{group}/v1beta1" + WHERE[plural].removeprefix(GROUP)
+    old = thing(plural, "old", spec=spec) | {"apiVersion": f"{group}/v1beta1"}
+    try:
+        api.apply(place, lax)
+        wait_until(lambda: api.ask("POST", path, old).status == 201)
+        api.apply(place, strict)
+        # Judged before it is found to exist (409), so 422 shows that the rules are in force.
+        wait_until(lambda: try_out(api, path, old).status == 422)
+        api.patch(f"{path}/old", {"metadata": {"labels": {"seen": "true"}}})
+        if plural == "queues":
+            api.patch(f"{path}/old/status", {"status": {"state": "Open"}})
+        else:
+            api.patch(f"{path}/old", {"status": {"phase": "Pending"}})
+    finally:
+        api.delete(place)
+
+
+def drop_rules(node: Any) -> None:
+    """Remove every CEL rule at and below a node of a CRD."""
+    if isinstance(node, dict):
+        node.pop("x-kubernetes-validations", None)
+        node = list(node.values())
+    for child in node if isinstance(node, list) else []:
+        drop_rules(child)
+
+
+def wait_until(condition: Callable[[], bool], *, seconds: float = 30) -> None:
+    """Ask again and again: the server takes up a new definition a moment after it is stored."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
