@@ -23,6 +23,8 @@ Object = dict[str, Any]
 THREADS = 8
 TIMEOUT = urllib3.Timeout(connect=5, read=60)
 POLL_SECONDS = 0.05
+BUSY_ATTEMPTS = 50
+BUSY_SECONDS = 0.2
 PATCH_TYPES = {
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
@@ -100,8 +102,12 @@ class Client:
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Make one request; a refusal is an `ApiError`."""
-        answer = self.ask(method, path, body, query=query, headers=headers)
+        """Make one request; a refusal is an `ApiError`, but "too many requests" is asked again."""
+        for _ in range(BUSY_ATTEMPTS):
+            answer = self.ask(method, path, body, query=query, headers=headers)
+            if answer.status != 429:
+                break
+            time.sleep(BUSY_SECONDS)
         if answer.status >= 400:
             raise errors.ApiError(
                 status=answer.status, method=method, path=path, message=answer.message

@@ -119,6 +119,7 @@ def api_server(program: Path, layout: Layout) -> list[str]:
         "--endpoint-reconciler-type=none",  # it refuses to publish a loopback address
         "--max-requests-inflight=2000",
         "--max-mutating-requests-inflight=1000",
+        "--delete-collection-workers=8",  # halves the time of a clean slate
         "--profiling=false",
     ]
     if layout.audit_log is not None:

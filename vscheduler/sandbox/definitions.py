@@ -36,6 +36,8 @@ def apply_folder(api: client.Client, folder: Path) -> None:
         paths.append(path)
     for path in paths:
         api.wait_for(path, _is_established, timeout_seconds=ESTABLISH_TIMEOUT_SECONDS)
+    for collection in collections(api):
+        api.list(collection)  # the first request makes the server set up its store
 
 
 def collections(api: client.Client) -> dict[str, bool]:
@@ -50,5 +52,5 @@ def collections(api: client.Client) -> dict[str, bool]:
 
 
 def _is_established(definition: client.Object) -> bool:
-    conditions = definition.get("status", {}).get("conditions", [])
+    conditions = definition.get("status", {}).get("conditions") or ()
     return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)

@@ -18,6 +18,7 @@ from vscheduler.sandbox import errors, supervising
 END_TIMEOUT_SECONDS = 15.0
 POLL_SECONDS = 0.02
 LOG_TAIL_LINES = 15
+GARBAGE_PERCENT = "200"  # of the heap, for Go: a tenth less CPU than at 100, twice the memory
 
 
 class Supervisor:
@@ -34,6 +35,7 @@ class Supervisor:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                env={"GOGC": GARBAGE_PERCENT, **os.environ},
                 start_new_session=True,
             )
 
