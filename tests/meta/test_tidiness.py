@@ -1,0 +1,156 @@
+"""What a linter has no rule for: sizes, words that don't belong, calls that core can't make."""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted(path for room in ("vscheduler", "tests") for path in (ROOT / room).rglob("*.py"))
+PURE = ("core", "mirror", "simulator")
+
+FILE_LINES = 400
+FUNCTION_LINES = 70
+
+BANNED = {
+    "time": "use snapshot.now",
+    "random": "order by name",
+    "secrets": "order by name",
+    "asyncio": "core, mirror and simulator never wait",
+    "threading": "core, mirror and simulator never wait",
+    "open": "the edge reads files",
+    "print": "return data; cli prints it",
+    "input": "return data; cli asks",
+    "datetime.now": "use snapshot.now",
+    "datetime.utcnow": "use snapshot.now",
+    "datetime.today": "use snapshot.now",
+    "os": "the edge reads the environment",
+    "hash": "differs from run to run for strings",
+    "id": "differs from run to run",
+}
+"""Calls (or modules whose members are called) that a pure room can't make, and what to do."""
+
+UNFINISHED = re.compile(r"\b(FIXME|TO" + r"DO|XXX|HACK)\b")  # split, so as not to find itself
+
+
+def in_tree(path: Path) -> str:
+    """A path as people write it."""
+    return str(path.relative_to(ROOT))
+
+
+def dotted(node: ast.expr) -> str:
+    """`a.b.c` of a name or an attribute; empty for anything else."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=attribute):
+            before = dotted(value)
+            return f"{before}.{attribute}" if before else ""
+    return ""
+
+
+def banned_calls(source: str) -> Iterator[str]:
+    """`line: call: what to do instead` for every banned call of a module."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call):
+            call = dotted(node.func)
+            for name in (call, call.partition(".")[0], ".".join(call.split(".")[-2:])):
+                if name in BANNED:
+                    yield f"{node.lineno}: {call}(): {BANNED[name]}"
+                    break
+
+
+@pytest.mark.parametrize("room", PURE)
+def test_pure_rooms_make_no_impure_call(room: str) -> None:
+    """No clock, no chance, no files, no waiting where decisions are made."""
+    found = [
+        f"{in_tree(path)}:{call}"
+        for path in (ROOT / "vscheduler" / room).rglob("*.py")
+        for call in banned_calls(path.read_text())
+    ]
+    assert found == []
+
+
+def test_the_check_for_banned_calls_sees_them() -> None:
+    """The check itself: nested modules, bare names, and what only looks alike."""
+    source = "import time\ntime.time()\nx.datetime.now()\nprint(1)\nself.time(3)\nopened(2)\n"
+    assert [call.partition(":")[0] for call in banned_calls(source)] == ["2", "3", "4"]
+
+
+def test_files_are_short() -> None:
+    """A module that grows beyond a few screens is two modules."""
+    lengths = {in_tree(path): len(path.read_text().splitlines()) for path in SOURCES}
+    assert {path: lines for path, lines in lengths.items() if lines > FILE_LINES} == {}
+
+
+def test_functions_are_short() -> None:
+    """40 lines are the aim, 70 the limit."""
+    long = [
+        f"{in_tree(path)}:{node.lineno} {node.name}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES
+    ]
+    assert long == []
+
+
+def test_nothing_is_left_unfinished() -> None:
+    """What is to be done stands in an issue, not in the code."""
+    found = [
+        f"{in_tree(path)}:{number}"
+        for path in SOURCES
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if UNFINISHED.search(line)
+    ]
+    assert found == []
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    """Tests are no packages, so pytest tells their files apart by name alone."""
+    names = [path.name for path in SOURCES if path.name.startswith("test_")]
+    assert sorted(names) == sorted(set(names))
+
+
+def contracts() -> dict[str, dict[str, Any]]:
+    """The import contracts of pyproject.toml by name."""
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    return {contract["name"]: contract for contract in tool["importlinter"]["contracts"]}
+
+
+def rooms(folder: Path) -> set[str]:
+    """The modules and packages that stand in a package's folder."""
+    return {
+        path.stem
+        for path in folder.iterdir()
+        if path.stem != "__init__"
+        and (path.suffix == ".py" or (path.is_dir() and any(path.glob("*.py"))))
+    }
+
+
+@pytest.mark.parametrize(
+    ("contract", "folder"), [("the house", "vscheduler"), ("the core", "vscheduler/core")]
+)
+def test_every_room_has_its_layer(contract: str, folder: str) -> None:
+    """A new room says whom it may know."""
+    assert contracts()[contract]["exhaustive"]
+    layers = contracts()[contract]["layers"]
+    placed = {room.strip("() ") for layer in layers for room in layer.split("|")}
+    assert rooms(ROOT / folder) - placed == set()
+
+
+@pytest.mark.parametrize(
+    ("contract", "guests"),
+    [
+        ("kubernetes only in cluster", {"cluster", "controllers", "__main__"}),
+        ("pykube only in cli, kopf nowhere yet", {"cli", "controllers", "__main__"}),
+    ],
+)
+def test_every_room_keeps_strangers_out(contract: str, guests: set[str]) -> None:
+    """A new room is in the contracts on who may use which client library."""
+    guarded = {module.partition(".")[2] for module in contracts()[contract]["source_modules"]}
+    assert rooms(ROOT / "vscheduler") - guarded - guests == set()

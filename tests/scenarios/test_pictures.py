@@ -1,0 +1,72 @@
+import pytest
+
+from tests import pictures
+
+IMPOSSIBLE = {
+    "node n1 node n1": "node n1: drawn twice",
+    "queue q queue q": "queue q: drawn twice",
+    "queue q job q/j - job q/j -": "job j: drawn twice",
+    "queue q job other/j -": "job j: no queue other (call it missing… to mean it)",
+    "queue q job j -": "job j: is written queue/name",
+    "queue q job q/j n9": "pod j-0: there is no node 'n9'",
+    "node n1 cpu=1 queue q job q/j n1 n1": "node n1: no room for pod j-1, cpu is 1000 short",
+    "node n1 cpu=1 pods=1 queue q job q/j cpu=0 n1 ~n1": (
+        "node n1: no room for pod j-1, pods is 1 short"
+    ),
+    "node n1 cpu=1 queue q job q/j gpu=1 +n1": (
+        "node n1: no room for pod j-0, nvidia.com/gpu is 1 short"
+    ),
+    "node n1 cpu=many": "cpu: 'many' is no quantity",
+    "node n1 cpu=1 cpu=2": "node n1: cpu is set twice",
+    "node n1 ready": "node n1: 'ready' is no setting",
+    "queue q colour=red": "queue q: no setting colour",
+    "queue": "queue without a name",
+    "n1 cpu=4": "a picture starts with node, queue, job, not 'n1'",
+}
+
+
+@pytest.mark.parametrize(("picture", "problem"), IMPOSSIBLE.items())
+def test_a_cluster_that_cant_be_is_refused(picture: str, problem: str) -> None:
+    """The message names the object."""
+    with pytest.raises(pictures.ImpossibleError) as refusal:
+        pictures.documents(picture)
+    assert str(refusal.value) == problem
+
+
+def test_words_after_a_job_are_its_pods() -> None:
+    """Where each pod stands, with its role; a number repeats it."""
+    documents = pictures.documents("node n1 cpu=4 queue q job q/j n1 +n1 ~n1 m:- w:!*2")
+    pods = [document for document in documents if document["kind"] == "Pod"]
+    assert [
+        (
+            pod["metadata"]["name"],
+            pod["metadata"]["annotations"].get("volcano.sh/task-spec", ""),
+            pod["spec"].get("nodeName"),
+            pod["status"]["phase"],
+            "deletionTimestamp" in pod["metadata"],
+            "schedulingGates" in pod["spec"],
+        )
+        for pod in pods
+    ] == [
+        ("j-0", "", "n1", "Running", False, False),
+        ("j-1", "", "n1", "Pending", False, False),
+        ("j-2", "", "n1", "Running", True, False),
+        ("j-3", "m", None, "Pending", False, False),
+        ("j-4", "w", None, "Pending", False, True),
+        ("j-5", "w", None, "Pending", False, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("resource", "quantity", "number"),
+    [
+        ("cpu", "2", 2000),
+        ("cpu", "250m", 250),
+        ("memory", "1.5Gi", 3 * 2**29),
+        ("memory", "2G", 2 * 10**9),
+        ("pods", "110", 110),
+    ],
+)
+def test_quantities_are_read(resource: str, quantity: str, number: int) -> None:
+    """The tests' own reading of quantities: cpu in milli, the rest in whole units."""
+    assert pictures.amount_of(resource, quantity) == number
