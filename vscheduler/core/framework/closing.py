@@ -17,8 +17,11 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
     """All that the session decided, in canonical order."""
     tried: frozenset[jobs.JobId] = frozenset()
     if session.exhausted:
-        failed = {job for job in session.reasons if session.gangs[job].untouched}
-        tried = session.snapshot.carried.tried | failed
+        # A job that only waits for room to be freed has had its turn as well: it would wait again
+        # in the next cycle, and could use up that one's budget too.
+        waiting = {pipeline.task.job for pipeline in session.held} | session.reasons.keys()
+        started = {bind.task.job for bind in session.binds}
+        tried = session.snapshot.carried.tried | (waiting - started)
     return decisions.CycleResult(
         binds=tuple(sorted(session.binds, key=lambda bind: bind.task.key)),
         pipelined=tuple(sorted(session.held, key=lambda pipeline: pipeline.task.key)),

@@ -14,8 +14,9 @@ class Carried:
     """
 
     tried: frozenset[jobs.JobId] = frozenset()
-    """Jobs that found no room in the unfinished cycles just before this one: their turn is over
-    until a cycle gets through all jobs, else those at the front would use up every budget."""
+    """Jobs that found no room, or only room that is being freed, in the unfinished cycles just
+    before this one: their turn is over until a cycle gets through all jobs, else those at the
+    front would use up every budget."""
 
 
 FRESH = Carried()
