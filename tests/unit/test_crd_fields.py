@@ -1,3 +1,5 @@
+"""The CRDs as files: the contract with clients, which needs no API server to be checked."""
+
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,26 @@ FIELDS = {
         status.conditions[].lastTransitionTime       string
         status.conditions[].transitionID   string
     """,
+}
+
+# What the file promises and no object in the integration tests comes near.
+LIMITS: dict[str, dict[str, tuple[str, object]]] = {
+    "queues": {
+        "status.conditions": ("maxItems", 64),
+        "status.conditions[].type": ("maxLength", 316),
+        "status.conditions[].reason": ("maxLength", 1024),
+        "status.conditions[].message": ("maxLength", 32768),
+    },
+    "podgroups": {
+        "spec.queue": ("maxLength", 253),
+        "spec.priorityClassName": ("maxLength", 253),
+        "spec.networkTopology.highestTierName": ("maxLength", 253),
+        "spec.subGroupPolicy": ("maxItems", 1024),
+        "spec.subGroupPolicy[].name": ("maxLength", 253),
+        "spec.subGroupPolicy[].networkTopology.highestTierName": ("maxLength", 253),
+        "spec.subGroupPolicy[].labelSelector": ("x-kubernetes-map-type", "atomic"),
+        "spec.subGroupPolicy[].labelSelector.matchExpressions": ("maxItems", 64),
+    },
 }
 
 
@@ -117,6 +139,14 @@ def test_what_rules_loop_over_is_bounded(plural: str) -> None:
             assert node["maxLength"] == 64, path
         if node.get("additionalProperties", {}).get("x-kubernetes-int-or-string"):
             assert node["maxProperties"] == 64, path
+
+
+@pytest.mark.parametrize("plural", LIMITS)
+def test_limits_are_as_documented(plural: str) -> None:
+    """A limit that is lowered, raised or lost changes what users can rely on."""
+    nodes = dict(walk(schema(plural)))
+    for path, (key, most) in LIMITS[plural].items():
+        assert nodes[path].get(key) == most, path
 
 
 @pytest.mark.parametrize("plural", FIELDS)
