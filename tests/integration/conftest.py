@@ -4,14 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from vscheduler.sandbox import control_plane
+from vscheduler.sandbox import control_plane, reporting
 
 
 @pytest.fixture(scope="session")
 def plane(pytestconfig: pytest.Config) -> Iterator[control_plane.ControlPlane]:
     """The sandbox that all tests share; when it cannot be started, the tests fail."""
-    reporter = pytestconfig.pluginmanager.getplugin("terminalreporter")
-    with control_plane.start(progress=lambda step: reporter.write_line(str(step))) as running:
+    terminal = pytestconfig.pluginmanager.get_plugin("terminalreporter")
+    progress = reporting.PlainLines(terminal) if terminal else reporting.silent
+    with control_plane.start(progress=progress) as running:
         yield running
 
 

@@ -8,12 +8,17 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+import click
+
 from vscheduler.sandbox import binaries, building, control_plane, errors, reporting
 
 
 def main() -> int:
     """Parse, do, and turn an error of the sandbox into one message."""
-    arguments = _parser().parse_args()
+    parser = _parser()
+    arguments = parser.parse_args()
+    if arguments.directory is None and (arguments.what == "stop" or arguments.keep):
+        parser.error("--directory says which sandbox is meant; give one")
     try:
         if arguments.what == "build":
             _build(with_scheduler=arguments.with_scheduler)
@@ -22,7 +27,7 @@ def main() -> int:
         else:
             _run(arguments)
     except errors.SandboxError as error:
-        print(error, file=sys.stderr)
+        click.echo(error, err=True)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -44,7 +49,7 @@ def _build(*, with_scheduler: bool) -> None:
     with reporting.on_stderr() as progress:
         programs = building.find_or_build(names, progress=progress)
     for name in names:
-        print(f"{name}\t{programs[name]}")
+        click.echo(f"{name}\t{programs[name]}")
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -60,11 +65,18 @@ def _run(arguments: argparse.Namespace) -> None:
                 )
             )
         plane.create_nodes(count=arguments.nodes)
-        print(f"export KUBECONFIG={plane.kubeconfig}", flush=True)
-        print(f"# kubectl is {plane.kubectl}; logs are in {plane.log_directory}", flush=True)
+        click.echo(f"export KUBECONFIG={plane.kubeconfig}")
+        click.echo(f"# kubectl is {plane.kubectl}; logs are in {plane.log_directory}")
         if not arguments.keep:
-            print("# Ctrl-C ends it", flush=True)
-            signal.sigwait({signal.SIGINT, signal.SIGTERM})
+            click.echo("# Ctrl-C ends it")
+            _wait_for_signal()
+
+
+def _wait_for_signal() -> None:
+    """Wait for Ctrl-C or a plain kill, also where the shell made us ignore the former."""
+    ends = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    signal.sigwait(ends)
 
 
 if __name__ == "__main__":

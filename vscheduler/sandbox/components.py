@@ -1,4 +1,4 @@
-"""The command line of each process of the control plane, tuned for a small machine and for tests."""
+"""The command line of each process, tuned for a small machine and for tests."""
 
 from __future__ import annotations
 

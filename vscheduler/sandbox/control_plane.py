@@ -7,6 +7,7 @@ with control_plane.start() as plane:
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -165,6 +166,8 @@ def start(  # noqa: PLR0913  # independent wishes, all by keyword but the first
         plane.api.close()
         if not keep:
             supervisor.end()
+        if not keep and directory is None:
+            shutil.rmtree(place, ignore_errors=True)  # should the supervisor have been killed
 
 
 def stop(directory: Path) -> None:

@@ -1,5 +1,7 @@
 """What can go wrong in the sandbox; every message says what to do about it."""
 
+# ruff: noqa: N818  # the names say what happened, as `Conflict` and `Gone` do elsewhere
+
 from __future__ import annotations
 
 
