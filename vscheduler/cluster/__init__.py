@@ -1,0 +1,1 @@
+"""Talking to the API server: the only user of `kubernetes`."""

@@ -1,0 +1,155 @@
+"""Decisions → calls: every bind that a cycle decided is sent, and its outcome comes back.
+
+Whatever the API server says is a value here, never an exception. A bind carries the pod's UID, so
+that a pod of the same name that was made since isn't bound in its place (409).
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+
+import msgspec
+
+from vscheduler.cluster import connection, lanes, objects
+from vscheduler.core.model import decisions
+
+ATTEMPTS = 4
+"""How often a throttled bind is sent, and an unanswered one looked after."""
+
+PAUSE_MAX_SECONDS = 5.0
+
+
+class Verdict(StrEnum):
+    """What came of a bind; the values are for metrics."""
+
+    BOUND = "bound"
+    CONFLICT = "conflict"
+    """The pod has a node already, is another pod of that name, or is being deleted."""
+    MISSING = "missing"
+    """There is no such pod."""
+    REFUSED = "refused"
+    """Admission or RBAC refuses it, or the body: 403, 422 and the like."""
+    THROTTLED = "throttled"
+    """The API server was too busy, several times over."""
+    FAILED = "failed"
+    """An error, and the pod was seen without a node afterwards."""
+    UNKNOWN = "unknown"
+    """No answer, and the pod couldn't be read afterwards: it may be bound."""
+    WITHHELD = "withheld"
+    """Not sent: we may not commit any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one bind."""
+
+    bind: decisions.Bind
+    verdict: Verdict
+    message: str = ""
+    """The server's, where it refused."""
+
+
+Report = Callable[[Outcome], None]
+
+
+class Committer:
+    """Sends binds."""
+
+    def __init__(
+        self,
+        link: connection.Connection,
+        queue: lanes.Lanes,
+        may_commit: Callable[[], bool],
+        report: Report,
+    ) -> None:
+        self._link = link
+        self._lanes = queue
+        self._may_commit = may_commit
+        self._report = report
+
+    def bind(self, binds: Iterable[decisions.Bind]) -> None:
+        """Send these as soon as there is a free connection, in this order.
+
+        Each outcome is reported as it comes in; whether we may commit is asked just before each
+        call.
+        """
+        for bind in binds:
+            self._lanes.put(lanes.Lane.BIND, partial(self._bind, bind))
+
+    @property
+    def waiting(self) -> int:
+        """Binds that aren't sent yet."""
+        return self._lanes.waiting(lanes.Lane.BIND)
+
+    async def _bind(self, bind: decisions.Bind) -> None:
+        self._report(await self._outcome(bind))
+
+    async def _outcome(self, bind: decisions.Bind) -> Outcome:
+        throttled = ""
+        for _ in range(ATTEMPTS):
+            if not self._may_commit():
+                return Outcome(bind=bind, verdict=Verdict.WITHHELD)
+            try:
+                await self._link.call("POST", binding_path(bind), binding_body(bind))
+            except connection.Throttled as error:
+                throttled = str(error)
+                await asyncio.sleep(min(error.retry_after_seconds, PAUSE_MAX_SECONDS))
+            except connection.Unavailable as error:
+                return await self._look_after(bind, str(error))
+            except connection.ApiError as error:
+                return Outcome(bind=bind, verdict=_verdict(error), message=str(error))
+            else:
+                return Outcome(bind=bind, verdict=Verdict.BOUND)
+        return Outcome(bind=bind, verdict=Verdict.THROTTLED, message=throttled)
+
+    async def _look_after(self, bind: decisions.Bind, message: str) -> Outcome:
+        """What became of a bind that got no clear answer: it may have been done."""
+        task = bind.task
+        path = objects.PODS.format(namespace=task.namespace, name=task.name)
+        for attempt in range(ATTEMPTS):
+            try:
+                pod = await objects.get(self._link, path)
+            except (connection.Unavailable, connection.Throttled):
+                await asyncio.sleep(min(2.0**attempt, PAUSE_MAX_SECONDS))
+            except connection.NotFound as error:
+                return Outcome(bind=bind, verdict=Verdict.MISSING, message=str(error))
+            except connection.ApiError:
+                break
+            else:
+                verdict = Verdict.FAILED
+                if pod["metadata"]["uid"] != task.uid:
+                    verdict = Verdict.MISSING
+                elif node := pod["spec"].get("nodeName"):
+                    verdict = Verdict.BOUND if node == bind.node else Verdict.CONFLICT
+                return Outcome(bind=bind, verdict=verdict, message=message)
+        return Outcome(bind=bind, verdict=Verdict.UNKNOWN, message=message)
+
+
+def binding_path(bind: decisions.Bind) -> str:
+    """Where the binding of a pod is made."""
+    return f"/api/v1/namespaces/{bind.task.namespace}/pods/{bind.task.name}/binding"
+
+
+def binding_body(bind: decisions.Bind) -> bytes:
+    """The core/v1 Binding."""
+    task = bind.task
+    return msgspec.json.encode(
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": task.name, "namespace": task.namespace, "uid": task.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": bind.node},
+        }
+    )
+
+
+def _verdict(error: connection.ApiError) -> Verdict:
+    match error:
+        case connection.Conflict() | connection.Gone():
+            return Verdict.CONFLICT
+        case connection.NotFound():
+            return Verdict.MISSING
+        case _:
+            return Verdict.REFUSED

@@ -1,0 +1,295 @@
+# ruff: noqa: N818 - an error reads as what the server said: Conflict, Gone, NotFound
+"""One client for the API server: credentials, time-outs, and errors of our own.
+
+Bodies go in and out as bytes. The generated models of the client library cost about a millisecond
+a pod, so only its credentials and its transport are used.
+"""
+
+import os
+import ssl
+import urllib.parse
+import urllib.request
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Self
+
+import aiohttp
+import msgspec
+import yarl
+from kubernetes.aio import client, config
+from kubernetes.aio.config import kube_config
+
+CALL_TIMEOUT_SECONDS = 30.0
+CONNECT_TIMEOUT_SECONDS = 10.0
+CONNECTIONS_MAX = 128
+READ_BUFFER_BYTES = 2**18
+KEEP_ALIVE_SECONDS = 75.0
+USER_AGENT = f"vscheduler/{metadata.version('vscheduler')}"
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+
+
+class CredentialsError(Exception):
+    """No way to the API server can be worked out from what was given."""
+
+
+class ApiError(Exception):
+    """The API server, or the way to it, said no; the message is the server's."""
+
+    def __init__(self, message: str, *, status: int = 0, reason: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+
+class Conflict(ApiError):
+    """409: a precondition (uid, resourceVersion) doesn't hold, or the object exists already."""
+
+
+class Gone(ApiError):
+    """410: the resourceVersion or the continue token is too old."""
+
+
+class NotFound(ApiError):
+    """404: there is no such object, or no such API."""
+
+
+class Forbidden(ApiError):
+    """401 or 403: we may not."""
+
+
+class Invalid(ApiError):
+    """Any other 4xx: the request can't be right, however often it is sent."""
+
+
+class Throttled(ApiError):
+    """429: later, please."""
+
+    def __init__(
+        self, message: str, *, status: int = 429, reason: str = "", retry_after_seconds: float = 1.0
+    ) -> None:
+        super().__init__(message, status=status, reason=reason)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Unavailable(ApiError):
+    """5xx, or no answer at all: what was asked may have been done or not."""
+
+
+class _Details(msgspec.Struct):
+    retryAfterSeconds: float | None = None  # noqa: N815 - the wire's name
+
+
+class _Status(msgspec.Struct):
+    """The part of meta/v1 Status that errors are made of."""
+
+    message: str | None = None
+    reason: str | None = None
+    code: int | None = None
+    details: _Details | None = None
+
+
+_BY_STATUS: Mapping[int, type[ApiError]] = {
+    401: Forbidden,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+}
+_decode_status = msgspec.json.Decoder(_Status).decode
+
+
+def error_of(status: int, body: bytes, retry_after: str | None = None) -> ApiError:
+    """The typed error for an answer of this HTTP status; status 0 takes it from the body.
+
+    Every body is taken: one that is no Status is shown as it is, shortened.
+    """
+    try:
+        told = _decode_status(body)
+    except msgspec.DecodeError:
+        told = _Status(message=body[:300].decode(errors="replace").strip())
+    status = status or told.code or 500
+    reason = told.reason or ""
+    message = told.message or f"HTTP status {status}"
+    if status == 429:
+        seconds = told.details.retryAfterSeconds if told.details else None
+        if retry_after is not None and retry_after.isdecimal():
+            seconds = float(retry_after)
+        return Throttled(message, reason=reason, retry_after_seconds=seconds or 1.0)
+    if reason == "Expired":
+        return Gone(message, status=status, reason=reason)
+    kind = _BY_STATUS.get(status, Invalid if 400 <= status < 500 else Unavailable)
+    return kind(message, status=status, reason=reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How to reach the API server; all empty means: as a pod in it, else ~/.kube/config."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    master: str = ""
+    """An address that wins over the kubeconfig's."""
+
+
+class Connection:
+    """Keep-alive connections to one API server."""
+
+    def __init__(
+        self, api: client.ApiClient, loader: kube_config.KubeConfigLoader | None = None
+    ) -> None:
+        self._api = api
+        self._loader = loader
+        self._configuration = api.configuration
+        self._host: str = api.configuration.host.rstrip("/")
+        self._session = _session(api.rest_client.ssl_context)
+        api.rest_client.pool_manager = self._session
+        self._proxy: str | None = api.configuration.proxy or _proxy_of(self._host)
+        self._server_name: str | None = api.configuration.tls_server_name
+        self._call_timeout = aiohttp.ClientTimeout(
+            total=CALL_TIMEOUT_SECONDS, sock_connect=CONNECT_TIMEOUT_SECONDS
+        )
+
+    @classmethod
+    async def open(cls, access: Access) -> Self:
+        """Work out the credentials; nothing is sent yet. Raises CredentialsError."""
+        configuration = client.Configuration()
+        loader = None
+        try:
+            if access.kubeconfig or not (access.master or _in_cluster()):
+                loader = await config.load_kube_config(  # type: ignore[no-untyped-call]  # no types there
+                    config_file=access.kubeconfig or None,
+                    context=access.context or None,
+                    client_configuration=configuration,
+                    persist_config=False,
+                )
+            elif not access.master:
+                config.load_incluster_config(  # type: ignore[no-untyped-call]  # no types there
+                    client_configuration=configuration
+                )
+            if access.master:
+                configuration.host = access.master
+            api = client.ApiClient(configuration)
+        except (config.ConfigException, OSError, ValueError) as error:
+            where = access.kubeconfig or "neither flags, nor a pod's own, nor ~/.kube/config"
+            raise CredentialsError(f"no usable credentials ({where}): {error}") from error
+        return cls(api, loader)
+
+    @property
+    def host(self) -> str:
+        """The API server's address."""
+        return self._host
+
+    async def close(self) -> None:
+        """Drop all connections."""
+        await self._api.close()  # type: ignore[no-untyped-call]  # no types there
+
+    async def refresh_credentials(self) -> None:
+        """Keep a token from an exec plugin fresh for ever; returns at once where there is none.
+
+        A pod's own token is read anew by the library as requests go out.
+        """
+        if self._loader is not None:
+            await config.refresh_token(  # type: ignore[no-untyped-call]  # no types there
+                self._loader, self._configuration
+            )
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        content_type: str = JSON,
+    ) -> bytes:
+        """One request; the answer's body. Raises an ApiError."""
+        try:
+            async with self._session.request(
+                method,
+                self._url(path),
+                data=body,
+                headers=await self._headers(content_type if body is not None else None),
+                timeout=self._call_timeout,
+                allow_redirects=False,
+                proxy=self._proxy,
+                server_hostname=self._server_name,
+            ) as response:
+                answer = await response.read()
+                if response.status < 300:
+                    return answer
+                raise error_of(response.status, answer, response.headers.get("Retry-After"))
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _unavailable(error) from error
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, silence_seconds: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """An answer that goes on for long, as chunks of bytes.
+
+        No bytes for `silence_seconds` counts as a dead connection. Raises an ApiError, at the
+        start or in the middle.
+        """
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=silence_seconds
+        )
+        try:
+            async with self._session.get(
+                self._url(path),
+                headers=await self._headers(None),
+                timeout=timeout,
+                allow_redirects=False,
+                proxy=self._proxy,
+                server_hostname=self._server_name,
+            ) as response:
+                if response.status >= 300:
+                    retry_after = response.headers.get("Retry-After")
+                    raise error_of(response.status, await response.read(), retry_after)
+                yield response.content.iter_any()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _unavailable(error) from error
+
+    def _url(self, path: str) -> yarl.URL:
+        return yarl.URL(self._host + path, encoded=True)
+
+    async def _headers(self, content_type: str | None) -> dict[str, str]:
+        headers = {} if content_type is None else {"Content-Type": content_type}
+        token = await self._configuration.get_api_key_with_prefix("BearerToken")
+        if token:
+            headers["Authorization"] = token
+        return headers
+
+
+def _session(context: ssl.SSLContext) -> aiohttp.ClientSession:
+    """The client's transport; the library's own takes proxies anew from the environment each time.
+
+    With `trust_env` aiohttp reads ~/.netrc and the proxy variables for every request.
+    """
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(
+            limit=CONNECTIONS_MAX, ssl=context, keepalive_timeout=KEEP_ALIVE_SECONDS
+        ),
+        headers={"User-Agent": USER_AGENT, "Accept": JSON},
+        read_bufsize=READ_BUFFER_BYTES,
+        cookie_jar=aiohttp.DummyCookieJar(),
+    )
+
+
+def _proxy_of(host: str) -> str | None:
+    """The proxy that the environment (HTTPS_PROXY, NO_PROXY) names for this address."""
+    address = urllib.parse.urlsplit(host)
+    if urllib.request.proxy_bypass(address.netloc):
+        return None
+    return urllib.request.getproxies().get(address.scheme)
+
+
+def _in_cluster() -> bool:
+    return bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
+
+
+def _unavailable(error: Exception) -> Unavailable:
+    return Unavailable(f"no answer: {type(error).__name__}: {error}".rstrip(": "))

@@ -1,0 +1,74 @@
+"""Who goes first to the API server: binds before statuses, statuses before events.
+
+A fixed number of workers share the connections; each takes the most urgent call that waits, so
+that what is only said about a bind never delays one.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from enum import IntEnum
+
+Call = Callable[[], Awaitable[None]]
+"""One call; what comes of it is its own business, and it raises nothing."""
+
+
+class Lane(IntEnum):
+    """Kinds of calls, most urgent first."""
+
+    BIND = 0
+    STATUS = 1
+    CONDITION = 2
+    EVENT = 3
+
+
+class Lanes:
+    """Calls that wait, and the workers that make them; all in one event loop."""
+
+    def __init__(self, *, workers: int, waiting_max: int) -> None:
+        self._workers = workers
+        self._waiting_max = waiting_max
+        self._waiting: tuple[deque[Call], ...] = tuple(deque() for _ in Lane)
+        self._wake = asyncio.Semaphore(0)
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._under_way = 0
+
+    def put(self, lane: Lane, call: Call) -> bool:
+        """Let a call wait for its turn; False, and it is dropped, where its lane is full.
+
+        Binds are always taken: there are no more of them than pods.
+        """
+        waiting = self._waiting[lane]
+        if lane is not Lane.BIND and len(waiting) >= self._waiting_max:
+            return False
+        waiting.append(call)
+        self._quiet.clear()
+        self._wake.release()
+        return True
+
+    def waiting(self, lane: Lane) -> int:
+        """How many calls of this lane wait."""
+        return len(self._waiting[lane])
+
+    async def wait_until_quiet(self) -> None:
+        """Until no call waits or is under way."""
+        await self._quiet.wait()
+
+    async def run(self) -> None:
+        """Make calls for ever."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._workers):
+                group.create_task(self._work(), name=f"commit {number}")
+
+    async def _work(self) -> None:
+        while True:
+            await self._wake.acquire()
+            waiting = next(lane for lane in self._waiting if lane)
+            self._under_way += 1
+            try:
+                await waiting.popleft()()
+            finally:
+                self._under_way -= 1
+                if not self._under_way and not any(self._waiting):
+                    self._quiet.set()

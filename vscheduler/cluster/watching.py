@@ -1,0 +1,216 @@
+"""List + watch: what the API server shows, as events for the Mirror, in order.
+
+One Watch per kind. It lists, follows from there, and resumes at the last resourceVersion it saw
+when the connection ends. When that version is too old (410) it lists anew, and what isn't in the
+list is gone. All pods are followed, finished ones too: with a field selector that leaves them out,
+a pod that finishes would look deleted, and jobs count their succeeded and failed pods.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+import structlog
+
+from vscheduler.cluster import connection
+
+log = structlog.get_logger(__name__)
+
+Event = TypeVar("Event")
+
+
+class Codec(Protocol[Event]):
+    """How objects of one kind become events."""
+
+    def replace(self, items: Sequence[bytes]) -> list[Event]:
+        """A whole list: what isn't in it is gone."""
+
+    def change(self, kind: str, item: bytes) -> list[Event]:
+        """One object that is ADDED, MODIFIED or DELETED."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How patient a watch is. Seconds."""
+
+    page_size: int = 500
+    watch_seconds: float = 300.0
+    """The server ends a watch after this time, up to twice as long: so that not all watches end
+    at once, and load spreads over API servers that were added since."""
+    silence_seconds: float = 150.0
+    """Bookmarks come about once a minute; a connection that is silent for longer is dead."""
+    retry_seconds: float = 0.25
+    """First pause after a failure; it doubles up to retry_max_seconds."""
+    retry_max_seconds: float = 30.0
+    at_once_seconds: float = 1.0
+    """A watch that ends sooner has failed, whatever it says."""
+    absent_max_seconds: float = 5.0
+    """Longest pause while the API itself is missing: its CRD may be installed any moment."""
+
+
+class _Meta(msgspec.Struct):
+    resourceVersion: str = ""  # noqa: N815 - the wire's name
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Object(msgspec.Struct):
+    metadata: _Meta
+
+
+class _List(msgspec.Struct):
+    metadata: _Meta
+    items: list[msgspec.Raw] | None = None
+
+
+class _Change(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+_decode_list = msgspec.json.Decoder(_List).decode
+_decode_change = msgspec.json.Decoder(_Change).decode
+_decode_object = msgspec.json.Decoder(_Object).decode
+
+
+class Watch(Generic[Event]):
+    """Follows one kind for ever."""
+
+    def __init__(
+        self,
+        link: connection.Connection,
+        path: str,
+        codec: Codec[Event],
+        sink: Callable[[list[Event]], None],
+        *,
+        pace: Pace,
+        chance: random.Random,
+    ) -> None:
+        self._link = link
+        self._path = path
+        self._codec = codec
+        self._sink = sink
+        self._pace = pace
+        self._chance = chance
+        self._version = ""
+        self._failures = 0
+        self.listed = asyncio.Event()
+        """Set when the first list has been handed on."""
+        self.relists = 0
+        self.reconnects = 0
+
+    @property
+    def path(self) -> str:
+        """The collection that is followed."""
+        return self._path
+
+    async def run(self) -> None:
+        """List and watch for ever; errors of the API server are logged and waited out."""
+        listed_at = 0.0
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                    listed_at = time.monotonic()
+                await self._follow()
+                self._failures = 0
+                self.reconnects += 1
+            except connection.Gone as error:
+                log.info("watch.expired", path=self._path, message=str(error))
+                self._version = ""
+                if time.monotonic() - listed_at < self._pace.at_once_seconds:
+                    await self._pause(error)
+            except connection.ApiError as error:
+                await self._pause(error)
+
+    async def _list(self) -> None:
+        """The newest state, in pages.
+
+        No resourceVersion is asked for: any older state could show pods unbound that are bound.
+        When the list changes under the continue token for too long, it is taken in one piece.
+        """
+        try:
+            version, items = await self._pages(self._pace.page_size)
+        except connection.Gone:
+            version, items = await self._pages(0)
+        self._sink(self._codec.replace(items))
+        self._version = version
+        self.relists += self.listed.is_set()
+        self.listed.set()
+        log.info("watch.listed", path=self._path, objects=len(items), version=version)
+
+    async def _pages(self, size: int) -> tuple[str, list[bytes]]:
+        items: list[bytes] = []
+        token = ""
+        while True:
+            query = {"limit": str(size), "continue": token}
+            query = {name: value for name, value in query.items() if value not in ("", "0")}
+            page = _decode_list(await self._link.call("GET", f"{self._path}?{urlencode(query)}"))
+            items.extend(bytes(item) for item in page.items or ())
+            token = page.metadata.continue_
+            if not token:
+                return page.metadata.resourceVersion, items
+
+    async def _follow(self) -> None:
+        """Hand on changes from the last version on, until the server ends the watch."""
+        seconds = self._pace.watch_seconds * (1 + self._chance.random())
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(round(seconds)),
+        }
+        path = f"{self._path}?{urlencode(query)}"
+        started = time.monotonic()
+        silence = self._pace.silence_seconds
+        async with self._link.stream(path, silence_seconds=silence) as chunks:
+            rest = b""
+            async for chunk in chunks:
+                *lines, rest = (rest + chunk).split(b"\n")
+                if lines:
+                    self._hand_on(lines)
+        if time.monotonic() - started < self._pace.at_once_seconds:
+            raise connection.Unavailable("the watch ended at once")
+
+    def _hand_on(self, lines: Sequence[bytes]) -> None:
+        """One batch of lines; an error among them ends the watch after those before it."""
+        events: list[Event] = []
+        try:
+            for line in lines:
+                if line:
+                    events += self._read(line)
+        finally:
+            if events:
+                self._sink(events)
+        self._failures = 0
+
+    def _read(self, line: bytes) -> list[Event]:
+        try:
+            change = _decode_change(line)
+            if change.type == "ERROR":
+                raise connection.error_of(0, bytes(change.object))
+            version = _decode_object(change.object).metadata.resourceVersion
+        except msgspec.DecodeError as error:
+            self._version = ""  # what it said is lost: list anew
+            raise connection.Unavailable(f"not a watch event: {error}") from error
+        events = [] if change.type == "BOOKMARK" else self._codec.change(change.type, change.object)
+        self._version = version
+        return events
+
+    async def _pause(self, error: connection.ApiError) -> None:
+        """Wait before the next attempt: longer each time, with some chance in it."""
+        longest = self._pace.retry_max_seconds
+        if isinstance(error, connection.NotFound):
+            longest = self._pace.absent_max_seconds
+        seconds = min(longest, self._pace.retry_seconds * 2 ** min(self._failures, 16))
+        seconds *= 0.5 + self._chance.random() / 2
+        if isinstance(error, connection.Throttled):
+            seconds = max(seconds, error.retry_after_seconds)
+        self._failures += 1
+        event = "watch.absent" if isinstance(error, connection.NotFound) else "watch.failed"
+        log.warning(event, path=self._path, message=str(error), retry_in_seconds=round(seconds, 2))
+        await asyncio.sleep(seconds)

@@ -1,0 +1,174 @@
+"""Flags and environment → validated settings, or the list of all their problems."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from vscheduler.cluster import connection
+
+T = TypeVar("T")
+
+VOLCANO = "volcano"
+NAME_MAX = 253
+PORT_MAX = 65535
+LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("console", "json")
+
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_DURATION = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+_UNIT_SECONDS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,  # micro sign
+    "μs": 1e-6,  # Greek mu
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+}
+
+
+class Address(NamedTuple):
+    """Where a server listens; an empty host is every interface."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the daemon was told, checked."""
+
+    scheduler_names: tuple[str, ...]
+    access: connection.Access
+    scheduler_conf: str = ""
+    """Path of the configuration file; empty is the built-in configuration."""
+    schedule_period_seconds: float = 1.0
+    default_queue: str = "default"
+    priority_classes: bool = True
+    node_selector: tuple[tuple[str, str], ...] = ()
+    claim_unowned: bool = False
+    metrics_address: Address | None = None
+    health_address: Address | None = None
+    log_level: str = "info"
+    log_format: str = "console"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """The flags as they were given; names as the flags', values as text."""
+
+    scheduler_name: Sequence[str] = ("vscheduler",)
+    scheduler_conf: str = ""
+    schedule_period: str = "1s"
+    default_queue: str = "default"
+    kubeconfig: str = ""
+    context: str = ""
+    master: str = ""
+    priority_class: bool = True
+    node_selector: Sequence[str] = ()
+    claim_unowned_podgroups: bool | None = None
+    listen_address: str = ":8080"
+    enable_metrics: bool = False
+    healthz_address: str = ":11251"
+    enable_healthz: bool = False
+    log_level: str = "info"
+    log_format: str = "console"
+
+
+class SettingsError(Exception):
+    """Every problem of the settings, one sentence each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+def check(given: Given) -> Settings:
+    """Settings out of what was given; SettingsError lists all that is wrong with it."""
+    problems: list[str] = []
+    names = tuple(dict.fromkeys(given.scheduler_name))
+    if not names:
+        problems.append("--scheduler-name: at least one name is needed")
+    problems += [_bad_name("--scheduler-name", name) for name in names if not _is_name(name)]
+    if not _is_name(given.default_queue):
+        problems.append(_bad_name("--default-queue", given.default_queue))
+    period = _checked(problems, "--schedule-period", duration, given.schedule_period)
+    if period == 0:
+        problems.append("--schedule-period: 0 would never let the scheduler rest")
+    selector = [_checked(problems, "--node-selector", label, text) for text in given.node_selector]
+    listen = _checked(problems, "--listen-address", address, given.listen_address)
+    health = _checked(problems, "--healthz-address", address, given.healthz_address)
+    for flag, value, choices in (
+        ("--log-level", given.log_level, LOG_LEVELS),
+        ("--log-format", given.log_format, LOG_FORMATS),
+    ):
+        if value not in choices:
+            problems.append(f"{flag}: {value!r} is none of {', '.join(choices)}")
+    if problems or period is None:
+        raise SettingsError(problems)
+    claim = given.claim_unowned_podgroups
+    return Settings(
+        scheduler_names=names,
+        access=connection.Access(
+            kubeconfig=given.kubeconfig, context=given.context, master=given.master
+        ),
+        scheduler_conf=given.scheduler_conf,
+        schedule_period_seconds=period,
+        default_queue=given.default_queue,
+        priority_classes=given.priority_class,
+        node_selector=tuple(pair for pair in selector if pair is not None),
+        claim_unowned=VOLCANO in names if claim is None else claim,
+        metrics_address=listen if given.enable_metrics else None,
+        health_address=health if given.enable_healthz else None,
+        log_level=given.log_level,
+        log_format=given.log_format,
+    )
+
+
+def duration(text: str) -> float:
+    """A duration as Go writes it (`15s`, `1m30s`, `100ms`, `0`) in seconds; ValueError else."""
+    if text == "0":
+        return 0.0
+    parts = list(_DURATION.finditer(text))
+    if not parts or "".join(part[0] for part in parts) != text:
+        raise ValueError(f"{text!r} is no duration such as 15s, 1m30s or 100ms")
+    return sum(float(part[1]) * _UNIT_SECONDS[part[2]] for part in parts)
+
+
+def address(text: str) -> Address:
+    """`host:port`, `:port` or `[host]:port`; ValueError else."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdecimal() or int(port) > PORT_MAX:
+        raise ValueError(f"{text!r} is no address such as :8080 or 127.0.0.1:8080")
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def label(text: str) -> tuple[str, str]:
+    """`key=value`, or Volcano's `key:value`; ValueError else."""
+    for sign in "=:":
+        key, found, value = text.partition(sign)
+        if found and key:
+            return key, value
+    raise ValueError(f"{text!r} is no label such as key=value or key:value")
+
+
+def _checked(problems: list[str], flag: str, parse: Callable[[str], T], text: str) -> T | None:
+    try:
+        return parse(text)
+    except ValueError as error:
+        problems.append(f"{flag}: {error}")
+        return None
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= NAME_MAX and _NAME.fullmatch(text) is not None
+
+
+def _bad_name(flag: str, name: str) -> str:
+    return (
+        f"{flag}: {name!r} is no DNS-1123 subdomain: lower-case letters, digits, '-' and '.', "
+        f"each part starting and ending with a letter or digit, at most {NAME_MAX} characters"
+    )
