@@ -63,12 +63,13 @@ class Phase(StrEnum):
     COMPLETED = "Completed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class TaskClass:
     """What decides where a pod may go and how nodes score; equal pods share one object.
 
     Compared by identity, so that it is a cheap dictionary key: the Mirror interns classes. Two
-    equal ones that aren't interned cost time and change nothing.
+    equal ones that aren't interned cost time and change nothing. It knows classes by weak reference,
+    so that one is gone with the last pod of it.
     """
 
     request: Mapping[str, int]
