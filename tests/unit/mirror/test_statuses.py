@@ -1,0 +1,224 @@
+from typing import Any
+
+import pytest
+
+from vscheduler.core.model import decisions, jobs
+from vscheduler.mirror import statuses
+
+NOW = 1_767_268_800.9
+SINCE = "2026-01-01T12:00:00Z"
+BEFORE = "2025-12-31T00:00:00Z"
+SHORT = decisions.Reason(
+    code=decisions.ReasonCode.TOO_FEW_PODS, queue="a", tasks=1, minimum=2, placed=0
+)
+SHORT_TEXT = "1 of 2 pods exist (minMember 2); create 1 more, or lower minMember"
+FULL = decisions.Reason(code=decisions.ReasonCode.QUEUE_CLOSED, queue="a")
+FULL_TEXT = "queue a isn't open; open it, or name another in spec.queue"
+
+
+def task(name: str) -> jobs.Task:
+    """A pod of ns/g."""
+    return jobs.Task(
+        uid=jobs.TaskId(f"uid-{name}"),
+        namespace="ns",
+        name=name,
+        job=jobs.JobId("ns/g"),
+        kind=jobs.TaskClass(request={}),
+        status=jobs.TaskStatus.PENDING,
+        created=0.0,
+    )
+
+
+def status(*, ready: bool = False, reason: decisions.Reason | None = None, **more: Any) -> Any:
+    """What a cycle says of ns/g."""
+    fields = {"phase": jobs.Phase.INQUEUE, "running": 0, "succeeded": 0, "failed": 0, **more}
+    return decisions.GroupStatus(
+        job=jobs.JobId("ns/g"), uid="u", queue="a", ready=ready, reason=reason, **fields
+    )
+
+
+def condition(kind: str, value: str, reason: str, message: str = "") -> jobs.Condition:
+    """A condition that an earlier cycle wrote."""
+    return jobs.Condition(
+        type=kind,
+        status=value,
+        reason=reason,
+        message=message,
+        last_transition=BEFORE,
+        transition_id="41",
+    )
+
+
+def stored(*conditions: jobs.Condition, **more: Any) -> jobs.GroupState:
+    """A status as it stands in the object."""
+    return jobs.GroupState(conditions=conditions, **{"phase": jobs.Phase.INQUEUE, **more})
+
+
+WAITS = condition("Unschedulable", "True", "NotEnoughTasks", SHORT_TEXT)
+STARTED = condition("Scheduled", "True", statuses.READY_REASON)
+FOREIGN = condition("Noted", "True", "ByAnother")
+
+
+def body(kind: str, value: str, reason: str, message: str = "", since: str = SINCE) -> object:
+    """A condition that this cycle writes."""
+    fields = {"type": kind, "status": value, "reason": reason, "message": message}
+    kept = {name: text for name, text in fields.items() if text}
+    return {**kept, "lastTransitionTime": since, "transitionID": "42"}
+
+
+SCHEDULED_BODY = body("Scheduled", "True", statuses.READY_REASON)
+CASES: dict[str, tuple[jobs.GroupState, Any, Any, Any]] = {
+    "a new group that was only seen": (stored(), status(), None, None),
+    "phase and counts": (
+        stored(running=2),
+        status(phase=jobs.Phase.RUNNING, running=3, failed=1),
+        {"phase": "Running", "running": 3, "failed": 1},
+        None,
+    ),
+    "a group that lacks pods": (
+        stored(),
+        status(reason=SHORT),
+        {"conditions": [body("Unschedulable", "True", "NotEnoughTasks", SHORT_TEXT)]},
+        ("Warning", "Unschedulable", SHORT_TEXT),
+    ),
+    "the same once more": (stored(WAITS), status(reason=SHORT), None, None),
+    "another reason": (
+        stored(WAITS),
+        status(reason=FULL),
+        {"conditions": [body("Unschedulable", "True", "NotEnoughResources", FULL_TEXT)]},
+        ("Warning", "Unschedulable", FULL_TEXT),
+    ),
+    "other numbers keep the time and are no event": (
+        stored(condition("Unschedulable", "True", "NotEnoughTasks", "0 of 2")),
+        status(reason=SHORT),
+        {"conditions": [body("Unschedulable", "True", "NotEnoughTasks", SHORT_TEXT, since=BEFORE)]},
+        None,
+    ),
+    "a group that starts": (
+        stored(WAITS),
+        status(ready=True),
+        {"conditions": [body("Unschedulable", "False", "Scheduled"), SCHEDULED_BODY]},
+        ("Normal", "Scheduled", "pod group is ready"),
+    ),
+    "a group that starts at once": (
+        stored(),
+        status(ready=True),
+        {"conditions": [SCHEDULED_BODY]},
+        ("Normal", "Scheduled", "pod group is ready"),
+    ),
+    "a group that runs, and could have more pods": (
+        stored(STARTED),
+        status(ready=True, reason=FULL),
+        None,
+        None,
+    ),
+    "a group that lost pods": (
+        stored(STARTED),
+        status(reason=SHORT),
+        {
+            "conditions": [
+                body("Scheduled", "False", "NotEnoughTasks"),
+                body("Unschedulable", "True", "NotEnoughTasks", SHORT_TEXT),
+            ]
+        },
+        ("Warning", "Unschedulable", SHORT_TEXT),
+    ),
+    "conditions of others stay": (
+        stored(FOREIGN),
+        status(ready=True),
+        {"conditions": [statuses.condition(FOREIGN), SCHEDULED_BODY]},
+        ("Normal", "Scheduled", "pod group is ready"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_groups_status_is_written_when_it_says_something_new(case: str) -> None:
+    """Only changed fields, and an event when a condition turned."""
+    before, seen, patch, notice = CASES[case]
+    wanted = statuses.group_state(seen, before, now=NOW, transition="42")
+    assert statuses.group_patch(before, wanted) == patch
+    event = statuses.group_notice(seen, before, wanted)
+    assert (event and (event.type, event.reason, event.message)) == notice
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_nothing_is_written_twice(case: str) -> None:
+    """What was sent, compared with the same wish later, leaves nothing to send."""
+    before, seen, _, _ = CASES[case]
+    sent = statuses.group_state(seen, before, now=NOW, transition="42")
+    again = statuses.group_state(seen, sent, now=NOW + 60, transition="43")
+    assert again == sent
+    assert statuses.group_patch(sent, again) is None
+    assert statuses.group_notice(seen, sent, again) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (decisions.ReasonCode.TOO_FEW_PODS, "NotEnoughTasks"),
+        (decisions.ReasonCode.TOO_FEW_OF_ROLE, "NotEnoughPodsOfTask"),
+        (decisions.ReasonCode.NO_ROOM, "NotEnoughResources"),
+        (decisions.ReasonCode.QUEUE_OVER_SHARE, "NotEnoughResources"),
+    ],
+)
+def test_conditions_have_volcanos_reasons(code: decisions.ReasonCode, reason: str) -> None:
+    """Tools that read Volcano's conditions find their words."""
+    seen = status(reason=decisions.Reason(code=code, queue="a"))
+    wanted = statuses.group_state(seen, stored(), now=NOW, transition="1")
+    assert [each.reason for each in wanted.conditions] == [reason]
+
+
+def test_unplaced_pods_are_told_why() -> None:
+    """The pod's condition and its event carry the group's sentence."""
+    seen = status(reason=SHORT, unplaced=(task("g-0"),))
+    message = statuses.pod_message(seen)
+    assert message == SHORT_TEXT
+    assert statuses.pod_patch(message, now=NOW) == {
+        "conditions": [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": SHORT_TEXT,
+                "lastTransitionTime": SINCE,
+            }
+        ]
+    }
+    notice = statuses.waiting_notice(task("g-0"), message)
+    assert (notice.kind, notice.namespace, notice.name, notice.uid) == (
+        *("Pod", "ns", "g-0"),
+        "uid-g-0",
+    )
+    assert (notice.type, notice.reason) == ("Warning", "FailedScheduling")
+
+
+def test_pods_that_found_a_node_or_have_no_reason_are_told_nothing() -> None:
+    """There is nothing to explain."""
+    assert statuses.pod_message(status(reason=SHORT)) is None
+    assert statuses.pod_message(status(unplaced=(task("g-0"),))) is None
+
+
+def test_binds_and_evictions_are_recorded_on_the_pod() -> None:
+    """Volcano's reasons: Scheduled and Evict."""
+    bound = statuses.bound_notice(decisions.Bind(task=task("p"), node="n1"))
+    gone = statuses.evicted_notice(
+        decisions.Evict(task=task("p"), node="n1", action="preempt", beneficiary=None)
+    )
+    assert (bound.type, bound.reason) == ("Normal", "Scheduled")
+    assert (gone.type, gone.reason, gone.message) == (
+        *("Warning", "Evict"),
+        "evicted from n1 by preempt",
+    )
+
+
+def test_a_groups_event_names_the_group() -> None:
+    """Kind, namespace, name and UID."""
+    seen = status(ready=True)
+    wanted = statuses.group_state(seen, stored(), now=NOW, transition="42")
+    notice = statuses.group_notice(seen, stored(), wanted)
+    assert notice is not None
+    assert (notice.kind, notice.namespace, notice.name, notice.uid) == (
+        *("PodGroup", "ns"),
+        *("g", "u"),
+    )

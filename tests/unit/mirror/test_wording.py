@@ -1,0 +1,210 @@
+from typing import Any
+
+import pytest
+
+from vscheduler.core.model import decisions, jobs
+from vscheduler.mirror import wording
+
+Code = decisions.ReasonCode
+GI = 2**30
+
+
+def shortage(resource: str, requested: float, allocated: float, limit: float) -> decisions.Shortage:
+    """A shortage in the order in which people say it."""
+    return decisions.Shortage(
+        resource=resource, requested=requested, allocated=allocated, limit=limit
+    )
+
+
+CPU_HOLE = decisions.Hole(resource="cpu", free=6000, node="n7")
+NO_ROOM = {
+    "minimum": 4,
+    "tasks": 4,
+    "placed": 2,
+    "nodes": 5,
+    "request": {"cpu": 8000, "pods": 1},
+    "refusals": (("Insufficient cpu", 3), ("node(s) had untolerated taint {gpu: true}", 2)),
+    "holes": (CPU_HOLE,),
+}
+SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
+    (
+        Code.QUEUE_MISSING,
+        {},
+        "queue a doesn't exist; create it, or name another in spec.queue",
+    ),
+    (Code.QUEUE_CLOSED, {}, "queue a isn't open; open it, or name another in spec.queue"),
+    (
+        Code.PLUGIN_FAILED,
+        {},
+        "a plugin of the scheduler failed on this job; the scheduler's log says which and why",
+    ),
+    (
+        Code.TOO_FEW_PODS,
+        {"tasks": 3, "minimum": 8},
+        "3 of 8 pods exist (minMember 8); create 5 more, or lower minMember",
+    ),
+    (
+        Code.TOO_FEW_PODS,
+        {"tasks": 0, "minimum": 1},
+        "0 of 1 pod exist (minMember 1); create 1 more, or lower minMember",
+    ),
+    (
+        Code.TOO_FEW_OF_ROLE,
+        {"tasks": 1, "minimum": 2, "role": "worker"},
+        "1 of 2 pods of role worker exist (minTaskMember worker: 2); create 1 more",
+    ),
+    (Code.NOT_ADMITTED, {}, "queue a has not admitted this job yet"),
+    (
+        Code.NOT_ADMITTED,
+        {
+            "shortages": (
+                shortage("cpu", 4000, 24000, 25000),
+                shortage("memory", GI, 8 * GI, 8 * GI),
+            )
+        },
+        (
+            "not admitted yet: queue a has 24 cpu of the 25 it may have and 8Gi memory of the 8Gi; "
+            "this job asks for 4 cpu and 1Gi memory (minResources)"
+        ),
+    ),
+    (
+        Code.QUEUE_OVER_SHARE,
+        {
+            "request": {"cpu": 2000, "memory": GI},
+            "shortages": (shortage("cpu", 2000, 24000, 25000),),
+        },
+        "queue a has 24 cpu of the 25 it deserves; this pod needs 2",
+    ),
+    (
+        Code.QUEUE_OVER_SHARE,
+        {
+            "request": {"cpu": 2000, "nvidia.com/gpu": 1},
+            "shortages": (
+                shortage("cpu", 2000, 24000, 25333.4),
+                shortage("nvidia.com/gpu", 1, 2, 2.5),
+            ),
+        },
+        (
+            "queue a has 24 cpu of the 25333m it deserves and 2 nvidia.com/gpu of the 2.50; "
+            "this pod needs 2 cpu and 1 nvidia.com/gpu"
+        ),
+    ),
+    (
+        Code.QUEUE_OVER_SHARE,
+        {"request": {"cpu": 500, "pods": 1}},
+        "queue a has had its share; this pod needs 500m cpu",
+    ),
+    (
+        Code.NO_NODES,
+        {},
+        "there is no node that this scheduler may use; add one, or look at its --node-selector",
+    ),
+    (
+        Code.NO_ROOM,
+        NO_ROOM,
+        (
+            "needs 4 pods of 8 cpu; 2 fit; the largest hole is 6 cpu on n7; "
+            "0/5 nodes are available: 3 Insufficient cpu, "
+            "2 node(s) had untolerated taint {gpu: true}"
+        ),
+    ),
+    (
+        Code.NO_ROOM,
+        NO_ROOM | {"placed": 1, "role": "worker", "holes": ()},
+        (
+            "needs 4 pods; 1 fits; a pod of role worker needs 8 cpu; 0/5 nodes are available: "
+            "3 Insufficient cpu, 2 node(s) had untolerated taint {gpu: true}"
+        ),
+    ),
+    (
+        Code.NO_ROOM,
+        {
+            "minimum": 1,
+            "tasks": 1,
+            "nodes": 1,
+            "request": {"cpu": 1500, "memory": 3 * GI // 2, "nvidia.com/gpu": 2, "pods": 1},
+            "refusals": (("Insufficient memory", 1), ("Insufficient nvidia.com/gpu", 1)),
+            "holes": (
+                CPU_HOLE,
+                decisions.Hole(resource="memory", free=GI, node="n1"),
+                decisions.Hole(resource="nvidia.com/gpu", free=0, node="n1"),
+            ),
+        },
+        (
+            "needs 1500m cpu, 1536Mi memory and 2 nvidia.com/gpu; the largest holes are 1Gi memory "
+            "on n1 and 0 nvidia.com/gpu on n1; 0/1 node is available: 1 Insufficient memory, "
+            "1 Insufficient nvidia.com/gpu"
+        ),
+    ),
+    (
+        Code.NO_ROOM,
+        {"minimum": 2, "tasks": 5, "placed": 3, "nodes": 2, "request": {"pods": 1}},
+        "3 of 5 pods have room; the next one needs no resources; 0/2 nodes are available",
+    ),
+    (
+        Code.NO_ROOM,
+        {"minimum": 1, "tasks": 5, "placed": 3, "nodes": 2, "role": "ps", "request": {"cpu": 1}},
+        "3 of 5 pods have room; a pod of role ps needs 1m cpu; 0/2 nodes are available",
+    ),
+    (
+        Code.WAITS_FOR_RELEASE,
+        {"minimum": 4, "placed": 4},
+        "waits for room that pods being deleted still hold; 4 of the 4 pods it needs have a place",
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "numbers", "sentence"), SENTENCES)
+def test_each_reason_is_a_sentence_with_its_numbers(
+    code: Code, numbers: dict[str, Any], sentence: str
+) -> None:
+    """Numbers in Kubernetes' spelling, singular and plural right."""
+    assert wording.sentence(decisions.Reason(code=code, queue="a", **numbers)) == sentence
+
+
+def test_every_reason_has_its_sentence() -> None:
+    """The table above leaves no code out."""
+    assert {code for code, _, _ in SENTENCES} == set(Code)
+
+
+@pytest.mark.parametrize(
+    ("resource", "value", "text"),
+    [
+        ("cpu", 0, "0"),
+        ("cpu", 24000, "24"),
+        ("cpu", 100.4, "100m"),
+        ("memory", 512, "512"),
+        ("memory", 2048, "2Ki"),
+        ("memory", 1.5 * GI, "1536Mi"),
+        ("memory", 100.5 * GI, "102912Mi"),
+        ("memory", 2**70, "1024Ei"),
+        ("hugepages-2Mi", 4 * 2**20, "4Mi"),
+        ("ephemeral-storage", GI, "1Gi"),
+        ("nvidia.com/gpu", 3.0, "3"),
+        ("nvidia.com/gpu", 1 / 3, "0.33"),
+        ("example.com/many", 10**9, "1000000000"),
+    ],
+)
+def test_amounts_are_short_quantities(resource: str, value: float, text: str) -> None:
+    """A person reads three digits and a unit."""
+    assert wording.amount(resource, value) == text
+
+
+def test_events_say_what_happened_to_a_pod() -> None:
+    """Where it went, and for whom it had to go."""
+    task = jobs.Task(
+        uid=jobs.TaskId("u"),
+        namespace="ns",
+        name="p",
+        job=jobs.JobId("ns/j"),
+        kind=jobs.TaskClass(request={}),
+        status=jobs.TaskStatus.PENDING,
+        created=0.0,
+    )
+    evict = decisions.Evict(
+        task=task, node="n1", action="reclaim", beneficiary=jobs.JobId("ns/needy")
+    )
+    assert wording.assigned(decisions.Bind(task=task, node="n1")) == (
+        "Successfully assigned ns/p to n1"
+    )
+    assert wording.evicted(evict) == "evicted from n1 by reclaim so that ns/needy can start"

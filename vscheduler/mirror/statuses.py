@@ -1,0 +1,211 @@
+"""What to write back to people's objects: PodGroup status, pod conditions, events.
+
+Pure: who writes compares with what it last sent, which `group_state` gives, so that nothing is
+written that says the same again. Volcano: session close, gang OnSessionClose; there an old
+Unschedulable stays True beside Scheduled, here it turns False.
+"""
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from vscheduler.core.model import decisions, jobs
+from vscheduler.mirror import wording
+
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULED = "Scheduled"
+POD_SCHEDULED = "PodScheduled"
+READY_REASON = "tasks in gang are ready to be scheduled"
+"""Volcano: the reason that condition Scheduled comes with."""
+
+NOT_ENOUGH_RESOURCES = "NotEnoughResources"
+REASONS = {
+    decisions.ReasonCode.TOO_FEW_PODS: "NotEnoughTasks",
+    decisions.ReasonCode.TOO_FEW_OF_ROLE: "NotEnoughPodsOfTask",
+}
+"""Volcano's reasons of condition Unschedulable; all others are NotEnoughResources."""
+
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """An event to record about an object."""
+
+    kind: str
+    """PodGroup or Pod."""
+    namespace: str
+    name: str
+    uid: str
+    type: str
+    """Normal or Warning."""
+    reason: str
+    message: str
+
+
+def group_state(
+    status: decisions.GroupStatus, stored: jobs.GroupState, *, now: float, transition: str
+) -> jobs.GroupState:
+    """What the PodGroup's status should be, conditions of other types left as they are.
+
+    transition names the cycle; now is in seconds since the epoch. A condition that says the same
+    as before keeps both; one with the same status and reason keeps its lastTransitionTime.
+    """
+    state = jobs.GroupState(
+        phase=status.phase,
+        running=status.running,
+        succeeded=status.succeeded,
+        failed=status.failed,
+        conditions=stored.conditions,
+    )
+    conditions = {condition.type: condition for condition in stored.conditions}
+    for wanted in _conditions(status, conditions):
+        known = conditions.get(wanted.type)
+        if known is not None and _says(known) == _says(wanted):
+            continue
+        same = known is not None and (known.status, known.reason) == (wanted.status, wanted.reason)
+        since = known.last_transition if known is not None and same else timestamp(now)
+        conditions[wanted.type] = replace(wanted, last_transition=since, transition_id=transition)
+    return replace(state, conditions=tuple(conditions.values()))
+
+
+def group_patch(stored: jobs.GroupState, wanted: jobs.GroupState) -> Body | None:
+    """The fields of `status` to merge into the object; None when all are so already.
+
+    Where `conditions` is among them it is the whole list, and the patch must carry the
+    resourceVersion from which `stored` was read.
+    """
+    body: Body = {
+        name: getattr(wanted, name)
+        for name in ("running", "succeeded", "failed")
+        if getattr(wanted, name) != getattr(stored, name)
+    }
+    if wanted.phase is not stored.phase:
+        body["phase"] = str(wanted.phase)
+    if _all_say(wanted.conditions) != _all_say(stored.conditions):
+        body["conditions"] = [condition(each) for each in wanted.conditions]
+    return body or None
+
+
+def condition(stored: jobs.Condition) -> Body:
+    """A PodGroup's condition as it stands in the object; empty fields are left out."""
+    fields = {
+        "type": stored.type,
+        "status": stored.status,
+        "reason": stored.reason,
+        "message": stored.message,
+        "lastTransitionTime": stored.last_transition,
+        "transitionID": stored.transition_id,
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def group_notice(
+    status: decisions.GroupStatus, stored: jobs.GroupState, wanted: jobs.GroupState
+) -> Notice | None:
+    """The event that goes with a change of a group's conditions; None where none turned."""
+    before = {each.type: (each.status, each.reason) for each in stored.conditions}
+    for each in wanted.conditions:
+        if each.status != "True" or before.get(each.type) == (each.status, each.reason):
+            continue
+        if each.type == UNSCHEDULABLE:
+            return _group_notice(status, "Warning", UNSCHEDULABLE, each.message)
+        if each.type == SCHEDULED:
+            return _group_notice(status, "Normal", SCHEDULED, "pod group is ready")
+    return None
+
+
+def pod_message(status: decisions.GroupStatus) -> str | None:
+    """What the group's unplaced pods are told; the same text again is no news."""
+    return wording.sentence(status.reason) if status.unplaced and status.reason else None
+
+
+def pod_patch(message: str, *, now: float) -> Body:
+    """The pod's `status` to merge (strategically: conditions are merged by type)."""
+    return {
+        "conditions": [
+            {
+                "type": POD_SCHEDULED,
+                "status": "False",
+                "reason": UNSCHEDULABLE,
+                "message": message,
+                "lastTransitionTime": timestamp(now),
+            }
+        ]
+    }
+
+
+def waiting_notice(task: jobs.Task, message: str) -> Notice:
+    """The event of a pod that found no node."""
+    return _pod_notice(task, "Warning", "FailedScheduling", message)
+
+
+def bound_notice(bind: decisions.Bind) -> Notice:
+    """The event of a pod that was bound."""
+    return _pod_notice(bind.task, "Normal", SCHEDULED, wording.assigned(bind))
+
+
+def evicted_notice(evict: decisions.Evict) -> Notice:
+    """The event of a pod that was evicted."""
+    return _pod_notice(evict.task, "Warning", "Evict", wording.evicted(evict))
+
+
+def timestamp(now: float) -> str:
+    """Seconds since the epoch as Kubernetes writes them: RFC 3339, whole seconds, UTC."""
+    return dt.datetime.fromtimestamp(now, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _conditions(
+    status: decisions.GroupStatus, known: Mapping[str, jobs.Condition]
+) -> Iterable[jobs.Condition]:
+    """The conditions that this cycle has something to say about."""
+    if status.ready:
+        old = known.get(UNSCHEDULABLE)
+        if old is not None and old.status == "True":
+            yield jobs.Condition(type=UNSCHEDULABLE, status="False", reason=SCHEDULED)
+        yield jobs.Condition(type=SCHEDULED, status="True", reason=READY_REASON)
+    elif status.reason is not None:
+        reason = REASONS.get(status.reason.code, NOT_ENOUGH_RESOURCES)
+        yield jobs.Condition(
+            type=UNSCHEDULABLE,
+            status="True",
+            reason=reason,
+            message=wording.sentence(status.reason),
+        )
+        if SCHEDULED in known:
+            yield jobs.Condition(type=SCHEDULED, status="False", reason=reason)
+
+
+def _says(stored: jobs.Condition) -> tuple[str, str, str, str]:
+    """A condition without its times."""
+    return (stored.type, stored.status, stored.reason, stored.message)
+
+
+def _all_say(conditions: Iterable[jobs.Condition]) -> list[tuple[str, str, str, str]]:
+    return [_says(each) for each in conditions]
+
+
+def _group_notice(status: decisions.GroupStatus, kind: str, reason: str, message: str) -> Notice:
+    namespace, _, name = status.job.partition("/")
+    return Notice(
+        kind="PodGroup",
+        namespace=namespace,
+        name=name,
+        uid=status.uid,
+        type=kind,
+        reason=reason,
+        message=message,
+    )
+
+
+def _pod_notice(task: jobs.Task, kind: str, reason: str, message: str) -> Notice:
+    return Notice(
+        kind="Pod",
+        namespace=task.namespace,
+        name=task.name,
+        uid=task.uid,
+        type=kind,
+        reason=reason,
+        message=message,
+    )

@@ -1,0 +1,193 @@
+"""Reasons in English: one sentence, with its numbers, that says what a job waits for.
+
+The words about nodes are those that kubectl users know from kube-scheduler.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from vscheduler.core.model import decisions, resources
+
+Code = decisions.ReasonCode
+
+KIBI = 1024
+BINARY_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+BYTES = (resources.MEMORY, "ephemeral-storage", "hugepages-", "storage")
+"""Resources, or beginnings of their names, that are counted in bytes."""
+
+
+def sentence(reason: decisions.Reason) -> str:
+    """Why the job, or the rest of it, isn't placed, and what would help."""
+    return _SENTENCES[reason.code](reason)
+
+
+def amount(resource: str, value: float) -> str:
+    """An amount as a short Kubernetes quantity; three digits of a unit are enough for people.
+
+    value is in milli for cpu, in bytes or devices for the rest, and may be a fraction.
+    """
+    if resource == resources.CPU:
+        milli = round(value)
+        return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
+    if not resource.startswith(BYTES):
+        return str(round(value)) if abs(value - round(value)) < 1e-3 else f"{value:.2f}"
+    size, power = float(round(value)), 0
+    while abs(size) >= KIBI and power < len(BINARY_UNITS) - 1:
+        size, power = size / KIBI, power + 1
+    if power and size % 1:  # a quantity for people has no fraction: 1536Mi
+        size, power = size * KIBI, power - 1
+    return f"{round(size)}{BINARY_UNITS[power]}"
+
+
+def request(amounts: Mapping[str, float]) -> str:
+    """`8 cpu and 16Gi memory`: cpu and memory first, the pod slot left out."""
+    space = resources.ResourceSpace.of(amounts)
+    named = [
+        f"{amount(name, amounts[name])} {name}"
+        for name in space.names
+        if name != resources.PODS and amounts.get(name)
+    ]
+    return _listed(named) or "no resources"
+
+
+def pods(count: int) -> str:
+    """`1 pod`, `2 pods`."""
+    return f"{count} pod{'' if count == 1 else 's'}"
+
+
+def assigned(bind: decisions.Bind) -> str:
+    """What a pod's event says of its bind, in kube-scheduler's words."""
+    return f"Successfully assigned {bind.task.key} to {bind.node}"
+
+
+def evicted(evict: decisions.Evict) -> str:
+    """What a pod's event says of its eviction."""
+    made_for = f" so that {evict.beneficiary} can start" if evict.beneficiary else ""
+    return f"evicted from {evict.node} by {evict.action}{made_for}"
+
+
+def _queue_missing(reason: decisions.Reason) -> str:
+    return f"queue {reason.queue} doesn't exist; create it, or name another in spec.queue"
+
+
+def _queue_closed(reason: decisions.Reason) -> str:
+    return f"queue {reason.queue} isn't open; open it, or name another in spec.queue"
+
+
+def _plugin_failed(_: decisions.Reason) -> str:
+    return "a plugin of the scheduler failed on this job; the scheduler's log says which and why"
+
+
+def _too_few_pods(reason: decisions.Reason) -> str:
+    missing = reason.minimum - reason.tasks
+    return (
+        f"{reason.tasks} of {pods(reason.minimum)} exist (minMember {reason.minimum}); "
+        f"create {missing} more, or lower minMember"
+    )
+
+
+def _too_few_of_role(reason: decisions.Reason) -> str:
+    missing = reason.minimum - reason.tasks
+    return (
+        f"{reason.tasks} of {pods(reason.minimum)} of role {reason.role} exist "
+        f"(minTaskMember {reason.role}: {reason.minimum}); create {missing} more"
+    )
+
+
+def _not_admitted(reason: decisions.Reason) -> str:
+    if not reason.shortages:
+        return f"queue {reason.queue} has not admitted this job yet"
+    asked = _listed(
+        [f"{amount(each.resource, each.requested)} {each.resource}" for each in reason.shortages]
+    )
+    return (
+        f"not admitted yet: queue {reason.queue} has {_shortages(reason, 'may have')}; "
+        f"this job asks for {asked} (minResources)"
+    )
+
+
+def _queue_over_share(reason: decisions.Reason) -> str:
+    asked = request(reason.request)
+    if not reason.shortages:
+        return f"queue {reason.queue} has had its share; this pod needs {asked}"
+    lacking = {each.resource: each.requested for each in reason.shortages}
+    if len(lacking) == 1:  # the resource stands right before
+        (asked,) = (amount(name, value) for name, value in lacking.items())
+    elif any(lacking.values()):
+        asked = request(lacking)
+    return f"queue {reason.queue} has {_shortages(reason, 'deserves')}; this pod needs {asked}"
+
+
+def _no_nodes(_: decisions.Reason) -> str:
+    return "there is no node that this scheduler may use; add one, or look at its --node-selector"
+
+
+def _no_room(reason: decisions.Reason) -> str:
+    parts = [*_gang(reason), *_holes(reason)]
+    refusals = ", ".join(f"{count} {refusal}" for refusal, count in reason.refusals)
+    nodes = "node is" if reason.nodes == 1 else "nodes are"
+    parts.append(f"0/{reason.nodes} {nodes} available" + (f": {refusals}" if refusals else ""))
+    return "; ".join(parts)
+
+
+def _waits_for_release(reason: decisions.Reason) -> str:
+    return (
+        f"waits for room that pods being deleted still hold; "
+        f"{reason.placed} of the {pods(reason.minimum)} it needs have a place"
+    )
+
+
+def _gang(reason: decisions.Reason) -> list[str]:
+    """What the job needs and how much of it fits."""
+    asked = request(reason.request)
+    if reason.placed >= max(1, reason.minimum):
+        needs = f"a pod of role {reason.role} needs" if reason.role else "the next one needs"
+        return [f"{reason.placed} of {pods(reason.tasks)} have room", f"{needs} {asked}"]
+    if reason.minimum <= 1:
+        return [f"needs {asked}"]
+    fit = f"{reason.placed} fit{'s' if reason.placed == 1 else ''}"
+    if not reason.role:
+        return [f"needs {pods(reason.minimum)} of {asked}", fit]
+    return [f"needs {pods(reason.minimum)}", fit, f"a pod of role {reason.role} needs {asked}"]
+
+
+def _holes(reason: decisions.Reason) -> list[str]:
+    """The largest room that is left of what is too little everywhere."""
+    holes = [
+        f"{amount(hole.resource, hole.free)} {hole.resource} on {hole.node}"
+        for hole in reason.holes
+        if hole.free < reason.request.get(hole.resource, 0)
+    ]
+    if not holes:
+        return []
+    return [f"the largest hole{' is' if len(holes) == 1 else 's are'} {_listed(holes)}"]
+
+
+def _shortages(reason: decisions.Reason, limit: str) -> str:
+    """`24 cpu of the 25 it deserves and 3 nvidia.com/gpu of the 4`."""
+    has = [
+        f"{amount(each.resource, each.allocated)} {each.resource} "
+        f"of the {amount(each.resource, each.limit)}"
+        for each in reason.shortages
+    ]
+    return f"{_listed([f'{has[0]} it {limit}', *has[1:]])}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+_SENTENCES: Mapping[Code, Callable[[decisions.Reason], str]] = {
+    Code.QUEUE_MISSING: _queue_missing,
+    Code.QUEUE_CLOSED: _queue_closed,
+    Code.PLUGIN_FAILED: _plugin_failed,
+    Code.TOO_FEW_PODS: _too_few_pods,
+    Code.TOO_FEW_OF_ROLE: _too_few_of_role,
+    Code.NOT_ADMITTED: _not_admitted,
+    Code.QUEUE_OVER_SHARE: _queue_over_share,
+    Code.NO_NODES: _no_nodes,
+    Code.NO_ROOM: _no_room,
+    Code.WAITS_FOR_RELEASE: _waits_for_release,
+}
