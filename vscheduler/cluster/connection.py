@@ -174,7 +174,7 @@ class Connection:
             if access.master:
                 configuration.host = access.master
             api = client.ApiClient(configuration)
-        except (config.ConfigException, OSError, ValueError) as error:
+        except Exception as error:  # the library raises whatever a bad file leads it to
             where = access.kubeconfig or "neither flags, nor a pod's own, nor ~/.kube/config"
             raise CredentialsError(f"no usable credentials ({where}): {error}") from error
         return cls(api, loader)

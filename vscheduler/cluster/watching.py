@@ -27,10 +27,10 @@ Event = TypeVar("Event")
 class Codec(Protocol[Event]):
     """How objects of one kind become events."""
 
-    def replace(self, items: Sequence[bytes]) -> list[Event]:
+    def replace(self, items: Sequence[msgspec.Raw]) -> list[Event]:
         """A whole list: what isn't in it is gone."""
 
-    def change(self, kind: str, item: bytes) -> list[Event]:
+    def change(self, kind: str, item: msgspec.Raw) -> list[Event]:
         """One object that is ADDED, MODIFIED or DELETED."""
 
 
@@ -143,14 +143,18 @@ class Watch(Generic[Event]):
         self.listed.set()
         log.info("watch.listed", path=self._path, objects=len(items), version=version)
 
-    async def _pages(self, size: int) -> tuple[str, list[bytes]]:
-        items: list[bytes] = []
+    async def _pages(self, size: int) -> tuple[str, list[msgspec.Raw]]:
+        items: list[msgspec.Raw] = []
         token = ""
         while True:
             query = {"limit": str(size), "continue": token}
             query = {name: value for name, value in query.items() if value not in ("", "0")}
-            page = _decode_list(await self._link.call("GET", f"{self._path}?{urlencode(query)}"))
-            items.extend(bytes(item) for item in page.items or ())
+            body = await self._link.call("GET", f"{self._path}?{urlencode(query)}")
+            try:
+                page = _decode_list(body)
+            except msgspec.DecodeError as error:
+                raise connection.Unavailable(f"not a list: {error}") from error
+            items.extend(page.items or ())
             token = page.metadata.continue_
             if not token:
                 return page.metadata.resourceVersion, items
@@ -202,15 +206,21 @@ class Watch(Generic[Event]):
         return events
 
     async def _pause(self, error: connection.ApiError) -> None:
-        """Wait before the next attempt: longer each time, with some chance in it."""
-        longest = self._pace.retry_max_seconds
-        if isinstance(error, connection.NotFound):
-            longest = self._pace.absent_max_seconds
-        seconds = min(longest, self._pace.retry_seconds * 2 ** min(self._failures, 16))
-        seconds *= 0.5 + self._chance.random() / 2
-        if isinstance(error, connection.Throttled):
-            seconds = max(seconds, error.retry_after_seconds)
+        """Wait before the next attempt."""
+        seconds = pause(self._pace, error, self._failures, self._chance)
         self._failures += 1
         event = "watch.absent" if isinstance(error, connection.NotFound) else "watch.failed"
         log.warning(event, path=self._path, message=str(error), retry_in_seconds=round(seconds, 2))
         await asyncio.sleep(seconds)
+
+
+def pause(pace: Pace, error: connection.ApiError, failures: int, chance: random.Random) -> float:
+    """Seconds to wait after so many failures in a row: longer each time, with chance in it."""
+    longest = pace.retry_max_seconds
+    if isinstance(error, connection.NotFound):
+        longest = pace.absent_max_seconds
+    seconds = min(longest, pace.retry_seconds * 2.0 ** min(failures, 16))
+    seconds *= 0.5 + chance.random() / 2
+    if isinstance(error, connection.Throttled):
+        seconds = max(seconds, error.retry_after_seconds)
+    return seconds

@@ -1,0 +1,148 @@
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+from aiohttp import web
+
+from tests.unit.cluster.conftest import Handler, Serve
+from vscheduler.cluster import committing, lanes
+from vscheduler.core.model import decisions, jobs
+
+KIND = jobs.TaskClass(request={"pods": 1})
+Verdict = committing.Verdict
+
+
+def a_bind(name: str = "a-0", node: str = "n1") -> decisions.Bind:
+    """A decision to bind a pod."""
+    task = jobs.Task(
+        uid=jobs.TaskId(f"uid-{name}"),
+        namespace="ns",
+        name=name,
+        job=jobs.JobId("ns/a"),
+        kind=KIND,
+        status=jobs.TaskStatus.PENDING,
+        created=0.0,
+    )
+    return decisions.Bind(task=task, node=node)
+
+
+async def commit(
+    serve: Serve,
+    handler: Handler,
+    binds: list[decisions.Bind],
+    may_commit: Callable[[], bool] = lambda: True,
+) -> list[committing.Outcome]:
+    """Send binds to a server and collect what comes of them."""
+    queue = lanes.Lanes(workers=2, waiting_max=1)
+    outcomes: list[committing.Outcome] = []
+    committer = committing.Committer(await serve(handler), queue, may_commit, outcomes.append)
+    task = asyncio.create_task(queue.run())
+    committer.bind(binds)
+    await asyncio.wait_for(queue.wait_until_quiet(), 3)
+    task.cancel()
+    await asyncio.wait([task])
+    return outcomes
+
+
+async def test_a_bind_names_the_pod_by_its_uid(serve: Serve) -> None:
+    """The whole request: path, UID as a precondition, target."""
+    seen = []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append((request.method, request.path, json.loads(await request.read())))
+        return web.Response(status=201)
+
+    bind = a_bind()
+    assert await commit(serve, answer, [bind]) == [
+        committing.Outcome(bind=bind, verdict=Verdict.BOUND)
+    ]
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "a-0", "namespace": "ns", "uid": "uid-a-0"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+    }
+    assert seen == [("POST", "/api/v1/namespaces/ns/pods/a-0/binding", body)]
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [
+        (404, Verdict.MISSING),
+        (409, Verdict.CONFLICT),
+        (403, Verdict.REFUSED),
+        (422, Verdict.REFUSED),
+        (429, Verdict.THROTTLED),
+    ],
+)
+async def test_a_refusal_is_an_outcome(serve: Serve, code: int, verdict: Verdict) -> None:
+    """Whatever the server says, with its words; nothing is raised."""
+
+    async def answer(_: web.Request) -> web.Response:
+        details = {"retryAfterSeconds": 0.001}
+        return web.json_response({"message": "no", "details": details}, status=code)
+
+    bind = a_bind()
+    (outcome,) = await commit(serve, answer, [bind])
+    assert outcome == committing.Outcome(bind=bind, verdict=verdict, message="no")
+
+
+@pytest.mark.parametrize(
+    ("pod", "verdict"),
+    [
+        ({"metadata": {"uid": "uid-a-0"}, "spec": {"nodeName": "n1"}}, Verdict.BOUND),
+        ({"metadata": {"uid": "uid-a-0"}, "spec": {"nodeName": "n2"}}, Verdict.CONFLICT),
+        ({"metadata": {"uid": "uid-a-0"}, "spec": {}}, Verdict.FAILED),
+        ({"metadata": {"uid": "other"}, "spec": {}}, Verdict.MISSING),
+        (404, Verdict.MISSING),
+        (403, Verdict.UNKNOWN),
+    ],
+)
+async def test_a_bind_without_a_clear_answer_is_looked_after(
+    serve: Serve, pod: object, verdict: Verdict
+) -> None:
+    """A server that broke down may have bound the pod: the pod itself says."""
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.method == "POST":
+            return web.Response(status=500)
+        if isinstance(pod, int):
+            return web.Response(status=pod)
+        return web.json_response(pod)
+
+    (outcome,) = await commit(serve, answer, [a_bind()])
+    assert outcome.verdict is verdict
+
+
+async def test_a_busy_server_is_asked_again(serve: Serve) -> None:
+    """429 is waited out, as long as the server says, before it is an outcome."""
+    answers = [429, 429, 201]
+
+    async def answer(_: web.Request) -> web.Response:
+        details = {"retryAfterSeconds": 0.001}
+        return web.json_response({"details": details}, status=answers.pop(0))
+
+    (outcome,) = await commit(serve, answer, [a_bind()])
+    assert outcome.verdict is Verdict.BOUND
+
+
+async def test_nothing_is_sent_without_leave(serve: Serve) -> None:
+    """Leave is asked for before each bind: those after it is withdrawn stay unsent."""
+    sent = []
+
+    async def answer(request: web.Request) -> web.Response:
+        sent.append(request.path)
+        return web.Response(status=201)
+
+    leave = [True, True, False, False]
+    outcomes = await commit(
+        serve, answer, [a_bind(f"a-{n}") for n in range(4)], lambda: leave.pop(0)
+    )
+    assert sorted(outcome.verdict for outcome in outcomes) == [
+        Verdict.BOUND,
+        Verdict.BOUND,
+        Verdict.WITHHELD,
+        Verdict.WITHHELD,
+    ]
+    assert len(sent) == 2

@@ -1,0 +1,65 @@
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+
+from vscheduler.cluster import lanes
+
+
+async def run_until_quiet(queue: lanes.Lanes) -> None:
+    """Let the workers make all calls that wait."""
+    task = asyncio.create_task(queue.run())
+    await asyncio.wait_for(queue.wait_until_quiet(), 2)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def noting(word: object, seen: list[object]) -> Callable[[], Coroutine[None, None, None]]:
+    """A call that notes its turn."""
+
+    async def call() -> None:
+        await asyncio.sleep(0)
+        seen.append(word)
+
+    return call
+
+
+async def test_urgent_calls_go_first() -> None:
+    """Whatever came first: binds, then statuses, conditions and events, each in its own order."""
+    queue = lanes.Lanes(workers=1, waiting_max=10)
+    seen: list[object] = []
+    for lane in reversed(lanes.Lane):
+        for number in range(2):
+            assert queue.put(lane, noting((lane, number), seen))
+    await run_until_quiet(queue)
+    assert seen == [(lane, number) for lane in lanes.Lane for number in range(2)]
+
+
+async def test_a_full_lane_takes_no_more() -> None:
+    """Events are dropped rather than piled up; binds are always taken."""
+    queue = lanes.Lanes(workers=1, waiting_max=2)
+    seen: list[object] = []
+    taken = [queue.put(lanes.Lane.EVENT, noting("event", seen)) for _ in range(3)]
+    assert taken == [True, True, False]
+    assert all(queue.put(lanes.Lane.BIND, noting("bind", seen)) for _ in range(3))
+    assert queue.waiting(lanes.Lane.BIND) == 3
+    await run_until_quiet(queue)
+    assert seen == ["bind"] * 3 + ["event"] * 2
+
+
+async def test_no_more_calls_are_under_way_than_workers() -> None:
+    """The number of workers bounds the load on the API server."""
+    queue = lanes.Lanes(workers=3, waiting_max=10)
+    now, most = 0, 0
+
+    async def call() -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.001)
+        now -= 1
+
+    for _ in range(9):
+        queue.put(lanes.Lane.BIND, call)
+    await run_until_quiet(queue)
+    assert (now, most) == (0, 3)
