@@ -68,8 +68,8 @@ class TaskClass:
     """What decides where a pod may go and how nodes score; equal pods share one object.
 
     Compared by identity, so that it is a cheap dictionary key: the Mirror interns classes. Two
-    equal ones that aren't interned cost time and change nothing. It knows classes by weak reference,
-    so that one is gone with the last pod of it.
+    equal ones that aren't interned cost time and change nothing. It knows them by weak reference,
+    so that a class is gone with its last pod.
     """
 
     request: Mapping[str, int]

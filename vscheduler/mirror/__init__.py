@@ -1,0 +1,1 @@
+"""Kubernetes objects without Kubernetes calls: decode, translate, keep."""

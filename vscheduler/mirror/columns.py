@@ -1,0 +1,142 @@
+"""Nodes and the pods on them, as the columns of a NodeTable."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from vscheduler.core.model import constraints, jobs, nodes, resources
+from vscheduler.mirror import pods, translation
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the pods of one node hold. Releasing pods are in both amounts."""
+
+    used: resources.Amounts
+    releasing: resources.Amounts
+    ports: tuple[constraints.HostPort, ...]
+
+
+def usage(held: Iterable[pods.Pod]) -> Usage:
+    """The sum over these pods."""
+    every: Counter[jobs.TaskClass] = Counter()
+    leaving: Counter[jobs.TaskClass] = Counter()
+    ports: list[constraints.HostPort] = []
+    for pod in held:
+        every[pod.kind] += 1
+        if pod.status is jobs.TaskStatus.RELEASING:
+            leaving[pod.kind] += 1
+        if pod.kind.constraints.ports:
+            ports += pod.kind.constraints.ports
+    return Usage(_sum(every), _sum(leaving), tuple(sorted(ports)))
+
+
+class Columns:
+    """Rows sorted by name; only rows whose node or pods changed are worked out anew."""
+
+    def __init__(self, work: Counter[str]) -> None:
+        self._work = work
+        self._nodes: dict[str, translation.Node] = {}
+        self._pods: dict[str, dict[jobs.TaskId, pods.Pod]] = {}
+        """Those that hold room, by node name, whether the node is there or not."""
+        self._dirty: set[str] = set()
+        self._respecified = False
+        """Whether a NodeSpec came, went or changed, so that the layout must be made anew."""
+        self._ports: dict[str, tuple[constraints.HostPort, ...]] = {}
+        self._space = resources.ResourceSpace.of(())
+        self._layout = nodes.NodeLayout(())
+        self._arrays = [np.zeros((0, self._space.size), dtype=np.int64) for _ in range(3)]
+        """allocatable, used, releasing."""
+        self._table: nodes.NodeTable | None = None
+
+    def move_node(
+        self, name: str, old: translation.Node | None, new: translation.Node | None
+    ) -> None:
+        """The node came (no old one), changed or went (no new one)."""
+        if new is None:
+            del self._nodes[name]
+            self._ports.pop(name, None)
+        else:
+            self._nodes[name] = new
+            self._dirty.add(name)
+        if old is None or new is None or old.spec != new.spec:
+            self._respecified = True
+
+    def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
+        """The pod came, changed or went."""
+        if old is not None and old.node is not None and old.holds_room:
+            held = self._pods[old.node]
+            del held[old.uid]
+            if not held:
+                del self._pods[old.node]
+            self._dirty.add(old.node)
+        if new is not None and new.node is not None and new.holds_room:
+            self._pods.setdefault(new.node, {})[new.uid] = new
+            self._dirty.add(new.node)
+
+    def table(self, space: resources.ResourceSpace) -> nodes.NodeTable:
+        """The table in these columns; the last one again when nothing changed."""
+        if space != self._space:
+            shape = (self._layout.size, space.size)
+            self._arrays = [np.zeros(shape, dtype=np.int64) for _ in self._arrays]
+            self._space = space
+            self._table = None
+            self._dirty.update(self._nodes)
+        if self._respecified:
+            self._rearrange()
+        # A node that nobody has told of stays out, until it is there: then it is dirty anew.
+        dirty = self._dirty & self._nodes.keys()
+        self._dirty.clear()
+        if self._table is None or dirty or self._table.layout is not self._layout:
+            for name in dirty:
+                self._refresh(name)
+            self._table = self._copy()
+        return self._table
+
+    def _rearrange(self) -> None:
+        """Make a new layout, and bring the rows into its order."""
+        self._respecified = False
+        before = self._layout.rows
+        self._layout = nodes.NodeLayout([self._nodes[name].spec for name in sorted(self._nodes)])
+        self._work["layouts"] += 1
+        if self._layout.names == tuple(before):
+            return
+        origin = np.array([before.get(name, -1) for name in self._layout.names], dtype=np.int64)
+        known = origin >= 0
+        for at, array in enumerate(self._arrays):
+            moved = np.zeros((self._layout.size, self._space.size), dtype=np.int64)
+            moved[known] = array[origin[known]]
+            self._arrays[at] = moved
+
+    def _refresh(self, name: str) -> None:
+        """Work out one row anew, from the node and its pods."""
+        self._work["rows"] += 1
+        row = self._layout.rows[name]
+        found = usage(self._pods.get(name, {}).values())
+        amounts = (self._nodes[name].allocatable, found.used, found.releasing)
+        for array, amount in zip(self._arrays, amounts, strict=True):
+            array[row] = self._space.vector(amount)
+        if found.ports:
+            self._ports[name] = found.ports
+        else:
+            self._ports.pop(name, None)
+
+    def _copy(self) -> nodes.NodeTable:
+        allocatable, used, releasing = (array.copy() for array in self._arrays)
+        return nodes.NodeTable(
+            layout=self._layout,
+            allocatable=allocatable,
+            used=used,
+            releasing=releasing,
+            ports=dict(sorted(self._ports.items())),
+        )
+
+
+def _sum(classes: Counter[jobs.TaskClass]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for kind, count in classes.items():
+        for name, amount in kind.request.items():
+            total[name] += amount * count
+    return dict(total)

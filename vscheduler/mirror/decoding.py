@@ -1,0 +1,137 @@
+"""JSON, or plain data from YAML, → events. An object that doesn't decode becomes a Reject.
+
+The lists and watch lines around the objects are read where they arrive; here is one object at a
+time, so that a bad one takes no other with it.
+"""
+
+import datetime as dt
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from vscheduler.mirror import events, wire
+
+STRUCTS: Mapping[events.Kind, type[wire.Object]] = {
+    events.Kind.POD: wire.Pod,
+    events.Kind.NODE: wire.Node,
+    events.Kind.QUEUE: wire.Queue,
+    events.Kind.POD_GROUP: wire.PodGroup,
+    events.Kind.PRIORITY_CLASS: wire.PriorityClass,
+}
+"""What an object of each kind decodes to."""
+
+DECODERS: Mapping[events.Kind, msgspec.json.Decoder[wire.Object]] = {
+    kind: msgspec.json.Decoder(struct) for kind, struct in STRUCTS.items()
+}
+
+API_VERSIONS: Mapping[events.Kind, str] = {
+    events.Kind.POD: "v1",
+    events.Kind.NODE: "v1",
+    events.Kind.QUEUE: "scheduling.volcano.sh/v1beta1",
+    events.Kind.POD_GROUP: "scheduling.volcano.sh/v1beta1",
+    events.Kind.PRIORITY_CLASS: "scheduling.k8s.io/v1",
+}
+"""apiVersion by kind: other groups have kinds of these names, too."""
+
+TEXT_MAPS = ("labels", "annotations", "nodeSelector")
+"""Maps in which null stands for the empty text, as it does for an API server."""
+
+NAMESPACE = "default"
+"""Where a manifest without a namespace goes."""
+
+_NAMESPACED = (events.Kind.POD, events.Kind.POD_GROUP)
+_PLACE = re.compile(r"(?P<what>.*?)(?: - at `(?:key` in `)?\$\.?(?P<field>[^`]*)`)?", re.DOTALL)
+
+
+class Codec:
+    """How objects of one kind become events: what a watch is given."""
+
+    def __init__(self, kind: events.Kind) -> None:
+        self._kind = kind
+
+    def replace(self, items: Sequence[bytes]) -> list[events.Event]:
+        """All objects of the kind, as a list holds them."""
+        read = [decode(self._kind, item) for item in items]
+        return [
+            events.Replace(
+                kind=self._kind,
+                objects=tuple(each.object for each in read if isinstance(each, events.Upsert)),
+                rejects=tuple(each for each in read if isinstance(each, events.Reject)),
+            )
+        ]
+
+    def change(self, change: str, item: bytes | msgspec.Raw) -> list[events.Event]:
+        """One object that was ADDED, MODIFIED or DELETED."""
+        event = decode(self._kind, item)
+        return [removal(event) if change == "DELETED" else event]
+
+
+def decode(kind: events.Kind, item: bytes | msgspec.Raw) -> events.Upsert | events.Reject:
+    """One object in JSON; nulls and the like, which API servers don't send, take a second look.
+
+    Text that is no JSON at all is the sender's fault, not the object's: msgspec.DecodeError.
+    """
+    try:
+        return events.Upsert(kind=kind, object=DECODERS[kind].decode(item))
+    except msgspec.ValidationError:
+        return convert(kind, msgspec.json.decode(item))
+
+
+def convert(kind: events.Kind, document: object) -> events.Upsert | events.Reject:
+    """One object as plain data, with what YAML makes of it: times, nulls, numbers as amounts."""
+    try:
+        plain = _plain(document)
+        if kind in _NAMESPACED and isinstance(plain, dict):
+            names = plain.setdefault("metadata", {})
+            if isinstance(names, dict):
+                names.setdefault("namespace", NAMESPACE)
+        return events.Upsert(kind=kind, object=msgspec.convert(plain, STRUCTS[kind]))
+    except msgspec.ValidationError as error:
+        found = _PLACE.fullmatch(str(error))
+        assert found is not None
+        field, message = found["field"] or "", found["what"]
+    except RecursionError:
+        field, message = "", "is nested too deeply"
+    metadata = document.get("metadata") if isinstance(document, Mapping) else None
+    names = metadata if isinstance(metadata, Mapping) else {}
+    return events.Reject(
+        kind=kind,
+        namespace=str(names.get("namespace") or (NAMESPACE if kind in _NAMESPACED else "")),
+        name=str(names.get("name") or ""),
+        uid=str(names.get("uid") or ""),
+        field=field,
+        message=message,
+    )
+
+
+def kind_of(document: Mapping[str, Any]) -> events.Kind | None:
+    """The kind of a manifest; None when it is none of those that decisions depend on."""
+    try:
+        kind = events.Kind(str(document.get("kind")))
+    except ValueError:
+        return None
+    return kind if document.get("apiVersion") == API_VERSIONS[kind] else None
+
+
+def removal(event: events.Upsert | events.Reject) -> events.Remove:
+    """The object of this event is gone."""
+    named = event.object.metadata if isinstance(event, events.Upsert) else event
+    return events.Remove(kind=event.kind, namespace=named.namespace, name=named.name, uid=named.uid)
+
+
+def _plain(value: object, key: object = None) -> object:
+    """The value as JSON would have it."""
+    if isinstance(value, Mapping):
+        if key in TEXT_MAPS:
+            return {name: "" if text is None else text for name, text in value.items()}
+        return {name: _plain(part, name) for name, part in value.items() if part is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, dt.datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+        return aware.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if isinstance(value, dt.date):
+        return f"{value.isoformat()}T00:00:00Z"
+    return value

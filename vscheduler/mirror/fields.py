@@ -1,0 +1,60 @@
+"""What the fields of all kinds have in common: amounts, times, and where an error stands."""
+
+import datetime as dt
+from collections.abc import Mapping
+
+from vscheduler.core.model import resources
+from vscheduler.mirror import quantities
+
+QUOTA_PREFIX = "count/"
+"""Names of object counts in a quota: no resources of pods or nodes (Volcano: NewResource)."""
+
+
+class FieldError(ValueError):
+    """A field of an object can't be used: where it stands, and what is wrong with it."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(field, message)
+        self.field = field
+        self.message = message
+
+
+def check_named(name: str) -> None:
+    """FieldError for an object without a name."""
+    if not name:
+        raise FieldError("metadata.name", "is missing")
+
+
+def amounts(
+    quantities_by_name: Mapping[str, quantities.Quantity], field: str, limit: int
+) -> dict[str, int]:
+    """Amounts by name in the units of resources.Amounts, cut to `limit`; zeros stay.
+
+    FieldError names the resource below `field`.
+    """
+    found = {}
+    for name, quantity in quantities_by_name.items():
+        if name.startswith(QUOTA_PREFIX):
+            continue
+        try:
+            amount = quantities.parse(name, quantity)
+        except quantities.QuantityError as error:
+            raise FieldError(f"{field}.{name}", str(error)) from error
+        if amount < 0:
+            raise FieldError(f"{field}.{name}", f"{quantity} must not be negative")
+        found[name] = min(amount, limit)
+    return found
+
+
+def allocatable(
+    quantities_by_name: Mapping[str, quantities.Quantity], field: str
+) -> dict[str, int]:
+    """Amounts of a node, or limits of a queue."""
+    return amounts(quantities_by_name, field, resources.ALLOCATABLE_MAX)
+
+
+def seconds(instant: dt.datetime | None) -> float:
+    """Seconds since the epoch; 0.0 where there is no time, and UTC where there is no zone."""
+    if instant is None:
+        return 0.0
+    return (instant if instant.tzinfo else instant.replace(tzinfo=dt.UTC)).timestamp()

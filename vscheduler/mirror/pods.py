@@ -1,0 +1,229 @@
+"""Pods: from the wire to Tasks, and to the room that they hold.
+
+Volcano: api.NewTaskInfo, getTaskStatus.
+"""
+
+import weakref
+from dataclasses import dataclass, field, replace
+
+from vscheduler.core.model import constraints, jobs, resources
+from vscheduler.mirror import events, fields, requests, selectors, wire
+
+GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+"""Annotations that name a pod's PodGroup; the second is a newer alias."""
+
+ROLE = "volcano.sh/task-spec"
+PRIORITY = "volcano.sh/task-priority"
+PREEMPTABLE = "volcano.sh/preemptable"
+TRUE = ("1", "t", "T", "true", "TRUE", "True")
+"""What Go's ParseBool takes for true."""
+
+DEFAULT_SCHEDULER = "default-scheduler"
+FINISHED = frozenset({jobs.TaskStatus.SUCCEEDED, jobs.TaskStatus.FAILED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """One pod of any scheduler, as far as decisions depend on it."""
+
+    uid: jobs.TaskId
+    key: str
+    group: jobs.JobId | None
+    """The PodGroup that it says it belongs to, there or not."""
+    ours: bool
+    node: str | None
+    status: jobs.TaskStatus
+    kind: jobs.TaskClass
+    task: jobs.Task | None = None
+    """Only of a pod of ours that nothing is wrong with."""
+    rejection: events.Rejection | None = None
+    resource_version: str = field(default="", compare=False)
+
+    @property
+    def holds_room(self) -> bool:
+        """Whether it counts on its node: until it has finished, while it is deleted too."""
+        return self.node is not None and self.status not in FINISHED
+
+    def bound_to(self, node: str) -> "Pod":
+        """The same pod while its bind is on the way."""
+        assert self.task is not None
+        status = jobs.TaskStatus.BINDING
+        task = replace(self.task, status=status, node=node)
+        return replace(self, status=status, node=node, task=task)
+
+
+class Translator:
+    """Makes Pods; equal ones share one TaskClass for as long as any of them is there."""
+
+    def __init__(self, scheduler_names: tuple[str, ...]) -> None:
+        self._ours = frozenset(scheduler_names)
+        self._classes: weakref.WeakValueDictionary[object, jobs.TaskClass] = (
+            weakref.WeakValueDictionary()
+        )
+
+    @property
+    def classes(self) -> int:
+        """How many distinct classes there are."""
+        return len(self._classes)
+
+    def pod(self, pod: wire.Pod) -> Pod:
+        """The pod; where something is wrong with it, with a rejection in place of the task.
+
+        A pod that has a node keeps its room there in any case: where its requests can't be read,
+        its slot.
+        """
+        metadata = pod.metadata
+        key = events.key_of(metadata.namespace, metadata.name)
+        ours = (pod.spec.scheduler_name or DEFAULT_SCHEDULER) in self._ours
+        found = Pod(
+            uid=uid_of(metadata),
+            key=key,
+            group=_group(metadata),
+            ours=ours,
+            node=pod.spec.node_name or None,
+            status=_status(pod),
+            kind=self._intern({resources.PODS: 1}, constraints.ANYWHERE),
+            resource_version=metadata.resource_version,
+        )
+        try:
+            request = requests.of_pod(pod)
+            # A stranger is never placed by us: only what it holds counts.
+            ports = selectors.host_ports(pod.spec)
+            held = constraints.Constraints(ports=ports) if ports else constraints.ANYWHERE
+            found = replace(found, kind=self._intern(request, held))
+            if not ours:
+                return found
+            kind = self._intern(request, selectors.of_pod(pod.spec))
+            task = _task(pod, found, kind)
+        except fields.FieldError as error:
+            rejection = events.Rejection(
+                kind=events.Kind.POD, key=key, field=error.field, message=error.message
+            )
+            return replace(found, rejection=rejection)
+        return replace(found, kind=kind, task=task)
+
+    def _intern(
+        self, request: dict[str, int], conditions: constraints.Constraints
+    ) -> jobs.TaskClass:
+        key = (tuple(request.items()), conditions)
+        kind = self._classes.get(key)
+        if kind is None:
+            kind = jobs.TaskClass(request=request, constraints=conditions)
+            self._classes[key] = kind
+        return kind
+
+
+def uid_of(metadata: wire.Metadata) -> jobs.TaskId:
+    """The pod's UID; manifests have none, there its name stands in."""
+    return jobs.TaskId(metadata.uid or events.key_of(metadata.namespace, metadata.name))
+
+
+def _task(pod: wire.Pod, found: Pod, kind: jobs.TaskClass) -> jobs.Task:
+    metadata, spec = pod.metadata, pod.spec
+    if found.status in (jobs.TaskStatus.PENDING, jobs.TaskStatus.GATED):
+        check_supported(spec)
+    return jobs.Task(
+        uid=found.uid,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        job=found.group or jobs.JobId(""),
+        kind=kind,
+        status=found.status,
+        created=fields.seconds(metadata.creation_timestamp),
+        node=found.node,
+        role=metadata.annotations.get(ROLE) or metadata.labels.get(ROLE, ""),
+        priority=_priority(pod),
+        index=_index(metadata.name),
+        preemptable=_preemptable(metadata),
+        never_preempts=spec.preemption_policy == "Never",
+        nominated_node=pod.status.nominated_node_name or None,
+    )
+
+
+def check_supported(spec: wire.PodSpec) -> None:
+    """FieldError for what a pod requires and we can't honour, so that nobody waits in the dark.
+
+    What pods only prefer is left out of account. Claims: a claim that the pod brings along
+    (`ephemeral`) is never bound beforehand, and binding it is the scheduler's part, so such a pod
+    is refused. A persistentVolumeClaim is taken as bound already, like most shared storage; that
+    of a class with WaitForFirstConsumer stays unbound, and so the pod stays in
+    ContainerCreating.
+    """
+    affinity = spec.affinity
+    for field_name, terms in (
+        ("podAffinity", affinity and affinity.pod_affinity),
+        ("podAntiAffinity", affinity and affinity.pod_anti_affinity),
+    ):
+        if terms and terms.required:
+            raise fields.FieldError(
+                f"spec.affinity.{field_name}.requiredDuringSchedulingIgnoredDuringExecution",
+                "required affinity between pods isn't supported; preferred affinity is ignored",
+            )
+    for at, spread in enumerate(spec.topology_spread_constraints):
+        if spread.when_unsatisfiable == "DoNotSchedule":
+            raise fields.FieldError(
+                f"spec.topologySpreadConstraints[{at}].whenUnsatisfiable",
+                "DoNotSchedule isn't supported; ScheduleAnyway is ignored",
+            )
+    if spec.resource_claims:
+        raise fields.FieldError("spec.resourceClaims", "dynamic resources aren't supported")
+    for at, volume in enumerate(spec.volumes):
+        if volume.ephemeral is not None:
+            raise fields.FieldError(
+                f"spec.volumes[{at}].ephemeral",
+                "volumes that are made for the pod aren't supported; name a bound claim",
+            )
+
+
+def _status(pod: wire.Pod) -> jobs.TaskStatus:
+    """Volcano: getTaskStatus. A phase that nobody knows counts like Running or Pending."""
+    match pod.status.phase:
+        case "Succeeded":
+            return jobs.TaskStatus.SUCCEEDED
+        case "Failed":
+            return jobs.TaskStatus.FAILED
+    if pod.metadata.deletion_timestamp is not None:
+        return jobs.TaskStatus.RELEASING
+    if pod.spec.node_name:
+        waits = pod.status.phase in ("", "Pending")
+        return jobs.TaskStatus.BOUND if waits else jobs.TaskStatus.RUNNING
+    return jobs.TaskStatus.GATED if pod.spec.scheduling_gates else jobs.TaskStatus.PENDING
+
+
+def _group(metadata: wire.Metadata) -> jobs.JobId | None:
+    for annotation in GROUPS:
+        name = metadata.annotations.get(annotation)
+        if name:
+            return jobs.JobId(events.key_of(metadata.namespace, name))
+    return None
+
+
+def _priority(pod: wire.Pod) -> int:
+    """The annotation, else spec.priority, else 1.
+
+    Volcano ignores an annotation that is no number; so does this for pods that have a node, and
+    one that waits is refused.
+    """
+    text = pod.metadata.annotations.get(PRIORITY)
+    if text is not None:
+        try:
+            return int(text)
+        except ValueError as error:
+            if not pod.spec.node_name:
+                place = f"metadata.annotations[{PRIORITY}]"
+                raise fields.FieldError(place, f"{text!r} is no integer") from error
+    return 1 if pod.spec.priority is None else pod.spec.priority
+
+
+def _preemptable(metadata: wire.Metadata) -> bool:
+    """Volcano: GetPodPreemptable. What is neither true nor false protects the pod."""
+    text = metadata.annotations.get(PREEMPTABLE)
+    if text is None:
+        text = metadata.labels.get(PREEMPTABLE, "true")
+    return text in TRUE
+
+
+def _index(name: str) -> int:
+    """The trailing number of a name with at least two dashes, else -1."""
+    before, _, last = name.rpartition("-")
+    return int(last) if "-" in before and last.isascii() and last.isdigit() else -1

@@ -1,0 +1,128 @@
+"""Kubernetes quantities as exact integers, and back.
+
+Kubernetes: apimachinery resource.Quantity (ParseQuantity, Value, MilliValue, String).
+"""
+
+import re
+from decimal import Decimal
+from functools import lru_cache
+from typing import TypeAlias
+
+from vscheduler.core.model import resources
+
+Quantity: TypeAlias = str | int | float
+"""What stands in an object: text from an API server, a plain number in hand-written YAML."""
+
+AMOUNT_MAX = 2**63 - 1
+"""Larger amounts are cut to this, as Kubernetes does."""
+
+LENGTH_MAX = 1000
+EXPONENT_MAX = 2000
+"""With at most LENGTH_MAX digits, a larger exponent gives the same amount: all of it, or 0 or 1."""
+
+_GRAMMAR = re.compile(
+    r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
+    r"(?P<suffix>[KMGTPE]i|[numkMGTPE]?|[eE](?P<exponent>[+-]?[0-9]+))",
+    re.ASCII,
+)
+_DECIMAL = {
+    "n": -9,
+    "u": -6,
+    "m": -3,
+    "": 0,
+    **{suffix: 3 * power for power, suffix in enumerate("kMGTPE", start=1)},
+}
+_BINARY = {f"{suffix}i": 10 * power for power, suffix in enumerate("KMGTPE", start=1)}
+_BINARY_NAMES = ("memory", "ephemeral-storage", "storage", "requests.storage")
+"""Resources that are written in Ki, Mi, Gi; so are those that start with `hugepages-`."""
+
+
+class QuantityError(ValueError):
+    """The text is no quantity; the message says what is wrong with it."""
+
+
+def parse_milli(quantity: Quantity) -> int:
+    """The amount in thousandths, for cpu; less than one of them counts as one."""
+    return _parse(_text(quantity), 3)
+
+
+def parse_whole(quantity: Quantity) -> int:
+    """The amount in whole units, for everything but cpu; a fraction counts as one more."""
+    return _parse(_text(quantity), 0)
+
+
+def parse(name: str, quantity: Quantity) -> int:
+    """The amount of the resource of this name, in the unit of resources.Amounts."""
+    return _parse(_text(quantity), 3 if name == resources.CPU else 0)
+
+
+def format_quantity(name: str, amount: float) -> str:
+    """An amount in the unit of resources.Amounts as Kubernetes writes it: 1500m, 2, 1536Mi.
+
+    Fractions, as fair shares have them, are rounded to millionths of the unit that Kubernetes
+    knows (33333333u is a thirtieth of a core); bytes are rounded to whole ones.
+    """
+    if name in _BINARY_NAMES or name.startswith("hugepages-"):
+        return _scaled(round(amount), 1024, ("", *_BINARY))
+    exact = Decimal(amount) * 1000 if name == resources.CPU else Decimal(amount) * 1000_000
+    return _scaled(round(exact), 1000, ("u", "m", "", "k", "M", "G", "T", "P", "E"))
+
+
+def _text(quantity: Quantity) -> str:
+    if isinstance(quantity, str):
+        return quantity
+    if isinstance(quantity, bool):
+        raise QuantityError(f"{str(quantity).lower()} is no quantity")
+    return repr(quantity)
+
+
+def _scaled(amount: int, base: int, suffixes: tuple[str, ...]) -> str:
+    """The amount with the largest suffix that leaves no fraction."""
+    if not amount:
+        return "0"
+    power = 0
+    while power + 1 < len(suffixes) and amount % base == 0:
+        amount //= base
+        power += 1
+    return f"{amount}{suffixes[power]}"
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str, scale: int) -> int:
+    """The amount times 10**scale, rounded away from zero."""
+    if text.isascii() and text.isdigit() and len(text) <= 15:
+        return int(text) * _ten_to(scale)
+    if len(text) > LENGTH_MAX:
+        raise QuantityError(f"{text[:20]!r}… is no quantity: it has {len(text)} characters")
+    found = _GRAMMAR.fullmatch(text)
+    if found is None or not (found["whole"] or found["part"]):
+        raise QuantityError(f"{text!r} is no quantity{_advice(text)}")
+    part = found["part"] or ""
+    digits = int(found["whole"] + part)
+    exponent = scale - len(part)
+    shift = _BINARY.get(found["suffix"], 0)
+    if found["exponent"] is not None:
+        exponent += max(-EXPONENT_MAX, min(EXPONENT_MAX, int(found["exponent"])))
+    elif not shift:
+        exponent += _DECIMAL[found["suffix"]]
+    numerator = (digits << shift) * _ten_to(exponent)
+    amount = min(AMOUNT_MAX, -(-numerator // _ten_to(-exponent)))
+    return -amount if found["sign"] == "-" else amount
+
+
+def _ten_to(exponent: int) -> int:
+    """The power of ten; 1 for a negative exponent."""
+    return int("1" + "0" * exponent)
+
+
+def _advice(text: str) -> str:
+    """What the writer may have meant."""
+    if not text.strip():
+        return ": it is empty"
+    if text != text.strip() or " " in text:
+        return ": it must not contain spaces"
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    suffix = text[len(number) :]
+    if suffix and _GRAMMAR.fullmatch(number) and number.strip("+-."):
+        return f": there is no suffix {suffix!r}, only n u m k M G T P E and Ki Mi Gi Ti Pi Ei"
+    return "; write 500m, 4 or 16Gi"

@@ -1,0 +1,149 @@
+"""PodGroups and their pods, as the Jobs that this scheduler owns."""
+
+import bisect
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from vscheduler.core.model import jobs
+from vscheduler.mirror import pods, translation
+
+
+class Roster:
+    """Jobs sorted by id; only jobs whose group, pods or priority changed are made anew."""
+
+    def __init__(
+        self,
+        work: Counter[str],
+        *,
+        scheduler_names: tuple[str, ...],
+        claim_unowned: bool,
+        priority_classes: bool,
+    ) -> None:
+        self._work = work
+        self._scheduler_names = scheduler_names
+        self._claim_unowned = claim_unowned
+        self._use_priorities = priority_classes
+        self._groups: dict[jobs.JobId, translation.Group] = {}
+        self._members: dict[jobs.JobId, dict[jobs.TaskId, pods.Pod]] = {}
+        """Pods of all schedulers by the group that they name, there or not."""
+        self._stray: dict[jobs.JobId, None] = {}
+        """Groups that pods name and that aren't there."""
+        self._loners: dict[jobs.TaskId, pods.Pod] = {}
+        """Pods of ours that name no group."""
+        self._priorities: dict[str, translation.PriorityClass] = {}
+        self._default_priority = 0
+        self._dirty: set[jobs.JobId] = set()
+        self._ids: list[jobs.JobId] = []
+        self._jobs: list[jobs.Job] = []
+        """The owned jobs, in the order of _ids."""
+        self._frozen: tuple[jobs.Job, ...] | None = ()
+
+    def move_group(self, key: jobs.JobId, new: translation.Group | None) -> None:
+        """The PodGroup came, changed or went (None)."""
+        if new is None:
+            del self._groups[key]
+        else:
+            self._groups[key] = new
+        self._touch(key)
+
+    def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
+        """The pod came, changed or went."""
+        if old is not None:
+            if old.group is None:
+                self._loners.pop(old.uid, None)
+            else:
+                del self._members[old.group][old.uid]
+                self._touch(old.group)
+        if new is not None:
+            if new.group is not None:
+                self._members.setdefault(new.group, {})[new.uid] = new
+                self._touch(new.group)
+            elif new.ours:
+                self._loners[new.uid] = new
+
+    def move_priority(self, name: str, new: translation.PriorityClass | None) -> None:
+        """The PriorityClass came, changed or went: groups whose priority it changes are dirty."""
+        before = {key: self._priority(group) for key, group in self._groups.items()}
+        if new is None:
+            del self._priorities[name]
+        else:
+            self._priorities[name] = new
+        defaults = [each.value for each in self._priorities.values() if each.is_default]
+        self._default_priority = min(defaults, default=0)
+        self._dirty.update(
+            key for key, group in self._groups.items() if self._priority(group) != before[key]
+        )
+
+    def owned(self) -> tuple[jobs.Job, ...]:
+        """The jobs that are ours, sorted by id."""
+        for key in self._dirty:
+            self._place(key, self._job(key))
+        if self._dirty or self._frozen is None:
+            self._frozen = tuple(self._jobs)
+            self._dirty.clear()
+        return self._frozen
+
+    def ungrouped(self) -> Iterable[pods.Pod]:
+        """Pods of ours that can't be placed, as they name no PodGroup or one that isn't there."""
+        yield from self._loners.values()
+        for key in self._stray:
+            yield from (pod for pod in self._members[key].values() if pod.ours)
+
+    def _touch(self, key: jobs.JobId) -> None:
+        self._dirty.add(key)
+        if not self._members.get(key):
+            self._members.pop(key, None)
+            self._stray.pop(key, None)
+        elif key in self._groups:
+            self._stray.pop(key, None)
+        else:
+            self._stray[key] = None
+
+    def _place(self, key: jobs.JobId, job: jobs.Job | None) -> None:
+        at = bisect.bisect_left(self._ids, key)
+        known = at < len(self._ids) and self._ids[at] == key
+        if job is None:
+            if known:
+                del self._ids[at], self._jobs[at]
+        elif known:
+            self._jobs[at] = job
+        else:
+            self._ids.insert(at, key)
+            self._jobs.insert(at, job)
+
+    def _job(self, key: jobs.JobId) -> jobs.Job | None:
+        group = self._groups.get(key)
+        if group is None:
+            return None
+        members = self._members.get(key, {}).values()
+        if not self._is_ours(group, members):
+            return None
+        self._work["jobs"] += 1
+        tasks = [pod.task for pod in members if pod.task is not None]
+        tallied: dict[str, Any] = jobs.tally(tasks)
+        return replace(group.job, priority=self._priority(group), **tallied)
+
+    def _is_ours(self, group: translation.Group, members: Iterable[pods.Pod]) -> bool:
+        """Whether the group is ours: by its pods, else by its annotation, else if we claim all.
+
+        A group with pods of several schedulers is a mistake that nobody can make good: each of
+        them owns it with its own pods.
+        """
+        pods_are_ours = [pod.ours for pod in members]
+        if pods_are_ours:
+            return any(pods_are_ours)
+        if group.scheduler:
+            return group.scheduler in self._scheduler_names
+        return self._claim_unowned
+
+    def _priority(self, group: translation.Group) -> int:
+        """The value of the group's PriorityClass, else of the default one, else 0.
+
+        Of several default ones the lowest counts, as in Kubernetes' admission.
+        """
+        if not self._use_priorities:
+            return 0
+        found = self._priorities.get(group.priority_class)
+        return self._default_priority if found is None else found.value

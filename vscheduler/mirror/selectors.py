@@ -1,0 +1,133 @@
+"""A pod's own conditions on its node, from the wire to core.model.constraints."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from vscheduler.core.model import constraints
+from vscheduler.mirror import fields, requests, wire
+
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - Kubernetes' spelling of every address; nothing is bound
+_AFFINITY = "spec.affinity.nodeAffinity"
+_REQUIRED = f"{_AFFINITY}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+_PREFERRED = f"{_AFFINITY}.preferredDuringSchedulingIgnoredDuringExecution"
+_NUMERIC = (constraints.Operator.GT, constraints.Operator.LT)
+_LISTED = (constraints.Operator.IN, constraints.Operator.NOT_IN)
+
+
+def of_pod(spec: wire.PodSpec) -> constraints.Constraints:
+    """Everything that the pod says about nodes; FieldError for what no API server would store."""
+    ports = host_ports(spec)
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    if not (ports or affinity or spec.node_selector or spec.tolerations):
+        return constraints.ANYWHERE
+    required = None
+    preferred: tuple[constraints.PreferredTerm, ...] = ()
+    if affinity is not None:
+        if affinity.required is not None:
+            listed = enumerate(affinity.required.node_selector_terms)
+            required = tuple(_term(term, f"{_REQUIRED}[{at}]") for at, term in listed)
+        preferred = tuple(
+            _preferred(term, f"{_PREFERRED}[{at}]") for at, term in enumerate(affinity.preferred)
+        )
+    return constraints.Constraints(
+        node_selector=tuple(sorted(spec.node_selector.items())),
+        required=required,
+        preferred=preferred,
+        tolerations=_tolerations(spec.tolerations),
+        ports=ports,
+    )
+
+
+def host_ports(spec: wire.PodSpec) -> tuple[constraints.HostPort, ...]:
+    """The ports that the pod takes on its node, sorted.
+
+    On the host's network every container port is one. Init containers give theirs back before
+    the others start; sidecars don't. (Kubernetes: scheduler util.GetHostPorts.)
+    """
+    found = set()
+    sidecars = [each for each in spec.init_containers if each.restart_policy == requests.ALWAYS]
+    for container in (*spec.containers, *sidecars):
+        for port in container.ports:
+            number = port.host_port or (port.container_port if spec.host_network else 0)
+            if number:
+                address = port.host_ip or ANY_ADDRESS
+                found.add(constraints.HostPort(address, port.protocol or "TCP", number))
+    return tuple(sorted(found))
+
+
+def effect(text: str, field: str) -> constraints.Effect:
+    """The effect of a taint or a toleration."""
+    try:
+        return constraints.Effect(text)
+    except ValueError as error:
+        known = ", ".join(constraints.Effect)
+        raise fields.FieldError(field, f"{text!r} is none of {known}") from error
+
+
+def _tolerations(listed: Sequence[wire.Toleration]) -> tuple[constraints.Toleration, ...]:
+    return tuple(
+        _toleration(each.key, each.operator, each.value, each.effect, at)
+        for at, each in enumerate(listed)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _toleration(
+    key: str, operator: str, value: str, hindrance: str, at: int
+) -> constraints.Toleration:
+    field = f"spec.tolerations[{at}]"
+    if operator not in ("", "Equal", "Exists"):
+        message = f"{operator!r} isn't supported, only Equal and Exists are"
+        raise fields.FieldError(f"{field}.operator", message)
+    if not key and operator != "Exists":
+        raise fields.FieldError(f"{field}.operator", "must be Exists where there is no key")
+    return constraints.Toleration(
+        key=key,
+        exists=operator == "Exists",
+        value=value,
+        effect=effect(hindrance, f"{field}.effect") if hindrance else None,
+    )
+
+
+def _preferred(term: wire.PreferredTerm, field: str) -> constraints.PreferredTerm:
+    if not 1 <= term.weight <= 100:
+        raise fields.FieldError(f"{field}.weight", f"{term.weight} is not between 1 and 100")
+    return constraints.PreferredTerm(term.weight, _term(term.preference, f"{field}.preference"))
+
+
+def _term(term: wire.Term, field: str) -> constraints.Term:
+    return constraints.Term(
+        labels=_requirements(term.match_expressions, f"{field}.matchExpressions"),
+        fields=_requirements(term.match_fields, f"{field}.matchFields"),
+    )
+
+
+def _requirements(
+    listed: Sequence[wire.Requirement], field: str
+) -> tuple[constraints.Requirement, ...]:
+    return tuple(_requirement(each, f"{field}[{at}]") for at, each in enumerate(listed))
+
+
+def _requirement(requirement: wire.Requirement, field: str) -> constraints.Requirement:
+    """Kubernetes: validation.ValidateNodeSelectorRequirement."""
+    try:
+        operator = constraints.Operator(requirement.operator)
+    except ValueError as error:
+        known = ", ".join(constraints.Operator)
+        message = f"{requirement.operator!r} is none of {known}"
+        raise fields.FieldError(f"{field}.operator", message) from error
+    values = tuple(requirement.values)
+    if not requirement.key:
+        raise fields.FieldError(f"{field}.key", "is missing")
+    if operator in _LISTED and not values:
+        raise fields.FieldError(f"{field}.values", f"{operator} needs at least one value")
+    if operator in _NUMERIC and not (len(values) == 1 and _is_integer(values[0])):
+        raise fields.FieldError(f"{field}.values", f"{operator} needs one value, an integer")
+    if operator not in _LISTED + _NUMERIC and values:
+        raise fields.FieldError(f"{field}.values", f"{operator} takes no values")
+    return constraints.Requirement(requirement.key, operator, values)
+
+
+def _is_integer(text: str) -> bool:
+    digits = text.removeprefix("-").removeprefix("+")
+    return digits.isascii() and digits.isdigit()

@@ -1,0 +1,342 @@
+"""Mirror: what the API server has shown so far, and what is being bound right now.
+
+It is the one thing here that changes, and only through its methods. It may be called from one
+thread only; what `snapshot` returns is frozen and can go anywhere.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias, TypeVar
+
+from vscheduler.core.model import jobs, queues, resources
+from vscheduler.core.model import snapshot as snapshots
+from vscheduler.mirror import columns, events, fields, pods, roster, translation, wire
+
+Value: TypeAlias = (
+    pods.Pod | translation.Node | queues.Queue | translation.Group | translation.PriorityClass
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to look at the cluster."""
+
+    scheduler_names: tuple[str, ...]
+    """Pods that name one of these in spec.schedulerName are ours."""
+    default_queue: str = queues.DEFAULT
+    """The queue of PodGroups that name none."""
+    node_selector: tuple[tuple[str, str], ...] = ()
+    """Labels: a node that has none of them isn't seen. Empty: all nodes are."""
+    claim_unowned: bool = False
+    """Whether PodGroups without pods and without an annotation on their scheduler are ours."""
+    priority_classes: bool = True
+    """Whether PriorityClasses order jobs."""
+    assume_seconds: float = 30.0
+    """How long a bind that was sent may stay unseen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """Which object it is, and in which version it was seen: preconditions of a write."""
+
+    uid: str
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An object as it was last seen."""
+
+    reference: Reference
+    value: Value | None
+    """None where the object can't be used, or isn't seen on purpose."""
+    rejection: events.Rejection | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """A bind that was sent and that the watch hasn't shown yet."""
+
+    node: str
+    since: float
+
+
+class Mirror:
+    """Objects in, Snapshots out. Equal objects give equal snapshots, in whatever order they came.
+
+    Usage of nodes is always the sum over the pods that are there, so it can't drift. A pod whose
+    PodGroup isn't there yet, or a PodGroup whose Queue isn't, waits for it.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self.work: Counter[str] = Counter()
+        """What snapshots have cost: jobs, rows and layouts that were made anew."""
+        self._entries: dict[events.Kind, dict[str, Entry]] = {kind: {} for kind in events.Kind}
+        """Pods by UID, everything else by `namespace/name` or name."""
+        self._rejections: dict[tuple[events.Kind, str], events.Rejection] = {}
+        self._translator = pods.Translator(options.scheduler_names)
+        self._columns = columns.Columns(self.work)
+        self._roster = roster.Roster(
+            self.work,
+            scheduler_names=options.scheduler_names,
+            claim_unowned=options.claim_unowned,
+            priority_classes=options.priority_classes,
+        )
+        self._assumed: dict[jobs.TaskId, Assumption] = {}
+        self._classes: Counter[jobs.TaskClass] = Counter()
+        """How many pods that count are of a class."""
+        self._names: Counter[str] = Counter()
+        """How many classes of pods, nodes, queues and groups name a resource."""
+        self._space = resources.ResourceSpace.of(())
+        self._queues: Mapping[str, queues.Queue] | None = None
+
+    def apply(self, event: events.Event) -> bool:
+        """Take in what happened; whether it changed anything that a decision could depend on.
+
+        A version older than the one known is left out, but in a Replace, which is the truth even
+        where versions go back (a restored etcd).
+        """
+        match event:
+            case events.Upsert():
+                key, entry = self._read(event.kind, event.object)
+                return not self._is_old(event.kind, key, entry) and self._put(
+                    event.kind, key, entry
+                )
+            case events.Reject():
+                return self._put(event.kind, *_refused(event))
+            case events.Remove():
+                return self._remove(event)
+            case events.Replace():
+                return self._replace(event)
+
+    def assume(self, task: jobs.TaskId, node: str, now: float) -> bool:
+        """A bind was sent: the task counts as Binding there until the watch shows it.
+
+        False, and nothing happens, when the task is gone or isn't waiting any more.
+        """
+        pod = self._pod(task)
+        if pod is None or pod.task is None or pod.status is not jobs.TaskStatus.PENDING:
+            return False
+        before = self._as_seen(pod)
+        self._assumed[task] = Assumption(node, now)
+        self._move_pod(before, self._as_seen(pod))
+        return True
+
+    def forget(self, task: jobs.TaskId) -> bool:
+        """The bind failed: the task waits again. False when the watch has shown otherwise."""
+        if task not in self._assumed:
+            return False
+        pod = self._pod(task)
+        assert pod is not None, "an assumption ends with its pod"
+        before = self._as_seen(pod)
+        del self._assumed[task]
+        self._move_pod(before, pod)
+        return True
+
+    def expire(self, now: float) -> list[jobs.TaskId]:
+        """Forget binds that were sent too long ago and never seen; which ones, sorted."""
+        limit = now - self._options.assume_seconds
+        late = sorted(task for task, bind in self._assumed.items() if bind.since < limit)
+        for task in late:
+            self.forget(task)
+        return late
+
+    def snapshot(
+        self, now: float, carried: snapshots.Carried = snapshots.FRESH
+    ) -> snapshots.Snapshot:
+        """The cluster as it stands; costs what changed since the last one."""
+        if self._queues is None:
+            found = self._entries[events.Kind.QUEUE]
+            values = ((name, found[name].value) for name in sorted(found))
+            self._queues = {
+                name: value for name, value in values if isinstance(value, queues.Queue)
+            }
+        space = resources.ResourceSpace.of(self._names)
+        if space != self._space:
+            self._space = space
+        return snapshots.Snapshot(
+            now=now,
+            space=self._space,
+            nodes=self._columns.table(self._space),
+            queues=self._queues,
+            jobs=self._roster.owned(),
+            carried=carried,
+        )
+
+    def reference(self, kind: events.Kind, key: str) -> Reference | None:
+        """The object's UID and version, for preconditions. Pods are asked for by UID."""
+        entry = self._entries[kind].get(key)
+        return None if entry is None else entry.reference
+
+    @property
+    def rejections(self) -> Mapping[tuple[events.Kind, str], events.Rejection]:
+        """Objects that can't be used, by kind and key (a pod's UID), until fixed or gone."""
+        return MappingProxyType(self._rejections)
+
+    @property
+    def assumed(self) -> int:
+        """How many binds are on the way."""
+        return len(self._assumed)
+
+    def ungrouped(self) -> Iterator[pods.Pod]:
+        """Pods of ours that name no PodGroup, or one that isn't there: nobody will place them."""
+        yield from self._roster.ungrouped()
+
+    def _read(self, kind: events.Kind, found: wire.Object) -> tuple[str, Entry]:
+        """The object's key, and what it means."""
+        metadata = found.metadata
+        reference = Reference(uid=metadata.uid, resource_version=metadata.resource_version)
+        key = events.key_of(metadata.namespace, metadata.name)
+        try:
+            fields.check_named(metadata.name)
+            match found:
+                case wire.Pod():
+                    pod = self._translator.pod(found)
+                    return pod.uid, Entry(reference, pod, pod.rejection)
+                case wire.Node():
+                    node = translation.node(found)
+                    return key, Entry(reference, node if self._sees(node) else None)
+                case wire.Queue():
+                    return key, Entry(reference, translation.queue(found))
+                case wire.PodGroup():
+                    group = translation.pod_group(found, self._options.default_queue)
+                    return key, Entry(reference, group)
+                case wire.PriorityClass():
+                    return key, Entry(reference, translation.priority_class(found))
+        except fields.FieldError as error:
+            return key, Entry(reference, None, translation.reject(kind, metadata, error))
+
+    def _sees(self, node: translation.Node) -> bool:
+        wanted = self._options.node_selector
+        return not wanted or not set(wanted).isdisjoint(node.spec.labels)
+
+    def _is_old(self, kind: events.Kind, key: str, entry: Entry) -> bool:
+        known = self._entries[kind].get(key)
+        if known is None:
+            return False
+        before, after = known.reference.resource_version, entry.reference.resource_version
+        return before.isdigit() and after.isdigit() and int(after) < int(before)
+
+    def _put(self, kind: events.Kind, key: str, entry: Entry) -> bool:
+        before = self._entries[kind].get(key)
+        self._entries[kind][key] = entry
+        self._note(kind, key, entry.rejection)
+        return self._move(key, before.value if before else None, entry.value)
+
+    def _remove(self, event: events.Remove) -> bool:
+        entries = self._entries[event.kind]
+        key = events.key_of(event.namespace, event.name)
+        if event.kind is events.Kind.POD:
+            key = event.uid or key
+        entry = entries.get(key)
+        if entry is None or (event.uid and entry.reference.uid not in ("", event.uid)):
+            return False
+        return self._drop(event.kind, key)
+
+    def _drop(self, kind: events.Kind, key: str) -> bool:
+        entry = self._entries[kind].pop(key)
+        self._note(kind, key, None)
+        return self._move(key, entry.value, None)
+
+    def _replace(self, event: events.Replace) -> bool:
+        kind = event.kind
+        found = dict(_refused(reject) for reject in event.rejects)
+        found.update(self._read(kind, each) for each in event.objects)
+        gone = self._entries[kind].keys() - found.keys()
+        # No shortcut: every one of them must be applied.
+        changes = [self._drop(kind, key) for key in sorted(gone)]
+        changes += [self._put(kind, key, entry) for key, entry in found.items()]
+        return any(changes)
+
+    def _note(self, kind: events.Kind, key: str, rejection: events.Rejection | None) -> None:
+        if rejection is None:
+            self._rejections.pop((kind, key), None)
+        else:
+            self._rejections[kind, key] = rejection
+
+    def _pod(self, task: jobs.TaskId) -> pods.Pod | None:
+        entry = self._entries[events.Kind.POD].get(task)
+        return entry.value if entry is not None and isinstance(entry.value, pods.Pod) else None
+
+    def _move(self, key: str, old: Value | None, new: Value | None) -> bool:
+        """Tell those who keep account of such objects; whether there was anything to tell."""
+        if isinstance(old, pods.Pod | None) and isinstance(new, pods.Pod | None):
+            return self._confirm(old, new)
+        if old == new:
+            return False
+        for value, step in ((old, -1), (new, 1)):
+            _count(self._names, _names_of(value), step)
+        match old, new:
+            case ((translation.Node() | None), (translation.Node() | None)):
+                self._columns.move_node(key, old, new)
+            case ((queues.Queue() | None), (queues.Queue() | None)):
+                self._queues = None
+            case ((translation.Group() | None), (translation.Group() | None)):
+                self._roster.move_group(jobs.JobId(key), new)
+            case ((translation.PriorityClass() | None), (translation.PriorityClass() | None)):
+                self._roster.move_priority(key, new)
+        return True
+
+    def _confirm(self, old: pods.Pod | None, new: pods.Pod | None) -> bool:
+        """The pod came, changed or went, which may be the end of an assumption about it."""
+        before = self._as_seen(old)
+        known = old or new
+        if known is not None and known.uid in self._assumed and not _waits(new):
+            del self._assumed[known.uid]
+        after = self._as_seen(new)
+        if before == after:
+            return False
+        self._move_pod(before, after)
+        return True
+
+    def _as_seen(self, pod: pods.Pod | None) -> pods.Pod | None:
+        """The pod, on the node that it is being bound to."""
+        assumption = self._assumed.get(pod.uid) if pod is not None else None
+        return pod if pod is None or assumption is None else pod.bound_to(assumption.node)
+
+    def _move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
+        for pod, step in ((new, 1), (old, -1)):
+            if pod is not None and (pod.ours or pod.holds_room):
+                _count(self._classes, (pod.kind,), step)
+                if self._classes[pod.kind] == max(step, 0):
+                    _count(self._names, pod.kind.request, step)
+        self._columns.move_pod(old, new)
+        self._roster.move_pod(old, new)
+
+
+T = TypeVar("T")
+
+
+def _count(counter: Counter[T], items: Iterable[T], step: int) -> None:
+    """Count up or down; what is down to nothing is gone."""
+    for item in items:
+        counter[item] += step
+        if not counter[item]:
+            del counter[item]
+
+
+def _waits(pod: pods.Pod | None) -> bool:
+    """Whether a bind of this pod can still be on the way."""
+    return pod is not None and pod.task is not None and pod.status is jobs.TaskStatus.PENDING
+
+
+def _names_of(value: Value | None) -> set[str]:
+    """The resources that an object of any kind but pods names."""
+    match value:
+        case translation.Node():
+            return set(value.allocatable)
+        case queues.Queue():
+            return {*value.capability, *value.deserved, *value.guarantee}
+        case translation.Group():
+            return set(value.job.min_resources or ())
+    return set()
+
+
+def _refused(event: events.Reject) -> tuple[str, Entry]:
+    key = events.key_of(event.namespace, event.name)
+    if event.kind is events.Kind.POD:
+        key = event.uid or key
+    return key, Entry(Reference(uid=event.uid, resource_version=""), None, event.rejection)

@@ -1,0 +1,158 @@
+"""Nodes, queues, PodGroups and priority classes: from the wire to the model.
+
+Each function raises fields.FieldError where a field can't be used; `reject` makes a Rejection of
+it. Pods are in `pods`.
+"""
+
+from dataclasses import dataclass
+
+from vscheduler.core.model import constraints, jobs, nodes, queues, resources
+from vscheduler.mirror import events, fields, selectors, wire
+
+SCHEDULER = "scheduling.volcano.sh/scheduler-name"
+"""Annotation: who schedules a PodGroup that has no pods yet."""
+
+_QUEUE_STATES = {"": queues.QueueState.OPEN, **{str(state): state for state in queues.QueueState}}
+_PHASES = {str(phase): phase for phase in jobs.Phase}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node: what it is, and how much it has."""
+
+    spec: nodes.NodeSpec
+    allocatable: resources.Amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A PodGroup: a job without its pods and its priority."""
+
+    job: jobs.Job
+    priority_class: str
+    scheduler: str
+    """Who the annotation says; empty where it doesn't."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityClass:
+    """A PriorityClass."""
+
+    name: str
+    value: int
+    is_default: bool
+
+
+def reject(
+    kind: events.Kind, metadata: wire.Metadata, error: fields.FieldError
+) -> events.Rejection:
+    """What people are told about an object with a field that can't be used."""
+    key = events.key_of(metadata.namespace, metadata.name)
+    return events.Rejection(kind=kind, key=key, field=error.field, message=error.message)
+
+
+def node(node: wire.Node) -> Node:
+    """A node. One without `allocatable` has its capacity; one without a Ready condition is ready
+    (Volcano: NodeInfo.setNodeState).
+    """
+    status = node.status
+    listed, place = status.allocatable, "status.allocatable"
+    if not listed:
+        listed, place = status.capacity, "status.capacity"
+    return Node(
+        spec=nodes.NodeSpec(
+            name=node.metadata.name,
+            labels=tuple(sorted(node.metadata.labels.items())),
+            taints=tuple(_taint(taint, at) for at, taint in enumerate(node.spec.taints)),
+            unschedulable=node.spec.unschedulable,
+            ready=all(each.status == "True" for each in status.conditions if each.type == "Ready"),
+        ),
+        allocatable=fields.allocatable(listed, place),
+    )
+
+
+def queue(queue: wire.Queue) -> queues.Queue:
+    """A queue. No state means Open, an unknown one Unknown: no pods are placed."""
+    spec = queue.spec
+    if spec.weight < 1:
+        raise fields.FieldError("spec.weight", f"{spec.weight} is not at least 1")
+    return queues.Queue(
+        name=queue.metadata.name,
+        uid=queue.metadata.uid,
+        created=fields.seconds(queue.metadata.creation_timestamp),
+        weight=spec.weight,
+        priority=spec.priority,
+        state=_QUEUE_STATES.get(queue.status.state, queues.QueueState.UNKNOWN),
+        reclaimable=spec.reclaimable,
+        parent=spec.parent,
+        capability=fields.allocatable(spec.capability, "spec.capability"),
+        deserved=fields.allocatable(spec.deserved, "spec.deserved"),
+        guarantee=fields.allocatable(spec.guarantee.resource, "spec.guarantee.resource"),
+        annotations=queue.metadata.annotations,
+    )
+
+
+def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
+    """A PodGroup. A missing minMember is 0, as in Go; minResources isn't the same as an empty one:
+    only without it the group is admitted unseen.
+    """
+    metadata, spec = group.metadata, group.spec
+    if spec.min_member < 0:
+        raise fields.FieldError("spec.minMember", f"{spec.min_member} is negative")
+    for role, least in spec.min_task_member.items():
+        if least < 0:
+            raise fields.FieldError(f"spec.minTaskMember.{role}", f"{least} is negative")
+    least_resources = None
+    if spec.min_resources is not None:
+        limit = resources.REQUEST_MAX
+        least_resources = fields.amounts(spec.min_resources, "spec.minResources", limit)
+    return Group(
+        job=jobs.Job(
+            id=jobs.JobId(events.key_of(metadata.namespace, metadata.name)),
+            uid=metadata.uid,
+            namespace=metadata.namespace,
+            name=metadata.name,
+            queue=spec.queue or default_queue,
+            created=fields.seconds(metadata.creation_timestamp),
+            min_member=spec.min_member,
+            min_task_member=spec.min_task_member,
+            min_resources=least_resources,
+            state=_state(group.status),
+            annotations=metadata.annotations,
+        ),
+        priority_class=spec.priority_class_name,
+        scheduler=metadata.annotations.get(SCHEDULER, ""),
+    )
+
+
+def priority_class(priority: wire.PriorityClass) -> PriorityClass:
+    """A PriorityClass."""
+    return PriorityClass(
+        name=priority.metadata.name, value=priority.value, is_default=priority.global_default
+    )
+
+
+def _state(status: wire.PodGroupStatus) -> jobs.GroupState:
+    """The stored status. It is the scheduler's own to write, so an unknown phase is a Pending."""
+    return jobs.GroupState(
+        phase=_PHASES.get(status.phase, jobs.Phase.PENDING),
+        conditions=tuple(
+            jobs.Condition(
+                type=each.type,
+                status=each.status,
+                reason=each.reason,
+                message=each.message,
+                last_transition=each.last_transition_time,
+                transition_id=each.transition_id,
+            )
+            for each in status.conditions
+        ),
+        running=status.running,
+        succeeded=status.succeeded,
+        failed=status.failed,
+    )
+
+
+def _taint(taint: wire.Taint, at: int) -> constraints.Taint:
+    effect = selectors.effect(taint.effect, f"spec.taints[{at}].effect")
+    return constraints.Taint(taint.key, taint.value, effect)

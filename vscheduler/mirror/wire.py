@@ -1,0 +1,299 @@
+"""The fields of Kubernetes objects that are read, as they stand on the wire.
+
+Everything else (managedFields, images, probes) is skipped while decoding. Absent means the zero
+value that Go has there; what a zero value stands for is decided in the translation.
+"""
+
+import datetime as dt
+from typing import TypeAlias
+
+import msgspec
+from msgspec import field
+
+from vscheduler.mirror import quantities
+
+ResourceList: TypeAlias = dict[str, quantities.Quantity]
+"""Resource name to quantity."""
+
+
+class Struct(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Base of all. gc=False: decoded objects hold no cycles, so the collector needn't look."""
+
+
+class Metadata(Struct, frozen=True):
+    """meta/v1 ObjectMeta."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: dt.datetime | None = None
+    deletion_timestamp: dt.datetime | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class ResourceRequirements(Struct, frozen=True):
+    """core/v1 ResourceRequirements; requests that are missing are as large as the limits."""
+
+    requests: ResourceList = {}
+    limits: ResourceList = {}
+
+
+class ContainerPort(Struct, frozen=True):
+    """core/v1 ContainerPort."""
+
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = field(default="", name="hostIP")
+    protocol: str = "TCP"
+
+
+class Container(Struct, frozen=True):
+    """core/v1 Container; restartPolicy Always makes an init container a sidecar."""
+
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    ports: list[ContainerPort] = []
+    restart_policy: str = ""
+
+
+class Requirement(Struct, frozen=True):
+    """core/v1 NodeSelectorRequirement."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] = []
+
+
+class Term(Struct, frozen=True):
+    """core/v1 NodeSelectorTerm."""
+
+    match_expressions: list[Requirement] = []
+    match_fields: list[Requirement] = []
+
+
+class NodeSelector(Struct, frozen=True):
+    """core/v1 NodeSelector: any of the terms."""
+
+    node_selector_terms: list[Term] = []
+
+
+class PreferredTerm(Struct, frozen=True):
+    """core/v1 PreferredSchedulingTerm."""
+
+    weight: int = 0
+    preference: Term = Term()
+
+
+class NodeAffinity(Struct, frozen=True):
+    """core/v1 NodeAffinity."""
+
+    required: NodeSelector | None = field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[PreferredTerm] = field(
+        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PodAffinity(Struct, frozen=True):
+    """core/v1 PodAffinity and PodAntiAffinity: only whether pods require something."""
+
+    required: list[object] = field(
+        default_factory=list, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Struct, frozen=True):
+    """core/v1 Affinity."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(Struct, frozen=True):
+    """core/v1 Toleration."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class SpreadConstraint(Struct, frozen=True):
+    """core/v1 TopologySpreadConstraint: only whether it is a hard one."""
+
+    when_unsatisfiable: str = "DoNotSchedule"
+
+
+class Volume(Struct, frozen=True):
+    """core/v1 Volume: only whether a claim is made for this pod."""
+
+    ephemeral: object = None
+
+
+class PodSpec(Struct, frozen=True):
+    """core/v1 PodSpec."""
+
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority: int | None = None
+    preemption_policy: str = ""
+    containers: list[Container] = []
+    init_containers: list[Container] = []
+    resources: ResourceRequirements | None = None
+    overhead: ResourceList = {}
+    host_network: bool = False
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] = []
+    scheduling_gates: list[object] = []
+    topology_spread_constraints: list[SpreadConstraint] = []
+    resource_claims: list[object] = []
+    volumes: list[Volume] = []
+
+
+class Condition(Struct, frozen=True):
+    """A condition of a pod or a node."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+
+
+class GroupCondition(Condition, frozen=True):
+    """scheduling.volcano.sh/v1beta1 PodGroupCondition."""
+
+    message: str = ""
+    last_transition_time: str = ""
+    transition_id: str = field(default="", name="transitionID")
+
+
+class ContainerStatus(Struct, frozen=True):
+    """core/v1 ContainerStatus: what the kubelet has given so far, while a resize goes on."""
+
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = {}
+
+
+class PodStatus(Struct, frozen=True):
+    """core/v1 PodStatus."""
+
+    phase: str = ""
+    nominated_node_name: str = ""
+    conditions: list[Condition] = []
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+
+
+class Pod(Struct, frozen=True):
+    """core/v1 Pod."""
+
+    metadata: Metadata = Metadata()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class Taint(Struct, frozen=True):
+    """core/v1 Taint."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Struct, frozen=True):
+    """core/v1 NodeSpec."""
+
+    unschedulable: bool = False
+    taints: list[Taint] = []
+
+
+class NodeStatus(Struct, frozen=True):
+    """core/v1 NodeStatus."""
+
+    capacity: ResourceList = {}
+    allocatable: ResourceList = {}
+    conditions: list[Condition] = []
+
+
+class Node(Struct, frozen=True):
+    """core/v1 Node."""
+
+    metadata: Metadata = Metadata()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class Guarantee(Struct, frozen=True):
+    """scheduling.volcano.sh/v1beta1 Guarantee."""
+
+    resource: ResourceList = {}
+
+
+class QueueSpec(Struct, frozen=True):
+    """scheduling.volcano.sh/v1beta1 QueueSpec."""
+
+    weight: int = 1
+    capability: ResourceList = {}
+    deserved: ResourceList = {}
+    guarantee: Guarantee = Guarantee()
+    reclaimable: bool = True
+    parent: str = ""
+    priority: int = 0
+
+
+class QueueStatus(Struct, frozen=True):
+    """scheduling.volcano.sh/v1beta1 QueueStatus."""
+
+    state: str = ""
+
+
+class Queue(Struct, frozen=True):
+    """scheduling.volcano.sh/v1beta1 Queue."""
+
+    metadata: Metadata = Metadata()
+    spec: QueueSpec = QueueSpec()
+    status: QueueStatus = QueueStatus()
+
+
+class PodGroupSpec(Struct, frozen=True):
+    """scheduling.volcano.sh/v1beta1 PodGroupSpec."""
+
+    min_member: int = 0
+    min_task_member: dict[str, int] = {}
+    queue: str = ""
+    priority_class_name: str = ""
+    min_resources: ResourceList | None = None
+
+
+class PodGroupStatus(Struct, frozen=True):
+    """scheduling.volcano.sh/v1beta1 PodGroupStatus."""
+
+    phase: str = ""
+    conditions: list[GroupCondition] = []
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+class PodGroup(Struct, frozen=True):
+    """scheduling.volcano.sh/v1beta1 PodGroup."""
+
+    metadata: Metadata = Metadata()
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+
+class PriorityClass(Struct, frozen=True):
+    """scheduling.k8s.io/v1 PriorityClass."""
+
+    metadata: Metadata = Metadata()
+    value: int = 0
+    global_default: bool = False
+
+
+Object: TypeAlias = Pod | Node | Queue | PodGroup | PriorityClass
