@@ -62,29 +62,26 @@ class Committer:
         link: connection.Connection,
         queue: lanes.Lanes,
         may_commit: Callable[[], bool],
-        report: Report,
     ) -> None:
         self._link = link
         self._lanes = queue
         self._may_commit = may_commit
-        self._report = report
 
-    def bind(self, binds: Iterable[decisions.Bind]) -> None:
+    def bind(self, binds: Iterable[decisions.Bind], report: Report) -> None:
         """Send these as soon as there is a free connection, in this order.
 
         Each outcome is reported as it comes in; whether we may commit is asked just before each
         call.
         """
         for bind in binds:
-            self._lanes.put(lanes.Lane.BIND, partial(self._bind, bind))
+            self._lanes.put(lanes.Lane.BIND, partial(self._bind, bind, report))
 
-    @property
-    def waiting(self) -> int:
-        """Binds that aren't sent yet."""
-        return self._lanes.waiting(lanes.Lane.BIND)
+    async def wait_for_room(self, most: int) -> None:
+        """Until no more than so many binds wait to be sent."""
+        await self._lanes.wait_for_room(lanes.Lane.BIND, most)
 
-    async def _bind(self, bind: decisions.Bind) -> None:
-        self._report(await self._outcome(bind))
+    async def _bind(self, bind: decisions.Bind, report: Report) -> None:
+        report(await self._outcome(bind))
 
     async def _outcome(self, bind: decisions.Bind) -> Outcome:
         throttled = ""

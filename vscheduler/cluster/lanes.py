@@ -32,6 +32,8 @@ class Lanes:
         self._wake = asyncio.Semaphore(0)
         self._quiet = asyncio.Event()
         self._quiet.set()
+        self._taken = asyncio.Event()
+        """Never stays set: setting it wakes those who wait for room."""
         self._under_way = 0
 
     def put(self, lane: Lane, call: Call) -> bool:
@@ -47,9 +49,10 @@ class Lanes:
         self._wake.release()
         return True
 
-    def waiting(self, lane: Lane) -> int:
-        """How many calls of this lane wait."""
-        return len(self._waiting[lane])
+    async def wait_for_room(self, lane: Lane, most: int) -> None:
+        """Until no more than so many calls of this lane wait."""
+        while len(self._waiting[lane]) > most:
+            await self._taken.wait()
 
     async def wait_until_quiet(self) -> None:
         """Until no call waits or is under way."""
@@ -65,9 +68,12 @@ class Lanes:
         while True:
             await self._wake.acquire()
             waiting = next(lane for lane in self._waiting if lane)
+            call = waiting.popleft()
+            self._taken.set()
+            self._taken.clear()
             self._under_way += 1
             try:
-                await waiting.popleft()()
+                await call()
             finally:
                 self._under_way -= 1
                 if not self._under_way and not any(self._waiting):

@@ -36,9 +36,9 @@ async def commit(
     """Send binds to a server and collect what comes of them."""
     queue = lanes.Lanes(workers=2, waiting_max=1)
     outcomes: list[committing.Outcome] = []
-    committer = committing.Committer(await serve(handler), queue, may_commit, outcomes.append)
+    committer = committing.Committer(await serve(handler), queue, may_commit)
     task = asyncio.create_task(queue.run())
-    committer.bind(binds)
+    committer.bind(binds, outcomes.append)
     await asyncio.wait_for(queue.wait_until_quiet(), 3)
     task.cancel()
     await asyncio.wait([task])

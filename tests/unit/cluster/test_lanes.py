@@ -42,7 +42,6 @@ async def test_a_full_lane_takes_no_more() -> None:
     taken = [queue.put(lanes.Lane.EVENT, noting("event", seen)) for _ in range(3)]
     assert taken == [True, True, False]
     assert all(queue.put(lanes.Lane.BIND, noting("bind", seen)) for _ in range(3))
-    assert queue.waiting(lanes.Lane.BIND) == 3
     await run_until_quiet(queue)
     assert seen == ["bind"] * 3 + ["event"] * 2
 
@@ -63,3 +62,17 @@ async def test_no_more_calls_are_under_way_than_workers() -> None:
         queue.put(lanes.Lane.BIND, call)
     await run_until_quiet(queue)
     assert (now, most) == (0, 3)
+
+
+async def test_who_wants_to_add_much_waits_for_room() -> None:
+    """Until no more than so many calls wait; at once where that is so already."""
+    queue = lanes.Lanes(workers=1, waiting_max=10)
+    seen: list[object] = []
+    await queue.wait_for_room(lanes.Lane.BIND, 0)
+    for number in range(5):
+        queue.put(lanes.Lane.BIND, noting(number, seen))
+    task = asyncio.create_task(queue.run())
+    await asyncio.wait_for(queue.wait_for_room(lanes.Lane.BIND, 2), 2)
+    assert 2 <= len(seen) < 5
+    task.cancel()
+    await asyncio.wait([task])

@@ -1,0 +1,64 @@
+"""Writes that say how things are: one waits per object, the newest, and not too often."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
+
+from vscheduler.cluster import lanes
+
+Write = Callable[[], Awaitable[None]]
+
+
+class Outbox:
+    """What is to be written, by key (say, one PodGroup's status).
+
+    A write that waits is replaced by a newer one of its key. After a write the key rests for
+    `spacing_seconds`, so that a count that goes up by one twenty times is written once or twice.
+    """
+
+    def __init__(self, queue: lanes.Lanes, lane: lanes.Lane, *, spacing_seconds: float) -> None:
+        self._lanes = queue
+        self._lane = lane
+        self._spacing_seconds = spacing_seconds
+        self._waiting: dict[Hashable, Write] = {}
+        self._busy: set[Hashable] = set()
+        """Keys in their lane, under way, or at rest."""
+
+    def offer(self, key: Hashable, write: Write) -> None:
+        """Write this as soon as it is the key's turn."""
+        self._waiting[key] = write
+        self._queue(key)
+
+    def offer_again(self, key: Hashable, write: Write) -> None:
+        """Write this after the key's rest, unless something newer waits."""
+        self._waiting.setdefault(key, write)
+
+    def withdraw(self, key: Hashable) -> None:
+        """There is nothing to write any more."""
+        self._waiting.pop(key, None)
+
+    def _queue(self, key: Hashable) -> None:
+        # A lane that is full is tried again after the rest.
+        if key in self._busy:
+            return
+        self._busy.add(key)
+        if not self._lanes.put(self._lane, partial(self._write, key)):
+            self._rest(key)
+
+    async def _write(self, key: Hashable) -> None:
+        write = self._waiting.pop(key, None)
+        if write is None:
+            self._busy.discard(key)
+            return
+        try:
+            await write()
+        finally:
+            self._rest(key)
+
+    def _rest(self, key: Hashable) -> None:
+        asyncio.get_running_loop().call_later(self._spacing_seconds, self._rested, key)
+
+    def _rested(self, key: Hashable) -> None:
+        self._busy.discard(key)
+        if key in self._waiting:
+            self._queue(key)

@@ -1,0 +1,279 @@
+"""What people are shown: PodGroup status, the pod condition PodScheduled, events.
+
+Written on change only, after the binds. A PodGroup's patch carries the resourceVersion of the
+object that it was worked out from, because `conditions` are replaced whole; on a conflict it is
+worked out again from the newest object.
+"""
+
+import datetime as dt
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from vscheduler.cluster import connection, lanes, outbox
+from vscheduler.core.model import decisions, jobs
+from vscheduler.mirror import statuses
+
+log = structlog.get_logger(__name__)
+
+GROUP_SPACING_SECONDS = 1.0
+POD_SPACING_SECONDS = 10.0
+"""A pod's condition tells numbers that change with the cluster."""
+
+NAME_MAX = 230
+NOTE_MAX = 1000
+"""Of a name and a note that an Event may have, with some left."""
+INSTANCE_MAX = 128
+API_VERSIONS = {"Pod": "v1", "PodGroup": "scheduling.volcano.sh/v1beta1"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredGroup:
+    """A PodGroup as it was last seen."""
+
+    uid: str
+    resource_version: str
+    state: jobs.GroupState
+
+
+class Groups(Protocol):
+    """Where the newest PodGroups are found."""
+
+    def stored_group(self, job: jobs.JobId) -> StoredGroup | None:
+        """The PodGroup of this id; None when it is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who reports."""
+
+    controller: str
+    """The scheduler's name."""
+    instance: str
+    """This process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sent:
+    """What was last written to a PodGroup, and the version that this made."""
+
+    uid: str
+    version: int
+    state: jobs.GroupState
+
+
+class _Meta(msgspec.Struct):
+    resourceVersion: str = ""  # noqa: N815 - the wire's name
+
+
+class _Object(msgspec.Struct):
+    metadata: _Meta
+
+
+_decode_object = msgspec.json.Decoder(_Object).decode
+
+
+class Reporter:
+    """Writes what a cycle found out; nothing that it wrote already."""
+
+    def __init__(
+        self,
+        link: connection.Connection,
+        queue: lanes.Lanes,
+        groups: Groups,
+        identity: Identity,
+        *,
+        may_commit: Callable[[], bool],
+        observe: Callable[[str, str], None],
+    ) -> None:
+        self._link = link
+        self._lanes = queue
+        self._groups = groups
+        self._identity = identity
+        self._may_commit = may_commit
+        self._observe = observe
+        self._group_box = outbox.Outbox(
+            queue, lanes.Lane.STATUS, spacing_seconds=GROUP_SPACING_SECONDS
+        )
+        self._pod_box = outbox.Outbox(
+            queue, lanes.Lane.CONDITION, spacing_seconds=POD_SPACING_SECONDS
+        )
+        self._offered: dict[jobs.JobId, tuple[decisions.GroupStatus, jobs.GroupState]] = {}
+        self._sent: dict[jobs.JobId, _Sent] = {}
+        self._told: dict[jobs.TaskId, tuple[decisions.ReasonCode, str]] = {}
+        self._complained: set[tuple[str, str]] = set()
+        self._events = 0
+        self._started = f"{time.time_ns():x}"
+
+    def report(
+        self,
+        result: decisions.CycleResult,
+        taken: Mapping[jobs.JobId, jobs.Job],
+        transition: str,
+    ) -> None:
+        """Offer what a cycle found out about the jobs of its snapshot.
+
+        transition names the cycle in conditions.
+        """
+        for status in result.groups:
+            state = taken[status.job].state
+            if self._offered.get(status.job) == (status, state):
+                continue
+            self._offered[status.job] = (status, state)
+            self._group_box.offer(status.job, partial(self._write_group, status, transition))
+            self._tell_pods(status)
+        if result.finished:
+            self._forget(result)
+
+    def bound(self, bind: decisions.Bind) -> None:
+        """Record that a pod was bound."""
+        self._told.pop(bind.task.uid, None)
+        self._pod_box.withdraw(bind.task.uid)
+        self._notify(statuses.bound_notice(bind))
+
+    def _forget(self, result: decisions.CycleResult) -> None:
+        """Drop what is remembered of jobs and pods that are gone; now and then is enough."""
+        if len(self._offered) > 2 * len(result.groups) + 100:
+            current = {status.job for status in result.groups}
+            self._offered = {job: kept for job, kept in self._offered.items() if job in current}
+            self._sent = {job: kept for job, kept in self._sent.items() if job in current}
+        waiting = sum(len(status.unplaced) for status in result.groups)
+        if len(self._told) > 2 * waiting + 1000:
+            unplaced = {task.uid for status in result.groups for task in status.unplaced}
+            self._told = {uid: kept for uid, kept in self._told.items() if uid in unplaced}
+
+    async def _write_group(self, status: decisions.GroupStatus, transition: str) -> None:
+        """Bring a PodGroup's status to what it should be, seen from its newest version."""
+        known = self._groups.stored_group(status.job)
+        if known is None or known.uid != status.uid or not self._may_commit():
+            return
+        stored = known.state
+        sent = self._sent.get(status.job)
+        if sent is not None and sent.uid == known.uid and _version(known) <= sent.version:
+            # Nobody wrote since. What the API server kept of our write may be less (a CRD that
+            # doesn't know a field prunes it), and isn't a reason to write it again.
+            stored = sent.state
+        wanted = statuses.group_state(status, stored, now=time.time(), transition=transition)
+        patch = statuses.group_patch(stored, wanted)
+        if patch is None:
+            return
+        body = {"metadata": {"resourceVersion": known.resource_version}, "status": patch}
+        namespace, _, name = status.job.partition("/")
+        path = f"/apis/{API_VERSIONS['PodGroup']}/namespaces/{namespace}/podgroups/{name}"
+        try:
+            answer = await self._patch(path, body, connection.MERGE_PATCH)
+        except connection.ApiError as error:
+            if self._failed("podgroup", error):
+                again = partial(self._write_group, status, transition)
+                self._group_box.offer_again(status.job, again)
+            return
+        version = int(_decode_object(answer).metadata.resourceVersion)
+        self._sent[status.job] = _Sent(uid=known.uid, version=version, state=wanted)
+        self._observe("podgroup", "written")
+        notice = statuses.group_notice(status, stored, wanted)
+        if notice is not None:
+            self._notify(notice)
+
+    def _tell_pods(self, status: decisions.GroupStatus) -> None:
+        message = statuses.pod_message(status)
+        if message is None or status.reason is None:
+            return
+        for task in status.unplaced:
+            if self._told.get(task.uid) != (status.reason.code, message):
+                write = partial(self._tell_pod, task, status.reason.code, message)
+                self._pod_box.offer(task.uid, write)
+
+    async def _tell_pod(self, task: jobs.Task, code: decisions.ReasonCode, message: str) -> None:
+        """Tell a pod why it waits; an event only when the kind of reason is another."""
+        told = self._told.get(task.uid)
+        if told == (code, message) or not self._may_commit():
+            return
+        path = f"/api/v1/namespaces/{task.namespace}/pods/{task.name}/status"
+        body = {
+            "metadata": {"uid": task.uid},
+            "status": statuses.pod_patch(message, now=time.time()),
+        }
+        try:
+            await self._patch(path, body, connection.STRATEGIC_PATCH)
+        except connection.ApiError as error:
+            if self._failed("pod", error) and not isinstance(error, connection.Conflict):
+                self._pod_box.offer_again(task.uid, partial(self._tell_pod, task, code, message))
+            return
+        self._told[task.uid] = (code, message)
+        self._observe("pod", "written")
+        if told is None or told[0] is not code:
+            self._notify(statuses.waiting_notice(task, message))
+
+    async def _patch(self, path: str, body: object, content_type: str) -> bytes:
+        return await self._link.call(
+            "PATCH", path, msgspec.json.encode(body), content_type=content_type
+        )
+
+    def _notify(self, notice: statuses.Notice) -> None:
+        taken = self._lanes.put(lanes.Lane.EVENT, partial(self._record, notice, time.time()))
+        if not taken:
+            self._observe("event", "dropped")
+
+    async def _record(self, notice: statuses.Notice, when: float) -> None:
+        self._events += 1
+        name = f"{notice.name[:NAME_MAX]}.{self._started}{self._events:x}"
+        body = event_body(notice, name, when, self._identity)
+        path = f"/apis/events.k8s.io/v1/namespaces/{notice.namespace}/events"
+        try:
+            await self._link.call("POST", path, body)
+        except connection.ApiError as error:
+            self._failed("event", error)
+        else:
+            self._observe("event", "written")
+
+    def _failed(self, written: str, error: connection.ApiError) -> bool:
+        """Count and, the first time of its kind, log a failed write; True if it is worth another.
+
+        An object that is gone, or a namespace that is being deleted, is nobody's mistake.
+        """
+        kind = type(error).__name__
+        self._observe(written, kind.lower())
+        again = isinstance(
+            error, connection.Conflict | connection.Throttled | connection.Unavailable
+        )
+        if not again and not isinstance(error, connection.NotFound):
+            if (written, kind) not in self._complained:
+                log.warning("write.failed", object=written, message=str(error))
+            self._complained.add((written, kind))
+        return again
+
+
+def event_body(notice: statuses.Notice, name: str, when: float, identity: Identity) -> bytes:
+    """An events.k8s.io/v1 Event; `when` is in seconds since the epoch."""
+    moment = dt.datetime.fromtimestamp(when, dt.UTC)
+    return msgspec.json.encode(
+        {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": notice.namespace},
+            "eventTime": moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": identity.controller,
+            "reportingInstance": identity.instance[:INSTANCE_MAX],
+            "action": "Binding" if notice.kind == "Pod" else "Scheduling",
+            "reason": notice.reason,
+            "type": notice.type,
+            "note": notice.message[:NOTE_MAX],
+            "regarding": {
+                "apiVersion": API_VERSIONS[notice.kind],
+                "kind": notice.kind,
+                "namespace": notice.namespace,
+                "name": notice.name,
+                "uid": notice.uid,
+            },
+        }
+    )
+
+
+def _version(known: StoredGroup) -> int:
+    """A resourceVersion as a number, which it is (and may be compared since Kubernetes 1.35)."""
+    return int(known.resource_version)

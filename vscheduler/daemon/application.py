@@ -1,0 +1,199 @@
+"""The composition root: settings → objects → one group of named tasks."""
+
+import asyncio
+import os
+import random
+import signal
+import socket
+import sys
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+
+import structlog
+
+from vscheduler.cluster import (
+    committing,
+    connection,
+    lanes,
+    objects,
+    reporting,
+    watching,
+)
+from vscheduler.core.framework import policy
+from vscheduler.core.model import jobs
+from vscheduler.daemon import health, metrics, scheduling_loop, settings
+from vscheduler.mirror import decoding, events, state
+
+log = structlog.get_logger(__name__)
+
+SWITCH_INTERVAL_SECONDS = 0.0001
+"""How long a cycle's thread may keep the interpreter from the event loop: with Python's own 5 ms
+the loop makes 480 round trips a second while a cycle runs, with this 3,400."""
+
+WORKERS = 32
+"""Calls under way at once."""
+
+WAITING_MAX = 20_000
+"""Events that may wait; more are dropped and counted."""
+
+DRAIN_SECONDS = 10.0
+"""How long a stop waits for calls that are under way."""
+
+QUEUE_RETRY_SECONDS = 5.0
+
+PATHS = {
+    events.Kind.NODE: "/api/v1/nodes",
+    events.Kind.POD: "/api/v1/pods",
+    events.Kind.POD_GROUP: "/apis/scheduling.volcano.sh/v1beta1/podgroups",
+    events.Kind.QUEUE: "/apis/scheduling.volcano.sh/v1beta1/queues",
+    events.Kind.PRIORITY_CLASS: "/apis/scheduling.k8s.io/v1/priorityclasses",
+}
+"""What is watched."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroups:
+    """PodGroups as the Mirror has them, for who writes to them."""
+
+    mirror: state.Mirror
+
+    def stored_group(self, job: jobs.JobId) -> reporting.StoredGroup | None:
+        """The newest version that was seen."""
+        reference = self.mirror.reference(events.Kind.POD_GROUP, job)
+        stored = self.mirror.group_state(job)
+        if reference is None or stored is None:
+            return None
+        return reporting.StoredGroup(
+            uid=reference.uid, resource_version=reference.resource_version, state=stored
+        )
+
+
+class Application:
+    """One daemon; everything that lives long is made here."""
+
+    def __init__(
+        self, given: settings.Settings, configured: policy.Policy, link: connection.Connection
+    ) -> None:
+        self._settings = given
+        self._link = link
+        self._stopping = asyncio.Event()
+        self._metrics = metrics.Metrics()
+        self._lanes = lanes.Lanes(workers=WORKERS, waiting_max=WAITING_MAX)
+        mirror = state.Mirror(
+            state.Options(
+                scheduler_names=given.scheduler_names,
+                default_queue=given.default_queue,
+                node_selector=given.node_selector,
+                claim_unowned=given.claim_unowned,
+                priority_classes=given.priority_classes,
+            )
+        )
+        self._loop = scheduling_loop.SchedulingLoop(
+            mirror,
+            configured,
+            committing.Committer(link, self._lanes, self._may_commit),
+            reporting.Reporter(
+                link,
+                self._lanes,
+                StoredGroups(mirror),
+                reporting.Identity(
+                    controller=given.scheduler_names[0],
+                    instance=f"{socket.gethostname()}-{os.getpid()}",
+                ),
+                may_commit=self._may_commit,
+                observe=self._metrics.observe_write,
+            ),
+            self._metrics,
+            pace=scheduling_loop.Pace(period_seconds=given.schedule_period_seconds),
+        )
+        chance = random.Random()  # noqa: S311 - spreads retries; no secret
+        self._watches = {
+            kind: watching.Watch(
+                link,
+                path,
+                decoding.Codec(kind),
+                self._loop.feed,
+                pace=watching.Pace(),
+                chance=chance,
+            )
+            for kind, path in PATHS.items()
+            if kind is not events.Kind.PRIORITY_CLASS or given.priority_classes
+        }
+
+    def stop(self) -> None:
+        """Send nothing more, let what is under way end, and return from `run`."""
+        log.info("stopping")
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Until `stop` is called. A task that fails takes all others, and this, with it."""
+        async with AsyncExitStack() as servers, asyncio.TaskGroup() as group:
+            await self._serve(servers)
+            tasks = [
+                group.create_task(self._link.refresh_credentials(), name="refresh credentials"),
+                group.create_task(self._ensure_queue(), name="ensure default queue"),
+                group.create_task(self._lanes.run(), name="commit"),
+                group.create_task(self._loop.keep_time(), name="keep time"),
+                group.create_task(self._loop.run(self._wait_for_lists), name="schedule"),
+            ]
+            for kind, watch in self._watches.items():
+                tasks.append(group.create_task(watch.run(), name=f"watch {kind}"))
+            await self._stopping.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(DRAIN_SECONDS):
+                    await self._lanes.wait_until_quiet()
+            for task in tasks:
+                task.cancel()
+
+    @property
+    def ready(self) -> bool:
+        """Whether all first lists are in."""
+        return all(watch.listed.is_set() for watch in self._watches.values())
+
+    def _may_commit(self) -> bool:
+        return not self._stopping.is_set()
+
+    async def _wait_for_lists(self) -> None:
+        for watch in self._watches.values():
+            await watch.listed.wait()
+
+    async def _serve(self, servers: AsyncExitStack) -> None:
+        """Open the servers that are wanted; one, where both are to listen at one address."""
+        metrics_at, health_at = self._settings.metrics_address, self._settings.health_address
+        for address in dict.fromkeys((metrics_at, health_at)):
+            if address is not None:
+                exposition = self._metrics.exposition if address == metrics_at else None
+                pages = health.pages(ready=lambda: self.ready, exposition=exposition)
+                await servers.enter_async_context(health.serving(pages, address))
+
+    async def _ensure_queue(self) -> None:
+        """See to it that the default queue is there; a missing CRD may come any moment."""
+        while True:
+            try:
+                if await objects.ensure_queue(self._link, self._settings.default_queue):
+                    log.info("queue.created", queue=self._settings.default_queue)
+            except connection.Forbidden as error:
+                log.warning("queue.not_created", message=str(error))
+            except connection.ApiError as error:
+                log.info("queue.not_created", message=str(error), retry=True)
+                await asyncio.sleep(QUEUE_RETRY_SECONDS)
+                continue
+            return
+
+
+async def run(given: settings.Settings, configured: policy.Policy) -> None:
+    """The daemon, until SIGTERM or SIGINT.
+
+    Raises connection.CredentialsError and health.ListenError where it can't start.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    link = await connection.Connection.open(given.access)
+    try:
+        application = Application(given, configured, link)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, application.stop)
+        log.info("started", schedulers=given.scheduler_names, server=link.host)
+        await application.run()
+        log.info("stopped")
+    finally:
+        await link.close()

@@ -1,0 +1,256 @@
+"""Wait for a change, take a snapshot, decide in a thread, hand the decisions on; and again.
+
+Pacing. A change is let rest for `debounce_seconds`, so that the pods of one job are seen together.
+A cycle that bound something, or that its budget cut short, is followed by the next at once. One
+that changed nothing is followed by a rest of four times its length, at most the schedule period:
+a cluster that is busy but full costs a fifth of a core at most, and a new job on a quiet one waits
+for the debounce only. Nothing changed and nothing due: no cycle.
+"""
+
+import asyncio
+import heapq
+import time
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent import futures
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+
+from vscheduler.cluster import committing, reporting
+from vscheduler.core import cycle
+from vscheduler.core.framework import policy
+from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.daemon import metrics
+from vscheduler.mirror import events, state
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often to think, and for how long. Seconds, and core.cycle's units of work."""
+
+    period_seconds: float = 1.0
+    debounce_seconds: float = 0.05
+    rest_factor: float = 4.0
+    budget: int | None = 200_000
+    """About 200 ms: the event loop, which shares the interpreter with a cycle, isn't starved."""
+    backlog_max: int = 4000
+    """Binds that may wait for a connection before the next cycle starts."""
+    tick_seconds: float = 1.0
+    """How often binds that were never confirmed, and rests that are over, are looked for."""
+    retry_seconds: float = 1.0
+    """How long a pod rests after its second failed bind in a row, and the loop after a cycle
+    that was dropped; it doubles up to retry_max_seconds."""
+    retry_max_seconds: float = 20.0
+    """Below the Mirror's assume_seconds, which would end the rest."""
+    failures_max: int = 10_000
+    """Pods whose failed binds are counted."""
+
+
+class SchedulingLoop:
+    """The heart of the daemon; everything but the cycle itself runs in the event loop."""
+
+    def __init__(
+        self,
+        mirror: state.Mirror,
+        configured: policy.Policy,
+        committer: committing.Committer,
+        reporter: reporting.Reporter,
+        observed: metrics.Metrics,
+        *,
+        pace: Pace,
+    ) -> None:
+        self._mirror = mirror
+        self._policy = configured
+        self._committer = committer
+        self._reporter = reporter
+        self._metrics = observed
+        self._pace = pace
+        self._changed = asyncio.Event()
+        self._at_once = False
+        self._carried = snapshot.FRESH
+        self._wake_at: float | None = None
+        self._not_before = 0.0
+        self._dropped = 0
+        self._cycles = 0
+        self._total: Mapping[str, float] = {}
+        self._failures: Counter[jobs.TaskId] = Counter()
+        self._resting: list[tuple[float, jobs.TaskId]] = []
+
+    @property
+    def cycles(self) -> int:
+        """Cycles since the start, those that were dropped left out."""
+        return self._cycles
+
+    def feed(self, batch: Sequence[events.Event]) -> None:
+        """Tell the Mirror what a watch saw; think again if a decision could depend on it."""
+        for event in batch:
+            if self._mirror.apply(event):
+                self._changed.set()
+
+    async def run(self, ready: Callable[[], Awaitable[None]]) -> None:
+        """Cycle after cycle, for ever, once `ready` returns."""
+        await ready()
+        with futures.ThreadPoolExecutor(1, thread_name_prefix="cycle") as thread:
+            while True:
+                await self._wait()
+                await self._cycle(thread)
+
+    async def keep_time(self) -> None:
+        """For ever: end the rests of pods, and assumptions that were never confirmed."""
+        while True:
+            await asyncio.sleep(self._pace.tick_seconds)
+            self._release()
+            if expired := self._mirror.expire(time.time()):
+                log.warning("bind.unconfirmed", pods=len(expired))
+                self._changed.set()
+
+    def take(self, outcome: committing.Outcome) -> None:
+        """Note what came of a bind.
+
+        The room of a pod that couldn't be bound is kept for it for a while, longer after each
+        failure in a row, so that a pod that is always refused doesn't busy the API server. After
+        UNKNOWN it is kept until the watch says, or the assumption expires.
+        """
+        task, verdict = outcome.bind.task, outcome.verdict
+        bound = verdict is committing.Verdict.BOUND
+        age = max(0.0, time.time() - task.created)
+        self._metrics.observe_bind(verdict, bound=bound, seconds=age)
+        if bound:
+            self._failures.pop(task.uid, None)
+            self._reporter.bound(outcome.bind)
+            return
+        log.info(
+            "bind.failed",
+            pod=task.key,
+            node=outcome.bind.node,
+            outcome=verdict.value,
+            message=outcome.message,
+        )
+        if verdict is committing.Verdict.UNKNOWN:
+            return
+        failures = self._failures[task.uid]
+        if len(self._failures) > self._pace.failures_max:
+            self._failures.clear()
+        self._failures[task.uid] = failures + 1
+        rest = self._backoff(failures - 1) if failures else 0.0
+        heapq.heappush(self._resting, (time.monotonic() + rest, task.uid))
+        self._release()
+
+    def _release(self) -> None:
+        """Give back the room of pods whose bind failed, where their rest is over."""
+        now = time.monotonic()
+        while self._resting and self._resting[0][0] <= now:
+            _, uid = heapq.heappop(self._resting)
+            self._mirror.forget(uid)
+            self._changed.set()
+
+    def _backoff(self, doublings: int) -> float:
+        return min(
+            self._pace.retry_max_seconds, self._pace.retry_seconds * 2.0 ** min(doublings, 16)
+        )
+
+    async def _wait(self) -> None:
+        """Until something changed, or it is time, and then a moment for more to change."""
+        if not self._at_once:
+            due = None if self._wake_at is None else max(0.0, self._wake_at - time.time())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(due):
+                    await self._changed.wait()
+            rest = self._not_before - time.monotonic()
+            await asyncio.sleep(max(self._pace.debounce_seconds, rest))
+        await self._committer.wait_for_room(self._pace.backlog_max)
+        self._changed.clear()
+
+    async def _cycle(self, thread: futures.Executor) -> None:
+        """One cycle; a mistake of ours drops it whole, and the next one waits longer."""
+        started = time.monotonic()
+        taken = self._mirror.snapshot(time.time(), self._carried)
+        opened = time.monotonic()
+        run = partial(cycle.run_cycle, taken, self._policy, self._pace.budget)
+        try:
+            result = await asyncio.get_running_loop().run_in_executor(thread, run)
+        except Exception as error:  # noqa: BLE001 - any is a defect, and the process lives on
+            self._drop(error)
+            return
+        self._dropped = 0
+        decided = time.monotonic()
+        bound = self._obey(taken, result)
+        handed_on = time.monotonic()
+        parts = {
+            "snapshot": opened - started,
+            "decide": decided - opened,
+            "commit": handed_on - decided,
+        }
+        self._cycles += 1
+        self._at_once = not result.finished
+        if not bound:
+            rest = self._pace.rest_factor * (handed_on - started)
+            self._not_before = handed_on + min(self._pace.period_seconds, rest)
+        self._metrics.observe_cycle(result, parts)
+        self._tell(result, bound, parts)
+
+    def _drop(self, error: Exception) -> None:
+        pause = self._backoff(self._dropped)
+        self._dropped += 1
+        self._metrics.observe_dropped_cycle()
+        log.error("cycle.dropped", retry_in_seconds=pause, exc_info=error)
+        self._not_before = time.monotonic() + pause
+        self._at_once = False
+        self._changed.set()
+
+    def _obey(self, taken: snapshot.Snapshot, result: decisions.CycleResult) -> int:
+        """Hand on what was decided; gives the number of binds.
+
+        Where a pod or node of a job's binds changed while the cycle ran, none of that job's binds
+        is sent: a gang starts whole or not at all, and the next cycle decides anew. A bind to a
+        node that is gone would be taken by the API server.
+        """
+        now = time.time()
+        by_job: defaultdict[jobs.JobId, list[decisions.Bind]] = defaultdict(list)
+        for bind in result.binds:
+            by_job[bind.task.job].append(bind)
+        bound = 0
+        for job, binds in by_job.items():
+            if self._assume(binds, now):
+                self._committer.bind(binds, self.take)
+                bound += len(binds)
+            else:
+                log.info("job.changed", job=job, binds=len(binds))
+                self._changed.set()
+        self._carried = result.carried
+        self._wake_at = result.wake_at
+        self._reporter.report(result, {job.id: job for job in taken.jobs}, str(uuid.uuid4()))
+        return bound
+
+    def _assume(self, binds: Sequence[decisions.Bind], now: float) -> bool:
+        """Count all of these as being bound; False, and none counts, where one can't be."""
+        for at, bind in enumerate(binds):
+            node = self._mirror.reference(events.Kind.NODE, bind.node)
+            if node is None or not self._mirror.assume(bind.task.uid, bind.node, now):
+                for earlier in binds[:at]:
+                    self._mirror.forget(earlier.task.uid)
+                return False
+        return True
+
+    def _tell(self, result: decisions.CycleResult, bound: int, parts: Mapping[str, float]) -> None:
+        """Log what people ask for first: what was done, and the total behind all shares."""
+        if result.total != self._total:
+            self._total = result.total
+            log.info("total.changed", total=dict(result.total))
+        for fault in result.faults:
+            log.error("plugin.failed", plugin=fault.plugin, hook=fault.hook, error=fault.error)
+        log.log(
+            20 if bound else 10,
+            "cycle.done",
+            cycle=self._cycles,
+            bound=bound,
+            waiting=sum(group.reason is not None for group in result.groups),
+            finished=result.finished,
+            **{f"{part}_ms": round(seconds * 1000, 1) for part, seconds in parts.items()},
+        )
