@@ -171,6 +171,12 @@ class Mirror:
         entry = self._entries[kind].get(key)
         return None if entry is None else entry.reference
 
+    def group_state(self, job: jobs.JobId) -> jobs.GroupState | None:
+        """The status that the PodGroup was last seen with: what a new one is compared with."""
+        entry = self._entries[events.Kind.POD_GROUP].get(job)
+        value = None if entry is None else entry.value
+        return value.job.state if isinstance(value, translation.Group) else None
+
     @property
     def rejections(self) -> Mapping[tuple[events.Kind, str], events.Rejection]:
         """Objects that can't be used, by kind and key (a pod's UID), until fixed or gone."""
