@@ -1,0 +1,167 @@
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies
+
+from tests import pictures
+from vscheduler.core import actions
+from vscheduler.core.framework import policy
+from vscheduler.core.model import jobs
+from vscheduler.simulator import manifests, reporting, run
+
+ALLOCATE = policy.ActionSetting(action=actions.allocate.Allocate)
+POLICY = policy.Policy(actions=(ALLOCATE,), tiers=())
+PICTURE = """
+    node  n1 cpu=2    node n2 cpu=2
+    queue gold weight=1
+    job   gold/small min=2 cpu=1   - -
+    job   gold/big   min=1 cpu=3   -
+    job   gold/old   min=1 cpu=1   ~n2
+"""
+
+
+def simulate(documents: list[Any], **options: Any) -> run.Outcome:
+    """One run with nothing but allocate."""
+    return run.simulate(documents, POLICY, run.Options(**options))
+
+
+def written(documents: list[Any], **options: Any) -> str:
+    """The JSON of a run."""
+    return json.dumps(reporting.tree(simulate(documents, **options)))
+
+
+def test_one_cycle_decides_and_says_why() -> None:
+    """Placements, phases, reasons, queue figures and the total, in Kubernetes' spelling."""
+    tree = reporting.tree(simulate(pictures.documents(PICTURE)))
+    assert tree["binds"] == {"default/small-0": "n1", "default/small-1": "n1"}
+    assert (tree["pipelined"], tree["evicts"]) == ({}, [])
+    assert tree["total"] == {"cpu": "4", "pods": "220"}
+    assert {name: group["phase"] for name, group in tree["podGroups"].items()} == {
+        "default/big": "Inqueue",
+        "default/old": "Running",
+        "default/small": "Inqueue",
+    }
+    big = tree["podGroups"]["default/big"]
+    assert (big["queue"], big["reason"]) == ("gold", "NotEnoughResources")
+    assert big["message"] == (
+        "needs 3 cpu; the largest hole is 2 cpu on n1; 0/2 nodes are available: 2 Insufficient cpu"
+    )
+    assert [(each["type"], each["status"]) for each in big["conditions"]] == [
+        ("Unschedulable", "True")
+    ]
+    assert tree["queues"]["gold"] == {
+        "state": "Open",
+        "weight": 1,
+        "allocated": {"cpu": "2", "pods": "2"},
+        "request": {"cpu": "5", "pods": "3"},
+    }
+
+
+def test_the_next_cycle_sees_what_the_first_one_decided() -> None:
+    """Bound pods run; pods that were being deleted are gone, their group is nobody's now."""
+    first, second = simulate(pictures.documents(PICTURE), cycles=2).results
+    assert len(first.binds) == 2
+    assert second.binds == ()
+    phases = {group.job: (group.phase, group.running) for group in second.groups}
+    assert phases[jobs.JobId("default/small")] == (jobs.Phase.RUNNING, 2)
+    assert jobs.JobId("default/old") not in phases
+    assert second.queues[1].name == "gold"
+    assert second.queues[1].allocated == {"cpu": 2000, "pods": 2}
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=strategies.integers(0, 10**6), cycles=strategies.integers(1, 3))
+def test_shuffled_input_gives_the_same_bytes(seed: int, cycles: int) -> None:
+    """Nothing depends on the order of documents, nor on the run."""
+    documents = pictures.documents(PICTURE)
+    expected = written(documents, cycles=cycles)
+    random.Random(seed).shuffle(documents)
+    assert written(documents, cycles=cycles) == expected
+
+
+def test_a_bad_object_stops_nothing() -> None:
+    """It is named with its place and field, and left out."""
+    documents = pictures.documents(PICTURE)
+    bad = next(each for each in documents if each["metadata"]["name"] == "small-0")
+    bad["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "4x"
+    placed = [manifests.Manifest(tree=tree, place="jobs.yaml:7") for tree in documents]
+    outcome = run.simulate(placed, POLICY, run.Options())
+    assert [str(problem) for problem in outcome.problems] == [
+        (
+            "jobs.yaml:7: Pod default/small-0: spec.containers[0].resources.requests.cpu: "
+            "'4x' is no quantity: there is no suffix 'x', "
+            "only n u m k M G T P E and Ki Mi Gi Ti Pi Ei"
+        )
+    ]
+    assert [bind.task.name for bind in outcome.binds] == ["small-1"]
+
+
+def test_what_people_write_is_enough() -> None:
+    """No UIDs, times, namespaces or queues: the default queue stands, the time is zero."""
+    version = "scheduling.volcano.sh/v1beta1"
+    group = {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": "g"}}
+    annotations = {"scheduling.k8s.io/group-name": "g"}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "annotations": annotations},
+        "spec": {
+            "schedulerName": "vscheduler",
+            "containers": [{"resources": {"requests": {"cpu": 1}}}],
+        },
+    }
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n"},
+        "status": {"allocatable": {"cpu": 2, "pods": 1}},
+    }
+    outcome = simulate([group | {"spec": {"minMember": 1}}, pod, node])
+    assert {bind.task.key: bind.node for bind in outcome.binds} == {"default/p": "n"}
+    assert [queue.name for queue in outcome.last.queues] == ["default", "root"]
+    assert (outcome.problems, outcome.notes) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("names", "binds"), [(("vscheduler",), 2), (("other",), 0), (("other", "vscheduler"), 2)]
+)
+def test_only_pods_that_name_the_scheduler_are_placed(names: tuple[str, ...], binds: int) -> None:
+    """As the daemon's --scheduler-name does."""
+    outcome = simulate(pictures.documents(PICTURE), scheduler_names=names)
+    assert len(outcome.binds) == binds
+
+
+def test_only_selected_nodes_are_used() -> None:
+    """As the daemon's --node-selector does."""
+    picture = PICTURE.replace("node n2 cpu=2", "node n2 cpu=9 label=zone=b")
+    outcome = simulate(pictures.documents(picture), node_selector=(("zone", "b"),))
+    assert {bind.node for bind in outcome.binds} == {"n2"}
+
+
+def test_what_decides_nothing_is_said_once() -> None:
+    """Kinds that make pods elsewhere, and pods that nobody will ever place."""
+    documents = pictures.documents(PICTURE)
+    for each in documents:
+        if each["metadata"]["name"].startswith("small-"):
+            each["metadata"]["annotations"] = {}
+        if each["metadata"]["name"] == "big-0":
+            each["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "lost"}
+    documents += [{"apiVersion": "apps/v1", "kind": "Deployment"}] * 2
+    assert simulate(documents).notes == (
+        "left out of account: 2 Deployment (pods count, what would make them doesn't)",
+        (
+            "2 pods can't be placed, as no annotation scheduling.k8s.io/group-name names a "
+            "PodGroup: default/small-0, …"
+        ),
+        "1 pod can't be placed, as there is no PodGroup default/lost: default/big-0",
+    )
+
+
+def test_amounts_without_a_limit_are_left_out() -> None:
+    """Unlimited is no quantity."""
+    assert reporting.amounts({"memory": 2**30, "cpu": 1500.0, "x": float("inf")}) == {
+        "cpu": "1500m",
+        "memory": "1Gi",
+    }

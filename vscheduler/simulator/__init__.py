@@ -1,0 +1,1 @@
+"""The same mirror and the same core on manifests, in virtual time."""

@@ -1,0 +1,210 @@
+"""Manifests as people keep them → the objects of a world, in an order of their own.
+
+What an API server would have filled in is filled in here: namespaces, UIDs, creation times, and
+the queues that are always there. The order in which manifests come makes no difference.
+"""
+
+import datetime as dt
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeGuard
+
+import msgspec
+
+from vscheduler.core.model import queues
+from vscheduler.mirror import decoding, events
+
+NAMESPACED = frozenset({events.Kind.POD, events.Kind.POD_GROUP})
+DEFAULT_NAMESPACE = "default"
+MOMENTS = frozenset(
+    {"creationTimestamp", "lastHeartbeatTime", "lastTransitionTime", "startTime", "time"}
+)
+"""Fields that hold an instant which has passed; a deletionTimestamp may be in the future."""
+
+ORDER = {kind: place for place, kind in enumerate(reversed(events.Kind))}
+"""Priority classes first, pods last, as they would be created."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """One document, or one item of a list, and where it stands."""
+
+    tree: object
+    place: str = ""
+    """`jobs.yaml:12`, for messages; empty where there is no file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something in the input that can't be used, or isn't clear; it is left out."""
+
+    place: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}" if self.place else self.message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """A manifest of a kind that decisions depend on."""
+
+    kind: events.Kind
+    namespace: str
+    name: str
+    tree: Mapping[str, Any]
+    place: str
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, or the name of an object without a namespace."""
+        return events.key_of(self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collection:
+    """All that was read: sorted by kind, namespace and name, each object once."""
+
+    objects: tuple[Named, ...]
+    problems: tuple[Problem, ...]
+    ignored: Mapping[str, int]
+    """Documents of kinds that decide nothing, by kind."""
+    now: float
+    """The latest instant in any of them, seconds since the epoch; 0 where there is none."""
+
+
+def collect(manifests: Iterable[Manifest]) -> Collection:
+    """Everything that can be used, and what is wrong with the rest."""
+    found: defaultdict[tuple[int, str, str], list[Named]] = defaultdict(list)
+    problems: list[Problem] = []
+    ignored: Counter[str] = Counter()
+    latest = 0.0
+    for manifest in _expanded(manifests):
+        tree = manifest.tree
+        if not isinstance(tree, Mapping) or not isinstance(tree.get("kind"), str):
+            problems.append(Problem(place=manifest.place, message="no object: it has no kind"))
+            continue
+        latest = max(latest, _latest(tree))
+        kind = decoding.kind_of(tree)
+        if kind is None:
+            ignored[tree["kind"]] += 1
+            continue
+        named = _named(kind, manifest.place, tree)
+        if isinstance(named, Problem):
+            problems.append(named)
+        else:
+            found[ORDER[kind], named.namespace, named.name].append(named)
+    objects = [_one(found[key], problems) for key in sorted(found)]
+    return Collection(
+        objects=tuple(objects),
+        problems=tuple(sorted(problems, key=str)),
+        ignored=dict(sorted(ignored.items())),
+        now=latest,
+    )
+
+
+def complete(objects: Iterable[Named], now: float) -> Iterator[tuple[Named, Mapping[str, Any]]]:
+    """Each object with the metadata that an API server gives it.
+
+    An object that says no UID, or one that another has said (a copy of a dump), has its
+    `namespace/name` as UID.
+    """
+    taken: set[str] = set()
+    for named in objects:
+        metadata = {
+            "creationTimestamp": dt.datetime.fromtimestamp(now, dt.UTC),
+            **{key: value for key, value in _metadata(named.tree).items() if value is not None},
+            "name": named.name,
+        }
+        if named.namespace:
+            metadata["namespace"] = named.namespace
+        if str(metadata.get("uid", "")) in taken | {""}:
+            metadata["uid"] = named.key
+        taken.add(str(metadata["uid"]))
+        yield named, {**named.tree, "metadata": metadata}
+
+
+def standing_queues(default_queue: str) -> Iterator[Named]:
+    """The queues that a scheduler finds or makes at its start (Volcano: root and default)."""
+    for name in (queues.ROOT, default_queue):
+        tree = {"metadata": {"name": name}, "spec": {"weight": 1, "reclaimable": name != "root"}}
+        yield Named(kind=events.Kind.QUEUE, namespace="", name=name, tree=tree, place="")
+
+
+def _expanded(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
+    """Documents, and the items of lists, which may leave out what their list says."""
+    for manifest in manifests:
+        tree = manifest.tree
+        if not _is_list(tree):
+            if tree is not None:
+                yield manifest
+            continue
+        kind = tree["kind"].removesuffix("List")
+        implied = {"kind": kind, "apiVersion": tree.get("apiVersion")} if kind else {}
+        for item in tree["items"]:
+            whole = {**implied, **item} if isinstance(item, Mapping) else item
+            yield from _expanded([replace(manifest, tree=whole)])
+
+
+def _is_list(tree: object) -> TypeGuard[Mapping[str, Any]]:
+    return (
+        isinstance(tree, Mapping)
+        and str(tree.get("kind")).endswith("List")
+        and isinstance(tree.get("items"), list)
+    )
+
+
+def _named(kind: events.Kind, place: str, tree: Mapping[str, Any]) -> Named | Problem:
+    metadata = _metadata(tree)
+    name = metadata.get("name")
+    if not isinstance(name, str) or not name:
+        return Problem(place=place, message=f"{kind}: metadata.name: it has no name")
+    namespace = ""
+    if kind in NAMESPACED:
+        namespace = str(metadata.get("namespace") or DEFAULT_NAMESPACE)
+    return Named(kind=kind, namespace=namespace, name=name, tree=tree, place=place)
+
+
+def _metadata(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = tree.get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}
+
+
+def _one(same: Sequence[Named], problems: list[Problem]) -> Named:
+    """One of the manifests of an object; copies don't matter, differences are a problem."""
+    if len(same) == 1:
+        return same[0]
+    contents = {_content(each): each for each in sorted(same, key=lambda each: each.place)}
+    kept, *others = (contents[content] for content in sorted(contents))
+    for other in others:
+        message = f"{other.kind} {other.key}: differs from the one in {kept.place or 'the input'}"
+        problems.append(Problem(place=other.place, message=message))
+    return kept
+
+
+def _content(named: Named) -> str:
+    """The same text for the same content."""
+    return json.dumps(named.tree, sort_keys=True, default=str)
+
+
+def _latest(value: object) -> float:
+    """The latest instant that stands anywhere in a tree."""
+    if isinstance(value, list):
+        return max(map(_latest, value), default=0.0)
+    if not isinstance(value, Mapping):
+        return 0.0
+    return max(
+        (_instant(part) if key in MOMENTS else _latest(part) for key, part in value.items()),
+        default=0.0,
+    )
+
+
+def _instant(value: object) -> float:
+    """Seconds since the epoch; what is no instant is told of when the object is decoded."""
+    try:
+        moment = msgspec.convert(value, dt.datetime)
+    except msgspec.ValidationError:
+        return 0.0
+    return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()

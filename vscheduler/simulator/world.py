@@ -1,0 +1,99 @@
+"""World: a cluster that does at once what a cycle decides."""
+
+import datetime as dt
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from vscheduler.core.model import decisions, jobs
+from vscheduler.mirror import events, statuses, wire
+
+
+class World:
+    """The objects of a cluster between two cycles.
+
+    A pod that was bound runs from the next cycle on; one that was evicted, or is being deleted,
+    holds its room for one more cycle and is gone after it. Nothing ends by itself, and nobody
+    makes a pod anew.
+    """
+
+    def __init__(self, objects: Iterable[events.Upsert]) -> None:
+        self._pods: dict[str, wire.Pod] = {}
+        self._groups: dict[str, wire.PodGroup] = {}
+        for event in objects:
+            match event.object:
+                case wire.Pod() as pod:
+                    self._pods[_key(pod.metadata)] = pod
+                case wire.PodGroup() as group:
+                    self._groups[_key(group.metadata)] = group
+
+    def obey(
+        self,
+        result: decisions.CycleResult,
+        states: dict[jobs.JobId, jobs.GroupState],
+        now: float,
+    ) -> Iterator[events.Event]:
+        """Do what was decided, write the groups' states, and say what that changed."""
+        yield from self._let_go()
+        yield from self._start_bound()
+        for bind in result.binds:
+            yield self._bind(bind)
+        for evict in result.evicts:
+            yield self._evict(evict, now)
+        for job, state in states.items():
+            yield self._write(job, state)
+
+    def _let_go(self) -> Iterator[events.Event]:
+        going = [key for key, pod in self._pods.items() if pod.metadata.deletion_timestamp]
+        for key in going:
+            metadata = self._pods.pop(key).metadata
+            yield events.Remove(
+                kind=events.Kind.POD,
+                namespace=metadata.namespace,
+                name=metadata.name,
+                uid=metadata.uid,
+            )
+
+    def _start_bound(self) -> Iterator[events.Event]:
+        for key, pod in list(self._pods.items()):
+            if pod.spec.node_name and pod.status.phase in ("", "Pending"):
+                yield self._put(key, _running(pod))
+
+    def _bind(self, bind: decisions.Bind) -> events.Event:
+        pod = self._pods[bind.task.key]
+        placed = msgspec.structs.replace(pod.spec, node_name=bind.node)
+        return self._put(bind.task.key, _running(msgspec.structs.replace(pod, spec=placed)))
+
+    def _evict(self, evict: decisions.Evict, now: float) -> events.Event:
+        pod = self._pods[evict.task.key]
+        metadata = msgspec.structs.replace(
+            pod.metadata, deletion_timestamp=dt.datetime.fromtimestamp(now, dt.UTC)
+        )
+        return self._put(evict.task.key, msgspec.structs.replace(pod, metadata=metadata))
+
+    def _put(self, key: str, pod: wire.Pod) -> events.Upsert:
+        self._pods[key] = pod
+        return events.Upsert(kind=events.Kind.POD, object=pod)
+
+    def _write(self, job: jobs.JobId, state: jobs.GroupState) -> events.Upsert:
+        written = {
+            "phase": str(state.phase),
+            "running": state.running,
+            "succeeded": state.succeeded,
+            "failed": state.failed,
+            "conditions": [statuses.condition(each) for each in state.conditions],
+        }
+        status = msgspec.convert(written, wire.PodGroupStatus)
+        group = msgspec.structs.replace(self._groups[job], status=status)
+        self._groups[job] = group
+        return events.Upsert(kind=events.Kind.POD_GROUP, object=group)
+
+
+def _key(metadata: wire.Metadata) -> str:
+    return events.key_of(metadata.namespace, metadata.name)
+
+
+def _running(pod: wire.Pod) -> wire.Pod:
+    return msgspec.structs.replace(
+        pod, status=msgspec.structs.replace(pod.status, phase="Running", nominated_node_name="")
+    )
