@@ -4,7 +4,7 @@ Volcano: api.NewTaskInfo, getTaskStatus.
 """
 
 import weakref
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from vscheduler.core.model import constraints, jobs, resources
 from vscheduler.mirror import events, fields, requests, selectors, wire
@@ -37,7 +37,6 @@ class Pod:
     task: jobs.Task | None = None
     """Only of a pod of ours that nothing is wrong with."""
     rejection: events.Rejection | None = None
-    resource_version: str = field(default="", compare=False)
 
     @property
     def holds_room(self) -> bool:
@@ -72,35 +71,44 @@ class Translator:
         A pod that has a node keeps its room there in any case: where its requests can't be read,
         its slot.
         """
-        metadata = pod.metadata
+        metadata, spec = pod.metadata, pod.spec
         key = events.key_of(metadata.namespace, metadata.name)
-        ours = (pod.spec.scheduler_name or DEFAULT_SCHEDULER) in self._ours
-        found = Pod(
-            uid=uid_of(metadata),
-            key=key,
-            group=_group(metadata),
-            ours=ours,
-            node=pod.spec.node_name or None,
-            status=_status(pod),
-            kind=self._intern({resources.PODS: 1}, constraints.ANYWHERE),
-            resource_version=metadata.resource_version,
-        )
+        uid = uid_of(metadata)
+        group = _group(metadata)
+        node = spec.node_name or None
+        status = _status(pod)
+        ours = (spec.scheduler_name or DEFAULT_SCHEDULER) in self._ours
+        task = rejection = None
         try:
-            request = requests.of_pod(pod)
-            # A stranger is never placed by us: only what it holds counts.
-            ports = selectors.host_ports(pod.spec)
-            held = constraints.Constraints(ports=ports) if ports else constraints.ANYWHERE
-            found = replace(found, kind=self._intern(request, held))
-            if not ours:
-                return found
-            kind = self._intern(request, selectors.of_pod(pod.spec))
-            task = _task(pod, found, kind)
+            if ours:
+                kind = self._intern(requests.of_pod(pod), selectors.of_pod(spec))
+                task = _task(pod, uid, group, kind, status)
+            else:
+                kind = self._intern(requests.of_pod(pod), selectors.of_ports(spec))
         except fields.FieldError as error:
+            kind = self._held(pod)
             rejection = events.Rejection(
                 kind=events.Kind.POD, key=key, field=error.field, message=error.message
             )
-            return replace(found, rejection=rejection)
-        return replace(found, kind=kind, task=task)
+        return Pod(
+            uid=uid,
+            key=key,
+            group=group,
+            ours=ours,
+            node=node,
+            status=status,
+            kind=kind,
+            task=task,
+            rejection=rejection,
+        )
+
+    def _held(self, pod: wire.Pod) -> jobs.TaskClass:
+        """What a pod with a mistake in it holds on its node, as far as that can be read."""
+        try:
+            request = requests.of_pod(pod)
+        except fields.FieldError:
+            request = {resources.PODS: 1}
+        return self._intern(request, selectors.of_ports(pod.spec))
 
     def _intern(
         self, request: dict[str, int], conditions: constraints.Constraints
@@ -118,19 +126,25 @@ def uid_of(metadata: wire.Metadata) -> jobs.TaskId:
     return jobs.TaskId(metadata.uid or events.key_of(metadata.namespace, metadata.name))
 
 
-def _task(pod: wire.Pod, found: Pod, kind: jobs.TaskClass) -> jobs.Task:
+def _task(
+    pod: wire.Pod,
+    uid: jobs.TaskId,
+    group: jobs.JobId | None,
+    kind: jobs.TaskClass,
+    status: jobs.TaskStatus,
+) -> jobs.Task:
     metadata, spec = pod.metadata, pod.spec
-    if found.status in (jobs.TaskStatus.PENDING, jobs.TaskStatus.GATED):
+    if status in (jobs.TaskStatus.PENDING, jobs.TaskStatus.GATED):
         check_supported(spec)
     return jobs.Task(
-        uid=found.uid,
+        uid=uid,
         namespace=metadata.namespace,
         name=metadata.name,
-        job=found.group or jobs.JobId(""),
+        job=group or jobs.JobId(""),
         kind=kind,
-        status=found.status,
+        status=status,
         created=fields.seconds(metadata.creation_timestamp),
-        node=found.node,
+        node=spec.node_name or None,
         role=metadata.annotations.get(ROLE) or metadata.labels.get(ROLE, ""),
         priority=_priority(pod),
         index=_index(metadata.name),

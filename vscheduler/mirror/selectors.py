@@ -38,6 +38,12 @@ def of_pod(spec: wire.PodSpec) -> constraints.Constraints:
     )
 
 
+def of_ports(spec: wire.PodSpec) -> constraints.Constraints:
+    """Only what stays true of a pod once it is on a node: the ports that it takes there."""
+    ports = host_ports(spec)
+    return constraints.Constraints(ports=ports) if ports else constraints.ANYWHERE
+
+
 def host_ports(spec: wire.PodSpec) -> tuple[constraints.HostPort, ...]:
     """The ports that the pod takes on its node, sorted.
 

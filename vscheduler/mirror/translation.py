@@ -53,7 +53,7 @@ def reject(
 
 def node(node: wire.Node) -> Node:
     """A node. One without `allocatable` has its capacity; one without a Ready condition is ready
-    (Volcano: NodeInfo.setNodeState).
+    (Volcano: NodeInfo.setNodeState). A resource of which it has nothing is one that it hasn't.
     """
     status = node.status
     listed, place = status.allocatable, "status.allocatable"
@@ -67,7 +67,9 @@ def node(node: wire.Node) -> Node:
             unschedulable=node.spec.unschedulable,
             ready=all(each.status == "True" for each in status.conditions if each.type == "Ready"),
         ),
-        allocatable=fields.allocatable(listed, place),
+        allocatable={
+            name: amount for name, amount in fields.allocatable(listed, place).items() if amount
+        },
     )
 
 
