@@ -50,14 +50,16 @@ Key: TypeAlias = float | tuple[float, ...]
 class Argument:
     """An argument that a plugin or action takes in the configuration.
 
-    kind is bool, int, float, str or dict; an int is accepted where a float is meant. A name that
-    ends in `*` stands for all names with that beginning.
+    kind is bool, int, float, str, list or dict; an int is accepted where a float is meant. A name
+    that ends in `*` stands for all names with that beginning.
     """
 
     kind: type
     default: object
     minimum: float | None = None
     choices: tuple[str, ...] = ()
+    missing: str = ""
+    """What it is about, where that isn't there yet: any value but the default is warned of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,34 @@
-"""The scheduler configuration → Policy, or the list of all its problems."""
+"""The scheduler configuration → Policy, or the list of all its problems.
 
-from collections.abc import Mapping
+The format is Volcano's. Volcano drops what it doesn't understand without a word; here that is a
+problem, but for names that Volcano has and we don't: they are warned of and left out.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from vscheduler.core.framework import contracts
+from vscheduler.core.framework import contracts, findings, vocabulary
+
+Problem = findings.Problem
+
+Plugins = Sequence[type[contracts.Plugin]]
+Actions = Sequence[type[contracts.Action]]
+
+BUILT_IN: Mapping[str, object] = {
+    "actions": "enqueue, allocate, backfill, reclaim",
+    "tiers": [
+        {"plugins": [{"name": name} for name in names.split()]}
+        for names in (
+            "priority gang conformance pdb",
+            "overcommit drf predicates proportion nodeorder binpack",
+        )
+    ],
+}
+"""The configuration where no file is given. Volcano's default has no reclaim and no binpack."""
+
+SECTIONS = ("actions", "tiers", "configurations", "metrics", "compatibility")
+PLUGIN_KEYS = ("name", "arguments", *vocabulary.FLAGS)
+VOLCANO = "volcano"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,3 +67,203 @@ class Policy:
     def runs(self, action: str) -> bool:
         """Whether an action of this name is configured."""
         return any(setting.action.name == action for setting in self.actions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """A policy, unless there are problems; warnings in any case."""
+
+    policy: Policy | None
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def parse(tree: object, plugins: Plugins, actions: Actions) -> Parsed:
+    """Read a configuration as plain data; plugins and actions are those that exist.
+
+    All problems are found at once; with any of them there is no policy.
+    """
+    found = findings.Findings()
+    sections = found.mapping((), tree, SECTIONS, needed=("actions", "tiers"))
+    by_action = {action.name: action for action in actions}
+    by_plugin = {plugin.name: plugin for plugin in plugins}
+    names = _action_names(found, sections["actions"], by_action) if "actions" in sections else []
+    given = _configurations(found, sections.get("configurations", []), by_action, names)
+    tiers = _tiers(found, sections.get("tiers", []), by_plugin)
+    if "metrics" in sections:
+        found.warn(("metrics",), "is left out: nothing here reads load figures yet")
+    compatibility = sections.get("compatibility", VOLCANO)
+    if compatibility != VOLCANO:
+        text = findings.described(compatibility)
+        found.problem(("compatibility",), f"must be {VOLCANO} or be left out, not {text}")
+    policy = Policy(
+        actions=tuple(
+            ActionSetting(action=by_action[name], arguments=given.get(name, {}))
+            for name in names
+            if name in by_action
+        ),
+        tiers=tiers,
+        volcano="compatibility" in sections,
+    )
+    return Parsed(
+        policy=None if found.problems else policy,
+        problems=tuple(found.problems),
+        warnings=tuple(found.warnings),
+    )
+
+
+def built_in(plugins: Plugins, actions: Actions) -> Policy:
+    """BUILT_IN, as far as its plugins and actions exist."""
+    parsed = parse(dict(BUILT_IN), plugins, actions)
+    assert parsed.policy is not None, parsed.problems
+    return parsed.policy
+
+
+def _action_names(found: findings.Findings, value: object, existing: Iterable[str]) -> list[str]:
+    """The configured actions by the names that they have here, those that don't exist included."""
+    path = ("actions",)
+    if not isinstance(value, str):
+        what = f"not {findings.described(value)}"
+        found.problem(path, f'must be text like "enqueue, allocate", {what}')
+        return []
+    names: list[str] = []
+    for written in (part.strip() for part in value.split(",")):
+        name = vocabulary.SUCCESSORS.get(written, written)
+        if not name:
+            found.problem(path, "has an empty name: a comma too many?")
+        elif name in names:
+            also = f" (as {written})" if written != name else ""
+            found.problem(path, f"names {name} twice{also}")
+        elif _known(found, path, ("action", name), vocabulary.ACTIONS, existing):
+            if written != name:
+                found.warn(path, f"{written} means {name} here")
+            names.append(name)
+    return names
+
+
+def _known(
+    found: findings.Findings,
+    path: findings.Path,
+    named: tuple[str, str],
+    volcano: Iterable[str],
+    existing: Iterable[str],
+) -> bool:
+    """Whether there is such a name (kind, name) here or in Volcano; says so where not here."""
+    kind, name = named
+    if name in existing:
+        return True
+    if name in volcano:
+        found.warn(path, f"{kind} {name} is left out: it isn't there yet")
+        return True
+    hint = findings.suggestion(name, {*existing, *volcano})
+    found.problem(path, f'unknown {kind} "{name}"{hint}')
+    return False
+
+
+def _configurations(
+    found: findings.Findings,
+    value: object,
+    existing: Mapping[str, type[contracts.Action]],
+    configured: Sequence[str],
+) -> dict[str, dict[str, object]]:
+    """Arguments by action."""
+    given: dict[str, dict[str, object]] = {}
+    seen: set[str] = set()
+    for path, item in found.items(("configurations",), value):
+        entry = found.mapping(path, item, ("name", "arguments"), needed=("name",))
+        written = found.text((*path, "name"), entry["name"]) if "name" in entry else None
+        if written is None:
+            continue
+        name = vocabulary.SUCCESSORS.get(written, written)
+        if name in seen:
+            found.problem((*path, "name"), f"{name} is configured twice")
+            continue
+        seen.add(name)
+        place = (*path, "name")
+        if not _known(found, place, ("action", name), vocabulary.ACTIONS, existing):
+            continue
+        if name not in existing:
+            continue
+        if name not in configured:
+            found.warn(place, f"has no effect: {name} isn't among the actions")
+        arguments = _without_successors(found, (*path, "arguments"), entry.get("arguments"))
+        declared = existing[name].arguments
+        given[name] = found.arguments((*path, "arguments"), arguments, declared, f"action {name}")
+    return given
+
+
+def _without_successors(found: findings.Findings, path: findings.Path, value: object) -> object:
+    """The arguments without those that only gangpreempt and gangreclaim have."""
+    if not isinstance(value, dict):
+        return value
+    for name in vocabulary.SUCCESSOR_ARGUMENTS & value.keys():
+        found.warn((*path, name), "is left out: it has no meaning here")
+    return {
+        name: each for name, each in value.items() if name not in vocabulary.SUCCESSOR_ARGUMENTS
+    }
+
+
+def _tiers(
+    found: findings.Findings, value: object, existing: Mapping[str, type[contracts.Plugin]]
+) -> tuple[tuple[PluginSetting, ...], ...]:
+    tiers = []
+    seen: set[str] = set()
+    for path, item in found.items(("tiers",), value):
+        tier = found.mapping(path, item, ("plugins",), needed=("plugins",))
+        entries = [
+            (place, found.mapping(place, entry, PLUGIN_KEYS, needed=("name",)))
+            for place, entry in found.items((*path, "plugins"), tier.get("plugins", []))
+        ]
+        _refuse_hierarchy_beside_proportion(found, entries)
+        settings = [_plugin(found, place, entry, existing, seen) for place, entry in entries]
+        tiers.append(tuple(setting for setting in settings if setting is not None))
+    return tuple(tiers)
+
+
+def _plugin(
+    found: findings.Findings,
+    path: findings.Path,
+    entry: Mapping[str, object],
+    existing: Mapping[str, type[contracts.Plugin]],
+    seen: set[str],
+) -> PluginSetting | None:
+    """A plugin that exists, as configured; `seen` are the names before it, in all tiers."""
+    flags = {**vocabulary.FLAGS}
+    for flag in vocabulary.FLAGS.keys() & entry.keys():
+        on = entry[flag]
+        if isinstance(on, bool):
+            flags[flag] = on
+        else:
+            found.problem((*path, flag), f"must be true or false, not {findings.described(on)}")
+    name = found.text((*path, "name"), entry["name"]) if "name" in entry else None
+    if name is None:
+        return None
+    if name in seen:
+        found.problem((*path, "name"), f"{name} is configured twice")
+        return None
+    seen.add(name)
+    known = _known(found, (*path, "name"), ("plugin", name), vocabulary.PLUGINS, existing)
+    if not known or name not in existing:
+        return None
+    plugin = existing[name]
+    if name == "drf" and flags["enableHierarchy"]:
+        found.warn(
+            (*path, "enableHierarchy"), "has no effect: shares of queue trees aren't there yet"
+        )
+    arguments = found.arguments(
+        (*path, "arguments"), entry.get("arguments"), plugin.arguments, f"plugin {name}"
+    )
+    off = frozenset(flag for flag, on in flags.items() if not on)
+    return PluginSetting(plugin=plugin, arguments=arguments, off=off)
+
+
+def _refuse_hierarchy_beside_proportion(
+    found: findings.Findings, entries: Sequence[tuple[findings.Path, Mapping[str, object]]]
+) -> None:
+    """Both would order queues in one tier; Volcano refuses such a file, too."""
+    if not any(entry.get("name") == "proportion" for _, entry in entries):
+        return
+    for path, entry in entries:
+        if entry.get("name") == "drf" and entry.get("enableHierarchy") is True:
+            message = "drf with enableHierarchy can't stand in one tier with proportion"
+            found.problem((*path, "enableHierarchy"), message)

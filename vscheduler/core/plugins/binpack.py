@@ -1,0 +1,77 @@
+"""Binpack: fill nodes that are in use before empty ones.
+
+Volcano: plugins/binpack. A node's score is the weighted mean, over the resources that the pod asks
+for, of the part that would be in use with it, times 100 and the plugin's weight.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.framework import contracts
+from vscheduler.core.model import jobs, resources
+
+FULL_SCORE = 100.0
+PREFIX = "binpack.resources"
+
+
+class Binpack(contracts.Plugin):
+    """cpu, memory and the resources listed in `binpack.resources` count, each with its weight."""
+
+    name = "binpack"
+    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
+        "binpack.weight": contracts.Argument(int, 1, minimum=0),
+        "binpack.cpu": contracts.Argument(int, 1, minimum=0),
+        "binpack.memory": contracts.Argument(int, 1, minimum=0),
+        PREFIX: contracts.Argument(str, ""),
+        f"{PREFIX}.*": contracts.Argument(int, 1, minimum=0),
+    }
+
+    def open(self, session: contracts.Session) -> None:
+        """Resources that no column stands for are left out: nobody asks for them."""
+        self._session = session
+        self._weight = self.number("binpack.weight")
+        weights = {
+            resources.CPU: self.number("binpack.cpu"),
+            resources.MEMORY: self.number("binpack.memory"),
+        }
+        listed = self.argument(PREFIX)
+        assert isinstance(listed, str)
+        for name in filter(None, map(str.strip, listed.split(","))):
+            weights[name] = self._listed_weight(name)
+        columns = session.space.columns
+        self._weights = sorted(
+            (columns[name], weight)
+            for name, weight in weights.items()
+            if name in columns and weight
+        )
+        self._parts: dict[jobs.TaskClass, list[tuple[int, int, float]]] = {}
+
+    def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> NDArray[np.float64]:
+        """A resource that wouldn't fit, or that the node hasn't got, adds nothing."""
+        total = np.zeros(nodes.size)
+        for column, amount, weight in self._parts.get(task.kind) or self._part(task):
+            allocatable = nodes.allocatable[:, column]
+            used = nodes.used[:, column] + amount
+            fits = (used <= allocatable) & (allocatable > 0)
+            total += weight * np.divide(used, allocatable, out=np.zeros(nodes.size), where=fits)
+        return total
+
+    def _part(self, task: jobs.Task) -> list[tuple[int, int, float]]:
+        """Column, requested amount and points of each resource that counts for the task."""
+        request: list[int] = self._session.request(task).tolist()
+        counted = [(column, weight) for column, weight in self._weights if request[column]]
+        whole = sum(weight for _, weight in counted)
+        parts = [
+            (column, request[column], self._weight * FULL_SCORE * weight / whole)
+            for column, weight in counted
+        ]
+        self._parts[task.kind] = parts
+        return parts
+
+    def _listed_weight(self, name: str) -> float:
+        weight = self._arguments.get(f"{PREFIX}.{name}", self.arguments[f"{PREFIX}.*"].default)
+        assert isinstance(weight, int)
+        return weight

@@ -1,0 +1,76 @@
+"""Gang: a job starts with its minimum of pods or not at all.
+
+Volcano: plugins/gang. Its rules need no state of their own: a Gang counts its tasks.
+"""
+
+from vscheduler.core.framework import contracts, gangs
+from vscheduler.core.model import decisions, jobs
+
+WAITING = jobs.READY | {jobs.TaskStatus.PIPELINED}
+
+
+class Gang(contracts.Plugin):
+    """minMember and, where minMember is no less than their sum, the minima of roles."""
+
+    name = "gang"
+
+    def job_valid(self, gang: gangs.Gang) -> decisions.Reason | None:
+        """Whether the pods that exist can make up the minimum, roles first.
+
+        Volcano: gang validJobFn (CheckTaskValid, ValidTaskNum).
+        """
+        job = gang.job
+        if job.roles_count:
+            for role, minimum in sorted(job.min_task_member.items()):
+                present = gang.role_tasks(role, jobs.VALID)
+                if present < minimum:
+                    return decisions.Reason(
+                        code=decisions.ReasonCode.TOO_FEW_OF_ROLE,
+                        queue=job.queue,
+                        role=role,
+                        tasks=present,
+                        minimum=minimum,
+                    )
+        present = gang.valid_tasks
+        if present < job.min_member:
+            return decisions.Reason(
+                code=decisions.ReasonCode.TOO_FEW_PODS,
+                queue=job.queue,
+                tasks=present,
+                minimum=job.min_member,
+            )
+        return None
+
+    def job_ready(self, gang: gangs.Gang) -> bool:
+        """Whether the minimum has room now (Volcano: CheckTaskReady and IsReady)."""
+        return gang.has_minimum and _has_roles(gang, jobs.READY)
+
+    def job_pipelined(self, gang: gangs.Gang) -> bool:
+        """Whether the minimum has room now or once pods are gone: a permit or a reject.
+
+        Volcano: CheckTaskPipelined and IsPipelined.
+        """
+        placed = gang.ready_tasks + gang.waiting_tasks + gang.pending_best_effort
+        return placed >= gang.job.min_member and _has_roles(gang, WAITING)
+
+    def job_key(self, gang: gangs.Gang) -> contracts.Key:
+        """Jobs that lack their minimum first, so that one half placed is completed."""
+        return 1 if gang.has_minimum else 0
+
+
+def _has_roles(gang: gangs.Gang, statuses: frozenset[jobs.TaskStatus]) -> bool:
+    """Whether each role has its minimum in these statuses; best-effort pods count while pending."""
+    job = gang.job
+    if not job.roles_count:
+        return True
+    for role, minimum in job.min_task_member.items():
+        missing = minimum - gang.role_tasks(role, statuses)
+        if missing > 0 and (not gang.pending_best_effort or missing > _idlers(gang, role)):
+            return False
+    return True
+
+
+def _idlers(gang: gangs.Gang, role: str) -> int:
+    """Pending tasks of the role that ask for nothing."""
+    pending = gang.tasks(jobs.TaskStatus.PENDING)
+    return sum(task.best_effort and task.role == role for task in pending)

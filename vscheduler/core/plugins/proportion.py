@@ -1,0 +1,200 @@
+"""Proportion: queues share the cluster by weight; what one doesn't ask for goes to the others.
+
+Volcano: plugins/proportion. What a queue deserves is worked out when the cycle begins, from what
+queues have and ask for; in the cycle it is a limit.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from vscheduler.core import fairness
+from vscheduler.core.framework import contracts
+from vscheduler.core.model import decisions, jobs, queues, resources
+
+
+class Ledger:
+    """What one queue with jobs has and may have, one amount per column."""
+
+    __slots__ = ("allocated", "deserved", "enough", "limit", "request", "share")
+
+    def __init__(self, size: int) -> None:
+        self.allocated = [0] * size
+        self.request = [0] * size
+        self.deserved: list[float] = []
+        self.limit: list[float] = []
+        """The most that it may have where a pod asks for something."""
+        self.enough: list[float] = []
+        """Having this much of everything, it is overused."""
+        self.share: float | None = None
+        """Until something changes."""
+
+
+class Proportion(contracts.Plugin):
+    """Weighted fair shares of queues, with guarantees and capabilities."""
+
+    name = "proportion"
+
+    def open(self, session: contracts.Session) -> None:
+        """Add up what queues have and ask for, and pour out the cluster.
+
+        Only queues with jobs take part (Volcano: proportion buildQueueAttrs).
+        """
+        self._session = session
+        self._ledgers: dict[str, Ledger] = {}
+        self._by_job: dict[jobs.JobId, Ledger] = {}
+        self._requests: dict[jobs.TaskClass, list[tuple[int, int]]] = {}
+        self._real: dict[str, list[float]] = {}
+        columns, size = session.space.columns, session.space.size
+        for gang in session.gangs.values():
+            job = gang.job
+            ledger = self._ledgers.get(job.queue)
+            if ledger is None:
+                ledger = self._ledgers[job.queue] = Ledger(size)
+            self._by_job[job.id] = ledger
+            for name, amount in job.allocated.items():
+                ledger.allocated[columns[name]] += amount
+                ledger.request[columns[name]] += amount
+            for name, amount in job.pending.items():
+                ledger.request[columns[name]] += amount
+        self._pour()
+
+    def queue_key(self, queue: queues.Queue) -> contracts.Key:
+        """The higher spec.priority, then the smaller part of what it deserves in use."""
+        ledger = self._ledgers.get(queue.name)
+        if ledger is None:
+            return (-queue.priority, 0.0)
+        if ledger.share is None:
+            ledger.share = fairness.share(ledger.allocated, ledger.deserved)
+        return (-queue.priority, ledger.share)
+
+    def overused(self, queue: queues.Queue) -> bool:
+        """Whether it has all that it deserves of everything (Volcano: OverusedFn)."""
+        ledger = self._ledgers.get(queue.name)
+        if ledger is None:
+            return False
+        for has, enough in zip(ledger.allocated, ledger.enough, strict=True):
+            if has < enough:  # all() of a generator costs twice as much, at every turn
+                return False
+        return True
+
+    def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool:
+        """Whether the queue is open and stays within its share of what the task asks for.
+
+        Pod slots don't count, but where the queue's capability names them (Volcano: AllocatableFn
+        compares requested dimensions, pods aside).
+        """
+        if not queue.open:
+            return False
+        ledger = self._by_job[task.job]
+        allocated, limit = ledger.allocated, ledger.limit
+        for column, amount in self._requests.get(task.kind) or self._request(task):
+            if allocated[column] + amount > limit[column]:
+                return False
+        return True
+
+    def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
+        """What the queue lacks for this task; of an overused one, all that the task asks for."""
+        if not queue.open:
+            return ()
+        ledger = self._by_job[task.job]
+        asked = self._requests.get(task.kind) or self._request(task)
+        if not self.overused(queue):
+            asked = [
+                (column, amount)
+                for column, amount in asked
+                if ledger.allocated[column] + amount > ledger.limit[column]
+            ]
+        names = self._session.space.names
+        found = [
+            decisions.Shortage(
+                resource=names[column],
+                requested=amount,
+                allocated=ledger.allocated[column],
+                limit=ledger.deserved[column],
+            )
+            for column, amount in asked
+            if names[column] != resources.PODS or ledger.limit[column] < np.inf
+        ]
+        return tuple(sorted(found, key=lambda shortage: shortage.resource))
+
+    def on_allocate(self, task: jobs.Task) -> None:
+        """Room that is only promised counts as well, as in Volcano."""
+        ledger = self._by_job[task.job]
+        allocated = ledger.allocated
+        for column, amount in self._requests.get(task.kind) or self._request(task):
+            allocated[column] += amount
+        ledger.share = None
+
+    def on_deallocate(self, task: jobs.Task) -> None:
+        """The opposite."""
+        ledger = self._by_job[task.job]
+        for column, amount in self._requests[task.kind]:
+            ledger.allocated[column] -= amount
+        ledger.share = None
+
+    def entitlements(self) -> Mapping[str, decisions.Entitlement]:
+        """All queues; one without jobs deserves nothing for now."""
+        names = self._session.space.names
+        nothing = Ledger(len(names))
+        nothing.deserved = [0.0] * len(names)
+        found = {}
+        for queue, real in self._real.items():
+            ledger = self._ledgers.get(queue) or nothing
+            deserved = zip(names, ledger.deserved, strict=True)
+            found[queue] = decisions.Entitlement(
+                deserved={name: value for name, value in deserved if value},
+                real_capability=dict(zip(names, real, strict=True)),
+                share=fairness.share(ledger.allocated, ledger.deserved),
+            )
+        return found
+
+    def _pour(self) -> None:
+        space, known = self._session.space, self._session.queues
+        names = sorted(known)
+        total = self._session.total.astype(np.float64)
+        guarantee = np.array([_row(space, known[name].guarantee) for name in names])
+        guarantee = guarantee.reshape(len(names), space.size)
+        capability = np.array([_capability(space, known[name]) for name in names])
+        capability = capability.reshape(len(names), space.size)
+        real = fairness.real_capability(total, guarantee.sum(axis=0), guarantee, capability)
+        self._real = dict(zip(names, real.tolist(), strict=True))
+        busy = [place for place, name in enumerate(names) if name in self._ledgers]
+        ledgers = [self._ledgers[names[place]] for place in busy]
+        request = np.array([ledger.request for ledger in ledgers], dtype=np.float64)
+        deserved = fairness.water_fill(
+            total,
+            np.array([known[names[place]].weight for place in busy], dtype=np.float64),
+            request.reshape(len(busy), space.size),
+            real[busy],
+            guarantee[busy],
+        )
+        slack = fairness.slack(space.names)
+        for place, ledger, row in zip(busy, ledgers, deserved.tolist(), strict=True):
+            ledger.deserved = row
+            ledger.enough = [value - room for value, room in zip(row, slack, strict=True)]
+            ledger.limit = [value + room for value, room in zip(row, slack, strict=True)]
+            pods = known[names[place]].capability.get(resources.PODS)
+            ledger.limit[space.columns[resources.PODS]] = np.inf if pods is None else pods
+
+    def _request(self, task: jobs.Task) -> list[tuple[int, int]]:
+        """The columns that the task asks for; found once per class."""
+        row: list[int] = self._session.request(task).tolist()
+        request = [(column, amount) for column, amount in enumerate(row) if amount]
+        self._requests[task.kind] = request
+        return request
+
+
+def _row(space: resources.ResourceSpace, amounts: resources.Amounts) -> list[float]:
+    """Amounts in their columns; what has no column is nowhere to be had."""
+    return [amounts.get(name, 0) for name in space.names]
+
+
+def _capability(space: resources.ResourceSpace, queue: queues.Queue) -> list[float]:
+    """Limits in their columns; cpu and memory of zero mean no limit (Volcano: buildQueueAttrs)."""
+    row: list[float] = space.limits(queue.capability).tolist()
+    for name in (resources.CPU, resources.MEMORY):
+        column = space.columns[name]
+        if row[column] <= 0:
+            row[column] = np.inf
+    return row

@@ -1,0 +1,257 @@
+"""YAML text → plain data that knows on which line each part of it stands.
+
+JSON is YAML as well. Values are those of Kubernetes' YAML: timestamps, sexagesimal numbers and
+.nan stay text, keys are text. Nothing but plain data can come of it, and nothing is opened here.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import yaml
+
+Lines: TypeAlias = "int | tuple[int, Mapping[str | int, Lines]]"
+"""The line where a value, or its key, starts; for a mapping or list also the lines inside."""
+
+DEPTH_MAX = 100
+VALUES_MAX = 20_000_000
+"""Values of one text, those that aliases stand for counted each time."""
+
+NUMBER_LENGTH_MAX = 400
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAGS = "tag:yaml.org,2002:"
+_NULL = re.compile(r"~|null|Null|NULL|")
+_TRUE = re.compile(r"true|True|TRUE|yes|Yes|YES|on|On|ON")
+_FALSE = re.compile(r"false|False|FALSE|no|No|NO|off|Off|OFF")
+_INTEGER = re.compile(
+    r"[-+]?(0b[01][01_]*|0o[0-7][0-7_]*|0x[0-9a-fA-F][0-9a-fA-F_]*|0[0-7_]*|[1-9][0-9_]*)"
+)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+
+
+class DocumentError(ValueError):
+    """The text can't be read; the message starts with `file:line: `."""
+
+    def __init__(self, source: str, line: int, problem: str) -> None:
+        super().__init__(f"{source}:{line}: {problem}")
+        self.source = source
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One document of a text. Its content is shared where the text has aliases: don't change it."""
+
+    source: str
+    content: Any
+    lines: Lines = field(repr=False, compare=False)
+
+    def place(self, path: tuple[str | int, ...] = ()) -> str:
+        """`file:line` of the value at this path, or of the innermost part of it that exists."""
+        lines = self.lines
+        for part in path:
+            if isinstance(lines, int) or part not in lines[1]:
+                break
+            lines = lines[1][part]
+        return f"{self.source}:{lines if isinstance(lines, int) else lines[0]}"
+
+
+@dataclass(slots=True)
+class Anchor:
+    """What an alias stands for, and how many values that is."""
+
+    content: Any
+    lines: Lines
+    size: int
+
+
+def load(text: str, source: str) -> list[Document]:
+    """All documents of a text that aren't empty; source names it in messages.
+
+    DocumentError for text that is no YAML, a key that stands twice in a mapping, an unknown alias
+    or a tag that isn't plain data.
+    """
+    try:
+        return list(_Reader(text, source).documents())
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise DocumentError(source, line, error.problem or "is no YAML") from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise DocumentError(source, line, f"{error.reason}, which YAML can't have") from error
+
+
+class _Reader:
+    """Events of libyaml → values, without recursion into it: deep nesting would end the process."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self._source = source
+        self._events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
+        self._anchors: dict[str, Anchor] = {}
+        self._size = 0
+
+    def documents(self) -> Iterator[Document]:
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                self._anchors.clear()
+                content, lines = self._value(next(self._events), 0)
+                if content is not None:
+                    yield Document(source=self._source, content=content, lines=lines)
+
+    def _value(self, event: Any, depth: int) -> tuple[Any, Lines]:
+        if isinstance(event, yaml.AliasEvent):
+            anchor = self._anchors.get(str(event.anchor))
+            if anchor is None:
+                raise self._error(event, f"there is no anchor &{event.anchor} before *")
+            self._count(event, anchor.size)
+            return anchor.content, anchor.lines
+        before = self._size
+        self._count(event, 1)
+        if depth > DEPTH_MAX:
+            raise self._error(event, f"is nested more than {DEPTH_MAX} levels deep")
+        content, lines = self._read(event, depth)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = Anchor(content, lines, self._size - before)
+        return content, lines
+
+    def _read(self, event: Any, depth: int) -> tuple[Any, Lines]:
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event), _line(event)
+        if isinstance(event, yaml.MappingStartEvent):
+            self._check_tag(event, "map")
+            return self._mapping(event, depth)
+        self._check_tag(event, "seq")
+        return self._sequence(event, depth)
+
+    def _sequence(self, start: Any, depth: int) -> tuple[Any, Lines]:
+        items: list[Any] = []
+        lines: dict[str | int, Lines] = {}
+        for event in self._events:
+            if isinstance(event, yaml.SequenceEndEvent):
+                break
+            content, inside = self._value(event, depth + 1)
+            lines[len(items)] = _moved(inside, _line(event))
+            items.append(content)
+        return items, (_line(start), lines)
+
+    def _mapping(self, start: Any, depth: int) -> tuple[Any, Lines]:
+        content: dict[str, Any] = {}
+        lines: dict[str | int, Lines] = {}
+        merged: list[tuple[Any, Lines]] = []
+        for event in self._events:
+            if isinstance(event, yaml.MappingEndEvent):
+                break
+            if not isinstance(event, yaml.ScalarEvent):
+                raise self._error(event, "a key must be text")
+            key, line = str(event.value), _line(event)
+            self._count(event, 1)
+            value, inside = self._value(next(self._events), depth + 1)
+            if key == "<<" and event.implicit[0]:
+                merged += self._merged(event, value, inside)
+                continue
+            if key in lines:
+                first = lines[key]
+                number = first if isinstance(first, int) else first[0]
+                raise self._error(event, f"key {key!r} stands here twice, first on line {number}")
+            content[key], lines[key] = value, _moved(inside, line)
+        for value, inside in merged:
+            assert not isinstance(inside, int)
+            content = {**value, **content}
+            lines = {**inside[1], **lines}
+        return content, (_line(start), lines)
+
+    def _merged(self, event: Any, value: Any, lines: Lines) -> list[tuple[Any, Lines]]:
+        """The mappings that `<<` brings in; what stands in the mapping itself goes before them."""
+        if isinstance(value, dict):
+            return [(value, lines)]
+        if isinstance(value, list) and all(isinstance(each, dict) for each in value):
+            assert not isinstance(lines, int)
+            return [(each, lines[1][place]) for place, each in enumerate(value)]
+        raise self._error(event, "<< takes a mapping, or a list of them")
+
+    def _scalar(self, event: Any) -> Any:
+        text = str(event.value)
+        if event.tag is None or event.tag == "!":
+            return resolved(text) if event.implicit[0] else text
+        converter = _CONVERTERS.get(event.tag.removeprefix(_TAGS))
+        value = converter(text) if converter else _UNFIT
+        if value is _UNFIT:
+            raise self._error(event, f"{text!r} with tag {event.tag} is no plain data")
+        return value
+
+    def _check_tag(self, event: Any, kind: str) -> None:
+        if event.tag not in (None, "!", f"{_TAGS}{kind}"):
+            raise self._error(event, f"tag {event.tag} is no plain data")
+
+    def _count(self, event: Any, size: int) -> None:
+        self._size += size
+        if self._size > VALUES_MAX:
+            raise self._error(event, f"stands for more than {VALUES_MAX} values")
+
+    def _error(self, event: Any, problem: str) -> DocumentError:
+        return DocumentError(self._source, _line(event), problem)
+
+
+_UNFIT = object()
+"""No value: the text isn't what its tag says."""
+
+
+def resolved(text: str) -> Any:
+    """What a plain scalar means: None, a bool, an int, a float, or the text itself."""
+    if _NULL.fullmatch(text):
+        return None
+    for converter in (_boolean, _integer, _float):
+        value = converter(text)
+        if value is not _UNFIT:
+            return value
+    return text
+
+
+def _line(event: Any) -> int:
+    """Counted from one, as editors do."""
+    return int(event.start_mark.line) + 1
+
+
+def _moved(lines: Lines, line: int) -> Lines:
+    """The same lines inside, starting on this line: a value is shown where its key stands."""
+    return line if isinstance(lines, int) else (line, lines[1])
+
+
+def _null(text: str) -> Any:
+    return None if _NULL.fullmatch(text) else _UNFIT
+
+
+def _boolean(text: str) -> Any:
+    if _TRUE.fullmatch(text):
+        return True
+    return False if _FALSE.fullmatch(text) else _UNFIT
+
+
+def _integer(text: str) -> Any:
+    if len(text) > NUMBER_LENGTH_MAX or not _INTEGER.fullmatch(text):
+        return _UNFIT
+    digits = text.replace("_", "")
+    if re.fullmatch(r"[-+]?0[0-7]+", digits):  # octal without an o, as Kubernetes reads it
+        return int(digits, 8)
+    return int(digits, 0)
+
+
+def _float(text: str) -> Any:
+    if not _FLOAT.fullmatch(text):
+        return _UNFIT
+    value = float(text)
+    return value if math.isfinite(value) else _UNFIT
+
+
+_CONVERTERS: Mapping[str, Callable[[str], Any]] = {
+    "str": str,
+    "null": _null,
+    "bool": _boolean,
+    "int": _integer,
+    "float": _float,
+}
+"""By the last part of a standard tag: `!!int`."""
