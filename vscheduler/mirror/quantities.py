@@ -53,7 +53,7 @@ def parse_whole(quantity: Quantity) -> int:
 
 def parse(name: str, quantity: Quantity) -> int:
     """The amount of the resource of this name, in the unit of resources.Amounts."""
-    return _parse(_text(quantity), 3 if name == resources.CPU else 0)
+    return parse_milli(quantity) if name == resources.CPU else parse_whole(quantity)
 
 
 def format_quantity(name: str, amount: float) -> str:

@@ -1,0 +1,162 @@
+import random
+from collections.abc import Callable, Iterator
+
+from hypothesis import given, settings, strategies
+
+from tests.unit.mirror import manifests
+from vscheduler.core.model import jobs
+from vscheduler.mirror import events, state
+
+Document = manifests.Document
+Key = tuple[str, str]
+CHANCE = strategies.randoms(use_true_random=False)
+
+
+def some_node(chance: random.Random) -> Document:
+    """One of three nodes, now and then with a gpu, out of sight, or broken."""
+    amounts = {"cpu": chance.choice(("4", "8")), "pods": "10"}
+    amounts |= {"example.com/gpu": "2"} if chance.random() < 0.3 else {}
+    amounts |= {"memory": "much"} if chance.random() < 0.1 else {}
+    labels = {"seen": chance.choice(("yes", "yes", "no"))}
+    spec = {"unschedulable": chance.random() < 0.2}
+    return manifests.node(f"n{chance.randrange(3)}", amounts, labels=labels, spec=spec)
+
+
+def some_pod(chance: random.Random) -> Document:
+    """One of six pods, each of two lives, in any state."""
+    name = f"p{chance.randrange(6)}"
+    node = chance.choice(("", "n0", "n1", "n2"))
+    document = manifests.pod(
+        name,
+        uid=f"{name}-{chance.randrange(2)}",
+        group=chance.choice(("", "g0", "g1", "g2")),
+        node=node,
+        phase=chance.choice(("Pending", "Running", "Succeeded") if node else ("Pending", "Failed")),
+        scheduler=chance.choice((manifests.OURS, manifests.OURS, "other")),
+        requests=chance.choice(({"cpu": "1"}, {"cpu": "2", "example.com/fpga": "1"}, {})),
+    )
+    if chance.random() < 0.2:
+        document["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    if chance.random() < 0.1:
+        document["spec"]["tolerations"] = [{"value": "no key"}]
+    if chance.random() < 0.2:
+        document["spec"]["containers"][0]["ports"] = [{"hostPort": chance.randrange(80, 82)}]
+    return document
+
+
+def some_group(chance: random.Random) -> Document:
+    """One of three PodGroups."""
+    least = chance.choice((None, {"cpu": "1"}, {"example.com/tpu": "1"}, {"cpu": "x"}))
+    spec = {
+        "queue": chance.choice(("", "q0", "q1")),
+        "minMember": chance.randrange(3),
+        "priorityClassName": chance.choice(("", "c0", "c1")),
+        "minResources": least,
+    }
+    return manifests.group(f"g{chance.randrange(3)}", spec, status={"phase": "Inqueue"})
+
+
+def some_queue(chance: random.Random) -> Document:
+    """One of two queues; weight 0 is refused."""
+    return manifests.queue(f"q{chance.randrange(2)}", {"weight": chance.randrange(3)})
+
+
+def some_class(chance: random.Random) -> Document:
+    """One of two priority classes."""
+    name = f"c{chance.randrange(2)}"
+    return manifests.priority_class(name, chance.randrange(9), default=chance.random() < 0.5)
+
+
+MAKERS: tuple[Callable[[random.Random], Document], ...] = (
+    *(some_pod, some_pod, some_pod, some_node, some_group, some_group, some_queue, some_class),
+)
+
+
+def fresh() -> state.Mirror:
+    """A Mirror that has seen nothing."""
+    return manifests.mirror(node_selector=(("seen", "yes"),))
+
+
+def key_of(document: Document) -> Key:
+    """What makes it one object: a pod's UID, else its name."""
+    metadata = document["metadata"]
+    name = metadata["uid"] if document["kind"] == "Pod" else metadata["name"]
+    return document["kind"], name
+
+
+class History:
+    """Random events on a Mirror, with a plain account of the objects that should be left."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.mirror = fresh()
+        self.left: dict[Key, Document] = {}
+        self._chance = chance
+        self._version = 100
+
+    def step(self) -> None:
+        """One event, or one bind that is sent, fails, or is given up."""
+        act = self._chance.choice(
+            (*[self._upsert] * 8, self._repeat, *[self._remove] * 2, self._replace, self._bind)
+        )
+        act()
+        if self._chance.random() < 0.3:
+            self.mirror.snapshot(0.0)
+
+    def _upsert(self) -> None:
+        document = self._chance.choice(MAKERS)(self._chance)
+        self._version += 1
+        document["metadata"]["resourceVersion"] = str(self._version)
+        self.left[key_of(document)] = document
+        self.mirror.apply(manifests.event_of(document))
+
+    def _repeat(self) -> None:
+        """An old version of something that is there: it must change nothing."""
+        document = self._chance.choice(MAKERS)(self._chance)
+        document["metadata"]["resourceVersion"] = "1"
+        if key_of(document) in self.left:
+            assert not self.mirror.apply(manifests.event_of(document))
+
+    def _remove(self) -> None:
+        if self.left:
+            document = self.left.pop(self._chance.choice(sorted(self.left)))
+            self.mirror.apply(manifests.removal_of(document))
+            assert not self.mirror.apply(manifests.removal_of(document))
+
+    def _replace(self) -> None:
+        kind = self._chance.choice(tuple(events.Kind))
+        of_kind = sorted(key for key in self.left if key[0] == kind)
+        for key in of_kind:
+            if self._chance.random() < 0.3:
+                del self.left[key]
+        objects = tuple(manifests.read(self.left[key]) for key in of_kind if key in self.left)
+        self.mirror.apply(events.Replace(kind=kind, objects=objects))
+
+    def _bind(self) -> None:
+        task = jobs.TaskId(f"p{self._chance.randrange(6)}-{self._chance.randrange(2)}")
+        self.mirror.assume(task, "n1", now=float(self._chance.randrange(100)))
+        if self._chance.random() < 0.3:
+            self.mirror.forget(task)
+
+
+def views(seen: state.Mirror) -> Iterator[object]:
+    """Everything that a Mirror says about the cluster."""
+    yield manifests.canonical(seen.snapshot(0.0))
+    yield sorted(seen.rejections.items())
+    yield manifests.names(seen.ungrouped())
+
+
+@settings(max_examples=60, deadline=None)
+@given(CHANCE, strategies.integers(0, 60))
+def test_only_what_is_left_counts(chance: random.Random, steps: int) -> None:
+    """After any history, the same as a Mirror that saw the last objects only, in any order."""
+    history = History(chance)
+    for _ in range(steps):
+        history.step()
+    history.mirror.expire(now=1e9)
+    assert history.mirror.assumed == 0
+    documents = list(history.left.values())
+    chance.shuffle(documents)
+    other = fresh()
+    for document in documents:
+        other.apply(manifests.event_of(document))
+    assert list(views(history.mirror)) == list(views(other))

@@ -1,0 +1,165 @@
+"""Short ways to write the manifests that the mirror's tests are about, and to compare snapshots."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from vscheduler.core.model import jobs, snapshot
+from vscheduler.mirror import decoding, events, state, wire
+
+OURS = "vscheduler"
+Document = dict[str, Any]
+
+
+def pod(name: str, *, group: str = "", node: str = "", **rest: Any) -> Document:
+    """A pod of ours of one cpu; `rest`: uid, version, phase, scheduler, spec, metadata, status."""
+    metadata: Document = {
+        "name": name,
+        "namespace": "ns",
+        "uid": rest.get("uid", name),
+        "resourceVersion": str(rest.get("version", "")),
+        "annotations": {"scheduling.k8s.io/group-name": group} if group else {},
+    }
+    requests = rest.get("requests", {"cpu": "1"})
+    spec: Document = {
+        "schedulerName": rest.get("scheduler", OURS),
+        "containers": [{"name": "main", "resources": {"requests": requests}}],
+    }
+    if node:
+        spec["nodeName"] = node
+    status = {"phase": rest.get("phase", "Running" if node else "Pending")}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata | rest.get("metadata", {}),
+        "spec": spec | rest.get("spec", {}),
+        "status": status | rest.get("status", {}),
+    }
+
+
+def node(name: str, amounts: Document | None = None, **rest: Any) -> Document:
+    """A node of 4 cpu and 10 pods; `rest`: version, labels, uid, spec, status."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "uid": rest.get("uid", name),
+            "resourceVersion": str(rest.get("version", "")),
+            "labels": rest.get("labels", {}),
+        },
+        "spec": rest.get("spec", {}),
+        "status": {"allocatable": amounts or {"cpu": "4", "pods": "10"}} | rest.get("status", {}),
+    }
+
+
+def group(name: str, spec: Document | None = None, **rest: Any) -> Document:
+    """A PodGroup; `rest`: version, annotations, status, uid."""
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": rest.get("uid", name),
+            "resourceVersion": str(rest.get("version", "")),
+            "annotations": rest.get("annotations", {}),
+        },
+        "spec": spec or {},
+        "status": rest.get("status", {}),
+    }
+
+
+def queue(name: str, spec: Document | None = None, **status: Any) -> Document:
+    """A Queue."""
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": name, "uid": name},
+        "spec": spec or {},
+        "status": status,
+    }
+
+
+def priority_class(name: str, value: int, *, default: bool = False) -> Document:
+    """A PriorityClass."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name, "uid": name},
+        "value": value,
+        "globalDefault": default,
+    }
+
+
+def read(document: Document) -> wire.Object:
+    """The object of a manifest that decodes."""
+    event = event_of(document)
+    assert isinstance(event, events.Upsert), event
+    return event.object
+
+
+def event_of(document: Document) -> events.Upsert | events.Reject:
+    """What a manifest is to the Mirror."""
+    kind = decoding.kind_of(document)
+    assert kind is not None
+    return decoding.convert(kind, document)
+
+
+def removal_of(document: Document) -> events.Remove:
+    """The end of an object."""
+    return decoding.removal(event_of(document))
+
+
+def mirror(*documents: Document, **options: Any) -> state.Mirror:
+    """A Mirror that has seen these."""
+    seen = state.Mirror(state.Options(**{"scheduler_names": (OURS,)} | options))
+    for document in documents:
+        seen.apply(event_of(document))
+    return seen
+
+
+def canonical(found: snapshot.Snapshot) -> Document:
+    """All that a snapshot says, as plain values that compare."""
+    table = found.nodes
+    return {
+        "names": found.space.names,
+        "nodes": table.layout.specs,
+        "allocatable": table.allocatable.tolist(),
+        "used": table.used.tolist(),
+        "releasing": table.releasing.tolist(),
+        "ports": list(table.ports.items()),
+        "queues": list(found.queues.items()),
+        "jobs": [_job(job) for job in found.jobs],
+    }
+
+
+def job_of(seen: state.Mirror, name: str) -> jobs.Job:
+    """The job of this name in a snapshot."""
+    return {job.name: job for job in seen.snapshot(0.0).jobs}[name]
+
+
+def used(seen: state.Mirror, name: str, resource: str = "cpu") -> int:
+    """How much of a resource is taken on a node."""
+    found = seen.snapshot(0.0)
+    row = found.nodes.layout.rows[name]
+    return int(found.nodes.used[row, found.space.columns[resource]])
+
+
+def statuses(job: jobs.Job) -> dict[str, str]:
+    """Task name to status."""
+    return {task.name: str(task.status) for task in job.tasks}
+
+
+def names(tasks: Iterable[Any]) -> list[str]:
+    """Keys of pods, sorted."""
+    return sorted(each.key for each in tasks)
+
+
+def _job(job: jobs.Job) -> Document:
+    """Classes compare by identity, so they are written out."""
+    fields = {name: getattr(job, name) for name in job.__slots__ if name != "tasks"}
+    tasks = []
+    for task in job.tasks:
+        values = {name: getattr(task, name) for name in task.__slots__ if name != "kind"}
+        tasks.append((values, list(task.kind.request.items()), task.kind.constraints))
+    return {**fields, "tasks": tasks}

@@ -1,0 +1,356 @@
+from typing import Any
+
+import pytest
+
+from tests.unit.mirror import manifests
+from vscheduler.core.model import constraints, jobs
+from vscheduler.mirror import events, state
+
+Document = manifests.Document
+KIND = events.Kind
+P = jobs.TaskId("p")
+
+CLUSTER = (
+    manifests.node("n1"),
+    manifests.node("n2"),
+    manifests.queue("q"),
+    manifests.group("g", {"queue": "q"}),
+)
+
+
+def apply(seen: state.Mirror, document: Document) -> bool:
+    """Show a manifest to the Mirror; whether it mattered."""
+    return seen.apply(manifests.event_of(document))
+
+
+def replace(kind: events.Kind, *documents: Document) -> events.Replace:
+    """A list of these."""
+    read = [manifests.event_of(document) for document in documents]
+    return events.Replace(
+        kind=kind,
+        objects=tuple(each.object for each in read if isinstance(each, events.Upsert)),
+        rejects=tuple(each for each in read if isinstance(each, events.Reject)),
+    )
+
+
+def test_a_snapshot_is_sorted_and_whole() -> None:
+    """Nodes, queues, jobs and columns in canonical order, whatever order they came in."""
+    documents = [
+        *reversed(CLUSTER),
+        manifests.group("a", {"queue": "q", "minResources": {"example.com/c": "1"}}),
+        manifests.pod("b-0", group="a", requests={"cpu": "1", "example.com/b": "1"}),
+        manifests.pod("p", group="g", node="n1", requests={"memory": "1Ki"}),
+        manifests.queue("b", {"capability": {"example.com/a": "1"}}),
+    ]
+    found = manifests.mirror(*documents).snapshot(5.0)
+    assert found.now == 5.0
+    assert found.space.names == ("cpu", "memory", "pods", *(f"example.com/{x}" for x in "abc"))
+    assert found.nodes.layout.names == ("n1", "n2")
+    assert found.nodes.allocatable[:, :3].tolist() == [[4000, 0, 10]] * 2
+    assert found.nodes.used[:, :3].tolist() == [[0, 1024, 1], [0, 0, 0]]
+    assert list(found.queues) == ["b", "q"]
+    assert [job.id for job in found.jobs] == ["ns/a", "ns/g"]
+    (job,) = (job for job in found.jobs if job.name == "g")
+    assert job.allocated == {"memory": 1024, "pods": 1}
+    assert job.counts == {jobs.TaskStatus.RUNNING: 1}
+
+
+def test_every_unfinished_pod_counts_on_its_node() -> None:
+    """Of all schedulers, those being deleted twice, finished ones not at all."""
+    port = {"ports": [{"hostPort": 80}], "name": "main"}
+    seen = manifests.mirror(
+        *CLUSTER,
+        manifests.pod("ours", group="g", node="n1"),
+        manifests.pod("stranger", scheduler="other", node="n1", spec={"containers": [port]}),
+        manifests.pod("gone", node="n1", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        manifests.pod("done", group="g", node="n1", phase="Succeeded"),
+        manifests.pod("elsewhere", node="n9"),
+    )
+    found = seen.snapshot(0.0).nodes
+    assert found.used.tolist() == [[2000, 0, 3], [0, 0, 0]]
+    assert found.releasing.tolist() == [[1000, 0, 1], [0, 0, 0]]
+    wild = "0.0.0.0"  # noqa: S104 - Kubernetes' spelling of every address
+    assert found.ports == {"n1": (constraints.HostPort(wild, "TCP", 80),)}
+    seen.apply(manifests.removal_of(manifests.pod("stranger")))
+    assert seen.snapshot(0.0).nodes.ports == {}
+    apply(seen, manifests.node("n9"))
+    assert manifests.used(seen, "n9") == 1000
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "matters"),
+    [
+        (manifests.pod("p"), manifests.pod("p", version=2), False),
+        (manifests.pod("p"), manifests.pod("p", status={"conditions": [{"type": "x"}]}), False),
+        (manifests.pod("p"), manifests.pod("p", metadata={"labels": {"a": "b"}}), False),
+        (manifests.pod("p"), manifests.pod("p", node="n1"), True),
+        (manifests.pod("p"), manifests.pod("p", group="g"), True),
+        (manifests.pod("p"), manifests.pod("p", requests={"cpu": "2"}), True),
+        (manifests.pod("p"), manifests.pod("p", requests={"cpu": "1000m"}), False),
+        (
+            manifests.node("n1"),
+            manifests.node(
+                "n1",
+                version=2,
+                status={
+                    "conditions": [
+                        {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01"}
+                    ]
+                },
+            ),
+            False,
+        ),
+        (manifests.node("n1"), manifests.node("n1", labels={"a": "b"}), True),
+        (manifests.node("n1"), manifests.node("n1", {"cpu": "5"}), True),
+        (manifests.queue("q"), manifests.queue("q", {}, allocated={"cpu": "1"}), False),
+        (manifests.queue("q"), manifests.queue("q", {"weight": 2}), True),
+        (manifests.queue("q"), manifests.queue("q", {}, state="Closed"), True),
+        (manifests.group("g"), manifests.group("g", version=3), False),
+        (manifests.group("g"), manifests.group("g", status={"phase": "Inqueue"}), True),
+        (manifests.priority_class("c", 1), manifests.priority_class("c", 1), False),
+        (manifests.priority_class("c", 1), manifests.priority_class("c", 2), True),
+    ],
+)
+def test_only_what_a_decision_depends_on_is_a_change(
+    before: Document, after: Document, matters: bool
+) -> None:
+    """Heartbeats, versions and other people's fields wake nobody."""
+    seen = manifests.mirror(before)
+    assert apply(seen, after) is matters
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "node"),
+    [
+        (manifests.pod("p", version=9, node="n1"), manifests.pod("p", version=10), None),
+        (manifests.pod("p", version=10, node="n1"), manifests.pod("p", version=9), "n1"),
+        (manifests.pod("p", version="", node="n1"), manifests.pod("p", version=9), None),
+        (manifests.pod("p", version=10, node="n1"), manifests.pod("p", version=""), None),
+    ],
+)
+def test_an_older_version_is_left_out(first: Document, second: Document, node: str | None) -> None:
+    """Versions are compared as numbers; an object without one is taken at its word."""
+    seen = manifests.mirror(*CLUSTER)
+    for document in (first, second):
+        document["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "g"}
+        apply(seen, document)
+    assert manifests.job_of(seen, "g").tasks[0].node == node
+
+
+def test_a_pod_made_anew_under_its_name_is_another_pod() -> None:
+    """The end of the old one isn't the end of the new one."""
+    old = manifests.pod("p", uid="old", node="n1", version=1)
+    new = manifests.pod("p", uid="new", node="n1", version=2)
+    seen = manifests.mirror(*CLUSTER, old, new)
+    assert manifests.used(seen, "n1") == 2000
+    seen.apply(manifests.removal_of(old))
+    assert manifests.used(seen, "n1") == 1000
+    assert not seen.apply(manifests.removal_of(old))
+    assert seen.reference(KIND.POD, "new") == state.Reference(uid="new", resource_version="2")
+    assert seen.reference(KIND.POD, "old") is None
+
+
+@pytest.mark.parametrize("uid", ["old", "new", ""])
+def test_other_kinds_go_only_by_their_own_uid(uid: str) -> None:
+    """A late word of the old object's end leaves the new one; without a UID the name counts."""
+    seen = manifests.mirror(manifests.node("n1", uid="old"), manifests.node("n1", uid="new"))
+    seen.apply(events.Remove(kind=KIND.NODE, namespace="", name="n1", uid=uid))
+    assert seen.snapshot(0.0).nodes.layout.size == (1 if uid == "old" else 0)
+
+
+def test_a_list_replaces_everything_of_its_kind() -> None:
+    """What isn't in it is gone, also where its versions are older than those known."""
+    seen = manifests.mirror(
+        *CLUSTER,
+        manifests.pod("a", group="g", node="n1", version=5),
+        manifests.pod("b", group="g", node="n1", version=5),
+    )
+    event = replace(
+        KIND.POD, manifests.pod("b", group="g", node="n2", version=1), manifests.pod("c", group="g")
+    )
+    assert seen.apply(event)
+    assert manifests.statuses(manifests.job_of(seen, "g")) == {"b": "Running", "c": "Pending"}
+    assert (manifests.used(seen, "n1"), manifests.used(seen, "n2")) == (0, 1000)
+    assert not seen.apply(event)
+    assert seen.apply(replace(KIND.NODE))
+    assert seen.snapshot(0.0).nodes.layout.size == 0
+    assert len(seen.snapshot(0.0).jobs) == 1
+
+
+def test_rejections_last_until_mended_or_gone() -> None:
+    """Of wrong types and of wrong values; the object itself is left out."""
+    bad_type = manifests.queue("a", {"weight": "heavy"})
+    bad_value = manifests.queue("b", {"weight": 0})
+    nameless = manifests.queue("")
+    seen = manifests.mirror(bad_type, bad_value, nameless)
+    assert {key: each.field for (_, key), each in seen.rejections.items()} == {
+        "a": "spec.weight",
+        "b": "spec.weight",
+        "": "metadata.name",
+    }
+    assert list(seen.snapshot(0.0).queues) == []
+    apply(seen, manifests.queue("a"))
+    seen.apply(manifests.removal_of(bad_value))
+    assert list(seen.rejections) == [(KIND.QUEUE, "")]
+    assert seen.apply(replace(KIND.QUEUE, bad_type))
+    assert list(seen.rejections) == [(KIND.QUEUE, "a")]
+    assert list(seen.snapshot(0.0).queues) == []
+
+
+def test_a_rejected_pod_keeps_its_room_and_its_group_an_owner() -> None:
+    """It is no task, but it is ours, and it is there."""
+    spec = {"tolerations": [{"value": "a"}]}
+    seen = manifests.mirror(*CLUSTER, manifests.pod("p", group="g", node="n1", spec=spec))
+    assert manifests.used(seen, "n1") == 1000
+    assert manifests.job_of(seen, "g").tasks == ()
+    assert [key for _, key in seen.rejections] == ["p"]
+
+
+def test_columns_come_and_go_with_the_names() -> None:
+    """A resource that nothing names any more has no column, and the rest stays right."""
+    with_gpu = manifests.node("n1", {"cpu": "4", "aaa.com/gpu": "8"})
+    seen = manifests.mirror(*CLUSTER, manifests.pod("p", node="n1"))
+    assert seen.snapshot(0.0).space.size == 3
+    apply(seen, with_gpu)
+    found = seen.snapshot(0.0)
+    assert found.space.names[3:] == ("aaa.com/gpu",)
+    assert found.nodes.allocatable.tolist() == [[4000, 0, 0, 8], [4000, 0, 10, 0]]
+    assert found.nodes.used[0].tolist() == [1000, 0, 1, 0]
+    apply(seen, manifests.node("n1"))
+    assert seen.snapshot(0.0).space.size == 3
+    pod = manifests.pod("q", group="g", requests={"aaa.com/gpu": "1"})
+    apply(seen, pod)
+    assert seen.snapshot(0.0).space.size == 4
+    seen.apply(manifests.removal_of(pod))
+    assert seen.snapshot(0.0).space.size == 3
+
+
+def test_only_selected_nodes_are_seen() -> None:
+    """A node needs one of the labels; it may get it and lose it while we run."""
+    seen = manifests.mirror(
+        manifests.node("n1", labels={"pool": "a"}),
+        manifests.node("n2", labels={"pool": "c"}),
+        manifests.node("n3", labels={"gpu": "b", "pool": "c"}),
+        manifests.pod("p", node="n2", requests={"cpu": "1", "example.com/x": "1"}),
+        node_selector=(("pool", "a"), ("gpu", "b")),
+    )
+    assert seen.snapshot(0.0).nodes.layout.names == ("n1", "n3")
+    assert apply(seen, manifests.node("n2", labels={"pool": "a"}))
+    assert manifests.used(seen, "n2") == 1000
+    assert apply(seen, manifests.node("n1", labels={}))
+    assert seen.snapshot(0.0).nodes.layout.names == ("n2", "n3")
+    assert not apply(seen, manifests.node("n1", {"cpu": "9"}, labels={}))
+
+
+def test_a_snapshot_stays_as_it_was() -> None:
+    """What happens later doesn't reach into it."""
+    seen = manifests.mirror(*CLUSTER, manifests.pod("p", group="g", node="n1"))
+    before = seen.snapshot(0.0)
+    kept = manifests.canonical(before)
+    for document in (
+        manifests.pod("p2", group="g", node="n1"),
+        manifests.node("n0"),
+        manifests.queue("q", {"weight": 9}),
+        manifests.group("g", {"queue": "x"}),
+    ):
+        apply(seen, document)
+    assert manifests.canonical(seen.snapshot(1.0)) != kept
+    assert manifests.canonical(before) == kept
+
+
+def pending(**options: Any) -> state.Mirror:
+    """A mirror with a pod p that waits in group g."""
+    return manifests.mirror(*CLUSTER, manifests.pod("p", group="g"), **options)
+
+
+def test_an_assumed_bind_counts_until_it_is_confirmed() -> None:
+    """Binding on the node, then what the watch shows."""
+    seen = pending()
+    assert seen.assume(P, "n1", now=1.0)
+    assert (manifests.used(seen, "n1"), seen.assumed) == (1000, 1)
+    assert manifests.statuses(manifests.job_of(seen, "g")) == {"p": "Binding"}
+    assert manifests.job_of(seen, "g").allocated == {"cpu": 1000, "pods": 1}
+    assert not apply(seen, manifests.pod("p", group="g", version=2))
+    assert manifests.statuses(manifests.job_of(seen, "g")) == {"p": "Binding"}
+    assert apply(seen, manifests.pod("p", group="g", node="n1", phase="Pending"))
+    assert manifests.statuses(manifests.job_of(seen, "g")) == {"p": "Bound"}
+    assert (manifests.used(seen, "n1"), seen.assumed) == (1000, 0)
+    assert not seen.forget(P)
+    assert seen.expire(now=1000.0) == []
+    assert not seen.assume(P, "n2", now=2.0)
+
+
+@pytest.mark.parametrize(
+    ("after", "used"),
+    [
+        (manifests.pod("p", group="g", node="n2"), (0, 1000)),
+        (manifests.pod("p", group="g", phase="Failed"), (0, 0)),
+        (manifests.pod("p", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), (0, 0)),
+        (manifests.pod("p", spec={"resourceClaims": [{}]}), (0, 0)),
+        (manifests.pod("p") | {"spec": 1}, (0, 0)),
+        (None, (0, 0)),
+    ],
+)
+def test_what_the_watch_shows_ends_an_assumption(
+    after: Document | None, used: tuple[int, int]
+) -> None:
+    """Another node, the pod's end, or that it can't be bound any more."""
+    seen = pending()
+    seen.assume(P, "n1", now=1.0)
+    if after is None:
+        seen.apply(manifests.removal_of(manifests.pod("p")))
+    else:
+        apply(seen, after)
+    assert (manifests.used(seen, "n1"), manifests.used(seen, "n2")) == used
+    assert seen.assumed == 0
+
+
+def test_a_bind_that_failed_is_forgotten() -> None:
+    """The pod waits again, as if nothing had been sent."""
+    seen = pending()
+    before = manifests.canonical(seen.snapshot(0.0))
+    seen.assume(P, "n1", now=1.0)
+    assert seen.forget(P)
+    assert manifests.canonical(seen.snapshot(0.0)) == before
+    assert not seen.assume(jobs.TaskId("nobody"), "n1", now=1.0)
+
+
+def test_a_bind_that_is_never_seen_expires() -> None:
+    """After the configured time, and not before."""
+    seen = pending(assume_seconds=10.0)
+    apply(seen, manifests.pod("a", group="g"))
+    seen.assume(P, "n1", now=1.0)
+    seen.assume(jobs.TaskId("a"), "n1", now=5.0)
+    assert seen.expire(now=11.0) == []
+    assert seen.expire(now=11.1) == ["p"]
+    assert manifests.statuses(manifests.job_of(seen, "g")) == {"a": "Binding", "p": "Pending"}
+    assert seen.expire(now=99.0) == ["a"]
+    assert manifests.used(seen, "n1") == 0
+
+
+def test_one_event_costs_one_job_and_one_row() -> None:
+    """Counted, with thousands of pods around: everything else is shared with the last snapshot."""
+    documents = [manifests.node(f"n{number:03}", {"cpu": "99"}) for number in range(100)]
+    documents += [manifests.group(f"g{number:03}") for number in range(200)]
+    documents += [
+        manifests.pod(f"p{number}", group=f"g{number % 200:03}", node=f"n{number % 100:03}")
+        for number in range(3000)
+    ]
+    seen = manifests.mirror(*documents)
+    before = seen.snapshot(0.0)
+    assert seen.work == {"layouts": 1, "jobs": 200, "rows": 100}
+    apply(seen, manifests.pod("p7", group="g007", node="n007", phase="Succeeded"))
+    after = seen.snapshot(1.0)
+    assert seen.work == {"layouts": 1, "jobs": 201, "rows": 101}
+    changed = [new.name for old, new in zip(before.jobs, after.jobs, strict=True) if new is not old]
+    assert changed == ["g007"]
+    kept = zip(before.jobs[7].tasks, after.jobs[7].tasks, strict=True)
+    assert [new.name for old, new in kept if new is not old] == ["p7"]
+    assert after.nodes.layout is before.nodes.layout
+    again = seen.snapshot(2.0)
+    assert again.queues is after.queues
+    assert again.nodes is after.nodes
+    assert again.jobs is after.jobs
+    apply(seen, manifests.node("n0005", {"cpu": "1"}))
+    assert seen.snapshot(3.0).nodes.used.sum() == after.nodes.used.sum()
+    assert seen.work == {"layouts": 2, "jobs": 201, "rows": 102}

@@ -1,0 +1,133 @@
+import pytest
+
+from tests.unit.mirror import manifests
+from vscheduler.mirror import translation
+
+OURS = {translation.SCHEDULER: "vscheduler"}
+THEIRS = {translation.SCHEDULER: "other"}
+
+
+@pytest.mark.parametrize(
+    ("schedulers", "annotations", "claim", "owned"),
+    [
+        (["vscheduler"], {}, False, True),
+        (["second"], {}, False, True),
+        (["vscheduler"], THEIRS, False, True),
+        (["other"], OURS, True, False),
+        (["other"], {}, True, False),
+        (["vscheduler", "other"], {}, False, True),
+        ([], {}, False, False),
+        ([], {}, True, True),
+        ([], OURS, False, True),
+        ([], THEIRS, True, False),
+    ],
+)
+def test_a_group_is_ours_by_its_pods_then_by_its_annotation(
+    schedulers: list[str], annotations: dict[str, str], claim: bool, owned: bool
+) -> None:
+    """Two schedulers never write one PodGroup's status; one without pods may be claimed."""
+    pods = [
+        manifests.pod(f"p{at}", group="g", scheduler=name) for at, name in enumerate(schedulers)
+    ]
+    seen = manifests.mirror(
+        manifests.group("g", annotations=annotations),
+        *pods,
+        scheduler_names=("vscheduler", "second"),
+        claim_unowned=claim,
+    )
+    found = seen.snapshot(0.0).jobs
+    assert [job.id for job in found] == (["ns/g"] if owned else [])
+    ours = sum(name != "other" for name in schedulers)
+    assert [len(job.tasks) for job in found] == ([ours] if owned else [])
+
+
+def test_ownership_follows_the_pods() -> None:
+    """A group is ours from its first pod of ours to the last."""
+    pod = manifests.pod("p", group="g")
+    seen = manifests.mirror(manifests.group("g"))
+    for event, count in (
+        (manifests.event_of(pod), 1),
+        (manifests.removal_of(pod), 0),
+        (manifests.event_of(pod), 1),
+        (manifests.removal_of(manifests.group("g")), 0),
+        (manifests.event_of(manifests.group("g")), 1),
+    ):
+        seen.apply(event)
+        assert len(seen.snapshot(0.0).jobs) == count
+
+
+def test_pods_without_a_group_are_told_of_until_it_comes() -> None:
+    """Those that name none, and those whose group isn't there; other schedulers' aren't ours."""
+    seen = manifests.mirror(
+        manifests.pod("bare"),
+        manifests.pod("early", group="g"),
+        manifests.pod("stranger", scheduler="other"),
+        manifests.pod("early-stranger", group="g", scheduler="other"),
+    )
+    assert manifests.names(seen.ungrouped()) == ["ns/bare", "ns/early"]
+    assert seen.snapshot(0.0).jobs == ()
+    seen.apply(manifests.event_of(manifests.group("g")))
+    assert manifests.names(seen.ungrouped()) == ["ns/bare"]
+    assert manifests.statuses(manifests.job_of(seen, "g")) == {"early": "Pending"}
+    seen.apply(manifests.removal_of(manifests.group("g")))
+    assert manifests.names(seen.ungrouped()) == ["ns/bare", "ns/early"]
+    for name in ("bare", "early"):
+        seen.apply(manifests.removal_of(manifests.pod(name)))
+    assert manifests.names(seen.ungrouped()) == []
+
+
+def test_a_job_waits_for_its_queue_in_the_snapshot() -> None:
+    """The session says that the queue is missing; a group that names none is in the default one."""
+    seen = manifests.mirror(
+        manifests.group("g", {"queue": "nowhere"}),
+        manifests.pod("p", group="g"),
+        manifests.group("h"),
+        manifests.pod("q", group="h"),
+        default_queue="standard",
+    )
+    assert [job.queue for job in seen.snapshot(0.0).jobs] == ["nowhere", "standard"]
+
+
+@pytest.mark.parametrize(
+    ("classes", "named", "priority"),
+    [
+        ([("high", 9, False)], "high", 9),
+        ([("high", 9, False)], "", 0),
+        ([("high", 9, False)], "gone", 0),
+        ([("high", 9, False), ("usual", 5, True)], "", 5),
+        ([("high", 9, False), ("usual", 5, True)], "gone", 5),
+        ([("high", 9, True), ("usual", 5, True)], "", 5),
+        ([("low", -9, False)], "low", -9),
+    ],
+)
+@pytest.mark.parametrize("late", [False, True])
+def test_priority_comes_from_the_class(
+    classes: list[tuple[str, int, bool]], named: str, priority: int, late: bool
+) -> None:
+    """The class that is named, else the lowest default one, else 0; whichever came first."""
+    documents = [
+        manifests.priority_class(name, value, default=default) for name, value, default in classes
+    ]
+    group = [
+        manifests.group("g", {"priorityClassName": named}),
+        manifests.pod("p", group="g", spec={"priority": 77}),
+    ]
+    seen = manifests.mirror(*(group if late else documents))
+    seen.snapshot(0.0)
+    for document in documents if late else group:
+        seen.apply(manifests.event_of(document))
+    assert manifests.job_of(seen, "g").priority == priority
+    for document in documents:
+        seen.apply(manifests.removal_of(document))
+    assert manifests.job_of(seen, "g").priority == 0
+
+
+def test_priorities_can_be_switched_off() -> None:
+    """Then every job has the same."""
+    seen = manifests.mirror(
+        manifests.priority_class("high", 9, default=True),
+        manifests.group("g", {"priorityClassName": "high"}),
+        manifests.pod("p", group="g"),
+        priority_classes=False,
+    )
+    assert manifests.job_of(seen, "g").priority == 0

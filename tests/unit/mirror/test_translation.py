@@ -1,0 +1,186 @@
+from typing import Any
+
+import pytest
+
+from tests.unit.mirror import manifests
+from vscheduler.core.model import constraints, jobs, queues, resources
+from vscheduler.mirror import translation, wire
+
+
+def node(**rest: Any) -> translation.Node:
+    """The node of a manifest."""
+    found = manifests.read(manifests.node("n1", rest.pop("amounts", None), **rest))
+    assert isinstance(found, wire.Node)
+    return translation.node(found)
+
+
+def queue(spec: dict[str, Any], **status: Any) -> queues.Queue:
+    """The queue of a manifest."""
+    found = manifests.read(manifests.queue("q", spec, **status))
+    assert isinstance(found, wire.Queue)
+    return translation.queue(found)
+
+
+def group(spec: dict[str, Any], **rest: Any) -> translation.Group:
+    """The PodGroup of a manifest, read with `standard` as the default queue."""
+    found = manifests.read(manifests.group("g", spec, **rest))
+    assert isinstance(found, wire.PodGroup)
+    return translation.pod_group(found, "standard")
+
+
+def test_a_node_is_translated_whole() -> None:
+    """Labels sorted, taints, cordon; amounts beyond measure are cut, and nothing is no resource."""
+    found = node(
+        amounts={"cpu": "7900m", "memory": "9E", "hugepages-1Gi": "0", "count/x": "1"},
+        labels={"zone": "a", "arch": "x"},
+        spec={"unschedulable": True, "taints": [{"key": "gpu", "effect": "NoSchedule"}]},
+    )
+    assert found.spec.labels == (("arch", "x"), ("zone", "a"))
+    assert found.spec.taints == (constraints.Taint("gpu", "", constraints.Effect.NO_SCHEDULE),)
+    assert found.spec.unschedulable
+    assert found.allocatable == {"cpu": 7900, "memory": resources.ALLOCATABLE_MAX}
+
+
+def test_capacity_stands_in_for_allocatable() -> None:
+    """Hand-written nodes often have one of the two."""
+    found = node(status={"allocatable": {}, "capacity": {"cpu": "2"}})
+    assert found.allocatable == {"cpu": 2000}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "ready"),
+    [
+        ([], True),
+        ([{"type": "MemoryPressure", "status": "False"}], True),
+        ([{"type": "Ready", "status": "True"}], True),
+        ([{"type": "Ready", "status": "False"}], False),
+        ([{"type": "Ready", "status": "Unknown"}], False),
+    ],
+)
+def test_a_node_is_ready_unless_it_says_otherwise(
+    conditions: list[dict[str, str]], ready: bool
+) -> None:
+    """A node with no conditions at all counts as ready, as in Volcano."""
+    assert node(status={"conditions": conditions}).spec.ready is ready
+
+
+def test_a_queue_is_translated_whole() -> None:
+    """Every field that a decision may depend on; a zero limit stays one."""
+    found = queue(
+        {
+            "weight": 3,
+            "priority": 2,
+            "reclaimable": False,
+            "parent": "root",
+            "capability": {"cpu": "1", "nvidia.com/gpu": 0},
+            "deserved": {"memory": "1Gi"},
+            "guarantee": {"resource": {"cpu": "500m"}},
+        },
+        state="Closing",
+    )
+    assert found == queues.Queue(
+        name="q",
+        uid="q",
+        created=0.0,
+        weight=3,
+        priority=2,
+        reclaimable=False,
+        parent="root",
+        state=queues.QueueState.CLOSING,
+        capability={"cpu": 1000, "nvidia.com/gpu": 0},
+        deserved={"memory": 2**30},
+        guarantee={"cpu": 500},
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        ({}, queues.QueueState.OPEN),
+        ({"state": ""}, queues.QueueState.OPEN),
+        ({"state": "Closed"}, queues.QueueState.CLOSED),
+        ({"state": "Ajar"}, queues.QueueState.UNKNOWN),
+    ],
+)
+def test_a_queue_is_open_unless_it_says_otherwise(
+    status: dict[str, str], state: queues.QueueState
+) -> None:
+    """A new queue has no status yet; a state that nobody knows isn't Open."""
+    assert queue({}, **status).state is state
+
+
+def test_a_group_is_translated_whole() -> None:
+    """A job without pods, with the stored status to compare a new one with."""
+    annotations = {translation.SCHEDULER: "other"}
+    condition = {"type": "Scheduled", "status": "True", "reason": "r", "message": "m"}
+    condition |= {"lastTransitionTime": "2026-01-01T00:00:00Z", "transitionID": "t"}
+    found = group(
+        {
+            "minMember": 2,
+            "minTaskMember": {"ps": 1},
+            "minResources": {"cpu": "2"},
+            "queue": "gold",
+            "priorityClassName": "high",
+        },
+        annotations=annotations,
+        status={"phase": "Running", "conditions": [condition], "running": 2, "failed": 1},
+    )
+    assert (found.priority_class, found.scheduler) == ("high", "other")
+    assert found.job == jobs.Job(
+        id=jobs.JobId("ns/g"),
+        uid="g",
+        namespace="ns",
+        name="g",
+        queue="gold",
+        created=0.0,
+        min_member=2,
+        min_task_member={"ps": 1},
+        min_resources={"cpu": 2000},
+        annotations=annotations,
+        state=jobs.GroupState(
+            phase=jobs.Phase.RUNNING,
+            conditions=(
+                jobs.Condition(
+                    type="Scheduled",
+                    status="True",
+                    reason="r",
+                    message="m",
+                    last_transition="2026-01-01T00:00:00Z",
+                    transition_id="t",
+                ),
+            ),
+            running=2,
+            failed=1,
+        ),
+    )
+
+
+def test_an_empty_group_has_the_defaults() -> None:
+    """The configured queue, minMember as in Go, no minResources, and no phase is Pending."""
+    job = group({}, status={"phase": "Dancing"}).job
+    assert (job.queue, job.min_member, job.min_resources) == ("standard", 0, None)
+    assert job.phase is jobs.Phase.PENDING
+    assert group({"minResources": {}}).job.min_resources == {}
+
+
+@pytest.mark.parametrize(
+    ("document", "place"),
+    [
+        (manifests.queue("q", {"weight": 0}), "spec.weight"),
+        (manifests.queue("q", {"capability": {"cpu": "-1"}}), "spec.capability.cpu"),
+        (
+            manifests.queue("q", {"guarantee": {"resource": {"a/b": "x"}}}),
+            "spec.guarantee.resource.a/b",
+        ),
+        (manifests.group("g", {"minMember": -1}), "spec.minMember"),
+        (manifests.group("g", {"minTaskMember": {"ps": -1}}), "spec.minTaskMember.ps"),
+        (manifests.group("g", {"minResources": {"cpu": ""}}), "spec.minResources.cpu"),
+        (manifests.node("n", {"cpu": "four"}), "status.allocatable.cpu"),
+        (manifests.node("n", spec={"taints": [{"key": "a"}]}), "spec.taints[0].effect"),
+    ],
+)
+def test_a_bad_field_is_named(document: manifests.Document, place: str) -> None:
+    """Whatever the kind, and the Mirror tells of it until it is mended."""
+    seen = manifests.mirror(document)
+    (rejection,) = seen.rejections.values()
+    assert (rejection.kind, rejection.field) == (document["kind"], place)
