@@ -136,6 +136,13 @@ def _waits_for_release(reason: decisions.Reason) -> str:
     )
 
 
+def _gated(reason: decisions.Reason) -> str:
+    return (
+        f"{reason.tasks} of {pods(reason.minimum)} may be placed (minMember {reason.minimum}); "
+        f"the others wait behind their scheduling gates"
+    )
+
+
 def _gang(reason: decisions.Reason) -> list[str]:
     """What the job needs and how much of it fits."""
     asked = request(reason.request)
@@ -190,4 +197,5 @@ _SENTENCES: Mapping[Code, Callable[[decisions.Reason], str]] = {
     Code.NO_NODES: _no_nodes,
     Code.NO_ROOM: _no_room,
     Code.WAITS_FOR_RELEASE: _waits_for_release,
+    Code.GATED: _gated,
 }

@@ -151,6 +151,11 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         {"minimum": 4, "placed": 4},
         "waits for room that pods being deleted still hold; 4 of the 4 pods it needs have a place",
     ),
+    (
+        Code.GATED,
+        {"minimum": 3, "tasks": 2},
+        "2 of 3 pods may be placed (minMember 3); the others wait behind their scheduling gates",
+    ),
 ]
 
 

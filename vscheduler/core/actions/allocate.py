@@ -92,6 +92,8 @@ def _line_up(session: working.Session) -> dict[str, ordering.Line[Worksheet]]:
             line = lines.setdefault(job.queue, ordering.Line())
             key = ordering.job_key(session.dispatch, gang)
             line.join(key, Worksheet(gang, deque(tasks)))
+        elif gang.counts[jobs.TaskStatus.GATED] and not gang.has_minimum:
+            _note_incomplete(session, gang)
     return lines
 
 
@@ -107,6 +109,8 @@ def _place(session: working.Session, queue: queues.Queue, sheet: Worksheet) -> b
             trial.hold()
             waits = decisions.ReasonCode.WAITS_FOR_RELEASE
             session.note(gang.job.id, _reason(gang, waits))
+        else:
+            _note_incomplete(session, gang)
     return False
 
 
@@ -157,6 +161,17 @@ def _may_become_ready(sheet: Worksheet) -> bool:
         gang.role_tasks(role, jobs.READY) >= job.min_task_member.get(role, 0)
         for role in sheet.failed_roles
     )
+
+
+def _note_incomplete(session: working.Session, gang: gangs.Gang) -> None:
+    """Say why a job can't start although no node and no queue refused any of its tasks.
+
+    A reason that was noted before, for a task that was refused, stays.
+    """
+    gated = gang.counts[jobs.TaskStatus.GATED]
+    code = decisions.ReasonCode.GATED if gated else decisions.ReasonCode.NO_ROOM
+    tasks = gang.valid_tasks - gated
+    session.note(gang.job.id, _reason(gang, code, tasks=tasks, nodes=session.layout.size))
 
 
 def _note_no_room(session: working.Session, sheet: Worksheet, task: jobs.Task) -> None:

@@ -47,6 +47,7 @@ class ReasonCode(StrEnum):
     NO_NODES = "NoNodes"
     NO_ROOM = "NotEnoughResources"
     WAITS_FOR_RELEASE = "WaitsForRelease"
+    GATED = "SchedulingGated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
