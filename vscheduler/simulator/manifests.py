@@ -6,6 +6,7 @@ the queues that are always there. The order in which manifests come makes no dif
 
 import datetime as dt
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from typing import Any, TypeGuard
 import msgspec
 
 from vscheduler.core.model import queues
-from vscheduler.mirror import decoding, events
+from vscheduler.mirror import decoding, documents, events
 
 NAMESPACED = frozenset({events.Kind.POD, events.Kind.POD_GROUP})
 DEFAULT_NAMESPACE = "default"
@@ -22,6 +23,9 @@ MOMENTS = frozenset(
     {"creationTimestamp", "lastHeartbeatTime", "lastTransitionTime", "startTime", "time"}
 )
 """Fields that hold an instant which has passed; a deletionTimestamp may be in the future."""
+
+_PART = re.compile(r"[^.\[\]]+")
+"""One step of a field such as spec.containers[0].resources."""
 
 ORDER = {kind: place for place, kind in enumerate(reversed(events.Kind))}
 """Priority classes first, pods last, as they would be created."""
@@ -32,8 +36,17 @@ class Manifest:
     """One document, or one item of a list, and where it stands."""
 
     tree: object
-    place: str = ""
-    """`jobs.yaml:12`, for messages; empty where there is no file."""
+    document: documents.Document | None = None
+    """What it was read from; None for one that stands in no file."""
+    path: tuple[str | int, ...] = ()
+    """Where it is in the document."""
+
+    def place(self, field: str = "") -> str:
+        """`jobs.yaml:12`, the line of the field or of the innermost part that is there."""
+        if self.document is None:
+            return ""
+        inside = (int(part) if part.isdigit() else part for part in _PART.findall(field))
+        return self.document.place((*self.path, *inside))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +68,7 @@ class Named:
     namespace: str
     name: str
     tree: Mapping[str, Any]
-    place: str
+    manifest: Manifest
 
     @property
     def key(self) -> str:
@@ -84,14 +97,14 @@ def collect(manifests: Iterable[Manifest]) -> Collection:
     for manifest in _expanded(manifests):
         tree = manifest.tree
         if not isinstance(tree, Mapping) or not isinstance(tree.get("kind"), str):
-            problems.append(Problem(place=manifest.place, message="no object: it has no kind"))
+            problems.append(Problem(place=manifest.place(), message="no object: it has no kind"))
             continue
         latest = max(latest, _latest(tree))
         kind = decoding.kind_of(tree)
         if kind is None:
             ignored[tree["kind"]] += 1
             continue
-        named = _named(kind, manifest.place, tree)
+        named = _named(kind, manifest, tree)
         if isinstance(named, Problem):
             problems.append(named)
         else:
@@ -130,7 +143,8 @@ def standing_queues(default_queue: str) -> Iterator[Named]:
     """The queues that a scheduler finds or makes at its start (Volcano: root and default)."""
     for name in (queues.ROOT, default_queue):
         tree = {"metadata": {"name": name}, "spec": {"weight": 1, "reclaimable": name != "root"}}
-        yield Named(kind=events.Kind.QUEUE, namespace="", name=name, tree=tree, place="")
+        manifest = Manifest(tree=tree)
+        yield Named(kind=events.Kind.QUEUE, namespace="", name=name, tree=tree, manifest=manifest)
 
 
 def _expanded(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
@@ -143,9 +157,10 @@ def _expanded(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
             continue
         kind = tree["kind"].removesuffix("List")
         implied = {"kind": kind, "apiVersion": tree.get("apiVersion")} if kind else {}
-        for item in tree["items"]:
+        for at, item in enumerate(tree["items"]):
             whole = {**implied, **item} if isinstance(item, Mapping) else item
-            yield from _expanded([replace(manifest, tree=whole)])
+            path = (*manifest.path, "items", at)
+            yield from _expanded([replace(manifest, tree=whole, path=path)])
 
 
 def _is_list(tree: object) -> TypeGuard[Mapping[str, Any]]:
@@ -156,15 +171,16 @@ def _is_list(tree: object) -> TypeGuard[Mapping[str, Any]]:
     )
 
 
-def _named(kind: events.Kind, place: str, tree: Mapping[str, Any]) -> Named | Problem:
+def _named(kind: events.Kind, manifest: Manifest, tree: Mapping[str, Any]) -> Named | Problem:
     metadata = _metadata(tree)
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
+        place = manifest.place("metadata.name")
         return Problem(place=place, message=f"{kind}: metadata.name: it has no name")
     namespace = ""
     if kind in NAMESPACED:
         namespace = str(metadata.get("namespace") or DEFAULT_NAMESPACE)
-    return Named(kind=kind, namespace=namespace, name=name, tree=tree, place=place)
+    return Named(kind=kind, namespace=namespace, name=name, tree=tree, manifest=manifest)
 
 
 def _metadata(tree: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -176,11 +192,13 @@ def _one(same: Sequence[Named], problems: list[Problem]) -> Named:
     """One of the manifests of an object; copies don't matter, differences are a problem."""
     if len(same) == 1:
         return same[0]
-    contents = {_content(each): each for each in sorted(same, key=lambda each: each.place)}
+    contents = {
+        _content(each): each for each in sorted(same, key=lambda each: each.manifest.place())
+    }
     kept, *others = (contents[content] for content in sorted(contents))
     for other in others:
-        message = f"{other.kind} {other.key}: differs from the one in {kept.place or 'the input'}"
-        problems.append(Problem(place=other.place, message=message))
+        message = f"{other.kind} {other.key}: differs from the one in {kept.manifest.place()}"
+        problems.append(Problem(place=other.manifest.place(), message=message))
     return kept
 
 

@@ -108,9 +108,9 @@ def _rejections(
     mirror: state.Mirror, given: Iterable[manifests.Named]
 ) -> Iterable[manifests.Problem]:
     """Objects with a field that can't be used, with the places that they come from."""
-    places = {(each.kind, each.key): each.place for each in given}
+    found = {(each.kind, each.key): each.manifest for each in given}
     for rejection in mirror.rejections.values():
-        place = places[rejection.kind, rejection.key]
+        place = found[rejection.kind, rejection.key].place(rejection.field)
         yield manifests.Problem(place=place, message=str(rejection))
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from vscheduler.mirror import documents
 from vscheduler.simulator import manifests
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
@@ -20,10 +21,16 @@ def queue(name: str, **metadata: Any) -> dict[str, Any]:
     return {"apiVersion": version, "kind": "Queue", "metadata": {"name": name, **metadata}}
 
 
+def document(tree: Any, line: int) -> documents.Document:
+    """What the file f has in this line."""
+    return documents.Document(source="f", content=tree, lines=line)
+
+
 def collect(*trees: Any) -> manifests.Collection:
     """The collection of documents that stand in lines 1, 2, … of a file."""
     return manifests.collect(
-        manifests.Manifest(tree=tree, place=f"f:{line}") for line, tree in enumerate(trees, start=1)
+        manifests.Manifest(tree=tree, document=document(tree, line))
+        for line, tree in enumerate(trees, start=1)
     )
 
 
@@ -120,7 +127,10 @@ def test_the_order_of_documents_makes_no_difference() -> None:
     """Objects, problems and the time are the same for shuffled input."""
     trees = [pod(f"p{at}", labels={"at": str(at % 2)}) for at in range(4)] * 2
     trees += [pod("p1", labels={"at": "7"}), queue("q"), pod("")]
-    placed = [manifests.Manifest(tree=tree, place=str(at)) for at, tree in enumerate(trees)]
+    placed = [
+        manifests.Manifest(tree=tree, document=document(tree, line))
+        for line, tree in enumerate(trees)
+    ]
     expected = manifests.collect(placed)
     for seed in range(20):
         random.Random(seed).shuffle(placed)

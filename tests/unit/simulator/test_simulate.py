@@ -3,12 +3,14 @@ import random
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings, strategies
 
 from tests import pictures
 from vscheduler.core import actions
 from vscheduler.core.framework import policy
 from vscheduler.core.model import jobs
+from vscheduler.mirror import documents as reader
 from vscheduler.simulator import manifests, reporting, run
 
 ALLOCATE = policy.ActionSetting(action=actions.allocate.Allocate)
@@ -86,11 +88,14 @@ def test_a_bad_object_stops_nothing() -> None:
     documents = pictures.documents(PICTURE)
     bad = next(each for each in documents if each["metadata"]["name"] == "small-0")
     bad["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "4x"
-    placed = [manifests.Manifest(tree=tree, place="jobs.yaml:7") for tree in documents]
-    outcome = run.simulate(placed, POLICY, run.Options())
+    text = yaml.safe_dump({"kind": "List", "items": documents})
+    (document,) = reader.load(text, "jobs.yaml")
+    whole = manifests.Manifest(tree=document.content, document=document)
+    outcome = run.simulate([whole], POLICY, run.Options())
+    line = text.splitlines().index("          cpu: 4x") + 1
     assert [str(problem) for problem in outcome.problems] == [
         (
-            "jobs.yaml:7: Pod default/small-0: spec.containers[0].resources.requests.cpu: "
+            f"jobs.yaml:{line}: Pod default/small-0: spec.containers[0].resources.requests.cpu: "
             "'4x' is no quantity: there is no suffix 'x', "
             "only n u m k M G T P E and Ki Mi Gi Ti Pi Ei"
         )

@@ -1,0 +1,143 @@
+import io
+from typing import Any
+
+import pytest
+
+from vscheduler.cli import scene, showing, tables, watching
+from vscheduler.core.model import decisions, queues, snapshot
+from vscheduler.daemon import metrics
+from vscheduler.mirror import quantities
+
+WHY = "queue robotics has 24 cpu of the 25 it deserves; this pod needs 2"
+SHARES = {
+    "robotics": watching.Share(allocated=24, deserved=25, share=0.96),
+    "speech": watching.Share(allocated=25, deserved=25, share=1),
+    "vision": watching.Share(allocated=25, deserved=25, share=1),
+}
+
+
+def group(gang: scene.Gang, **fields: Any) -> watching.Group:
+    """A gang as it must be in the end."""
+    pods = gang.pods if gang.fits else 0
+    return watching.Group(
+        gang=gang,
+        **{
+            "phase": "Running" if gang.fits else "Inqueue",
+            "bound": pods,
+            "running": pods,
+            "counted": pods,
+            "reason": "" if gang.fits else WHY,
+            **fields,
+        },
+    )
+
+
+def view(at: int = -1, **fields: Any) -> watching.View:
+    """The cluster as it must be in the end, but for these fields of the gang at this place."""
+    groups = [group(gang) for gang in scene.GANGS]
+    groups[at] = group(scene.GANGS[at], **fields)
+    return watching.View(shares=SHARES, groups=tuple(groups))
+
+
+def test_the_tenants_fill_their_shares_to_the_last() -> None:
+    """The scene's arithmetic: 75 CPU, 25 each, 74 used, and the last gang too large by 7."""
+    cpu = {
+        tenant: sum(gang.pods * gang.cpu for gang in scene.FITTING if gang.tenant == tenant)
+        for tenant in scene.TENANTS
+    }
+    assert cpu == {"robotics": 24, "speech": 25, "vision": 25}
+    assert scene.WORKERS * scene.WORKER_CPU == 75
+    assert [gang.pods * gang.cpu for gang in scene.WAITING] == [8]
+
+
+@pytest.mark.parametrize(
+    ("seen", "problems"),
+    [
+        (view(), []),
+        (view(0, running=7), ["vision/render-1 is Running; 7 of 8 run"]),
+        (view(0, counted=7), ["vision/render-1 is Running; 8 of 8 run"]),
+        (view(0, phase="Inqueue"), ["vision/render-1 is Inqueue; 8 of 8 run"]),
+        (view(bound=1), ["robotics/too-much: 1 of 4 pods got a node, not none"]),
+        (view(reason=""), ["robotics/too-much waits, and isn't told why"]),
+        (
+            watching.View(shares=SHARES, groups=view().groups[1:]),
+            ["vision/render-1 doesn't exist"],
+        ),
+        (
+            watching.View(shares=SHARES | {"vision": watching.Share()}, groups=view().groups),
+            ["queue vision has 0 CPU and deserves 0"],
+        ),
+        (
+            watching.View(
+                shares=SHARES | {"vision": watching.Share(allocated=26, deserved=25)},
+                groups=view().groups,
+            ),
+            ["queue vision has 26 CPU and deserves 25"],
+        ),
+    ],
+)
+def test_what_is_not_as_it_must_be_is_named(seen: watching.View, problems: list[str]) -> None:
+    """Gangs whole or not at all, a reason for the one that waits, nobody above their share."""
+    assert seen.problems() == problems
+
+
+def test_shares_are_read_from_the_daemons_metrics() -> None:
+    """The names that the daemon exposes are those that the demo looks for."""
+    observed = metrics.Metrics()
+    amounts = {"cpu": float(quantities.parse("cpu", "24")), "memory": 5.0}
+    figures = decisions.QueueFigures(
+        name="robotics",
+        state=queues.QueueState.OPEN,
+        weight=1,
+        allocated=amounts,
+        request=amounts,
+        entitlement=decisions.Entitlement(deserved={"cpu": 25000.0}, share=0.96),
+    )
+    result = decisions.CycleResult(
+        binds=(),
+        pipelined=(),
+        evicts=(),
+        groups=(),
+        queues=(figures,),
+        total={},
+        carried=snapshot.FRESH,
+    )
+    observed.observe_cycle(result, {"snapshot": 0.0})
+    assert watching.shares(observed.exposition().decode()) == {"robotics": SHARES["robotics"]}
+
+
+def test_a_log_gets_a_line_when_something_changed() -> None:
+    """Not the same line twice, and none within a second of another."""
+    stream = io.StringIO()
+    say = showing.PlainLines(stream)
+    start = watching.View(shares={}, groups=())
+    for seen, elapsed in ((start, 0.0), (view(), 0.5), (view(), 1.25), (view(), 9.0)):
+        say(seen, elapsed)
+    assert stream.getvalue().splitlines() == [
+        "  0.0 s  0/13 gangs run; robotics 0 of 0 CPU; speech 0 of 0 CPU; vision 0 of 0 CPU",
+        (
+            "  1.2 s  13/13 gangs run; robotics 24 of 25 CPU; speech 25 of 25 CPU; "
+            f"vision 25 of 25 CPU; robotics/too-much waits: {WHY}"
+        ),
+    ]
+
+
+def test_the_live_view_shows_queues_and_reasons() -> None:
+    """One line per queue, one per gang that waits; brackets are no markup."""
+    stream = io.StringIO()
+    tables.on(stream).print(showing.picture(view(reason="0/5 nodes [sic]"), 2.5))
+    lines = [" ".join(line.replace("│", " ").split()) for line in stream.getvalue().splitlines()]
+    assert lines[0] == "QUEUE ALLOCATED DESERVED SHARE GANGS RUNNING WAITING"
+    assert "robotics 24 cpu 25 cpu 0.96 2 1" in lines
+    assert lines[-2:] == ["robotics/too-much waits: 0/5 nodes [sic]", "2.5 s, 74 pods run"]
+
+
+def test_the_summary_says_how_it_ended() -> None:
+    """Gangs, pods, seconds, shares, and the gang that waits."""
+    assert showing.summary(view(), 3.7).splitlines() == [
+        "13 of 13 gangs that fit run whole: 74 pods on 5 workers of 15 CPU in 3.7 s (20 pods/s)",
+        "queue robotics: 24 CPU of the 25 it deserves, share 0.96",
+        "queue speech: 25 CPU of the 25 it deserves, share 1.00",
+        "queue vision: 25 CPU of the 25 it deserves, share 1.00",
+        f"robotics/too-much waits whole: {WHY}",
+    ]

@@ -1,0 +1,152 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click import testing
+
+from tests import pictures
+from vscheduler.cli import simulate
+
+PICTURE = """
+    node  n1 cpu=2 label=zone=a    node n2 cpu=2
+    queue gold weight=1
+    job   gold/small min=2 cpu=1   - -
+    job   gold/big   min=1 cpu=3   -
+"""
+WHY = "needs 3 cpu; the largest hole is 2 cpu on n1; 0/2 nodes are available: 2 Insufficient cpu"
+
+
+def invoke(*arguments: str | Path, text: str | None = None) -> testing.Result:
+    """Run the command as a person does."""
+    return testing.CliRunner().invoke(simulate.command, [str(word) for word in arguments], text)
+
+
+def write(path: Path, documents: list[Any]) -> Path:
+    """A file of manifests."""
+    path.write_text(yaml.safe_dump_all(documents))
+    return path
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Path:
+    """A folder with one picture's manifests in two files."""
+    documents = pictures.documents(PICTURE)
+    write(tmp_path / "a.yaml", documents[:3])
+    write(tmp_path / "b.yaml", documents[3:])
+    return tmp_path
+
+
+def test_a_table_shows_placements_queues_and_reasons(scene: Path) -> None:
+    """What a person asks for, and nothing on stderr."""
+    done = invoke(scene)
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert ["default/small-0", "n1"] in rows
+    assert ["gold", "Open", "1", "2", "cpu", "4", "cpu", "5", "cpu", "0.67"] in rows
+    assert ["default/big", "gold", "Inqueue", *WHY.split()] in rows
+
+
+def test_json_and_yaml_are_the_same_tree(scene: Path) -> None:
+    """For programs: nothing but the result on stdout."""
+    first, second = invoke(scene, "-o", "json"), invoke(scene, "--output=yaml")
+    tree = json.loads(first.stdout)
+    assert tree == yaml.safe_load(second.stdout)
+    assert tree["binds"] == {"default/small-0": "n1", "default/small-1": "n1"}
+    assert tree["podGroups"]["default/big"]["message"] == WHY
+
+
+def test_the_order_of_files_makes_no_difference(scene: Path) -> None:
+    """Also when a list comes over stdin."""
+    files = [scene / "a.yaml", scene / "b.yaml"]
+    expected = invoke(scene, "-o", "json").stdout
+    listed = yaml.safe_dump({"kind": "List", "items": pictures.documents(PICTURE)[::-1]})
+    assert invoke(*files[::-1], "-o", "json").stdout == expected
+    assert invoke("-", "-o", "json", text=listed).stdout == expected
+
+
+@pytest.mark.parametrize(("strict", "status"), [([], 0), (["--strict"], 1)])
+def test_a_bad_object_is_named_and_left_out(scene: Path, strict: list[str], status: int) -> None:
+    """File, line, kind, name and field; an error only where asked for."""
+    bad = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n3"}}
+    file = write(scene / "c.yaml", [bad | {"status": {"allocatable": {"cpu": "many"}}}])
+    done = invoke(scene, *strict)
+    assert done.exit_code == status
+    assert f"left out: {file}:7: Node n3: status.allocatable.cpu: 'many' is no" in done.stderr
+    assert ("default/small-0" in done.stdout) == (status == 0)
+
+
+def test_what_decides_nothing_is_said_on_stderr(scene: Path) -> None:
+    """A Deployment makes no pods here."""
+    write(scene / "c.yaml", [{"apiVersion": "apps/v1", "kind": "Deployment"}])
+    done = invoke(scene, "--strict", "-o", "json")
+    assert done.exit_code == 0
+    assert done.stderr.startswith("left out of account: 1 Deployment")
+    json.loads(done.stdout)
+
+
+def test_every_problem_of_a_configuration_is_told_with_its_line(
+    scene: Path, tmp_path: Path
+) -> None:
+    """Two mistakes, two lines."""
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text("actions: allocate, dance\ntiers:\n- plugins:\n  - name: gnag\n")
+    done = invoke(scene, "--scheduler-conf", conf)
+    assert (done.exit_code, done.stdout) == (1, "")
+    lines = [line.partition(" ")[2] for line in done.stderr.splitlines()]
+    assert [line.partition(": ")[0] for line in lines] == [f"{conf}:1", f"{conf}:4"]
+
+
+def test_a_configuration_decides(scene: Path, tmp_path: Path) -> None:
+    """With no plugin there is no gang, and no queue has a share."""
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text("actions: allocate\ntiers: []\n")
+    tree = json.loads(invoke(scene, "--scheduler-conf", conf, "-o", "json").stdout)
+    assert "deserved" not in tree["queues"]["gold"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "binds"),
+    [
+        (["--scheduler-name", "other"], {}),
+        (["--node-selector", "zone=a"], {"n1"}),
+        (["--node-selector", "zone:a", "--scheduler-name=vscheduler"], {"n1"}),
+        (["--node-selector", "zone=b"], {}),
+        (["--cycles", "3"], {"n1"}),
+    ],
+)
+def test_flags_mean_what_they_mean_to_the_daemon(
+    scene: Path, arguments: list[str], binds: set[str]
+) -> None:
+    """Names of schedulers, nodes that may be used, and more than one cycle."""
+    tree = json.loads(invoke(scene, *arguments, "-o", "json").stdout)
+    assert set(tree["binds"].values()) == set(binds)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "Missing argument 'FILE...'"),
+        (["missing.yaml"], "does not exist"),
+        (["-", "--cycles", "0"], "'--cycles'"),
+        (["-", "-o", "xml"], "'xml' is not one of"),
+        (["-", "--node-selector", "zone"], "--node-selector: 'zone' is no label"),
+        (["-", "--scheduler-name", "A_B"], "--scheduler-name: 'A_B' is no DNS-1123"),
+        (["-", "--nope"], "No such option"),
+    ],
+)
+def test_wrong_usage_has_status_two(arguments: list[str], complaint: str) -> None:
+    """And a sentence on stderr."""
+    done = invoke(*arguments, text="")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert complaint in done.stderr
+
+
+def test_unreadable_input_is_an_error(tmp_path: Path) -> None:
+    """Status 1, with file and line."""
+    file = tmp_path / "a.yaml"
+    file.write_text("a: b: c\n")
+    done = invoke(file)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"error: {file}:1: ")

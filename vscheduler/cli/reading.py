@@ -1,0 +1,63 @@
+"""Files, directories and stdin → manifests with their places."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from vscheduler.mirror import documents
+from vscheduler.simulator import manifests
+
+SUFFIXES = (".yaml", ".yml", ".json")
+STDIN = Path("-")
+
+
+class ReadError(Exception):
+    """Files that can't be read, or aren't YAML or JSON: one sentence each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+def read(paths: Iterable[Path]) -> list[manifests.Manifest]:
+    """All documents; a directory stands for the manifests right in it, as with kubectl.
+
+    Raises ReadError with everything that can't be read.
+    """
+    found: list[manifests.Manifest] = []
+    problems: list[str] = []
+    for path in paths:
+        files = [path]
+        if path != STDIN and path.is_dir():
+            files = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES)
+            if not files:
+                problems.append(f"{path}: no file in it ends in {', '.join(SUFFIXES)}")
+        for file in files:
+            try:
+                found += _documents(_text(file), "stdin" if file == STDIN else str(file))
+            except documents.DocumentError as error:
+                problems.append(str(error))
+            except (OSError, UnicodeDecodeError) as error:
+                problems.append(f"{file}: {error}")
+    if problems:
+        raise ReadError(problems)
+    return found
+
+
+def _text(path: Path) -> str:
+    return sys.stdin.read() if path == STDIN else path.read_text(encoding="utf-8")
+
+
+def _documents(text: str, name: str) -> list[manifests.Manifest]:
+    """The documents of one file. JSON knows no lines, and is read much faster as such."""
+    if text.lstrip().startswith("{"):
+        with suppress(json.JSONDecodeError):
+            tree = json.loads(text)
+            whole = documents.Document(source=name, content=tree, lines=1)
+            return [manifests.Manifest(tree=tree, document=whole)]
+    return [
+        manifests.Manifest(tree=document.content, document=document)
+        for document in documents.load(text, name)
+    ]

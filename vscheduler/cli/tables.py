@@ -1,0 +1,98 @@
+"""What people see of queues, placements and jobs: plain tables, as wide as they need to be."""
+
+from collections.abc import Iterable, Mapping
+from typing import TextIO
+
+from rich import console, table
+
+from vscheduler.core.model import decisions, resources
+from vscheduler.mirror import wording
+from vscheduler.simulator import run
+
+FILE_WIDTH = 200
+"""Columns where there is no terminal that says how wide it is."""
+
+COLUMN_GAP = 3
+
+
+def on(stream: TextIO) -> console.Console:
+    """A console that shows text as it is, brackets included."""
+    width = None if stream.isatty() else FILE_WIDTH
+    return console.Console(
+        file=stream, width=width, markup=False, highlight=False, emoji=False, soft_wrap=False
+    )
+
+
+def show(outcome: run.Outcome, stream: TextIO) -> None:
+    """Placements, evictions, queues, and the groups that wait with their reasons."""
+    terminal = on(stream)
+    sections = (
+        _placements(outcome),
+        _evictions(outcome),
+        queue_table(outcome.last.queues),
+        _waiting(outcome),
+    )
+    for number, section in enumerate(section for section in sections if section.row_count):
+        if number:
+            terminal.print()
+        terminal.print(section)
+
+
+def columns(*titles: str) -> table.Table:
+    """An empty table in kubectl's manner."""
+    made = table.Table(box=None, pad_edge=False, padding=(0, COLUMN_GAP, 0, 0))
+    for title in titles:
+        made.add_column(title.upper(), overflow="fold")
+    return made
+
+
+def queue_table(queues: Iterable[decisions.QueueFigures]) -> table.Table:
+    """One line per queue."""
+    shown = columns("queue", "state", "weight", "allocated", "deserved", "request", "share")
+    for queue in queues:
+        entitlement = queue.entitlement
+        shown.add_row(
+            queue.name,
+            str(queue.state),
+            str(queue.weight),
+            amounts(queue.allocated),
+            amounts(entitlement.deserved) if entitlement else "",
+            amounts(queue.request),
+            f"{entitlement.share:.2f}" if entitlement else "",
+        )
+    return shown
+
+
+def amounts(named: Mapping[str, float]) -> str:
+    """`24 cpu, 96Gi memory`; pod slots are left out."""
+    space = resources.ResourceSpace.of(named)
+    return ", ".join(
+        f"{wording.amount(name, named[name])} {name}"
+        for name in space.names
+        if name in named and name != resources.PODS
+    )
+
+
+def _placements(outcome: run.Outcome) -> table.Table:
+    shown = columns("pod", "node", "")
+    rows: list[tuple[str, str, str]] = [(bind.task.key, bind.node, "") for bind in outcome.binds]
+    rows += [(each.task.key, each.node, "waits") for each in outcome.last.pipelined]
+    for row in sorted(rows):
+        shown.add_row(*row)
+    return shown
+
+
+def _evictions(outcome: run.Outcome) -> table.Table:
+    shown = columns("evicted", "node", "action", "for")
+    for evict in outcome.evicts:
+        shown.add_row(evict.task.key, evict.node, evict.action, evict.beneficiary or "")
+    return shown
+
+
+def _waiting(outcome: run.Outcome) -> table.Table:
+    shown = columns("podgroup", "queue", "phase", "waits because")
+    for status in outcome.last.groups:
+        if status.reason is not None:
+            why = wording.sentence(status.reason)
+            shown.add_row(status.job, status.queue, str(status.phase), why)
+    return shown
