@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import urllib3
+
 from vscheduler.sandbox import client, control_plane
 
 NAMESPACE = "default"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vscheduler.core import actions, plugins
-from vscheduler.core.framework import policy
+from vscheduler.core.framework import findings, policy
 from vscheduler.mirror import documents
 
 
@@ -44,9 +44,9 @@ def load(path: str) -> Loaded:
     (document,) = found
     parsed = policy.parse(document.content, plugins.PLUGINS, actions.ACTIONS)
 
-    def sentences(problems: Sequence[policy.Problem]) -> tuple[str, ...]:
-        return tuple(f"{document.place(each.path)}: {each.message}" for each in problems)
+    def placed(problems: Sequence[findings.Problem]) -> tuple[str, ...]:
+        return tuple(f"{document.place(each.path)}: {each}" for each in problems)
 
     if parsed.policy is None:
-        raise ConfigurationError(sentences(parsed.problems))
-    return Loaded(policy=parsed.policy, warnings=sentences(parsed.warnings))
+        raise ConfigurationError(placed(parsed.problems))
+    return Loaded(policy=parsed.policy, warnings=placed(parsed.warnings))
