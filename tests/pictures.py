@@ -16,11 +16,11 @@ A picture of a cluster that can't be (names twice, nodes overfull, unknown queue
 
 import datetime as dt
 import itertools
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
+
+from vscheduler.mirror import quantities
 
 KEYWORDS = ("node", "queue", "job")
 NOW = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
@@ -40,9 +40,9 @@ QUEUE_SETTINGS = {
 }
 JOB_SETTINGS = {
     *("min", "priority", "phase", "age", "roles", "minresources", "scheduler", "preemptable"),
-    *("select", "tolerate", "port"),
+    *("select", "prefer", "tolerate", "port"),
 }
-REPEATED = {"label", "taint", "select", "tolerate", "port"}
+REPEATED = {"label", "taint", "select", "prefer", "tolerate", "port"}
 
 Document = dict[str, Any]
 
@@ -82,7 +82,7 @@ class Drawing:
     """What the statements read so far have drawn."""
 
     documents: list[Document] = field(default_factory=list)
-    rooms: dict[str, dict[str, Fraction]] = field(default_factory=dict)
+    rooms: dict[str, dict[str, int]] = field(default_factory=dict)
     """Free amounts by node, for the check that no node is overfull."""
     queues: set[str] = field(default_factory=set)
     jobs: set[str] = field(default_factory=set)
@@ -97,20 +97,6 @@ def documents(picture: str) -> list[Document]:
     for statement in statements:
         draw[statement.keyword](drawing, statement)
     return drawing.documents
-
-
-def amount_of(resource: str, quantity: str) -> Fraction:
-    """A Kubernetes quantity as a number: cpu in milli, the rest in whole units.
-
-    Written for tests, so that the mirror's own reading of quantities has something to agree with.
-    """
-    parts = re.fullmatch(r"(-?[0-9.]+)(m|k|[MGTPE]|[KMGTPE]i|)", quantity)
-    if parts is None:
-        raise ImpossibleError(f"{resource}: {quantity!r} is no quantity")
-    number, suffix = parts.groups()
-    base, powers = (1024, "KMGTPE") if suffix.endswith("i") else (1000, "kMGTPE")
-    unit = Fraction(1, 1000) if suffix == "m" else base ** (1 + powers.find(suffix[:1] or "-"))
-    return Fraction(number) * unit * (1000 if resource == "cpu" else 1)
 
 
 def _statements(picture: str) -> Iterator[Statement]:
@@ -148,7 +134,7 @@ def _draw_node(drawing: Drawing, statement: Statement) -> None:
     if name in drawing.rooms:
         raise ImpossibleError(f"node {name}: drawn twice")
     amounts = {"pods": "110"} | statement.amounts(NODE_SETTINGS)
-    drawing.rooms[name] = {key: amount_of(key, amount) for key, amount in amounts.items()}
+    drawing.rooms[name] = {key: quantities.parse(key, amount) for key, amount in amounts.items()}
     spec: Document = {"taints": [_taint(taint) for taint in statement.many("taint")]}
     if "cordoned" in statement.settings:
         spec["unschedulable"] = True
@@ -270,6 +256,9 @@ def _pod(
         }
     ]
     spec["nodeSelector"] = _pairs(statement.many("select"))
+    if preferences := [_preference(text) for text in statement.many("prefer")]:
+        terms = {"preferredDuringSchedulingIgnoredDuringExecution": preferences}
+        spec["affinity"] = {"nodeAffinity": terms}
     spec["tolerations"] = [_toleration(text) for text in statement.many("tolerate")]
     if place == "!":
         spec["schedulingGates"] = [{"name": "example.com/gate"}]
@@ -283,6 +272,14 @@ def _pod(
         "spec": spec,
         "status": {"phase": phase},
     }
+
+
+def _preference(text: str) -> Document:
+    """`zone=a:50`: nodes with that label score 50 more."""
+    label, _, weight = text.rpartition(":")
+    key, _, value = label.partition("=")
+    expression = {"key": key, "operator": "In", "values": [value]}
+    return {"weight": int(weight), "preference": {"matchExpressions": [expression]}}
 
 
 def _toleration(text: str) -> Document:
@@ -299,7 +296,7 @@ def _take_room(drawing: Drawing, node: str, pod: str, request: Mapping[str, str]
     if room is None:
         raise ImpossibleError(f"pod {pod}: there is no node {node!r}")
     for name, amount in {"pods": "1", **request}.items():
-        left = room.get(name, 0) - amount_of(name, amount)
+        left = room.get(name, 0) - quantities.parse(name, amount)
         if left < 0:
             raise ImpossibleError(f"node {node}: no room for pod {pod}, {name} is {-left} short")
         room[name] = left

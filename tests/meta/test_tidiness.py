@@ -114,12 +114,6 @@ def test_nothing_is_left_unfinished() -> None:
     assert found == []
 
 
-def test_test_files_have_names_of_their_own() -> None:
-    """Tests are no packages, so pytest tells their files apart by name alone."""
-    names = [path.name for path in SOURCES if path.name.startswith("test_")]
-    assert sorted(names) == sorted(set(names))
-
-
 def contracts() -> dict[str, dict[str, Any]]:
     """The import contracts of pyproject.toml by name."""
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]

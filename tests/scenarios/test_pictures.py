@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from tests import pictures
@@ -16,7 +18,7 @@ IMPOSSIBLE = {
     "node n1 cpu=1 queue q job q/j gpu=1 +n1": (
         "node n1: no room for pod j-0, nvidia.com/gpu is 1 short"
     ),
-    "node n1 cpu=many": "cpu: 'many' is no quantity",
+    "node n1 cpu=many": "'many' is no quantity; write 500m, 4 or 16Gi",
     "node n1 cpu=1 cpu=2": "node n1: cpu is set twice",
     "node n1 ready": "node n1: 'ready' is no setting",
     "queue q colour=red": "queue q: no setting colour",
@@ -28,9 +30,8 @@ IMPOSSIBLE = {
 @pytest.mark.parametrize(("picture", "problem"), IMPOSSIBLE.items())
 def test_a_cluster_that_cant_be_is_refused(picture: str, problem: str) -> None:
     """The message names the object."""
-    with pytest.raises(pictures.ImpossibleError) as refusal:
+    with pytest.raises(ValueError, match=f"^{re.escape(problem)}$"):
         pictures.documents(picture)
-    assert str(refusal.value) == problem
 
 
 def test_words_after_a_job_are_its_pods() -> None:
@@ -55,18 +56,3 @@ def test_words_after_a_job_are_its_pods() -> None:
         ("j-4", "w", None, "Pending", False, True),
         ("j-5", "w", None, "Pending", False, True),
     ]
-
-
-@pytest.mark.parametrize(
-    ("resource", "quantity", "number"),
-    [
-        ("cpu", "2", 2000),
-        ("cpu", "250m", 250),
-        ("memory", "1.5Gi", 3 * 2**29),
-        ("memory", "2G", 2 * 10**9),
-        ("pods", "110", 110),
-    ],
-)
-def test_quantities_are_read(resource: str, quantity: str, number: int) -> None:
-    """The tests' own reading of quantities: cpu in milli, the rest in whole units."""
-    assert pictures.amount_of(resource, quantity) == number

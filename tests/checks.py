@@ -1,0 +1,162 @@
+"""What must hold of a cycle's decisions, seen from outside: manifests in, decisions out.
+
+It shares no code with the session: pods are counted anew from their manifests.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vscheduler.core.model import decisions
+from vscheduler.mirror import quantities
+
+GROUP = "scheduling.k8s.io/group-name"
+Document = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Census:
+    """What the manifests say, counted without the mirror."""
+
+    nodes: dict[str, Counter[str]] = field(default_factory=dict)
+    """Allocatable by node."""
+    used: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """What pods hold, by node; those being deleted included."""
+    releasing: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """The part of `used` that is being deleted."""
+    groups: dict[str, Document] = field(default_factory=dict)
+    members: Counter[str] = field(default_factory=Counter)
+    """Pods that count towards minMember, by group."""
+    allocated: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """By queue."""
+    queues: dict[str, Document] = field(default_factory=dict)
+    pods: dict[str, Document] = field(default_factory=dict)
+
+
+def amounts(named: Mapping[str, Any]) -> Counter[str]:
+    """Quantities as numbers: cpu in milli, the rest in whole units."""
+    return Counter({name: quantities.parse(name, text) for name, text in named.items()})
+
+
+def request(pod: Document) -> Counter[str]:
+    """What a pod with plain containers asks for, its slot included."""
+    total = Counter({"pods": 1})
+    for container in pod["spec"]["containers"]:
+        total.update(amounts(container.get("resources", {}).get("requests", {})))
+    return total
+
+
+def key_of(document: Document) -> str:
+    """`namespace/name`."""
+    return f"{document['metadata']['namespace']}/{document['metadata']['name']}"
+
+
+def group_of(pod: Document) -> str:
+    """The pod's PodGroup as `namespace/name`."""
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['annotations'][GROUP]}"
+
+
+def count(documents: Iterable[Document]) -> Census:
+    """The census of these manifests."""
+    census = Census()
+    for document in documents:
+        match document["kind"]:
+            case "Node":
+                name = document["metadata"]["name"]
+                census.nodes[name] = amounts(document["status"]["allocatable"])
+            case "Queue":
+                census.queues[document["metadata"]["name"]] = document
+            case "PodGroup":
+                census.groups[key_of(document)] = document
+            case "Pod":
+                census.pods[key_of(document)] = document
+    for pod in census.pods.values():
+        node = pod["spec"].get("nodeName")
+        if not node:
+            continue
+        census.used[node].update(request(pod))
+        if "deletionTimestamp" in pod["metadata"]:
+            census.releasing[node].update(request(pod))
+        else:
+            census.members[group_of(pod)] += 1
+            queue = census.groups[group_of(pod)]["spec"]["queue"]
+            census.allocated[queue].update(request(pod))
+    return census
+
+
+def problems(
+    documents: Iterable[Document], result: decisions.CycleResult, *, gangs: bool = True
+) -> list[str]:
+    """Every rule that the decisions break, in words; gangs: whether plugin gang is configured."""
+    census = count(documents)
+    found = list(_wrong_pods(census, result))
+    found += _full_nodes(census, result)
+    found += _split_gangs(census, result) if gangs else []
+    found += _queues_over_limit(census, result)
+    return found
+
+
+def _placed(result: decisions.CycleResult) -> list[decisions.Bind | decisions.Pipeline]:
+    return [*result.binds, *result.pipelined]
+
+
+def _wrong_pods(census: Census, result: decisions.CycleResult) -> Iterable[str]:
+    decided = _placed(result)
+    for name, times in Counter(each.task.key for each in decided).items():
+        if times > 1:
+            yield f"{name} is decided on {times} times"
+    for each in decided:
+        pod = census.pods[each.task.key]
+        if each.node not in census.nodes:
+            yield f"{each.task.key} goes to {each.node}, which doesn't exist"
+        if pod["spec"].get("nodeName") or pod["spec"].get("schedulingGates"):
+            yield f"{each.task.key} isn't waiting for a node"
+
+
+def _full_nodes(census: Census, result: decisions.CycleResult) -> Iterable[str]:
+    for kept in (False, True):
+        used = {name: Counter(census.used[name]) for name in census.nodes}
+        wanted: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for each in _placed(result) if kept else result.binds:
+            wanted[each.node].update(request(census.pods[each.task.key]))
+        for name, asked in wanted.items():
+            freed = census.releasing[name] if kept else Counter[str]()
+            for resource, amount in asked.items():
+                room = census.nodes[name][resource] - used[name][resource] + freed[resource]
+                if amount > max(room, 0):
+                    when = "once pods are gone" if kept else "now"
+                    yield f"{name} has {room} {resource} {when}, and is given {amount}"
+
+
+def _split_gangs(census: Census, result: decisions.CycleResult) -> Iterable[str]:
+    for group, bound in Counter[str](bind.task.job for bind in result.binds).items():
+        minimum = census.groups[group]["spec"]["minMember"]
+        if census.members[group] + bound < minimum:
+            yield f"{group} has {census.members[group]} and is given {bound}, of {minimum}"
+
+
+def _queues_over_limit(census: Census, result: decisions.CycleResult) -> Iterable[str]:
+    """Queues that get something stay within capability and, with proportion, within deserved."""
+    figures = {queue.name: queue for queue in result.queues}
+    given: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for bind in result.binds:
+        queue = census.groups[bind.task.job]["spec"]["queue"]
+        given[queue].update(request(census.pods[bind.task.key]))
+    for name, amount in given.items():
+        if name not in census.queues:
+            yield f"queue {name} doesn't exist"
+            continue
+        entitlement = figures[name].entitlement
+        if entitlement is None:
+            continue
+        if census.queues[name].get("status", {}).get("state") != "Open":
+            yield f"queue {name} is closed"
+        capability = amounts(census.queues[name]["spec"].get("capability", {}))
+        for resource in +amount:
+            total = census.allocated[name][resource] + amount[resource]
+            if resource in capability and total > capability[resource]:
+                yield f"queue {name} has {total} {resource}, can have {capability[resource]}"
+            if total > entitlement.deserved.get(resource, 0.0) * (1 + 1e-9):
+                deserved = entitlement.deserved.get(resource, 0.0)
+                yield f"queue {name} has {total} {resource}, deserves {deserved}"

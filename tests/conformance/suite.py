@@ -1,0 +1,73 @@
+"""The scenarios, those that can't pass yet, and how one is run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests import running
+from tests.conformance import expectations
+from vscheduler.simulator import run as simulator
+
+FOLDER = Path(__file__).parent / "scenarios"
+EXPECTED_FAILURES = Path(__file__).parent / "expected_failures.yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One file: a configuration, a cluster, and what one cycle must decide."""
+
+    path: str
+    """Below scenarios/: `gang/all-surplus-pods-may-go.yaml`."""
+    scheduler: Mapping[str, Any]
+    objects: list[dict[str, Any]]
+    expect: Mapping[str, Any]
+
+    @property
+    def folder(self) -> str:
+        """The action or plugin that it is about."""
+        return self.path.partition("/")[0]
+
+    @property
+    def expects_nothing(self) -> bool:
+        """Whether a scheduler that does nothing would pass."""
+        return expectations.expects_nothing(self.expect)
+
+
+def load(path: Path) -> Scenario:
+    """A scenario's file; KeyError names a field that is missing."""
+    content = yaml.safe_load(path.read_text())
+    return Scenario(
+        path=path.relative_to(FOLDER).as_posix(),
+        scheduler=content["scheduler"],
+        objects=content["objects"],
+        expect=content["expect"],
+    )
+
+
+@cache
+def scenarios() -> tuple[Scenario, ...]:
+    """All of them, by path."""
+    return tuple(load(path) for path in sorted(FOLDER.rglob("*.yaml")))
+
+
+@cache
+def expected_failures() -> Mapping[str, str]:
+    """Path to the reason why it can't pass yet; ValueError for a path that doesn't exist."""
+    listed = yaml.safe_load(EXPECTED_FAILURES.read_text()) or {}
+    stale = sorted(set(listed) - {scenario.path for scenario in scenarios()})
+    if stale:
+        raise ValueError(f"{EXPECTED_FAILURES.name}: no such scenario: {', '.join(stale)}")
+    return {path: str(reason) for path, reason in listed.items()}
+
+
+def run(scenario: Scenario) -> list[str]:
+    """What doesn't hold after one cycle: one sentence per key of `expect`."""
+    policy = running.policy_of({"compatibility": "volcano", **scenario.scheduler})
+    options = simulator.Options(scheduler_names=("volcano",), claim_unowned=True)
+    outcome = simulator.simulate(scenario.objects, policy, options)
+    problems = [str(problem) for problem in outcome.problems]
+    return problems + expectations.failures(scenario.expect, outcome.last)

@@ -1,0 +1,91 @@
+"""Manifests through the mirror into cycles: what scenarios, properties and conformance share."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tests import pictures
+from vscheduler.core import actions, cycle, plugins
+from vscheduler.core.framework import policy, session
+from vscheduler.core.model import decisions, snapshot
+from vscheduler.mirror import decoding, state
+
+Document = pictures.Document
+
+
+def tiers(text: str) -> list[dict[str, Any]]:
+    """The `tiers` of a configuration file from a short form: plugins by name, tiers apart by `|`.
+
+    A plugin's flags and arguments follow it after a colon:
+    `gang:enableJobOrder=false | binpack:binpack.weight=5,binpack.cpu=2`.
+    """
+    return [{"plugins": [_plugin(word) for word in tier.split()]} for tier in text.split("|")]
+
+
+def _plugin(word: str) -> dict[str, Any]:
+    name, _, settings = word.partition(":")
+    plugin: dict[str, Any] = {"name": name}
+    for setting in filter(None, settings.split(",")):
+        key, _, value = setting.partition("=")
+        if key.startswith("enable"):
+            plugin[key] = value == "true"
+        else:
+            plugin.setdefault("arguments", {})[key] = int(value)
+    return plugin
+
+
+STANDARD = "priority gang | drf predicates proportion nodeorder binpack"
+TREE = {"actions": "allocate", "tiers": tiers(STANDARD)}
+"""A configuration with all that allocate can be told."""
+
+
+def policy_of(tree: Mapping[str, Any]) -> policy.Policy:
+    """The policy of a configuration that has no problems."""
+    parsed = policy.parse(tree, plugins.PLUGINS, actions.ACTIONS)
+    assert parsed.policy is not None, parsed.problems
+    return parsed.policy
+
+
+def snapshot_of(
+    documents: Iterable[Document], carried: snapshot.Carried = snapshot.FRESH
+) -> snapshot.Snapshot:
+    """The snapshot that a mirror takes after it was shown these manifests in this order."""
+    mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+    for document in documents:
+        kind = decoding.kind_of(document)
+        assert kind is not None, document["kind"]
+        mirror.apply(decoding.convert(kind, document))
+    assert not mirror.rejections
+    return mirror.snapshot(pictures.NOW.timestamp(), carried)
+
+
+def run(
+    documents: Iterable[Document],
+    tree: Mapping[str, Any],
+    *,
+    budget: int | None = None,
+    carried: snapshot.Carried = snapshot.FRESH,
+) -> decisions.CycleResult:
+    """One cycle on these manifests."""
+    return cycle.run_cycle(snapshot_of(documents, carried), policy_of(tree), budget)
+
+
+def open_session(documents: Iterable[Document], tree: Mapping[str, Any]) -> session.Session:
+    """A session in which nothing is decided yet."""
+    return session.Session(snapshot_of(documents), policy_of(tree))
+
+
+def obey(documents: Sequence[Document], result: decisions.CycleResult) -> list[Document]:
+    """The manifests after the binds: bound pods run, phases are written, all else stays."""
+    nodes = {bind.task.key: bind.node for bind in result.binds}
+    phases: dict[str, str] = {status.job: str(status.phase) for status in result.groups}
+    return [_obeyed(document, nodes, phases) for document in documents]
+
+
+def _obeyed(document: Document, nodes: Mapping[str, str], phases: Mapping[str, str]) -> Document:
+    key = f"{document['metadata'].get('namespace', '')}/{document['metadata']['name']}"
+    if document["kind"] == "Pod" and key in nodes:
+        spec = {**document["spec"], "nodeName": nodes[key]}
+        return {**document, "spec": spec, "status": {"phase": "Running"}}
+    if document["kind"] == "PodGroup" and key in phases:
+        return {**document, "status": {"phase": phases[key]}}
+    return document

@@ -1,0 +1,105 @@
+import pytest
+
+from tests.scenarios.deciding import bind, decide, pipeline
+
+TABLE = {
+    "a gang that doesn't fit leaves no trace": (
+        """
+        node  n1 cpu=2
+        queue q
+        job   q/big min=3   - - -
+        job   q/small min=2 - -
+        """,
+        [bind("small-0", "n1"), bind("small-1", "n1")],
+    ),
+    "of two gangs that fit by half, one starts whole": (
+        """
+        node  n1 cpu=2   node n2 cpu=1
+        queue q
+        job   q/one min=2 - -
+        job   q/two min=2 - -
+        """,
+        [bind("one-0", "n1"), bind("one-1", "n1")],
+    ),
+    "pods that run count towards the minimum": (
+        """
+        node  n1 cpu=3
+        queue q
+        job   q/half min=3 n1 - -
+        """,
+        [bind("half-1", "n1"), bind("half-2", "n1")],
+    ),
+    "a gang with too few pods isn't tried": (
+        """
+        node  n1 cpu=4
+        queue q
+        job   q/short min=3 - -
+        """,
+        [],
+    ),
+    "pods that are being deleted don't count towards the minimum": (
+        """
+        node  n1 cpu=4
+        queue q
+        job   q/leaving min=2 ~n1 -
+        """,
+        [],
+    ),
+    "a gated pod is a member that can't start yet": (
+        """
+        node  n1 cpu=4
+        queue q
+        job   q/gated min=2 ! -
+        """,
+        [],
+    ),
+    "jobs that lack their minimum come before those that have it": (
+        """
+        node  n1 cpu=2
+        queue q
+        job   q/grows min=1  n1 -
+        job   q/starts min=1 -
+        """,
+        [bind("starts-0", "n1")],
+    ),
+    "each role has its own minimum": (
+        """
+        node  n1 cpu=2
+        queue q
+        job   q/roles min=2 roles=master:1,worker:1 master:- worker:-*2
+        """,
+        [bind("roles-0", "n1"), bind("roles-1", "n1")],
+    ),
+    "a gang without the pods of one role isn't tried": (
+        """
+        node  n1 cpu=4
+        queue q
+        job   q/headless min=2 roles=master:1,worker:1 worker:-*3
+        """,
+        [],
+    ),
+    "role minima above minMember are ignored": (
+        """
+        node  n1 cpu=4
+        queue q
+        job   q/loose min=1 roles=master:1,worker:1 worker:-
+        """,
+        [bind("loose-0", "n1")],
+    ),
+    "a gang that waits for room keeps all of it, and binds nothing": (
+        """
+        node  n1 cpu=1   node n2 cpu=1
+        queue q
+        job   q/leaves     ~n1
+        job   q/next min=2 - -
+        job   q/other      -
+        """,
+        [pipeline("next-0", "n2"), pipeline("next-1", "n1")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("picture", "decisions"), TABLE.values(), ids=TABLE)
+def test_a_gang_starts_whole_or_not_at_all(picture: str, decisions: list[object]) -> None:
+    """What minMember and minTaskMember promise."""
+    assert decide(picture, "allocate", "gang | predicates") == decisions

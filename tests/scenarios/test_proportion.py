@@ -1,0 +1,105 @@
+from collections import Counter
+
+import pytest
+
+from tests.scenarios.deciding import decide
+
+TABLE = {
+    "queues share by weight": (
+        """
+        node  n1 cpu=6
+        queue gold weight=2   queue lead weight=1
+        job   gold/g -*6      job   lead/l -*6
+        """,
+        {"g": 4, "l": 2},
+    ),
+    "what one queue doesn't ask for goes to those who do": (
+        """
+        node  n1 cpu=6
+        queue gold weight=2   queue lead weight=1
+        job   gold/g -*1      job   lead/l -*6
+        """,
+        {"g": 1, "l": 5},
+    ),
+    "what runs counts": (
+        """
+        node  n1 cpu=6
+        queue gold            queue lead
+        job   gold/g n1*2 -*4 job   lead/l -*4
+        """,
+        {"g": 1, "l": 3},
+    ),
+    "a gang takes its minimum at once, the rest comes pod by pod": (
+        """
+        node  n1 cpu=8
+        queue gold            queue lead
+        job   gold/g min=3 -*8
+        job   lead/l       -*8
+        """,
+        {"g": 4, "l": 4},
+    ),
+    "capability is a hard limit": (
+        """
+        node  n1 cpu=6
+        queue gold capability=cpu:2
+        job   gold/g -*6
+        """,
+        {"g": 2},
+    ),
+    "a gang larger than its queue's capability isn't started": (
+        """
+        node  n1 cpu=6
+        queue gold capability=cpu:2   queue lead
+        job   gold/g min=3 -*3        job   lead/l -*2
+        """,
+        {"l": 2},
+    ),
+    "a guarantee is kept for a queue without jobs": (
+        """
+        node  n1 cpu=4
+        queue gold guarantee=cpu:2   queue lead
+        job   lead/l -*4
+        """,
+        {"l": 2},
+    ),
+    "the queue of higher priority comes first": (
+        """
+        node  n1 cpu=4   node n2 cpu=4
+        queue gold priority=1         queue lead
+        job   gold/g cpu=3 -          job   lead/l cpu=4 -
+        """,
+        {"g": 1, "l": 1},
+    ),
+    "a closed queue gets nothing": (
+        """
+        node  n1 cpu=4
+        queue shut state=Closed   queue lead
+        job   shut/s -            job   lead/l -
+        """,
+        {"l": 1},
+    ),
+    "a closing queue gets nothing more": (
+        """
+        node  n1 cpu=4
+        queue shut state=Closing   queue lead
+        job   shut/s n1 -          job   lead/l -
+        """,
+        {"l": 1},
+    ),
+    "a resource that nobody gives is nobody's share": (
+        """
+        node  n1 cpu=4
+        queue gold            queue lead
+        job   gold/g gpu=1 -  job   lead/l -
+        """,
+        {"l": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize(("picture", "bound"), TABLE.values(), ids=TABLE)
+def test_queues_get_what_they_deserve(picture: str, bound: dict[str, int]) -> None:
+    """How many pods of each job start."""
+    decisions = decide(picture, "allocate")
+    assert {decision.what for decision in decisions} <= {"bind"}
+    assert Counter(decision.pod.partition("-")[0] for decision in decisions) == bound
