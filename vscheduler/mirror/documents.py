@@ -175,8 +175,10 @@ class _Reader:
 
     def _scalar(self, event: Any) -> Any:
         text = str(event.value)
-        if event.tag is None or event.tag == "!":
+        if event.tag is None:
             return resolved(text) if event.implicit[0] else text
+        if event.tag == "!":
+            return text
         converter = _CONVERTERS.get(event.tag.removeprefix(_TAGS))
         value = converter(text) if converter else _UNFIT
         if value is _UNFIT:

@@ -111,7 +111,7 @@ class Findings:
                 self.problem(place, complaint)
                 continue
             if argument.missing and final != argument.default:
-                self.warn(place, f"has no effect: {argument.missing} isn't there yet")
+                self.warn(place, f"has no effect yet ({argument.missing})")
             taken[name] = final
         return taken
 
@@ -180,7 +180,7 @@ def _unquoting(kind: type, given: object) -> str:
         kind(given)
     except ValueError:
         return ""
-    return "; write it without quotes"
+    return "; write no quotes"
 
 
 def _listed(choices: Sequence[str]) -> str:

@@ -265,5 +265,5 @@ def _refuse_hierarchy_beside_proportion(
         return
     for path, entry in entries:
         if entry.get("name") == "drf" and entry.get("enableHierarchy") is True:
-            message = "drf with enableHierarchy can't stand in one tier with proportion"
+            message = "hierarchical drf can't stand in one tier with proportion"
             found.problem((*path, "enableHierarchy"), message)

@@ -37,10 +37,10 @@ class Predicates(contracts.Plugin):
             bool, default=False, missing="pod affinity"
         ),
         "predicate.NodeVolumeLimitsEnable": contracts.Argument(
-            bool, default=False, missing="the volume limits of nodes"
+            bool, default=False, missing="volume limits of nodes"
         ),
         "predicate.VolumeZoneEnable": contracts.Argument(
-            bool, default=False, missing="the zones of volumes"
+            bool, default=False, missing="zones of volumes"
         ),
         "predicate.PodTopologySpreadEnable": contracts.Argument(
             bool, default=False, missing="topology spread"

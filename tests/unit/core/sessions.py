@@ -1,0 +1,148 @@
+"""What a plugin may read of a cycle, made by hand: no session, no snapshot, no mirror."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from vscheduler.core.framework import contracts, gangs
+from vscheduler.core.model import constraints, jobs, nodes, queues, resources, snapshot
+
+GPU = "nvidia.com/gpu"
+Gang = gangs.Gang
+SPACE = resources.ResourceSpace.of([GPU])
+
+
+@dataclass(kw_only=True)
+class Opened:
+    """A session as plugins see it, with nothing behind it."""
+
+    snapshot: snapshot.Snapshot
+    total: resources.Vector
+    queues: Mapping[str, queues.Queue]
+    gangs: Mapping[jobs.JobId, Gang]
+    space: resources.ResourceSpace = SPACE
+    requests: int = field(default=0)
+    """How often a plugin asked for a request."""
+
+    def request(self, task: jobs.Task) -> resources.Vector:
+        """As the real one."""
+        self.requests += 1
+        return self.space.vector(task.kind.request)
+
+    def job_amounts(self, amounts: resources.Amounts) -> resources.Vector:
+        """As the real one."""
+        return self.space.vector(amounts)
+
+    def gang(self, name: str) -> Gang:
+        """A job by its name."""
+        return self.gangs[jobs.JobId(f"ns/{name}")]
+
+
+def kind(cpu: int = 1000, memory: int = 0, gpu: int = 0, **limits: Any) -> jobs.TaskClass:
+    """A class of pods; limits are fields of Constraints."""
+    request = {"pods": 1, "cpu": cpu, "memory": memory, GPU: gpu}
+    return jobs.TaskClass(
+        request={name: amount for name, amount in request.items() if amount},
+        constraints=constraints.Constraints(**limits),
+    )
+
+
+def task(
+    job: str,
+    place: int = 0,
+    status: jobs.TaskStatus = jobs.TaskStatus.PENDING,
+    of: jobs.TaskClass | None = None,
+    **fields: Any,
+) -> jobs.Task:
+    """The pod `ns/<job>-<place>`."""
+    return jobs.Task(
+        uid=jobs.TaskId(f"{job}-{place}"),
+        namespace="ns",
+        name=f"{job}-{place}",
+        job=jobs.JobId(f"ns/{job}"),
+        kind=of or kind(),
+        status=status,
+        created=0.0,
+        **fields,
+    )
+
+
+def job(name: str, *tasks: jobs.Task, queue: str = "q", **fields: Any) -> jobs.Job:
+    """The job `ns/<name>` with these pods."""
+    sums: dict[str, Any] = jobs.tally(tasks)
+    return jobs.Job(
+        id=jobs.JobId(f"ns/{name}"),
+        uid=name,
+        namespace="ns",
+        name=name,
+        queue=queue,
+        created=0.0,
+        **sums,
+        **fields,
+    )
+
+
+def queue(name: str = "q", **fields: Any) -> queues.Queue:
+    """A queue."""
+    return queues.Queue(name=name, uid=name, created=0.0, **fields)
+
+
+def total(cpu: int = 10_000, memory: int = 0, gpu: int = 0, pods: int = 1000) -> resources.Vector:
+    """What the cluster has."""
+    return SPACE.vector({"cpu": cpu, "memory": memory, GPU: gpu, "pods": pods})
+
+
+def opened(
+    *taking_part: jobs.Job,
+    queues: Iterable[queues.Queue] | None = None,
+    total: resources.Vector | None = None,
+) -> Opened:
+    """A session with these jobs; where no queues are given, there is `q`."""
+    present = [queue()] if queues is None else list(queues)
+    whole = SPACE.vector({"cpu": 10_000, "pods": 1000}) if total is None else total
+    empty = np.zeros((0, SPACE.size), dtype=np.int64)
+    return Opened(
+        snapshot=snapshot.Snapshot(
+            now=0.0,
+            space=SPACE,
+            nodes=nodes.NodeTable(
+                layout=nodes.NodeLayout([]), allocatable=empty, used=empty, releasing=empty
+            ),
+            queues={each.name: each for each in present},
+            jobs=tuple(taking_part),
+        ),
+        total=whole,
+        queues={each.name: each for each in present},
+        gangs={each.id: gangs.Gang(each) for each in taking_part},
+    )
+
+
+def view(
+    layout: nodes.NodeLayout,
+    allocatable: list[dict[str, int]],
+    used: list[dict[str, int]] | None = None,
+    future: list[dict[str, int]] | None = None,
+    ports: Mapping[str, tuple[constraints.HostPort, ...]] | None = None,
+) -> contracts.NodeView:
+    """All rows of a layout with these amounts; nothing is used unless it says so."""
+    nothing: list[dict[str, int]] = [{}] * layout.size
+    rows = [
+        np.array([SPACE.vector(each) for each in amounts], dtype=np.int64)
+        for amounts in (allocatable, used or nothing, future or used or nothing)
+    ]
+    return contracts.NodeView(layout, None, rows[0], rows[1], rows[2], ports or {})
+
+
+def part(whole: contracts.NodeView, *rows: int) -> contracts.NodeView:
+    """Some rows of a view."""
+    at = np.array(rows, dtype=np.int64)
+    return contracts.NodeView(
+        whole.layout,
+        at,
+        whole.allocatable[at],
+        whole.used[at],
+        whole.future_used[at],
+        ports=whole.ports,
+    )

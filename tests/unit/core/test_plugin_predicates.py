@@ -1,0 +1,114 @@
+from typing import Any
+
+import pytest
+
+from tests.unit.core import sessions
+from vscheduler.core.framework import contracts
+from vscheduler.core.model import constraints, nodes
+from vscheduler.core.plugins import predicates
+
+Effect = constraints.Effect
+DEDICATED = constraints.Taint("dedicated", "lab", Effect.NO_SCHEDULE)
+LEAVING = constraints.Taint("dedicated", "lab", Effect.NO_EXECUTE)
+PORT = constraints.HostPort("10.0.0.1", "TCP", 80)
+
+
+def cluster() -> contracts.NodeView:
+    """n0 ordinary, n1 not ready, n2 cordoned, n3 and n4 tainted, n5 in a zone."""
+    layout = nodes.NodeLayout(
+        [
+            nodes.NodeSpec(name="n0"),
+            nodes.NodeSpec(name="n1", ready=False),
+            nodes.NodeSpec(name="n2", unschedulable=True),
+            nodes.NodeSpec(name="n3", taints=(DEDICATED,)),
+            nodes.NodeSpec(name="n4", taints=(LEAVING,)),
+            nodes.NodeSpec(name="n5", labels=(("zone", "a"),)),
+        ]
+    )
+    return sessions.view(layout, [{}] * 6, ports={"n0": (PORT,)})
+
+
+def refused(
+    arguments: dict[str, Any], view: contracts.NodeView, **limits: Any
+) -> dict[str, list[int]]:
+    """Which rows are refused, by refusal; rows of a part must be refused alike."""
+    plugin = predicates.Predicates(arguments)
+    plugin.open(sessions.opened())
+    pod = sessions.task("j", of=sessions.kind(**limits))
+    verdicts = plugin.filter_nodes(pod, view)
+    rows = list(range(view.size))
+    whole = {each.refusal: each.passes for each in verdicts}
+    for each in plugin.filter_nodes(pod, sessions.part(view, *reversed(rows))):
+        assert each.passes.tolist() == whole[each.refusal][::-1].tolist()
+    return {text: [row for row in rows if not mask[row]] for text, mask in whole.items()}
+
+
+TAINTED = "node(s) had untolerated taint {dedicated: lab}"
+ALWAYS = {predicates.NOT_READY: [1], predicates.CORDONED: [2]}
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, list[int]]]] = {
+    "a plain pod": ({}, {}, {**ALWAYS, TAINTED: [3, 4]}),
+    "a pod that bears everything": (
+        {},
+        {"tolerations": (constraints.Toleration(exists=True),)},
+        {predicates.NOT_READY: [1]},
+    ),
+    "a selector": (
+        {},
+        {"node_selector": (("zone", "a"),)},
+        {**ALWAYS, TAINTED: [3, 4], predicates.UNSELECTED: [0, 1, 2, 3, 4]},
+    ),
+    "a port that is taken": (
+        {},
+        {"ports": (PORT,)},
+        {**ALWAYS, TAINTED: [3, 4], predicates.PORTS_TAKEN: [0]},
+    ),
+    "filters that are switched off": (
+        {
+            f"predicate.{name}Enable": False
+            for name in ("NodeAffinity", "NodePorts", "TaintToleration")
+        },
+        {"node_selector": (("zone", "a"),), "ports": (PORT,)},
+        ALWAYS,
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "limits", "expected"), CASES.values(), ids=CASES)
+def test_nodes_are_refused_with_a_reason(
+    arguments: dict[str, Any], limits: dict[str, Any], expected: dict[str, list[int]]
+) -> None:
+    """In kubectl's words; a filter that refuses nobody says nothing."""
+    found = refused(arguments, cluster(), **limits)
+    assert {text: rows for text, rows in found.items() if rows} == expected
+
+
+def test_ports_taken_in_this_cycle_count() -> None:
+    """The view's ports are looked at each time."""
+    view = cluster()
+    plugin = predicates.Predicates({})
+    plugin.open(sessions.opened())
+    pod = sessions.task("j", of=sessions.kind(ports=(PORT,)))
+    before = plugin.filter_nodes(pod, view)[-1].passes.tolist()
+    after = contracts.NodeView(
+        view.layout, None, view.allocatable, view.used, view.future_used, {"n5": (PORT,)}
+    )
+    assert before == [False, True, True, True, True, True]
+    assert plugin.filter_nodes(pod, after)[-1].passes.tolist() == [True] * 5 + [False]
+
+
+def test_many_taints_end_up_in_one_refusal() -> None:
+    """Where each node has a taint of its own, the list stays short and no node is forgotten."""
+    count = predicates.TAINTS_MAX + 5
+    layout = nodes.NodeLayout(
+        [
+            nodes.NodeSpec(
+                name=f"n{place:02}",
+                taints=(constraints.Taint("host", f"{place:02}", Effect.NO_SCHEDULE),),
+            )
+            for place in range(count)
+        ]
+    )
+    found = refused({}, sessions.view(layout, [{}] * count))
+    assert len(found) == predicates.TAINTS_MAX + 1
+    assert found[predicates.OTHER_TAINTS] == list(range(predicates.TAINTS_MAX, count))
+    assert sorted(row for rows in found.values() for row in rows) == list(range(count))
