@@ -28,7 +28,7 @@ PODS = "/api/v1/namespaces/{}/pods"
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 
 
-@click.command("demo")
+@click.command("demo", short_help="Show gangs and fair shares on this machine.")
 @click.option("--keep", is_flag=True, help="Leave it all running, until Ctrl-C.")
 def command(*, keep: bool) -> None:
     """Show gangs and fair shares on a real control plane on this machine.

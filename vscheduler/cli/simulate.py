@@ -17,7 +17,7 @@ CYCLES_MAX = 10_000
 USAGE_STATUS = 2
 
 
-@click.command("simulate")
+@click.command("simulate", short_help="Say what cycles would decide on manifests, and why.")
 @click.argument(
     "files",
     metavar="FILE...",
@@ -123,5 +123,5 @@ def _faults(outcome: run.Outcome) -> list[str]:
 def _fail(problems: Sequence[str], status: int = 1) -> NoReturn:
     """Say what is wrong, all of it, and end."""
     for problem in problems:
-        click.echo(f"error: {problem}", err=True)
+        click.echo(problem, err=True)
     sys.exit(status)

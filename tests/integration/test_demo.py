@@ -1,0 +1,85 @@
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+DEADLINE_SECONDS = 120.0
+POLL_SECONDS = 0.1
+LAST_LINE = "# Ctrl-C ends it all"
+WHY = "queue robotics has 24 cpu of the 25 it deserves; this pod needs 2"
+
+
+@contextmanager
+def demo(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`vscheduler demo --keep` in a process group of its own; killed should the test fail."""
+    with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "vscheduler", "demo", "--keep"],
+            stdout=out,
+            stderr=err,
+            env={**os.environ, "TMPDIR": str(folder)},
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def printed(folder: Path, process: subprocess.Popen[bytes]) -> list[str]:
+    """The lines of stdout, once the last one is there."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while True:
+        lines = (folder / "out").read_text().splitlines()
+        if lines[-1:] == [LAST_LINE]:
+            return lines
+        assert process.poll() is None, (folder / "err").read_text()
+        assert time.monotonic() < deadline, (folder / "err").read_text()
+        time.sleep(POLL_SECONDS)
+
+
+def processes(folder: Path) -> list[str]:
+    """Command lines that name the folder: everything that the demo started."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_bytes().replace(b"\0", b" ").decode()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if str(folder) in command:
+            found.append(command)
+    return found
+
+
+def test_the_demo_shows_what_it_should_and_leaves_nothing(tmp_path: Path) -> None:
+    """Thirteen gangs run whole, one waits and says why, kubectl works, Ctrl-C ends all of it."""
+    with demo(tmp_path) as process:
+        lines = printed(tmp_path, process)
+        assert re.fullmatch(
+            r"13 of 13 gangs that fit run whole: 74 pods on 5 workers of 15 CPU "
+            r"in \d+\.\d s \(\d+ pods/s\)",
+            lines[0],
+        )
+        assert lines[1:5] == [
+            "queue robotics: 24 CPU of the 25 it deserves, share 0.96",
+            "queue speech: 25 CPU of the 25 it deserves, share 1.00",
+            "queue vision: 25 CPU of the 25 it deserves, share 1.00",
+            f"robotics/too-much waits whole: {WHY}",
+        ]
+        told = "\n".join(line for line in lines[5:] if not line.startswith("#"))
+        listed = subprocess.run(  # noqa: S603 - the demo's own words
+            ["/bin/sh", "-ec", told], capture_output=True, text=True, check=True
+        )
+        assert listed.stdout.count(" Running ") >= 74
+        assert processes(tmp_path) != []
+
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_SECONDS) == 0
+    assert processes(tmp_path) == []
+    assert list(tmp_path.glob("vscheduler-*")) == []

@@ -1,0 +1,94 @@
+from collections.abc import Iterable
+from typing import Any
+
+from tests import pictures
+from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.mirror import decoding, events, wire
+from vscheduler.simulator import world
+
+NOW = 1_767_268_800.0
+PICTURE = """
+    node n1 cpu=9    queue gold weight=1
+    job  gold/j min=1   n1 +n1 ~n1 -
+"""
+
+
+def task(name: str) -> jobs.Task:
+    """The task of one of the picture's pods."""
+    return jobs.Task(
+        uid=jobs.TaskId(name),
+        namespace="default",
+        name=name,
+        job=jobs.JobId("default/j"),
+        kind=jobs.TaskClass(request={}),
+        status=jobs.TaskStatus.RUNNING,
+        created=0.0,
+    )
+
+
+def result(**decided: Any) -> decisions.CycleResult:
+    """What a cycle decided, nothing unless it is given."""
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("binds", "pipelined", "evicts", "groups", "queues"), ()
+    )
+    return decisions.CycleResult(**{**nothing, "total": {}, "carried": snapshot.FRESH, **decided})
+
+
+def drawn() -> world.World:
+    """The picture as a world."""
+    read = [
+        decoding.convert(kind, document)
+        for document in pictures.documents(PICTURE)
+        if (kind := decoding.kind_of(document))
+    ]
+    return world.World(event for event in read if isinstance(event, events.Upsert))
+
+
+def told(changes: Iterable[events.Event]) -> list[tuple[str, ...]]:
+    """Events in a few words each."""
+    words: list[tuple[str, ...]] = []
+    for event in changes:
+        match event:
+            case events.Remove(name=name):
+                words.append((name, "gone"))
+            case events.Upsert(object=wire.Pod() as pod):
+                going = "going" if pod.metadata.deletion_timestamp else pod.status.phase
+                words.append((pod.metadata.name, going, pod.spec.node_name))
+            case events.Upsert(object=wire.PodGroup() as group):
+                status = group.status
+                words.append((group.metadata.name, status.phase, str(status.running)))
+    return words
+
+
+def test_what_was_decided_has_happened_by_the_next_cycle() -> None:
+    """Bound pods run, evicted ones are going, those that were going are gone."""
+    around = drawn()
+    decided = result(
+        binds=(decisions.Bind(task=task("j-3"), node="n1"),),
+        evicts=(decisions.Evict(task=task("j-0"), node="n1", action="reclaim", beneficiary=None),),
+    )
+    assert told(around.obey(decided, {}, NOW)) == [
+        ("j-2", "gone"),
+        ("j-1", "Running", "n1"),
+        ("j-3", "Running", "n1"),
+        ("j-0", "going", "n1"),
+    ]
+    assert told(around.obey(result(), {}, NOW)) == [("j-0", "gone")]
+    assert told(around.obey(result(), {}, NOW)) == []
+
+
+def test_a_groups_state_is_stored_with_its_conditions() -> None:
+    """What the next cycle compares with."""
+    condition = jobs.Condition(
+        type="Scheduled", status="True", last_transition="2026-01-01T12:00:00Z", transition_id="1"
+    )
+    state = jobs.GroupState(phase=jobs.Phase.RUNNING, running=3, conditions=(condition,))
+    events_seen = list(drawn().obey(result(), {jobs.JobId("default/j"): state}, NOW))
+    assert told(events_seen)[-1] == ("j", "Running", "3")
+    (event,) = events_seen[-1:]
+    assert isinstance(event, events.Upsert)
+    assert isinstance(event.object, wire.PodGroup)
+    assert [
+        (each.type, each.status, each.last_transition_time, each.transition_id)
+        for each in event.object.status.conditions
+    ] == [("Scheduled", "True", "2026-01-01T12:00:00Z", "1")]
