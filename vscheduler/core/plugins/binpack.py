@@ -55,8 +55,7 @@ class Binpack(contracts.Plugin):
         for column, amount, weight in self._parts.get(task.kind) or self._part(task):
             allocatable = nodes.allocatable[:, column]
             used = nodes.used[:, column] + amount
-            fits = (used <= allocatable) & (allocatable > 0)
-            total += weight * np.divide(used, allocatable, out=np.zeros(nodes.size), where=fits)
+            total += weight * np.where(used <= allocatable, used / np.maximum(allocatable, 1), 0.0)
         return total
 
     def _part(self, task: jobs.Task) -> list[tuple[int, int, float]]:

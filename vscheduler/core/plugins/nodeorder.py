@@ -13,7 +13,7 @@ from vscheduler.core.framework import contracts
 from vscheduler.core.model import jobs, masks
 
 FULL_SCORE = 100.0
-SIZES = slice(0, 2)
+SIZES = (0, 1)
 """The columns of cpu and memory, which usage is judged by."""
 
 Scores = NDArray[np.float64]
@@ -39,9 +39,13 @@ class NodeOrder(contracts.Plugin):
     def open(self, session: contracts.Session) -> None:
         """What depends on the task class and the nodes' specs only is kept for the cycle."""
         self._session = session
-        self._least = self.number("leastrequested.weight")
-        self._most = self.number("mostrequested.weight")
+        least = self.number("leastrequested.weight")
+        most = self.number("mostrequested.weight")
         self._balanced = self.number("balancedresource.weight")
+        # least * (1 - mean) + most * mean + balanced * (1 - deviation), sorted by what varies
+        self._empty = FULL_SCORE * (least + self._balanced)
+        self._fuller = FULL_SCORE * (most - least) / 2
+        self._apart = FULL_SCORE * self._balanced / 2
         self._affinity = self.number("nodeaffinity.weight")
         self._taints = self.number("tainttoleration.weight")
         self._preferences: dict[jobs.TaskClass, Scores] = {}
@@ -80,20 +84,29 @@ class NodeOrder(contracts.Plugin):
     def _usage(self, task: jobs.Task, nodes: contracts.NodeView) -> Scores:
         """Least, most and balanced use of cpu and memory, each from 0 to 100 times its weight.
 
-        A node is judged by what is held there, or by what will be when that is more: room that is
-        promised is as good as gone. A resource that the node hasn't got doesn't count.
+        A resource that the node hasn't got is taken to be used like the other one, which leaves
+        both the mean and the balance to that one.
         """
-        if not (self._least or self._most or self._balanced):
-            return np.zeros(nodes.size)
-        allocatable = nodes.allocatable[:, SIZES]
-        taken = np.maximum(nodes.used[:, SIZES], nodes.future_used[:, SIZES])
-        present = allocatable > 0
-        wanted = taken + self._session.request(task)[SIZES]
-        parts = np.divide(wanted, allocatable, out=np.zeros(present.shape), where=present)
-        used = np.minimum(parts, 1.0)
-        kinds = np.maximum(present.sum(axis=1), 1)
-        mean = (used[:, 0] + used[:, 1]) / kinds
-        free = (present.sum(axis=1) / kinds) - mean
-        apart = np.where(present.all(axis=1), np.abs(used[:, 0] - used[:, 1]) / 2, 0.0)
-        scores: Scores = self._least * free + self._most * mean + self._balanced * (1.0 - apart)
-        return FULL_SCORE * scores
+        request = self._session.request(task)
+        parts = [_used_part(nodes, column, request[column]) for column in SIZES]
+        missing = nodes.allocatable[:, SIZES] == 0
+        if missing.any():
+            parts = [
+                np.where(missing[:, column], parts[1 - column], parts[column]) for column in SIZES
+            ]
+        cpu, memory = parts
+        scores: Scores = self._empty + self._fuller * (cpu + memory)
+        if self._balanced:
+            scores -= self._apart * np.abs(cpu - memory)
+        return scores
+
+
+def _used_part(nodes: contracts.NodeView, column: int, amount: np.int64) -> Scores:
+    """The part of a resource, at most 1, that is in use with this amount more, (n,).
+
+    What counts is what is held, or what will be when that is more: room that is promised is as
+    good as gone.
+    """
+    taken = np.maximum(nodes.used[:, column], nodes.future_used[:, column]) + amount
+    part: Scores = np.minimum(taken / np.maximum(nodes.allocatable[:, column], 1), 1.0)
+    return part
