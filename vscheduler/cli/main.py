@@ -6,7 +6,7 @@ import click
 
 from vscheduler.cli import demo, run, simulate
 
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+CONTEXT = {"max_content_width": 100}
 
 
 @click.group(context_settings=CONTEXT)
