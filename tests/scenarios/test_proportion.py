@@ -62,6 +62,14 @@ TABLE = {
         """,
         {"l": 2},
     ),
+    "a guarantee above the capability promises no more than that": (
+        """
+        node  n1 cpu=6
+        queue gold capability=cpu:2 guarantee=cpu:3
+        job   gold/g -*6
+        """,
+        {"g": 2},
+    ),
     "the queue of higher priority comes first": (
         """
         node  n1 cpu=4   node n2 cpu=4

@@ -157,6 +157,7 @@ class Proportion(contracts.Plugin):
         guarantee = guarantee.reshape(len(names), space.size)
         capability = np.array([_capability(space, known[name]) for name in names])
         capability = capability.reshape(len(names), space.size)
+        guarantee = np.minimum(guarantee, capability)  # Volcano's webhook refuses more than that
         real = fairness.real_capability(total, guarantee.sum(axis=0), guarantee, capability)
         self._real = dict(zip(names, real.tolist(), strict=True))
         busy = [place for place, name in enumerate(names) if name in self._ledgers]
