@@ -14,11 +14,11 @@ PORT = constraints.HostPort("10.0.0.1", "TCP", 80)
 
 
 def cluster() -> contracts.NodeView:
-    """n0 ordinary, n1 not ready, n2 cordoned, n3 and n4 tainted, n5 in a zone."""
+    """n0 and n1 ordinary, n2 cordoned, n3 and n4 tainted, n5 in a zone."""
     layout = nodes.NodeLayout(
         [
             nodes.NodeSpec(name="n0"),
-            nodes.NodeSpec(name="n1", ready=False),
+            nodes.NodeSpec(name="n1"),
             nodes.NodeSpec(name="n2", unschedulable=True),
             nodes.NodeSpec(name="n3", taints=(DEDICATED,)),
             nodes.NodeSpec(name="n4", taints=(LEAVING,)),
@@ -44,13 +44,13 @@ def refused(
 
 
 TAINTED = "node(s) had untolerated taint {dedicated: lab}"
-ALWAYS = {predicates.NOT_READY: [1], predicates.CORDONED: [2]}
+ALWAYS = {predicates.CORDONED: [2]}
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, list[int]]]] = {
     "a plain pod": ({}, {}, {**ALWAYS, TAINTED: [3, 4]}),
     "a pod that bears everything": (
         {},
         {"tolerations": (constraints.Toleration(exists=True),)},
-        {predicates.NOT_READY: [1]},
+        {},
     ),
     "a selector": (
         {},

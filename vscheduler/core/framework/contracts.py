@@ -23,7 +23,7 @@ question: no clock, no randomness, nothing read from outside.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,8 @@ from vscheduler.core.model import (
 
 if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 Key: TypeAlias = float | tuple[float, ...]
 """What a queue, job or task is sorted by: smaller comes first."""
@@ -81,7 +83,7 @@ class NodeView:
     """The same, less what is being freed, plus what is promised to waiting pods."""
     ports: Mapping[str, tuple[constraints.HostPort, ...]]
 
-    def of(self, column: NDArray[np.generic]) -> NDArray[np.generic]:
+    def of(self, column: NDArray[Scalar]) -> NDArray[Scalar]:
         """The part of a whole column (N, …) that belongs to these rows."""
         return column if self.rows is None else column[self.rows]
 

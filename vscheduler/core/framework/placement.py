@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 Rows = NDArray[np.int64]
 
+NOT_READY = "node(s) were not ready"
+"""Whatever is configured, such a node takes no pods (Volcano: it isn't in the snapshot)."""
+
 PLAN_CELLS_MAX = 2**24
 """Plans that are kept, times nodes: about 300 MiB of columns."""
 
@@ -144,7 +147,10 @@ class Placement:
     def _verdicts(self, task: jobs.Task, view: contracts.NodeView) -> Sequence[contracts.Verdict]:
         nobody = [contracts.Verdict("a filter failed", np.zeros(view.size, dtype=np.bool_))]
         answers = self._session.dispatch.each("filter_nodes", _checked, nobody, task, view)
-        return [verdict for answer in answers for verdict in answer]
+        return [
+            contracts.Verdict(NOT_READY, view.of(view.layout.ready)),
+            *(verdict for answer in answers for verdict in answer),
+        ]
 
     def _scores(self, task: jobs.Task, view: contracts.NodeView) -> NDArray[np.float64]:
         total = np.zeros(view.size)

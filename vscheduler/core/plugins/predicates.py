@@ -1,7 +1,7 @@
 """Predicates: which nodes a pod may use, amounts aside.
 
 Volcano: plugins/predicates, which asks kube-scheduler's filters. Room and pod slots are amounts:
-the framework looks at them.
+the framework looks at them, and at whether a node is ready.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,6 @@ from vscheduler.core.framework import contracts
 from vscheduler.core.model import jobs, masks
 from vscheduler.core.model import nodes as tables
 
-NOT_READY = "node(s) were not ready"
 CORDONED = "node(s) were unschedulable"
 TAINTED = "node(s) had untolerated taint {{{key}: {value}}}"
 UNSELECTED = "node(s) didn't match Pod's node affinity/selector"
@@ -25,7 +24,7 @@ TAINTS_MAX = 16
 
 
 class Predicates(contracts.Plugin):
-    """Readiness, cordons, taints, node selectors and affinity, host ports."""
+    """Cordons, taints, node selectors and affinity, host ports."""
 
     name = "predicates"
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
@@ -90,7 +89,6 @@ class Predicates(contracts.Plugin):
         """The verdicts that no placement changes, in kube-scheduler's order."""
         limits = kind.constraints
         verdicts = [
-            contracts.Verdict(NOT_READY, layout.ready),
             contracts.Verdict(CORDONED, masks.uncordoned(layout, limits.tolerations)),
         ]
         if self._taints:
