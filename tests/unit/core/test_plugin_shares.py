@@ -83,6 +83,19 @@ def test_what_a_queue_can_have(
     assert {"cpu": real["cpu"], sessions.GPU: real[sessions.GPU]} == {sessions.GPU: 1.0} | expected
 
 
+def test_a_guarantee_above_the_capability_promises_no_more_than_that() -> None:
+    """Neither to the queue, nor at the cost of others."""
+    core = sessions.kind(cpu=1000)
+    present = [
+        sessions.queue("a", capability={"cpu": 3000}, guarantee={"cpu": 5000}),
+        sessions.queue("b"),
+    ]
+    plugin = proportioned(
+        sessions.opened(waiting("a", 9, core, "a"), waiting("b", 9, core, "b"), queues=present)
+    )
+    assert deserved(plugin) == {"a": {"cpu": 3000.0}, "b": {"cpu": 7000.0}}
+
+
 def test_a_queue_takes_up_to_its_share() -> None:
     """Only what is requested counts; what is given back is free again."""
     core, bytes_only = sessions.kind(cpu=1000), sessions.kind(cpu=0, memory=GI)

@@ -153,11 +153,12 @@ class Proportion(contracts.Plugin):
         space, known = self._session.space, self._session.queues
         names = sorted(known)
         total = self._session.total.astype(np.float64)
-        guarantee = np.array([_row(space, known[name].guarantee) for name in names])
-        guarantee = guarantee.reshape(len(names), space.size)
-        capability = np.array([_capability(space, known[name]) for name in names])
-        capability = capability.reshape(len(names), space.size)
-        guarantee = np.minimum(guarantee, capability)  # Volcano's webhook refuses more than that
+        shape = (len(names), space.size)
+        capability = np.array([_capability(space, known[name]) for name in names]).reshape(shape)
+        guarantee = np.array([_row(space, known[name].guarantee) for name in names]).reshape(shape)
+        # A guarantee above the capability promises no more than that (Volcano's webhook refuses
+        # such a queue).
+        guarantee = np.minimum(guarantee, capability)
         real = fairness.real_capability(total, guarantee.sum(axis=0), guarantee, capability)
         self._real = dict(zip(names, real.tolist(), strict=True))
         busy = [place for place, name in enumerate(names) if name in self._ledgers]
