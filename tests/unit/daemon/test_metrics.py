@@ -1,0 +1,100 @@
+import re
+from dataclasses import replace
+
+from vscheduler.core.model import decisions, queues, snapshot
+from vscheduler.daemon import metrics
+
+GOLD = decisions.QueueFigures(
+    name="gold",
+    state=queues.QueueState.OPEN,
+    weight=3,
+    allocated={"cpu": 1500, "memory": 2**30, "nvidia.com/gpu": 2},
+    request={"cpu": 4000},
+    entitlement=decisions.Entitlement(
+        deserved={"cpu": 3000.5}, real_capability={"cpu": 9000}, share=0.5
+    ),
+)
+RESULT = decisions.CycleResult(
+    binds=(),
+    pipelined=(),
+    evicts=(),
+    groups=(),
+    queues=(GOLD,),
+    total={},
+    carried=snapshot.FRESH,
+    work={"placements": 7},
+    faults=(decisions.Fault(plugin="p", hook="score_nodes", error="e"),),
+)
+PARTS = {"snapshot": 0.001, "decide": 0.01, "commit": 0.002}
+
+
+def values(observed: metrics.Metrics) -> dict[str, float]:
+    """Every sample by name and labels."""
+    lines = observed.exposition().decode().splitlines()
+    return {
+        name: float(value)
+        for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")
+    }
+
+
+def test_a_cycle_is_observed_in_every_metric_that_it_is_about() -> None:
+    """Time by part in milliseconds, work, faults, and the queues' figures by Volcano's names."""
+    observed = metrics.Metrics()
+    observed.observe_cycle(RESULT, PARTS)
+    found = values(observed)
+    expected = {
+        "volcano_e2e_scheduling_latency_milliseconds_sum": 13,
+        "volcano_open_session_duration_milliseconds_sum": 1,
+        'vscheduler_cycle_part_milliseconds_sum{part="decide"}': 10,
+        'vscheduler_work_total{operation="placements"}': 7,
+        'vscheduler_plugin_faults_total{hook="score_nodes",plugin="p"}': 1,
+        'volcano_queue_weight{queue_name="gold"}': 3,
+        'volcano_queue_share{queue_name="gold"}': 0.5,
+        'volcano_queue_allocated_milli_cpu{queue_name="gold"}': 1500,
+        'volcano_queue_allocated_memory_bytes{queue_name="gold"}': 2**30,
+        'volcano_queue_allocated_scalar_resources{queue_name="gold",resource="nvidia.com/gpu"}': 2,
+        'volcano_queue_request_milli_cpu{queue_name="gold"}': 4000,
+        'volcano_queue_deserved_milli_cpu{queue_name="gold"}': 3000.5,
+        'volcano_queue_real_capacity_milli_cpu{queue_name="gold"}': 9000,
+        "volcano_unschedule_job_count": 0,
+    }
+    assert {name: round(found[name], 6) for name in expected} == expected
+
+
+def test_a_queue_that_is_gone_leaves_no_series() -> None:
+    """Queue figures are those of the last cycle."""
+    observed = metrics.Metrics()
+    observed.observe_cycle(RESULT, PARTS)
+    observed.observe_cycle(replace(RESULT, queues=()), PARTS)
+    assert not [name for name in values(observed) if "gold" in name]
+
+
+def test_binds_and_writes_are_counted_by_what_came_of_them() -> None:
+    """A failed bind is an error among the attempts; a bound one has its latency."""
+    observed = metrics.Metrics()
+    observed.observe_bind("bound", bound=True, seconds=0.2)
+    observed.observe_bind("conflict", bound=False, seconds=0.2)
+    observed.observe_write("event", "written")
+    observed.observe_dropped_cycle()
+    observed.observe_rejections(4)
+    found = values(observed)
+    expected = {
+        'vscheduler_binds_total{outcome="bound"}': 1,
+        'vscheduler_binds_total{outcome="conflict"}': 1,
+        'volcano_schedule_attempts_total{result="error"}': 1,
+        'volcano_task_scheduling_latency_milliseconds_sum{stage="Bound"}': 200,
+        'vscheduler_writes_total{object="event",outcome="written"}': 1,
+        "vscheduler_cycles_dropped_total": 1,
+        "vscheduler_rejected_objects": 4,
+    }
+    assert {name: round(found[name], 6) for name in expected} == expected
+
+
+def test_the_table_has_every_metric_once_and_says_what_it_is_about() -> None:
+    """Names are Volcano's or ours; nothing is labelled by job or pod."""
+    names = [row.name for row in (*metrics.TABLE, *metrics.QUEUE_TABLE)]
+    assert sorted(names) == sorted(set(names))
+    for row in (*metrics.TABLE, *metrics.QUEUE_TABLE):
+        assert re.fullmatch(r"(volcano|vscheduler)_[a-z0-9_]+", row.name)
+        assert row.about
+        assert not {"job", "pod", "job_id", "job_name"} & set(row.labels)

@@ -1,0 +1,136 @@
+import pytest
+
+from vscheduler.daemon import settings
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("15s", 15),
+        ("1m30s", 90),
+        ("100ms", 0.1),
+        ("1h0.5m", 3630),
+        ("2us", 2e-6),
+        ("2µs", 2e-6),
+        (".5s", 0.5),
+        ("0", 0),
+    ],
+)
+def test_durations_are_those_of_go(text: str, seconds: float) -> None:
+    """Every unit, and sums of them."""
+    assert settings.duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "3", "s", "1 s", "-1s", "1s2", "1d", "1ss", "٣s"])
+def test_other_durations_are_refused(text: str) -> None:
+    """A number without a unit is no duration in Go, either."""
+    with pytest.raises(ValueError, match="is no duration"):
+        settings.duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        (":8080", ("", 8080)),
+        ("127.0.0.1:0", ("127.0.0.1", 0)),
+        ("[::1]:443", ("::1", 443)),
+        ("8080", None),
+        ("host:", None),
+        (":65536", None),
+        (":٣", None),
+    ],
+)
+def test_addresses_have_a_port(text: str, address: tuple[str, int] | None) -> None:
+    """The host may be left out, the port may not."""
+    if address:
+        assert settings.address(text) == address
+    else:
+        with pytest.raises(ValueError, match="is no address"):
+            settings.address(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "pair"),
+    [
+        ("pool=batch", ("pool", "batch")),
+        ("pool:batch", ("pool", "batch")),
+        ("example.com/pool=a:b", ("example.com/pool", "a:b")),
+        ("pool=", ("pool", "")),
+        ("pool", None),
+        ("=x", None),
+    ],
+)
+def test_node_selectors_have_both_spellings(text: str, pair: tuple[str, str] | None) -> None:
+    """key=value, and Volcano's key:value."""
+    if pair:
+        assert settings.label(text) == pair
+    else:
+        with pytest.raises(ValueError, match="is no label"):
+            settings.label(text)
+
+
+def test_what_is_given_is_checked_and_typed() -> None:
+    """Names once each, durations in seconds, servers only where they are enabled."""
+    found = settings.check(
+        settings.Given(
+            scheduler_name=("a", "b", "a"),
+            schedule_period="250ms",
+            node_selector=("x=1", "y:2"),
+            enable_metrics=True,
+            listen_address="127.0.0.1:9",
+        )
+    )
+    assert found.scheduler_names == ("a", "b")
+    assert found.schedule_period_seconds == 0.25
+    assert found.node_selector == (("x", "1"), ("y", "2"))
+    assert (found.metrics_address, found.health_address) == (("127.0.0.1", 9), None)
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "claims"),
+    [
+        (("vscheduler",), None, False),
+        (("other", "volcano"), None, True),
+        (("volcano",), False, False),
+        (("vscheduler",), True, True),
+    ],
+)
+def test_who_takes_volcanos_place_claims_its_groups(
+    names: tuple[str, ...], given: bool | None, claims: bool
+) -> None:
+    """Unless the flag says otherwise."""
+    checked = settings.check(settings.Given(scheduler_name=names, claim_unowned_podgroups=given))
+    assert checked.claim_unowned is claims
+
+
+def test_all_problems_are_listed_at_once() -> None:
+    """One sentence each, which names the flag and what was given."""
+    with pytest.raises(settings.SettingsError) as raised:
+        settings.check(
+            settings.Given(
+                scheduler_name=("Upper", "a..b", "x" * 254),
+                default_queue="-q",
+                schedule_period="0",
+                node_selector=("x",),
+                listen_address="y",
+                healthz_address="z",
+                log_level="loud",
+                log_format="xml",
+            )
+        )
+    flags = [problem.partition(":")[0] for problem in raised.value.problems]
+    assert flags == [
+        "--scheduler-name",
+        "--scheduler-name",
+        "--scheduler-name",
+        "--default-queue",
+        "--schedule-period",
+        "--node-selector",
+        "--listen-address",
+        "--healthz-address",
+        "--log-level",
+        "--log-format",
+    ]
+    assert "'Upper' is no DNS-1123 subdomain" in raised.value.problems[0]
+    with pytest.raises(settings.SettingsError, match="at least one name"):
+        settings.check(settings.Given(scheduler_name=()))
