@@ -1,0 +1,42 @@
+import json
+import re
+from pathlib import Path
+
+import yaml
+from click import testing
+
+from vscheduler.cli import main, scene
+
+README = (Path(__file__).parents[3] / "README.md").read_text()
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "n1"},
+    "status": {"allocatable": {"cpu": 4, "pods": 10}},
+}
+
+
+def test_the_manifests_of_the_readme_mean_what_they_should() -> None:
+    """They are understood, and the gang of which one pod is shown waits for the other seven."""
+    (text,) = re.findall(r"```yaml\n(.+?)```", README, re.DOTALL)
+    given = f"{text}---\n{yaml.safe_dump(NODE)}"
+    done = testing.CliRunner().invoke(
+        main.vscheduler, ["simulate", "-", "--strict", "-o", "json"], given
+    )
+    assert (done.exit_code, done.stderr) == (0, "")
+    (group,) = json.loads(done.stdout)["podGroups"].values()
+    assert group["message"].startswith("1 of 8 pods exist (minMember 8)")
+
+
+def test_the_readme_shows_the_demo_as_it_is() -> None:
+    """The figures of the scene."""
+    gangs = f"{len(scene.FITTING)} of {len(scene.FITTING)} gangs that fit run whole"
+    place = f"{scene.PODS} pods on {scene.WORKERS} workers of {scene.WORKER_CPU} CPU"
+    assert f"{gangs}: {place} in " in README
+
+
+def test_the_commands_of_the_readme_exist() -> None:
+    """Nobody is sent to a command that isn't there."""
+    named = set(re.findall(r"^vscheduler ([a-z]+)|`vscheduler ([a-z]+)", README, re.MULTILINE))
+    assert {first or second for first, second in named} <= set(main.vscheduler.commands)
+    assert named
