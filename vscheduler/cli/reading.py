@@ -53,7 +53,7 @@ def _text(path: Path) -> str:
 def _documents(text: str, name: str) -> list[manifests.Manifest]:
     """The documents of one file. JSON knows no lines, and is read much faster as such."""
     if text.lstrip().startswith("{"):
-        with suppress(json.JSONDecodeError):
+        with suppress(json.JSONDecodeError, RecursionError):
             tree = json.loads(text)
             whole = documents.Document(source=name, content=tree, lines=1)
             return [manifests.Manifest(tree=tree, document=whole)]

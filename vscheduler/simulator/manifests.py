@@ -24,6 +24,9 @@ MOMENTS = frozenset(
 )
 """Fields that hold an instant which has passed; a deletionTimestamp may be in the future."""
 
+LATEST = dt.datetime(9999, 1, 1, tzinfo=dt.UTC).timestamp()
+"""Where calendars end, with room for some cycles more."""
+
 _PART = re.compile(r"[^.\[\]]+")
 """One step of a field such as spec.containers[0].resources."""
 
@@ -96,13 +99,18 @@ def collect(manifests: Iterable[Manifest]) -> Collection:
     latest = 0.0
     for manifest in _expanded(manifests):
         tree = manifest.tree
-        if not isinstance(tree, Mapping) or not isinstance(tree.get("kind"), str):
-            problems.append(Problem(place=manifest.place(), message="no object: it has no kind"))
+        if not isinstance(tree, Mapping):
+            problems.append(Problem(place=manifest.place(), message="is no object"))
+            continue
+        missing = [key for key in ("apiVersion", "kind") if not isinstance(tree.get(key), str)]
+        if missing:
+            message = f"is no object: it has no {' and no '.join(missing)}"
+            problems.append(Problem(place=manifest.place(), message=message))
             continue
         latest = max(latest, _latest(tree))
         kind = decoding.kind_of(tree)
         if kind is None:
-            ignored[tree["kind"]] += 1
+            ignored[_stranger(tree)] += 1
             continue
         named = _named(kind, manifest, tree)
         if isinstance(named, Problem):
@@ -183,6 +191,12 @@ def _named(kind: events.Kind, manifest: Manifest, tree: Mapping[str, Any]) -> Na
     return Named(kind=kind, namespace=namespace, name=name, tree=tree, manifest=manifest)
 
 
+def _stranger(tree: Mapping[str, Any]) -> str:
+    """The kind of a manifest that decides nothing, with its group where ours has that name."""
+    kind = str(tree["kind"])
+    return f"{kind} of {tree['apiVersion']}" if kind in frozenset(events.Kind) else kind
+
+
 def _metadata(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     metadata = tree.get("metadata")
     return metadata if isinstance(metadata, Mapping) else {}
@@ -207,16 +221,21 @@ def _content(named: Named) -> str:
     return json.dumps(named.tree, sort_keys=True, default=str)
 
 
-def _latest(value: object) -> float:
-    """The latest instant that stands anywhere in a tree."""
-    if isinstance(value, list):
-        return max(map(_latest, value), default=0.0)
-    if not isinstance(value, Mapping):
-        return 0.0
-    return max(
-        (_instant(part) if key in MOMENTS else _latest(part) for key, part in value.items()),
-        default=0.0,
-    )
+def _latest(tree: object) -> float:
+    """The latest instant that stands anywhere in a tree, however deep that is."""
+    latest = 0.0
+    rest = [tree]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, list):
+            rest += value
+        elif isinstance(value, Mapping):
+            for key, part in value.items():
+                if key in MOMENTS:
+                    latest = max(latest, _instant(part))
+                else:
+                    rest.append(part)
+    return min(latest, LATEST)
 
 
 def _instant(value: object) -> float:

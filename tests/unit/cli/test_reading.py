@@ -49,6 +49,7 @@ def test_everything_unreadable_is_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: 1\nb: c: d\n")
     (tmp_path / "b.yaml").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "c.yaml").write_text("a: \x01\n")
+    (tmp_path / "d.json").write_text('{"a":' * 3000 + "1" + "}" * 3000)
     with pytest.raises(reading.ReadError) as raised:
         reading.read([tmp_path, tmp_path / "empty"])
     problems = [problem.replace(f"{tmp_path}/", "") for problem in raised.value.problems]
@@ -56,6 +57,7 @@ def test_everything_unreadable_is_told_at_once(tmp_path: Path) -> None:
         "a.yaml:2:",
         "b.yaml:",
         "c.yaml:1:",
+        "d.json:1:",
         "empty:",
     ]
     assert problems[0] == "a.yaml:2: mapping values are not allowed in this context"

@@ -59,9 +59,10 @@ def test_objects_are_sorted_and_lists_opened(trees: list[Any], keys: list[str]) 
 @pytest.mark.parametrize(
     ("trees", "problems"),
     [
-        (["text"], ["f:1: no object: it has no kind"]),
-        ([{"kind": 3}], ["f:1: no object: it has no kind"]),
-        ([{"kind": "List", "items": ["text"]}], ["f:1: no object: it has no kind"]),
+        (["text"], ["f:1: is no object"]),
+        ([{"kind": 3}], ["f:1: is no object: it has no apiVersion and no kind"]),
+        ([pod("a") | {"apiVersion": 1}], ["f:1: is no object: it has no apiVersion"]),
+        ([{"kind": "List", "items": ["text"]}], ["f:1: is no object"]),
         ([pod("")], ["f:1: Pod: metadata.name: it has no name"]),
         ([{"apiVersion": "v1", "kind": "Node"}], ["f:1: Node: metadata.name: it has no name"]),
         (
@@ -82,7 +83,10 @@ def test_kinds_that_decide_nothing_are_counted() -> None:
     other = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}
     stranger = {**queue("q"), "apiVersion": "example.com/v1"}
     found = collect(other, other, stranger, pod("a"))
-    assert (found.ignored, len(found.objects)) == ({"Job": 2, "Queue": 1}, 1)
+    assert (found.ignored, len(found.objects)) == (
+        {"Job": 2, "Queue of example.com/v1": 1},
+        1,
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,6 +98,7 @@ def test_kinds_that_decide_nothing_are_counted() -> None:
         (pod("a", creationTimestamp=NOON.replace(tzinfo=None)), NOON.timestamp()),
         (pod("a", deletionTimestamp="2036-01-01T12:00:00Z"), 0.0),
         (pod("a", creationTimestamp="yesterday"), 0.0),
+        (pod("a", creationTimestamp="9999-12-31T23:59:59Z"), manifests.LATEST),
         (
             {**pod("a"), "status": {"conditions": [{"lastTransitionTime": NOON}, {"x": []}]}},
             NOON.timestamp(),
