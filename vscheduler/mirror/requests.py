@@ -57,7 +57,6 @@ def _together(pod: wire.Pod) -> dict[str, int]:
         if container.restart_policy == ALWAYS:
             request = _with_given(request, started.get(container.name), infeasible)
             sidecars = _plus(sidecars, request)
-            before = _larger(before, sidecars)
         else:
             before = _larger(before, _plus(sidecars, request))
     return _larger(_plus(total, sidecars), before)

@@ -1,12 +1,14 @@
 import datetime as dt
 import json
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.mirror import decoding, events, wire
+from vscheduler.mirror import decoding, events, fields, wire
 
 POD = events.Kind.POD
 
@@ -90,12 +92,23 @@ def test_json_nulls_take_a_second_look() -> None:
     assert first == second
 
 
-def test_a_time_without_a_zone_is_universal() -> None:
-    """YAML allows it, and Kubernetes' own times are all UTC."""
-    naive = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - what PyYAML makes of it
-    event = decoding.convert(POD, {"metadata": {"name": "p", "creationTimestamp": naive}})
+@pytest.fixture
+def tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine whose clock isn't universal."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("tokyo")
+@pytest.mark.parametrize("written", [dt.datetime(1970, 1, 2), "1970-01-02T00:00:00"])  # noqa: DTZ001 - what PyYAML makes of it
+def test_a_time_without_a_zone_is_universal(written: object) -> None:
+    """YAML allows it, and Kubernetes' own times are all UTC, wherever this machine is."""
+    event = decoding.convert(POD, {"metadata": {"name": "p", "creationTimestamp": written}})
     assert isinstance(event, events.Upsert)
-    assert event.object.metadata.creation_timestamp == naive.replace(tzinfo=dt.UTC)
+    assert fields.seconds(event.object.metadata.creation_timestamp) == 86400.0
 
 
 def test_a_manifest_that_holds_itself_is_rejected() -> None:

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import constraints, jobs
+from vscheduler.core.model import jobs
 from vscheduler.mirror import events, state
 
 Document = manifests.Document
@@ -57,24 +57,46 @@ def test_a_snapshot_is_sorted_and_whole() -> None:
 
 def test_every_unfinished_pod_counts_on_its_node() -> None:
     """Of all schedulers, those being deleted twice, finished ones not at all."""
-    port = {"ports": [{"hostPort": 80}], "name": "main"}
+    wants = {"cpu": "1", "example.com/x": "2"}
     seen = manifests.mirror(
         *CLUSTER,
         manifests.pod("ours", group="g", node="n1"),
-        manifests.pod("stranger", scheduler="other", node="n1", spec={"containers": [port]}),
+        manifests.pod("stranger", scheduler="other", node="n1", requests=wants),
         manifests.pod("gone", node="n1", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
         manifests.pod("done", group="g", node="n1", phase="Succeeded"),
         manifests.pod("elsewhere", node="n9"),
     )
     found = seen.snapshot(0.0).nodes
-    assert found.used.tolist() == [[2000, 0, 3], [0, 0, 0]]
-    assert found.releasing.tolist() == [[1000, 0, 1], [0, 0, 0]]
-    wild = "0.0.0.0"  # noqa: S104 - Kubernetes' spelling of every address
-    assert found.ports == {"n1": (constraints.HostPort(wild, "TCP", 80),)}
-    seen.apply(manifests.removal_of(manifests.pod("stranger")))
-    assert seen.snapshot(0.0).nodes.ports == {}
+    assert found.used.tolist() == [[3000, 0, 3, 2], [0, 0, 0, 0]]
+    assert found.releasing.tolist() == [[1000, 0, 1, 0], [0, 0, 0, 0]]
     apply(seen, manifests.node("n9"))
     assert manifests.used(seen, "n9") == 1000
+
+
+def test_host_ports_are_known_by_node() -> None:
+    """Sorted, of nodes that are there, and only while a pod has them."""
+
+    def taking(name: str, port: int, node: str, **rest: Any) -> Document:
+        container = {"name": "main", "ports": [{"hostPort": port}]}
+        return manifests.pod(name, node=node, spec={"containers": [container]}, **rest)
+
+    def ports(seen: state.Mirror) -> list[tuple[str, list[int]]]:
+        found = seen.snapshot(0.0).nodes.ports
+        return [(node, [each.port for each in taken]) for node, taken in found.items()]
+
+    low = taking("low", 80, "n1", scheduler="other")
+    seen = manifests.mirror(*CLUSTER, taking("other", 82, "n2"), taking("high", 81, "n1"))
+    assert ports(seen) == [("n1", [81]), ("n2", [82])]
+    apply(seen, low)
+    assert ports(seen) == [("n1", [80, 81]), ("n2", [82])]
+    seen.apply(manifests.removal_of(manifests.node("n2")))
+    seen.apply(manifests.removal_of(manifests.pod("high")))
+    assert ports(seen) == [("n1", [80])]
+    seen.apply(manifests.removal_of(low))
+    apply(seen, manifests.node("n2"))
+    assert ports(seen) == [("n2", [82])]
+    apply(seen, taking("late", 84, "n1"))
+    assert ports(seen) == [("n1", [84]), ("n2", [82])]
 
 
 @pytest.mark.parametrize(
@@ -206,6 +228,14 @@ def test_a_rejected_pod_keeps_its_room_and_its_group_an_owner() -> None:
     assert [key for _, key in seen.rejections] == ["p"]
 
 
+def test_an_empty_table_has_all_columns() -> None:
+    """Before any node is there, too."""
+    seen = manifests.mirror(*CLUSTER[2:])
+    assert seen.snapshot(0.0).nodes.used.shape == (0, 3)
+    apply(seen, manifests.pod("p", group="g", requests={"example.com/x": "1"}))
+    assert seen.snapshot(0.0).nodes.used.shape == (0, 4)
+
+
 def test_columns_come_and_go_with_the_names() -> None:
     """A resource that nothing names any more has no column, and the rest stays right."""
     with_gpu = manifests.node("n1", {"cpu": "4", "aaa.com/gpu": "8"})
@@ -254,8 +284,8 @@ def test_a_snapshot_stays_as_it_was() -> None:
         manifests.group("g", {"queue": "x"}),
     ):
         apply(seen, document)
-    assert manifests.canonical(seen.snapshot(1.0)) != kept
-    assert manifests.canonical(before) == kept
+        assert manifests.canonical(seen.snapshot(1.0)) != kept
+        assert manifests.canonical(before) == kept
 
 
 def pending(**options: Any) -> state.Mirror:

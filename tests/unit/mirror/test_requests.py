@@ -79,8 +79,9 @@ def test_requests_add_up_as_in_kubernetes(spec: dict[str, Any], cpu: int) -> Non
 def test_only_what_can_be_asked_of_a_node_counts() -> None:
     """Zeros and object counts are left out, amounts beyond every node are cut, names are sorted."""
     amounts = {"nvidia.com/gpu": 0, "memory": "9E", "count/pods": "5", "cpu": "1"}
-    found = of({"containers": [{"name": "a", "resources": {"requests": amounts}}]})
-    assert list(found.items()) == [("cpu", 1000), ("memory", resources.REQUEST_MAX)]
+    greedy = {"name": "a", "resources": {"requests": amounts}}
+    found = of({"containers": [greedy, greedy]})
+    assert list(found.items()) == [("cpu", 2000), ("memory", resources.REQUEST_MAX)]
 
 
 def test_pod_level_requests_are_for_cpu_memory_and_huge_pages_only() -> None:
