@@ -179,6 +179,25 @@ def test_overused_means_in_every_resource() -> None:
     )
 
 
+def test_a_third_is_used_up_though_it_is_no_whole_number() -> None:
+    """333 milli of 333.33 leave nothing for anyone; three pod slots are one for each."""
+    third = sessions.kind(cpu=333)
+    session = sessions.opened(
+        *(
+            sessions.job(
+                name,
+                sessions.task(name, 0, RUNNING, third),
+                sessions.task(name, 1, of=third),
+                queue=name,
+            )
+            for name in ("a", "b", "c")
+        ),
+        queues=[sessions.queue(name) for name in ("a", "b", "c")],
+        total=sessions.total(cpu=1000, pods=3),
+    )
+    assert proportioned(session).overused(session.queues["a"])
+
+
 @pytest.mark.parametrize("state", [queues.QueueState.CLOSED, queues.QueueState.CLOSING])
 def test_a_queue_that_isnt_open_takes_nothing(state: queues.QueueState) -> None:
     """There is no shortage to speak of."""

@@ -1,13 +1,16 @@
-from typing import Any
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import pytest
 
 from vscheduler.core import actions, plugins
-from vscheduler.core.framework import policy, vocabulary
+from vscheduler.core.framework import contracts, policy, vocabulary
 
 FIRST = "tiers[0].plugins[0]"
 GIVEN = f"{FIRST}.arguments"
 CACHE = "configurations[0].arguments.predicateErrorCacheEnable"
+UNHEARD = "plugin binpack has no such argument"
 UNKNOWN = "plugin nodeorder has no such argument"
 OFF_BY_DEFAULT = {"enableHierarchy", "enabledClusterOrder"}
 
@@ -152,6 +155,7 @@ WRONG: dict[str, tuple[object, list[str]]] = {
                     "binpack.memory": True,
                     "binpack.resources": 3,
                     "binpack.resources.x/gpu": 1.5,
+                    "binpack.resources.": 1,
                 },
             }
         ),
@@ -161,6 +165,7 @@ WRONG: dict[str, tuple[object, list[str]]] = {
             f"{GIVEN}.binpack.memory: must be a whole number, not true or false (true)",
             f"{GIVEN}.binpack.resources: must be text, not a whole number (3)",
             f"{GIVEN}.binpack.resources.x/gpu: must be a whole number, not a number (1.5)",
+            f"{GIVEN}.binpack.resources.: {UNHEARD}; did you mean binpack.resources.*?",
         ],
     ),
     "arguments that nobody declares": (
@@ -254,6 +259,35 @@ def test_what_is_left_out_is_not_there() -> None:
     assert parsed.policy is not None
     assert [each.plugin.name for each in parsed.policy.tiers[0]] == ["gang"]
     assert parsed.policy.actions == ()
+
+
+class Ranged(contracts.Plugin):
+    """Takes what no plugin here takes yet."""
+
+    name = "ranged"
+    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
+        "factor": contracts.Argument(float, 1.2, minimum=1),
+        "mode": contracts.Argument(str, "slow", choices=("slow", "fast")),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("factor", 2, ""),
+        ("factor", 1.5, ""),
+        ("factor", 0.5, "must be at least 1, not 0.5"),
+        ("factor", math.nan, "must be a finite number"),
+        ("factor", "1.5", 'must be a number, not text ("1.5"); write no quotes'),
+        ("mode", "fast", ""),
+        ("mode", "quick", 'must be one of slow, fast, not text ("quick")'),
+    ],
+)
+def test_bounds_and_choices_are_kept(name: str, value: object, problem: str) -> None:
+    """A whole number is a number, too."""
+    tree = configured({"name": "ranged", "arguments": {name: value}})
+    parsed = policy.parse(tree, [Ranged], actions.ACTIONS)
+    assert [each.message for each in parsed.problems] == ([problem] if problem else [])
 
 
 class Preempt(actions.ACTIONS[0]):  # type: ignore[misc,valid-type]  # a class as a value

@@ -94,17 +94,10 @@ class Proportion(contracts.Plugin):
         return True
 
     def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
-        """What the queue lacks for this task; of an overused one, all that the task asks for."""
+        """The resources of which this task would take the queue above its share."""
         if not queue.open:
             return ()
         ledger = self._by_job[task.job]
-        asked = self._requests.get(task.kind) or self._request(task)
-        if not self.overused(queue):
-            asked = [
-                (column, amount)
-                for column, amount in asked
-                if ledger.allocated[column] + amount > ledger.limit[column]
-            ]
         names = self._session.space.names
         found = [
             decisions.Shortage(
@@ -113,8 +106,8 @@ class Proportion(contracts.Plugin):
                 allocated=ledger.allocated[column],
                 limit=ledger.deserved[column],
             )
-            for column, amount in asked
-            if names[column] != resources.PODS or ledger.limit[column] < np.inf
+            for column, amount in self._requests.get(task.kind) or self._request(task)
+            if ledger.allocated[column] + amount > ledger.limit[column]
         ]
         return tuple(sorted(found, key=lambda shortage: shortage.resource))
 
