@@ -1,5 +1,6 @@
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -322,3 +323,12 @@ def test_the_built_in_configuration_grows_with_what_exists() -> None:
     assert names[1] == [["priority"], []]
     assert policies[0].runs("allocate")
     assert policies[1].actions == ()
+
+
+def test_the_documentation_lists_all_of_it() -> None:
+    """Every plugin, action, argument and flag stands in docs/configuration.md."""
+    text = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
+    kinds = [*plugins.PLUGINS, *actions.ACTIONS]
+    words = {*vocabulary.FLAGS, *(kind.name for kind in kinds)}
+    words |= {name.replace("*", "<name>") for kind in kinds for name in kind.arguments}
+    assert sorted(word for word in words if f"`{word}`" not in text) == []
