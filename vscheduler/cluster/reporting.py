@@ -154,7 +154,7 @@ class Reporter:
             return
         stored = known.state
         sent = self._sent.get(status.job)
-        if sent is not None and sent.uid == known.uid and _version(known) <= sent.version:
+        if sent is not None and sent.uid == known.uid and _number(known.resource_version) <= sent.version:
             # Nobody wrote since. What the API server kept of our write may be less (a CRD that
             # doesn't know a field prunes it), and isn't a reason to write it again.
             stored = sent.state
@@ -172,7 +172,7 @@ class Reporter:
                 again = partial(self._write_group, status, transition)
                 self._group_box.offer_again(status.job, again)
             return
-        version = int(_decode_object(answer).metadata.resourceVersion)
+        version = _number(_decode_object(answer).metadata.resourceVersion)
         self._sent[status.job] = _Sent(uid=known.uid, version=version, state=wanted)
         self._observe("podgroup", "written")
         notice = statuses.group_notice(status, stored, wanted)
@@ -274,6 +274,6 @@ def event_body(notice: statuses.Notice, name: str, when: float, identity: Identi
     )
 
 
-def _version(known: StoredGroup) -> int:
-    """A resourceVersion as a number, which it is (and may be compared since Kubernetes 1.35)."""
-    return int(known.resource_version)
+def _number(version: str) -> int:
+    """A resourceVersion as a number, which may be compared since Kubernetes 1.35."""
+    return int(version) if version.isdecimal() else 0

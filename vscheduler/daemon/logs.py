@@ -22,7 +22,11 @@ def configure(level: str, style: str) -> None:
     ]
     renderer: Processor = structlog.processors.JSONRenderer()
     if style == "console":
-        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(),
+            # The default one takes half a second for a traceback, in the event loop.
+            exception_formatter=structlog.dev.plain_traceback,
+        )
         shared.pop()  # it renders exceptions itself
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
