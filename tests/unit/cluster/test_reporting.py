@@ -1,0 +1,304 @@
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.unit.cluster.conftest import Serve
+from vscheduler.cluster import lanes, outbox, reporting
+from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.mirror import statuses
+
+KIND = jobs.TaskClass(request={"pods": 1, "cpu": 2000})
+JOB = jobs.JobId("ns/a")
+GROUP_PATH = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups/a"
+STORED = jobs.Job(id=JOB, uid="uid-a", namespace="ns", name="a", queue="q", created=0.0)
+
+
+def a_task(name: str) -> jobs.Task:
+    """A pod of the job."""
+    return jobs.Task(
+        uid=jobs.TaskId(f"uid-{name}"),
+        namespace="ns",
+        name=name,
+        job=JOB,
+        kind=KIND,
+        status=jobs.TaskStatus.PENDING,
+        created=0.0,
+    )
+
+
+WAITS = decisions.GroupStatus(
+    job=JOB,
+    uid="uid-a",
+    queue="q",
+    phase=jobs.Phase.PENDING,
+    running=0,
+    succeeded=0,
+    failed=0,
+    ready=False,
+    unplaced=(a_task("a-0"), a_task("a-1")),
+    reason=decisions.Reason(code=decisions.ReasonCode.NO_NODES, queue="q"),
+)
+RUNS = replace(WAITS, phase=jobs.Phase.RUNNING, running=2, ready=True, unplaced=(), reason=None)
+
+
+@dataclass
+class Desk:
+    """A Reporter, the PodGroup as it is seen, and what the server was asked."""
+
+    reporter: reporting.Reporter
+    queue: lanes.Lanes
+    calls: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    written: Counter[tuple[str, str]] = field(default_factory=Counter)
+    group: reporting.StoredGroup | None = None
+    may_commit: bool = True
+
+    def stored_group(self, job: jobs.JobId) -> reporting.StoredGroup | None:
+        """The PodGroup as the Mirror would have it."""
+        assert job == JOB
+        return self.group
+
+    def report(self, *statuses: decisions.GroupStatus, finished: bool = True) -> None:
+        """Report a cycle."""
+        result = decisions.CycleResult(
+            binds=(),
+            pipelined=(),
+            evicts=(),
+            groups=statuses,
+            queues=(),
+            total={},
+            carried=snapshot.FRESH,
+            finished=finished,
+        )
+        state = self.group.state if self.group else jobs.GroupState()
+        self.reporter.report(result, {JOB: replace(STORED, state=state)}, "cycle-1")
+
+    async def settle(self) -> None:
+        """Until nothing waits, rests included."""
+        await asyncio.sleep(0.03)
+        await asyncio.wait_for(self.queue.wait_until_quiet(), 2)
+
+    def group_bodies(self) -> list[dict[str, Any]]:
+        """What was written to the PodGroup."""
+        return [body for _, path, body in self.calls if path == GROUP_PATH]
+
+    def events(self) -> Counter[tuple[str, str]]:
+        """Events by reason and kind of object."""
+        return Counter(
+            (body["reason"], body["regarding"]["kind"])
+            for _, path, body in self.calls
+            if path.endswith("/events")
+        )
+
+
+@asynccontextmanager
+async def desk(serve: Serve, answer: Callable[[str], int] = lambda _: 200) -> AsyncIterator[Desk]:
+    """A Reporter at work; `answer` gives the HTTP status for a path."""
+
+    async def handle(request: web.Request) -> web.Response:
+        made.calls.append((request.method, request.path, json.loads(await request.read())))
+        body = {"metadata": {"resourceVersion": "20"}, "message": "no"}
+        return web.json_response(body, status=answer(request.path))
+
+    def observe(what: str, outcome: str) -> None:
+        made.written[what, outcome] += 1
+
+    queue = lanes.Lanes(workers=2, waiting_max=50)
+    link = await serve(handle)
+    made = Desk(reporter=None, queue=queue)  # type: ignore[arg-type]  # two lines below
+    made.group = reporting.StoredGroup(uid="uid-a", resource_version="7", state=jobs.GroupState())
+    made.reporter = reporting.Reporter(
+        link,
+        queue,
+        made,
+        reporting.Identity(controller="vscheduler", instance="here"),
+        may_commit=lambda: made.may_commit,
+        observe=observe,
+    )
+    task = asyncio.create_task(queue.run())
+    yield made
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@pytest.fixture(autouse=True)
+def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writes of one object are spaced by milliseconds."""
+    monkeypatch.setattr(reporting, "GROUP_SPACING_SECONDS", 0.01)
+    monkeypatch.setattr(reporting, "POD_SPACING_SECONDS", 0.01)
+
+
+async def test_a_waiting_group_and_its_pods_are_told_once(serve: Serve) -> None:
+    """The patch carries the version; pods get a condition by UID; each has one event."""
+    async with desk(serve) as made:
+        made.report(WAITS)
+        await made.settle()
+        made.report(WAITS)
+        await made.settle()
+        (body,) = made.group_bodies()
+        assert body["metadata"] == {"resourceVersion": "7"}
+        (condition,) = body["status"]["conditions"]
+        assert (condition["type"], condition["status"]) == ("Unschedulable", "True")
+        pods = [(path, body) for _, path, body in made.calls if path.endswith("/status")]
+        assert sorted(path for path, _ in pods) == [
+            f"/api/v1/namespaces/ns/pods/a-{n}/status" for n in range(2)
+        ]
+        assert pods[0][1]["metadata"]["uid"].startswith("uid-a-")
+        assert pods[0][1]["status"]["conditions"][0]["reason"] == "Unschedulable"
+        assert made.events() == {
+            ("Unschedulable", "PodGroup"): 1,
+            ("FailedScheduling", "Pod"): 2,
+        }
+
+
+async def test_other_numbers_are_told_without_another_event(serve: Serve) -> None:
+    """An event is for another kind of reason; the condition always has the newest numbers."""
+    reason = decisions.Reason(code=decisions.ReasonCode.TOO_FEW_PODS, queue="q", tasks=1, minimum=4)
+    async with desk(serve) as made:
+        for tasks in (1, 2, 3):
+            made.report(replace(WAITS, reason=replace(reason, tasks=tasks)))
+            await made.settle()
+        assert made.events()["FailedScheduling", "Pod"] == 2
+        assert made.written["pod", "written"] == 6
+
+
+async def test_a_conflict_is_worked_out_again_from_the_newest_version(serve: Serve) -> None:
+    """Somebody else's condition that came in between is kept."""
+    codes = [409, 200]
+    theirs = jobs.Condition(type="Theirs", status="True", reason="x")
+    async with desk(serve, lambda path: codes.pop(0) if path == GROUP_PATH else 200) as made:
+        made.report(replace(WAITS, unplaced=()))
+        await asyncio.sleep(0.005)
+        state = jobs.GroupState(conditions=(theirs,))
+        made.group = reporting.StoredGroup(uid="uid-a", resource_version="9", state=state)
+        await made.settle()
+        first, second = made.group_bodies()
+        assert (first["metadata"], second["metadata"]) == (
+            {"resourceVersion": "7"},
+            {"resourceVersion": "9"},
+        )
+        kinds = [condition["type"] for condition in second["status"]["conditions"]]
+        assert sorted(kinds) == ["Theirs", "Unschedulable"]
+
+
+async def test_what_the_server_did_not_keep_is_not_written_again(serve: Serve) -> None:
+    """A pruned field looks different for ever; only after somebody else's write we write again."""
+    async with desk(serve) as made:
+        made.report(RUNS)
+        await made.settle()
+        pruned = jobs.GroupState(phase=jobs.Phase.RUNNING)
+        for version, writes in (("20", 1), ("21", 2)):
+            made.group = reporting.StoredGroup(
+                uid="uid-a", resource_version=version, state=replace(pruned, failed=int(version))
+            )
+            made.report(RUNS)
+            await made.settle()
+            assert len(made.group_bodies()) == writes
+
+
+@pytest.mark.parametrize("why", ["gone", "another", "not ours to write"])
+async def test_nothing_is_written_to_what_is_not_there(serve: Serve, why: str) -> None:
+    """A group that was deleted, or made anew under its name, or when we may not write."""
+    async with desk(serve) as made:
+        assert made.group is not None
+        if why == "gone":
+            made.group = None
+        elif why == "another":
+            made.group = replace(made.group, uid="other")
+        else:
+            made.may_commit = False
+        made.report(replace(WAITS, unplaced=()))
+        await made.settle()
+        assert made.calls == []
+
+
+@pytest.mark.parametrize(("code", "outcome"), [(404, "notfound"), (403, "forbidden")])
+async def test_a_refused_write_is_counted_and_left(serve: Serve, code: int, outcome: str) -> None:
+    """What is gone, or forbidden, isn't asked for again and again."""
+    async with desk(serve, lambda _: code) as made:
+        made.report(WAITS)
+        await made.settle()
+        await made.settle()
+        assert made.written == {("podgroup", outcome): 1, ("pod", outcome): 2}
+
+
+async def test_a_bound_pod_is_not_told_that_it_waits(serve: Serve) -> None:
+    """The condition that waits to be written is withdrawn; its event says Scheduled."""
+    async with desk(serve) as made:
+        made.report(WAITS)
+        made.reporter.bound(decisions.Bind(task=a_task("a-0"), node="n1"))
+        await made.settle()
+        paths = [path for _, path, _ in made.calls]
+        assert "/api/v1/namespaces/ns/pods/a-0/status" not in paths
+        assert made.events()["Scheduled", "Pod"] == 1
+
+
+def test_an_event_fits_into_its_bounds() -> None:
+    """events.k8s.io/v1: notes up to 1 kB, times with microseconds, who reports."""
+    notice = statuses.bound_notice(decisions.Bind(task=a_task("a-0"), node="n" * 2000))
+    identity = reporting.Identity(controller="vscheduler", instance="i" * 300)
+    body = json.loads(reporting.event_body(notice, "a-0.1", 1.5, identity))
+    assert len(body["note"]) <= 1024
+    assert len(body["reportingInstance"]) == 128
+    assert body["eventTime"] == "1970-01-01T00:00:01.500000Z"
+    assert (body["reportingController"], body["action"]) == ("vscheduler", "Binding")
+    assert body["regarding"]["uid"] == "uid-a-0"
+
+
+async def test_an_outbox_writes_the_newest_and_not_too_often() -> None:
+    """Of what was offered while a key rests, only the last is written."""
+    queue = lanes.Lanes(workers=1, waiting_max=10)
+    box = outbox.Outbox(queue, lanes.Lane.STATUS, spacing_seconds=0.02)
+    seen: list[int] = []
+
+    def noting(number: int) -> outbox.Write:
+        async def write() -> None:
+            seen.append(number)
+
+        return write
+
+    task = asyncio.create_task(queue.run())
+    for number in range(3):
+        box.offer("key", noting(number))
+    await asyncio.sleep(0.005)
+    assert seen == [2]
+    for number in range(3, 6):
+        box.offer("key", noting(number))
+    box.offer_again("key", noting(9))
+    await asyncio.sleep(0.005)
+    assert seen == [2]
+    await asyncio.sleep(0.03)
+    assert seen == [2, 5]
+    box.offer("key", noting(6))
+    box.withdraw("key")
+    await asyncio.sleep(0.05)
+    assert seen == [2, 5]
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_an_outbox_tries_a_full_lane_again() -> None:
+    """What says how things are is not dropped, only late."""
+    queue = lanes.Lanes(workers=1, waiting_max=1)
+    box = outbox.Outbox(queue, lanes.Lane.STATUS, spacing_seconds=0.005)
+    seen: list[str] = []
+
+    def noting(word: str) -> outbox.Write:
+        async def write() -> None:
+            seen.append(word)
+
+        return write
+
+    for word in ("a", "b"):
+        box.offer(word, noting(word))
+    task = asyncio.create_task(queue.run())
+    await asyncio.sleep(0.05)
+    assert sorted(seen) == ["a", "b"]
+    task.cancel()
+    await asyncio.wait([task])
