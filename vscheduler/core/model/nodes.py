@@ -12,6 +12,9 @@ from vscheduler.core.model import constraints, resources
 Mask = NDArray[np.bool_]
 """One answer per node: shape (N,)."""
 
+MEMO_CELLS_MAX = 2**25
+"""Masks that a layout remembers, times nodes: 32 MiB."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSpec:
@@ -45,9 +48,14 @@ class NodeLayout:
         return len(self.names)
 
     def memo(self, key: object, compute: Callable[[], Mask]) -> Mask:
-        """The mask under this key, computed at the first call; nobody may write into it."""
+        """The mask under this key, computed at the first call; nobody may write into it.
+
+        The oldest are dropped where pods with ever new selectors come and go.
+        """
         mask = self._memo.get(key)
         if mask is None:
+            if len(self._memo) >= max(64, MEMO_CELLS_MAX // (self.size + 1)):
+                del self._memo[next(iter(self._memo))]
             mask = compute()
             mask.setflags(write=False)
             self._memo[key] = mask

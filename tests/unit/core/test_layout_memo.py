@@ -1,0 +1,23 @@
+"""What a NodeLayout remembers."""
+
+import numpy as np
+import pytest
+
+from vscheduler.core.model import nodes
+
+
+def test_a_layout_remembers_only_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ever new keys push out the oldest answers, and an answer that is kept isn't worked out."""
+    monkeypatch.setattr(nodes, "MEMO_CELLS_MAX", 0)
+    layout = nodes.NodeLayout([nodes.NodeSpec(name="n1")])
+    asked: list[int] = []
+
+    def answer(key: int) -> nodes.Mask:
+        asked.append(key)
+        return np.ones(1, dtype=np.bool_)
+
+    for key in range(65):
+        layout.memo(key, lambda key=key: answer(key))
+    layout.memo(64, lambda: answer(64))
+    layout.memo(0, lambda: answer(0))
+    assert asked == [*range(65), 0]
