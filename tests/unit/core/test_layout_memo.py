@@ -1,5 +1,7 @@
 """What a NodeLayout remembers."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -16,8 +18,6 @@ def test_a_layout_remembers_only_so_much(monkeypatch: pytest.MonkeyPatch) -> Non
         asked.append(key)
         return np.ones(1, dtype=np.bool_)
 
-    for key in range(65):
-        layout.memo(key, lambda key=key: answer(key))
-    layout.memo(64, lambda: answer(64))
-    layout.memo(0, lambda: answer(0))
+    for key in (*range(65), 64, 0):
+        layout.memo(key, partial(answer, key))
     assert asked == [*range(65), 0]
