@@ -1,0 +1,96 @@
+"""What binds expect of a real API server."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from vscheduler.cluster import committing, connection, lanes, objects
+from vscheduler.core.model import decisions, jobs
+from vscheduler.sandbox import control_plane
+
+PODS = "/api/v1/namespaces/default/pods"
+QUEUE = "/apis/scheduling.volcano.sh/v1beta1/queues/some-tenant"
+KIND = jobs.TaskClass(request={"pods": 1})
+Verdict = committing.Verdict
+
+
+def a_pod(cluster: control_plane.ControlPlane, name: str, **spec: Any) -> dict[str, Any]:
+    """A pod that waits for us."""
+    containers = [{"name": "main", "image": "none"}]
+    body = {
+        "metadata": {"name": name},
+        "spec": {"schedulerName": "by-hand", "containers": containers, **spec},
+    }
+    return cluster.api.create(PODS, body)
+
+
+def a_bind(name: str, uid: str, node: str) -> decisions.Bind:
+    """A decision about a pod."""
+    task = jobs.Task(
+        uid=jobs.TaskId(uid),
+        namespace="default",
+        name=name,
+        job=jobs.JobId("default/a"),
+        kind=KIND,
+        status=jobs.TaskStatus.PENDING,
+        created=0.0,
+    )
+    return decisions.Bind(task=task, node=node)
+
+
+async def commit(
+    cluster: control_plane.ControlPlane, binds: Iterable[decisions.Bind]
+) -> dict[str, committing.Verdict]:
+    """Send binds, and give what came of each pod's."""
+    link = await connection.Connection.open(connection.Access(kubeconfig=str(cluster.kubeconfig)))
+    queue = lanes.Lanes(workers=4, waiting_max=10)
+    outcomes: list[committing.Outcome] = []
+    committing.Committer(link, queue, lambda: True).bind(binds, outcomes.append)
+    task = asyncio.create_task(queue.run())
+    await asyncio.wait_for(queue.wait_until_quiet(), 20)
+    task.cancel()
+    await asyncio.wait([task])
+    await link.close()
+    return {each.bind.task.name: each.verdict for each in outcomes}
+
+
+async def test_what_a_real_server_says_to_binds(cluster: control_plane.ControlPlane) -> None:
+    """Bound; another pod of that name; no such pod; bound already; gated."""
+    cluster.create_nodes(count=2)
+    good, renewed, taken = (a_pod(cluster, name) for name in ("good", "renewed", "taken"))
+    gated = a_pod(cluster, "gated", schedulingGates=[{"name": "example.com/wait"}])
+    assert await commit(cluster, [a_bind("taken", taken["metadata"]["uid"], "node-0")]) == {
+        "taken": Verdict.BOUND
+    }
+    found = await commit(
+        cluster,
+        [
+            a_bind("good", good["metadata"]["uid"], "node-1"),
+            a_bind("renewed", "00000000-0000-4000-8000-000000000000", "node-1"),
+            a_bind("never", "00000000-0000-4000-8000-000000000001", "node-1"),
+            a_bind("taken", taken["metadata"]["uid"], "node-1"),
+            a_bind("gated", gated["metadata"]["uid"], "node-1"),
+        ],
+    )
+    assert found == {
+        "good": Verdict.BOUND,
+        "renewed": Verdict.CONFLICT,
+        "never": Verdict.MISSING,
+        "taken": Verdict.CONFLICT,
+        "gated": found["gated"],
+    }
+    assert found["gated"] is not Verdict.BOUND
+    nodes = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in cluster.api.list(PODS)}
+    assert nodes == {"good": "node-1", "renewed": None, "taken": "node-0", "gated": None}
+    assert renewed["metadata"]["name"] == "renewed"
+
+
+async def test_a_queue_is_made_once(cluster: control_plane.ControlPlane) -> None:
+    """Whoever comes second, or at the same time, takes the one there is."""
+    link = await connection.Connection.open(connection.Access(kubeconfig=str(cluster.kubeconfig)))
+    made = await asyncio.gather(*(objects.ensure_queue(link, "some-tenant") for _ in range(3)))
+    assert sorted(made) == [False, False, True]
+    assert not await objects.ensure_queue(link, "some-tenant")
+    await link.close()
+    assert cluster.api.get(QUEUE)["spec"]["weight"] == 1
+    cluster.api.delete(QUEUE)

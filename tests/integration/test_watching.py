@@ -1,0 +1,152 @@
+"""What the watch expects of a real API server."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from structlog import testing
+
+from vscheduler.cluster import connection, watching
+from vscheduler.mirror import decoding, events
+from vscheduler.sandbox import control_plane
+
+PODS = "/api/v1/namespaces/default/pods"
+GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+A_GROUP = {
+    "apiVersion": "scheduling.volcano.sh/v1beta1",
+    "kind": "PodGroup",
+    "spec": {"minMember": 1},
+}
+
+
+def a_pod(name: str) -> dict[str, Any]:
+    """A pod that nobody schedules."""
+    containers = [{"name": "main", "image": "none"}]
+    return {
+        "metadata": {"name": name},
+        "spec": {"schedulerName": "by-hand", "containers": containers},
+    }
+
+
+@asynccontextmanager
+async def following(
+    cluster: control_plane.ControlPlane,
+    pace: watching.Pace,
+    path: str = PODS,
+    kind: events.Kind = events.Kind.POD,
+) -> AsyncIterator[tuple[watching.Watch[events.Event], list[str]]]:
+    """A running watch, and what it has seen so far: `+name`, `-name`, or `=names` of a list."""
+    link = await connection.Connection.open(connection.Access(kubeconfig=str(cluster.kubeconfig)))
+    seen: list[str] = []
+
+    def note(batch: list[events.Event]) -> None:
+        for event in batch:
+            match event:
+                case events.Upsert():
+                    seen.append(f"+{event.object.metadata.name}")
+                case events.Remove():
+                    seen.append(f"-{event.name}")
+                case events.Replace():
+                    names = sorted(each.metadata.name for each in event.objects)
+                    seen.append(f"={','.join(names)}")
+
+    watch = watching.Watch(
+        link, path, decoding.Codec(kind), note, pace=pace, chance=random.Random(1)
+    )
+    task = asyncio.create_task(watch.run())
+    try:
+        await asyncio.wait_for(watch.listed.wait(), 10)
+        yield watch, seen
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        await link.close()
+
+
+async def until(done: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(20):
+        while not done():  # noqa: ASYNC110 - of what is waited for nobody tells
+            await asyncio.sleep(0.02)
+
+
+async def test_pages_changes_and_the_server_ending_the_watch(
+    cluster: control_plane.ControlPlane,
+) -> None:
+    """Every pod is seen once, in order, across pages and across watches that the server ended."""
+    cluster.api.create_all(PODS, [a_pod(f"old-{n}") for n in range(5)])
+    pace = watching.Pace(page_size=2, watch_seconds=1, at_once_seconds=0)
+    async with following(cluster, pace) as (watch, seen):
+        assert seen == ["=old-0,old-1,old-2,old-3,old-4"]
+        for number in range(12):
+            await asyncio.to_thread(cluster.api.create, PODS, a_pod(f"new-{number}"))
+            await asyncio.sleep(0.25)
+        await asyncio.to_thread(cluster.api.delete, f"{PODS}/old-0", gracePeriodSeconds=0)
+        await until(lambda: "-old-0" in seen)
+        # A pod that is deleted is first seen with its deletionTimestamp.
+        assert seen[1:-2] == [f"+new-{number}" for number in range(12)]
+        assert seen[-2:] == ["+old-0", "-old-0"]
+        assert watch.reconnects >= 1
+        assert watch.relists == 0
+
+
+async def test_a_version_that_is_too_old_is_listed_anew(
+    cluster: control_plane.ControlPlane,
+) -> None:
+    """410 from the real thing: what isn't in the new list is gone.
+
+    An API server remembers changes of a kind since the kind exists: of PodGroups none is as old
+    as version 1.
+    """
+    for name in ("a", "b"):
+        cluster.api.create(GROUPS, {**A_GROUP, "metadata": {"name": name}})
+    pace = watching.Pace(watch_seconds=0.5, at_once_seconds=0)
+    with testing.capture_logs() as said:
+        async with following(cluster, pace, GROUPS, events.Kind.POD_GROUP) as (watch, seen):
+            cluster.api.delete(f"{GROUPS}/a")
+            await until(lambda: "-a" in seen)
+            watch._version = "1"
+            await until(lambda: watch.relists == 1)
+            assert seen[-1] == "=b"
+    assert "watch.expired" in [each["event"] for each in said]
+
+
+async def test_an_api_that_comes_later_is_found(cluster: control_plane.ControlPlane) -> None:
+    """A CRD that isn't installed yet is waited for, without an end of the process."""
+    path = "/apis/later.example.com/v1/things"
+    pace = replace(watching.Pace(), absent_max_seconds=0.1)
+    definition: dict[str, Any] = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.later.example.com"},
+        "spec": {
+            "group": "later.example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object"}},
+                }
+            ],
+        },
+    }
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    with testing.capture_logs() as said:
+        creation = asyncio.create_task(_later(cluster, definitions, definition))
+        async with following(cluster, pace, path, events.Kind.QUEUE) as (_, seen):
+            assert seen == ["="]
+        await creation
+    cluster.api.delete(f"{definitions}/things.later.example.com")
+    assert "watch.absent" in [each["event"] for each in said]
+
+
+async def _later(cluster: control_plane.ControlPlane, path: str, body: dict[str, Any]) -> None:
+    await asyncio.sleep(0.3)
+    await asyncio.to_thread(cluster.api.create, path, body)
