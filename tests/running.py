@@ -1,5 +1,6 @@
 """Manifests through the mirror into cycles: what scenarios, properties and conformance share."""
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -66,7 +67,21 @@ def run(
     carried: snapshot.Carried = snapshot.FRESH,
 ) -> decisions.CycleResult:
     """One cycle on these manifests."""
-    return cycle.run_cycle(snapshot_of(documents, carried), policy_of(tree), budget)
+    return decide(snapshot_of(documents, carried), tree, budget)
+
+
+def decide(
+    taken: snapshot.Snapshot, tree: Mapping[str, Any], budget: int | None = None
+) -> decisions.CycleResult:
+    """One cycle on a snapshot, by the only door there is."""
+    result = cycle.run_cycle(taken, policy_of(tree), budget)
+    assert result.faults == ()
+    return result
+
+
+def digest(result: decisions.CycleResult) -> str:
+    """All of a result as text: equal for equal results, task classes by what they hold."""
+    return repr(dataclasses.astuple(result))
 
 
 def open_session(documents: Iterable[Document], tree: Mapping[str, Any]) -> session.Session:
