@@ -1,0 +1,133 @@
+"""`vscheduler run` up to where the daemon begins."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click import testing
+
+from vscheduler.cli import main, run
+from vscheduler.core.framework import policy
+from vscheduler.daemon import application, logs, settings
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[settings.Settings]:
+    """What the daemon was begun with; it ends at once."""
+    found: list[settings.Settings] = []
+
+    async def note(given: settings.Settings, _: policy.Policy) -> None:
+        await asyncio.sleep(0)
+        found.append(given)
+
+    monkeypatch.setattr(application, "run", note)
+    monkeypatch.setattr(logs, "configure", lambda *_: None)
+    return found
+
+
+def invoke(*words: str, environment: Mapping[str, str] | None = None) -> testing.Result:
+    """Run the command."""
+    return testing.CliRunner(env=environment).invoke(main.vscheduler, ["run", *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], {"scheduler_names": ("vscheduler",), "schedule_period_seconds": 1.0}),
+        (
+            ["--scheduler-name=a", "--scheduler-name", "b"],
+            {"scheduler_names": ("a", "b"), "claim_unowned": False},
+        ),
+        (["--scheduler-name=volcano"], {"claim_unowned": True}),
+        (["--claim-unowned-podgroups"], {"claim_unowned": True}),
+        (["--priority-class=false"], {"priority_classes": False}),
+        (["--priority-class", "--enable-metrics"], {"priority_classes": True}),
+        (["--enable-metrics"], {"metrics_address": ("", 8080), "health_address": None}),
+        (["--enable-healthz=true"], {"metrics_address": None, "health_address": ("", 11251)}),
+        (
+            ["--node-selector=a=b", "--node-selector", "c:d"],
+            {"node_selector": (("a", "b"), ("c", "d"))},
+        ),
+    ],
+)
+def test_flags_become_settings(
+    begun: list[settings.Settings], words: list[str], expected: dict[str, Any]
+) -> None:
+    """Volcano's names and defaults; booleans bare, =true or =false."""
+    done = invoke(*words)
+    assert (done.exit_code, done.stdout) == (0, "")
+    (found,) = begun
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+def test_every_visible_flag_has_its_variable(begun: list[settings.Settings]) -> None:
+    """VSCHEDULER_ and the flag's name; a flag wins over its variable."""
+    for option in run.command.params:
+        if not getattr(option, "hidden", False):
+            flag = max(option.opts, key=len)
+            assert getattr(option, "envvar", None) == run.variable(flag)
+    environment = {
+        "VSCHEDULER_SCHEDULER_NAME": "a b",
+        "VSCHEDULER_ENABLE_METRICS": "true",
+        "VSCHEDULER_SCHEDULE_PERIOD": "5s",
+    }
+    invoke("--schedule-period=2s", environment=environment)
+    (found,) = begun
+    assert found.scheduler_names == ("a", "b")
+    assert found.metrics_address is not None
+    assert found.schedule_period_seconds == 2
+
+
+def test_flags_of_volcano_that_mean_nothing_here_are_taken(
+    begun: list[settings.Settings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its manifests start as they are; one warning names them all."""
+    words = ["-v=3", "--v", "4", "--kube-api-qps=50", "--cache-dumper", "--csi-storage=false"]
+    done = invoke(*words, "--feature-gates=A=true,B=false")
+    assert done.exit_code == 0
+    assert len(begun) == 1
+    said = done.output + capsys.readouterr().out
+    assert said.count("flags.ignored") == 1
+    for name in ("v", "kube-api-qps", "cache-dumper", "csi-storage", "feature-gates"):
+        assert f"'{name}'" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "sentences"),
+    [
+        (["--nonsense"], 2, ["No such option"]),
+        (["--schedule-period=3", "--scheduler-name=A"], 2, ["--schedule-period", "DNS-1123"]),
+        (["--scheduler-conf={tmp}/none.yaml"], 1, ["none.yaml", "No such file"]),
+        (["--scheduler-conf={tmp}/bad.yaml"], 1, ["bad.yaml:1:", "bad.yaml:3:", "gnag"]),
+        (["--scheduler-conf={tmp}/text.yaml"], 1, ["text.yaml:"]),
+        (["--scheduler-conf={tmp}/empty.yaml"], 1, ["one document"]),
+    ],
+)
+def test_what_is_wrong_is_all_said_before_the_start(
+    begun: list[settings.Settings],
+    tmp_path: Path,
+    words: list[str],
+    status: int,
+    sentences: list[str],
+) -> None:
+    """Every problem with its place; 2 for usage, 1 for the configuration file."""
+    (tmp_path / "bad.yaml").write_text("actions: 7\ntiers:\n- plugins: [{name: gnag}]\n")
+    (tmp_path / "text.yaml").write_text("a: [\n")
+    (tmp_path / "empty.yaml").write_text("")
+    done = invoke(*(word.format(tmp=tmp_path) for word in words))
+    assert done.exit_code == status
+    assert begun == []
+    assert [sentence for sentence in sentences if sentence not in done.stderr] == []
+
+
+def test_warnings_of_the_configuration_are_logged(
+    begun: list[settings.Settings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What Volcano has and we don't is left out, and said."""
+    path = tmp_path / "conf.yaml"
+    path.write_text("actions: allocate\ntiers:\n- plugins:\n  - name: network-topology-aware\n")
+    done = invoke(f"--scheduler-conf={path}")
+    assert (done.exit_code, len(begun)) == (0, 1)
+    assert "conf.yaml:4" in done.output + capsys.readouterr().out
