@@ -157,7 +157,8 @@ class SchedulingLoop:
 
     async def _wait(self) -> None:
         """Until something changed, or it is time, and then a moment for more to change."""
-        if not self._at_once:
+        going_on = self._at_once
+        if not going_on:
             due = None if self._wake_at is None else max(0.0, self._wake_at - time.time())
             with suppress(TimeoutError):
                 async with asyncio.timeout(due):
@@ -165,7 +166,10 @@ class SchedulingLoop:
             rest = self._not_before - time.monotonic()
             await asyncio.sleep(max(self._pace.debounce_seconds, rest))
         await self._committer.wait_for_room(self._pace.backlog_max)
-        self._changed.clear()
+        if not going_on:
+            # What changes while cycles that are cut short follow each other stays noted: jobs
+            # that have had their turn already aren't looked at again before the next round.
+            self._changed.clear()
 
     async def _cycle(self, thread: futures.Executor) -> None:
         """One cycle; a mistake of ours drops it whole, and the next one waits longer."""

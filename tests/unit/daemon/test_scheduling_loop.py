@@ -234,6 +234,33 @@ async def test_a_cycle_that_its_budget_cuts_short_is_continued(serve: Serve) -> 
         assert set(made.bound().values()) == {1}
 
 
+async def test_a_change_between_two_parts_of_a_round_is_seen_by_all(serve: Serve) -> None:
+    """A job that had its turn before the change has another one after the round."""
+    second, seen = threading.Event(), threading.Event()
+
+    class Slow(allocate.Allocate):
+        """Waits in the second cycle."""
+
+        cycles: ClassVar[list[int]] = []
+
+        def execute(self, session: working.Session) -> None:
+            self.cycles.append(1)
+            if len(self.cycles) == 2:
+                second.set()
+                assert seen.wait(5)
+            super().execute(session)
+
+    giants = "\n".join(f"job default/giant{number} min=1 cpu=16 -" for number in range(5))
+    picture = f"node n1 cpu=1\nqueue default\njob default/a min=1 priority=9 cpu=8 -\n{giants}"
+    later = f"node n2 cpu=8\n{picture}"
+    pace = scheduling_loop.Pace(debounce_seconds=0.005, period_seconds=0.01, budget=1)
+    async with world(serve, picture, action=Slow, pace=pace) as made:
+        await until(second.is_set)
+        made.show(pictures.documents(later)[0])
+        seen.set()
+        await until(lambda: made.bound() == {"a-0": 1})
+
+
 @pytest.mark.parametrize("code", [403, 422])
 async def test_a_pod_that_is_always_refused_does_not_busy_the_server(
     serve: Serve, code: int
