@@ -9,13 +9,15 @@ settings stands one word per pod, numbered from zero (`greedy-0`, …):
 
     n1   runs there                    +n1  is bound there, not yet running
     -    waits                         ~n1  is being deleted there
-    !    waits behind a gate           worker:-  the same with a role; -*3  three such pods
+    !    waits behind a gate           -*3  three such pods
+    m:-  the same with role m; -@4  asking for 4 cpu; -^9  with pod priority 9
 
 A picture of a cluster that can't be (names twice, nodes overfull, unknown queues) is refused.
 """
 
 import datetime as dt
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,6 +77,40 @@ class Statement:
             for name, values in self.settings.items()
             if name not in known
         }
+
+
+WORD = re.compile(r"((?P<role>[^:]+):)?(?P<place>[^@^]+)(@(?P<cpu>[^^]+))?(\^(?P<priority>\d+))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """One pod of a job, as its word has it."""
+
+    name: str
+    role: str
+    place: str
+    """`-`, `!`, or a node with or without its sign."""
+    request: Mapping[str, str]
+    priority: str
+
+    @classmethod
+    def read(cls, name: str, word: str, request: Mapping[str, str]) -> "Word":
+        """The pod `name`, which asks for what its job says where the word says nothing else."""
+        found = WORD.fullmatch(word)
+        if found is None:
+            raise ImpossibleError(f"pod {name}: can't read {word!r}")
+        return cls(
+            name=name,
+            role=found["role"] or "",
+            place=found["place"],
+            request={**request, "cpu": found["cpu"]} if found["cpu"] else request,
+            priority=found["priority"] or "",
+        )
+
+    @property
+    def node(self) -> str:
+        """The node that it is on; empty where it waits."""
+        return self.place.lstrip("-!+~")
 
 
 @dataclass(slots=True)
@@ -198,12 +234,11 @@ def _draw_job(drawing: Drawing, statement: Statement) -> None:
     drawing.jobs.add(name)
     drawing.documents.append(_pod_group(drawing, statement, queue, name))
     request = {"cpu": "1"} | statement.amounts(JOB_SETTINGS)
-    for index, word in enumerate(statement.pods):
-        role, _, place = word.rpartition(":")
-        node = place.lstrip("+~")
-        if place not in ("-", "!"):
-            _take_room(drawing, node, f"{name}-{index}", request)
-        drawing.documents.append(_pod(statement, f"{name}-{index}", role, place, request))
+    for index, text in enumerate(statement.pods):
+        word = Word.read(f"{name}-{index}", text, request)
+        if word.node:
+            _take_room(drawing, word)
+        drawing.documents.append(_pod(statement, word))
 
 
 def _pod_group(drawing: Drawing, statement: Statement, queue: str, name: str) -> Document:
@@ -233,45 +268,47 @@ def _pod_group(drawing: Drawing, statement: Statement, queue: str, name: str) ->
     }
 
 
-def _pod(
-    statement: Statement, name: str, role: str, place: str, request: Mapping[str, str]
-) -> Document:
-    group = statement.name.partition("/")[2]
-    metadata = _metadata(name, namespace=NAMESPACE, age=statement.one("age", "0"))
+def _pod(statement: Statement, word: Word) -> Document:
+    group, _, index = word.name.rpartition("-")
+    metadata = _metadata(word.name, namespace=NAMESPACE, age=statement.one("age", "0"))
     # The last tie-break among a job's pods is the UID, compared as text: 2 is to come before 10.
-    metadata["uid"] = f"{group}-{int(name.rpartition('-')[2]):05}"
+    metadata["uid"] = f"{group}-{int(index):05}"
     metadata["annotations"] = {"scheduling.k8s.io/group-name": group}
-    if role:
-        metadata["annotations"]["volcano.sh/task-spec"] = role
+    if word.role:
+        metadata["annotations"]["volcano.sh/task-spec"] = word.role
     if preemptable := statement.one("preemptable"):
         metadata["annotations"]["volcano.sh/preemptable"] = preemptable
-    if place.startswith("~"):
+    if word.place.startswith("~"):
         metadata["deletionTimestamp"] = _written(NOW)
-    spec: Document = {"schedulerName": statement.one("scheduler", SCHEDULER)}
-    spec["containers"] = [
-        {
-            "name": "main",
-            "resources": {"requests": {key: value for key, value in request.items() if value}},
-            "ports": [{"containerPort": 1, "hostPort": int(p)} for p in statement.many("port")],
-        }
-    ]
-    spec["nodeSelector"] = _pairs(statement.many("select"))
-    if preferences := [_preference(text) for text in statement.many("prefer")]:
-        terms = {"preferredDuringSchedulingIgnoredDuringExecution": preferences}
-        spec["affinity"] = {"nodeAffinity": terms}
-    spec["tolerations"] = [_toleration(text) for text in statement.many("tolerate")]
-    if place == "!":
-        spec["schedulingGates"] = [{"name": "example.com/gate"}]
-    elif place != "-":
-        spec["nodeName"] = place.lstrip("+~")
-    phase = "Pending" if place[0] in "-!+" else "Running"
+    phase = "Pending" if word.place[0] in "-!+" else "Running"
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": metadata,
-        "spec": spec,
+        "spec": _pod_spec(statement, word),
         "status": {"phase": phase},
     }
+
+
+def _pod_spec(statement: Statement, word: Word) -> Document:
+    requests = {resource: amount for resource, amount in word.request.items() if amount}
+    ports = [{"containerPort": 1, "hostPort": int(port)} for port in statement.many("port")]
+    spec: Document = {
+        "schedulerName": statement.one("scheduler", SCHEDULER),
+        "containers": [{"name": "main", "resources": {"requests": requests}, "ports": ports}],
+        "nodeSelector": _pairs(statement.many("select")),
+        "tolerations": [_toleration(text) for text in statement.many("tolerate")],
+    }
+    if preferences := [_preference(text) for text in statement.many("prefer")]:
+        terms = {"preferredDuringSchedulingIgnoredDuringExecution": preferences}
+        spec["affinity"] = {"nodeAffinity": terms}
+    if word.priority:
+        spec["priority"] = int(word.priority)
+    if word.place == "!":
+        spec["schedulingGates"] = [{"name": "example.com/gate"}]
+    if word.node:
+        spec["nodeName"] = word.node
+    return spec
 
 
 def _preference(text: str) -> Document:
@@ -291,14 +328,16 @@ def _toleration(text: str) -> Document:
     return toleration | ({"effect": effect} if effect else {})
 
 
-def _take_room(drawing: Drawing, node: str, pod: str, request: Mapping[str, str]) -> None:
-    room = drawing.rooms.get(node)
+def _take_room(drawing: Drawing, word: Word) -> None:
+    room = drawing.rooms.get(word.node)
     if room is None:
-        raise ImpossibleError(f"pod {pod}: there is no node {node!r}")
-    for name, amount in {"pods": "1", **request}.items():
+        raise ImpossibleError(f"pod {word.name}: there is no node {word.node!r}")
+    for name, amount in {"pods": "1", **word.request}.items():
         left = room.get(name, 0) - quantities.parse(name, amount)
         if left < 0:
-            raise ImpossibleError(f"node {node}: no room for pod {pod}, {name} is {-left} short")
+            raise ImpossibleError(
+                f"node {word.node}: no room for pod {word.name}, {name} is {-left} short"
+            )
         room[name] = left
 
 

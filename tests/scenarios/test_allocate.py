@@ -1,6 +1,8 @@
 import pytest
 
+from tests import pictures, running
 from tests.scenarios.deciding import bind, decide, pipeline
+from vscheduler.core.model import jobs
 
 TABLE = {
     "ties go by name, not by the order of the manifests": (
@@ -115,3 +117,10 @@ TABLE = {
 def test_idle_room_is_given_away(picture: str, decisions: list[object]) -> None:
     """Who gets it, and where."""
     assert decide(picture, "allocate", "gang | predicates") == decisions
+
+
+def test_without_enqueue_jobs_are_admitted_when_they_are_looked_at() -> None:
+    """A group that was Pending and finds no room is Inqueue, so that its pods are made."""
+    documents = pictures.documents("node n1 cpu=1 queue q job q/p phase=Pending cpu=2 -")
+    (group,) = running.run(documents, running.TREE).groups
+    assert group.phase is jobs.Phase.INQUEUE

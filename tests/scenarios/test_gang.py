@@ -70,6 +70,30 @@ TABLE = {
         """,
         [bind("roles-0", "n1"), bind("roles-1", "n1")],
     ),
+    "when a pod of a role fits nowhere, no other of that role is tried": (
+        """
+        node  n1 cpu=2
+        queue q
+        job   q/p min=1 w:-@3 w:- m:-
+        """,
+        [bind("p-2", "n1")],
+    ),
+    "without a role, smaller pods are tried": (
+        """
+        node  n1 cpu=2
+        queue q
+        job   q/p min=1 -@3 - -
+        """,
+        [bind("p-1", "n1"), bind("p-2", "n1")],
+    ),
+    "a role that can't reach its minimum ends the job's turn": (
+        """
+        node  n1 cpu=2
+        queue q
+        job   q/p min=2 roles=m:1,w:1 m:-@3 w:-*2
+        """,
+        [],
+    ),
     "a gang without the pods of one role isn't tried": (
         """
         node  n1 cpu=4

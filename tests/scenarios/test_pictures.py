@@ -18,6 +18,7 @@ IMPOSSIBLE = {
     "node n1 cpu=1 queue q job q/j gpu=1 +n1": (
         "node n1: no room for pod j-0, nvidia.com/gpu is 1 short"
     ),
+    "queue q job q/j -@": "pod j-0: can't read '-@'",
     "node n1 cpu=many": "'many' is no quantity; write 500m, 4 or 16Gi",
     "node n1 cpu=1 cpu=2": "node n1: cpu is set twice",
     "node n1 ready": "node n1: 'ready' is no setting",
@@ -36,7 +37,7 @@ def test_a_cluster_that_cant_be_is_refused(picture: str, problem: str) -> None:
 
 def test_words_after_a_job_are_its_pods() -> None:
     """Where each pod stands, with its role; a number repeats it."""
-    documents = pictures.documents("node n1 cpu=4 queue q job q/j n1 +n1 ~n1 m:- w:!*2")
+    documents = pictures.documents("node n1 cpu=4 queue q job q/j n1 +n1 ~n1 m:-@2^7 w:!*2")
     pods = [document for document in documents if document["kind"] == "Pod"]
     assert [
         (
@@ -46,13 +47,15 @@ def test_words_after_a_job_are_its_pods() -> None:
             pod["status"]["phase"],
             "deletionTimestamp" in pod["metadata"],
             "schedulingGates" in pod["spec"],
+            pod["spec"]["containers"][0]["resources"]["requests"]["cpu"],
+            pod["spec"].get("priority"),
         )
         for pod in pods
     ] == [
-        ("j-0", "", "n1", "Running", False, False),
-        ("j-1", "", "n1", "Pending", False, False),
-        ("j-2", "", "n1", "Running", True, False),
-        ("j-3", "m", None, "Pending", False, False),
-        ("j-4", "w", None, "Pending", False, True),
-        ("j-5", "w", None, "Pending", False, True),
+        ("j-0", "", "n1", "Running", False, False, "1", None),
+        ("j-1", "", "n1", "Pending", False, False, "1", None),
+        ("j-2", "", "n1", "Running", True, False, "1", None),
+        ("j-3", "m", None, "Pending", False, False, "2", 7),
+        ("j-4", "w", None, "Pending", False, True, "1", None),
+        ("j-5", "w", None, "Pending", False, True, "1", None),
     ]

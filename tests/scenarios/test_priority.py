@@ -12,6 +12,17 @@ def test_the_more_important_job_comes_first() -> None:
     assert decide(picture, "allocate") == [bind("b-0", "n1"), bind("b-1", "n1")]
 
 
+def test_the_more_important_pod_of_a_job_comes_first() -> None:
+    """A pod's own priority orders the pods of its job, and nothing else."""
+    picture = """
+        node  n1 cpu=2
+        queue q
+        job   q/a min=2 - -^7 -^9
+        job   q/b       -^99
+        """
+    assert decide(picture, "allocate") == [bind("a-1", "n1"), bind("a-2", "n1")]
+
+
 def test_priority_ends_at_the_queue() -> None:
     """An important job doesn't take another queue's share."""
     picture = """
