@@ -137,7 +137,10 @@ def _split_gangs(census: Census, result: decisions.CycleResult) -> Iterable[str]
 
 
 def _queues_over_limit(census: Census, result: decisions.CycleResult) -> Iterable[str]:
-    """Queues that get something stay within capability and, with proportion, within deserved."""
+    """With proportion, queues that get something stay within capability and deserved.
+
+    Pod slots are limited only where capability names them (Volcano: AllocatableFn).
+    """
     figures = {queue.name: queue for queue in result.queues}
     given: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for bind in result.binds:
@@ -157,6 +160,6 @@ def _queues_over_limit(census: Census, result: decisions.CycleResult) -> Iterabl
             total = census.allocated[name][resource] + amount[resource]
             if resource in capability and total > capability[resource]:
                 yield f"queue {name} has {total} {resource}, can have {capability[resource]}"
-            if total > entitlement.deserved.get(resource, 0.0) * (1 + 1e-9):
-                deserved = entitlement.deserved.get(resource, 0.0)
+            deserved = entitlement.deserved.get(resource, 0.0)
+            if resource != "pods" and total > deserved * (1 + 1e-9):
                 yield f"queue {name} has {total} {resource}, deserves {deserved}"

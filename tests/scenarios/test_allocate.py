@@ -21,6 +21,14 @@ TABLE = {
         """,
         [bind("a-0", "n1"), bind("c-0", "n1")],
     ),
+    "of equal queues the older comes first, then the name": (
+        """
+        node  n1 cpu=2
+        queue c age=60   queue b   queue a
+        job   c/x -      job b/y - job a/z -
+        """,
+        [bind("x-0", "n1"), bind("z-0", "n1")],
+    ),
     "a job that fits nowhere holds nobody up": (
         """
         node  n1 cpu=2

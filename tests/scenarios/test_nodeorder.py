@@ -1,4 +1,4 @@
-from tests.scenarios.deciding import bind, decide
+from tests.scenarios.deciding import bind, decide, pipeline
 
 TIERS = "gang | predicates nodeorder"
 
@@ -12,6 +12,20 @@ def test_pods_spread_by_default() -> None:
         job   q/new -*3
         """
     expected = [bind("new-0", "n3"), bind("new-1", "n2"), bind("new-2", "n3")]
+    assert decide(picture, "allocate", TIERS) == expected
+
+
+def test_room_that_is_promised_counts_as_used() -> None:
+    """A node is judged by what will be on it, when that is more than what is."""
+    picture = """
+        node  n1 cpu=16   node n2 cpu=16
+        queue q
+        job   q/leaves cpu=2 ~n1
+        job   q/stays  cpu=8 n2
+        job   q/large  cpu=15 age=60 -
+        job   q/small  -
+        """
+    expected = [bind("small-0", "n2"), pipeline("large-0", "n1")]
     assert decide(picture, "allocate", TIERS) == expected
 
 
