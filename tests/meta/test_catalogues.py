@@ -8,6 +8,7 @@ import pytest
 
 from vscheduler.core import actions, plugins
 from vscheduler.core.framework import contracts
+from vscheduler.daemon import metrics
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(
@@ -61,3 +62,11 @@ def test_commands_of_the_readme_are_targets_of_make() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     used = set(re.findall(r"\bmake ([a-z]+)\b", (ROOT / "README.md").read_text()))
     assert used - targets == set()
+
+
+def test_every_metric_is_documented() -> None:
+    """docs/metrics.md has a row for each, and none that isn't there."""
+    rows = re.findall(
+        r"^\| `([a-z0-9_]+)` \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE
+    )
+    assert sorted(rows) == sorted(row.name for row in (*metrics.TABLE, *metrics.QUEUE_TABLE))
