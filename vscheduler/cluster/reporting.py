@@ -154,7 +154,8 @@ class Reporter:
             return
         stored = known.state
         sent = self._sent.get(status.job)
-        if sent is not None and sent.uid == known.uid and _number(known.resource_version) <= sent.version:
+        seen = _number(known.resource_version)
+        if sent is not None and sent.uid == known.uid and seen <= sent.version:
             # Nobody wrote since. What the API server kept of our write may be less (a CRD that
             # doesn't know a field prunes it), and isn't a reason to write it again.
             stored = sent.state

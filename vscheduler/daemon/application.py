@@ -30,7 +30,7 @@ SWITCH_INTERVAL_SECONDS = 0.0001
 """How long a cycle's thread may keep the interpreter from the event loop: with Python's own 5 ms
 the loop makes 480 round trips a second while a cycle runs, with this 3,400."""
 
-WORKERS = 32
+WORKERS = 64
 """Calls under way at once."""
 
 WAITING_MAX = 20_000

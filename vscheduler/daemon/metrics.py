@@ -102,6 +102,11 @@ TABLE = (
         kind=Kind.GAUGE,
         about="Objects that are left out because something in them can't be used.",
     ),
+    Metric(
+        name="vscheduler_ungrouped_pods",
+        kind=Kind.GAUGE,
+        about="Pods of ours that name no PodGroup, or one that isn't there.",
+    ),
 )
 
 QUEUE_TABLE = (
@@ -182,9 +187,10 @@ class Metrics:
         """Count a cycle that was thrown away."""
         self._count("vscheduler_cycles_dropped_total")
 
-    def observe_rejections(self, number: int) -> None:
-        """Set how many objects are left out."""
-        self._gauges["vscheduler_rejected_objects"].set(number)
+    def observe_strays(self, *, rejected: int, ungrouped: int) -> None:
+        """Set how many objects, and how many pods of ours, are left out."""
+        self._gauges["vscheduler_rejected_objects"].set(rejected)
+        self._gauges["vscheduler_ungrouped_pods"].set(ungrouped)
 
     def _count(self, name: str, *labels: str, by: float = 1) -> None:
         counter = self._counters[name]

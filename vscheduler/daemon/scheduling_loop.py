@@ -79,6 +79,8 @@ class SchedulingLoop:
         self._dropped = 0
         self._cycles = 0
         self._total: Mapping[str, float] = {}
+        self._rejected: set[events.Rejection] = set()
+        self._ungrouped = 0
         self._failures: Counter[jobs.TaskId] = Counter()
         self._resting: list[tuple[float, jobs.TaskId]] = []
 
@@ -102,13 +104,34 @@ class SchedulingLoop:
                 await self._cycle(thread)
 
     async def keep_time(self) -> None:
-        """For ever: end the rests of pods, and assumptions that were never confirmed."""
+        """For ever: end the rests of pods, and assumptions that were never confirmed; tell of
+        objects that are left out.
+        """
         while True:
             await asyncio.sleep(self._pace.tick_seconds)
             self._release()
+            self._tell_of_strays()
             if expired := self._mirror.expire(time.time()):
                 log.warning("bind.unconfirmed", pods=len(expired))
                 self._changed.set()
+
+    def _tell_of_strays(self) -> None:
+        """Log each object that can't be used once, and pods that nobody will place."""
+        rejected = set(self._mirror.rejections.values())
+        for rejection in sorted(rejected - self._rejected, key=str):
+            log.warning(
+                "object.rejected",
+                kind=rejection.kind.value,
+                object=rejection.key,
+                field=rejection.field,
+                message=rejection.message,
+            )
+        self._rejected = rejected
+        ungrouped = sum(1 for _ in self._mirror.ungrouped())
+        if ungrouped != self._ungrouped:
+            self._ungrouped = ungrouped
+            log.info("pods.ungrouped", pods=ungrouped)
+        self._metrics.observe_strays(rejected=len(rejected), ungrouped=ungrouped)
 
     def take(self, outcome: committing.Outcome) -> None:
         """Note what came of a bind.

@@ -76,7 +76,7 @@ def test_binds_and_writes_are_counted_by_what_came_of_them() -> None:
     observed.observe_bind("conflict", bound=False, seconds=0.2)
     observed.observe_write("event", "written")
     observed.observe_dropped_cycle()
-    observed.observe_rejections(4)
+    observed.observe_strays(rejected=4, ungrouped=5)
     found = values(observed)
     expected = {
         'vscheduler_binds_total{outcome="bound"}': 1,
@@ -86,6 +86,7 @@ def test_binds_and_writes_are_counted_by_what_came_of_them() -> None:
         'vscheduler_writes_total{object="event",outcome="written"}': 1,
         "vscheduler_cycles_dropped_total": 1,
         "vscheduler_rejected_objects": 4,
+        "vscheduler_ungrouped_pods": 5,
     }
     assert {name: round(found[name], 6) for name in expected} == expected
 

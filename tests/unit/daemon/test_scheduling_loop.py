@@ -272,3 +272,27 @@ async def test_a_pod_that_is_always_refused_does_not_busy_the_server(
         started = time.monotonic()
         await until(lambda: made.bound()["a-0"] == 5)
         assert time.monotonic() - started > 0.05 + 0.1 + 0.2
+
+
+async def test_what_is_left_out_is_told_once(serve: Serve) -> None:
+    """A bad object by name and field; pods without a group by their number; the rest goes on."""
+    documents = pictures.documents(TWO_GANGS)
+    pod = next(each for each in documents if each["metadata"]["name"] == "whole-0")
+    loner = {**pod, "metadata": {"name": "loner", "namespace": "default", "uid": "u"}}
+    queue = next(each for each in documents if each["kind"] == "Queue")
+    bad = {**queue, "metadata": {"name": "bad"}, "spec": {"weight": "much"}}
+    with testing.capture_logs() as said:
+        async with world(serve, TWO_GANGS) as made:
+            made.show(loner, bad)
+            await until(lambda: len(made.bound()) == 3)
+            await asyncio.sleep(0.1)
+            exposition = made.observed.exposition().decode()
+    (rejected,) = [each for each in said if each["event"] == "object.rejected"]
+    assert (rejected["kind"], rejected["object"], rejected["field"]) == (
+        "Queue",
+        "bad",
+        "spec.weight",
+    )
+    assert [each["pods"] for each in said if each["event"] == "pods.ungrouped"] == [1]
+    assert "vscheduler_rejected_objects 1.0" in exposition
+    assert "vscheduler_ungrouped_pods 1.0" in exposition
