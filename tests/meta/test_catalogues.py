@@ -3,14 +3,19 @@
 import inspect
 import re
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 
-from vscheduler.core import actions, plugins
-from vscheduler.core.framework import contracts
+from tests import pictures, running
+from vscheduler.cli import main
+from vscheduler.core import actions, cycle, plugins
+from vscheduler.core.framework import contracts, policy
 from vscheduler.daemon import metrics
 
 ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
 NAMES = sorted(
     [action.name for action in actions.ACTIONS] + [plugin.name for plugin in plugins.PLUGINS]
 )
@@ -57,10 +62,47 @@ def test_names_are_used_once() -> None:
     assert len({plugin.name for plugin in plugins.PLUGINS}) == len(plugins.PLUGINS)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_plugins_and_actions_stand_in_the_readme(name: str) -> None:
+    """One row each, so that people see what there is."""
+    assert re.search(rf"^\| `{name}` \|", README, re.MULTILINE)
+
+
+def test_the_plugin_of_the_readme_works() -> None:
+    """Both of its hooks are asked: it keeps pods off nodes without the label."""
+    (text,) = re.findall(r"```python\n(.+?)```", README, re.DOTALL)
+    names: dict[str, Any] = {"contracts": contracts}
+    exec(text, names)  # noqa: S102 - the README is ours
+    picture = """
+        node  n1 cpu=4 label=example.com/reserved=lab   node n2 cpu=4
+        queue q
+        job   q/p -*2
+        """
+    allocate = policy.ActionSetting(action=actions.ACTIONS[0])
+    tier = (policy.PluginSetting(plugin=names["Reserved"]),)
+    result = cycle.run_cycle(
+        running.snapshot_of(pictures.documents(picture)),
+        policy.Policy(actions=(allocate,), tiers=(tier,)),
+    )
+    assert result.faults == ()
+    assert [bind.node for bind in result.binds] == ["n2", "n2"]
+
+
+def test_every_option_has_its_help() -> None:
+    """Whatever a command takes, --help says what it is for."""
+    mute = [
+        f"{name} {option.name}"
+        for name, command in main.vscheduler.commands.items()
+        for option in command.params
+        if isinstance(option, click.Option) and not (option.help or option.hidden)
+    ]
+    assert mute == []
+
+
 def test_commands_of_the_readme_are_targets_of_make() -> None:
     """Whoever copies `make …` from the README has it done."""
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    used = set(re.findall(r"\bmake ([a-z]+)\b", (ROOT / "README.md").read_text()))
+    used = set(re.findall(r"\bmake ([a-z]+)\b", README))
     assert used - targets == set()
 
 

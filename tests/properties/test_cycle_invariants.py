@@ -42,21 +42,25 @@ def test_a_second_cycle_has_nothing_left_to_bind(picture: str) -> None:
 @clusters.bounded(100)
 @given(clusters.pictures(), strategies.sampled_from(BUDGETS))
 def test_cycles_that_are_cut_short_get_everywhere(picture: str, budget: int) -> None:
-    """Each small step keeps the rules, and together they leave nothing for an unlimited cycle."""
+    """Each small step keeps the rules, and together they leave nothing for an unlimited cycle.
+
+    Where some job waits for room that is freed, what it keeps from others depends on its turn.
+    """
     documents = pictures.documents(picture)
-    carried, bound = snapshot.FRESH, 0
+    carried, bound, waits = snapshot.FRESH, 0, False
     for _ in range(CYCLES_MAX):
         result = running.run(documents, running.TREE, budget=budget, carried=carried)
         assert checks.problems(documents, result) == []
         documents, carried = running.obey(documents, result), result.carried
         bound += len(result.binds)
+        waits = waits or bool(result.pipelined)
         if result.finished and not bound:
             break
         if result.finished:  # jobs that were tried before the last binds get another turn
             bound = 0
     else:
         raise AssertionError("some job is tried again and again, and others never are")
-    assert running.run(documents, running.TREE).binds == ()
+    assert waits or running.run(documents, running.TREE).binds == ()
 
 
 @clusters.bounded(100)
