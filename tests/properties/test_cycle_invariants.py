@@ -21,7 +21,7 @@ def test_no_decision_breaks_a_rule(picture: str) -> None:
     assert checks.problems(documents, running.run(documents, running.TREE)) == []
 
 
-@clusters.bounded(100)
+@clusters.bounded(50)
 @given(clusters.pictures(clusters.LARGE))
 def test_a_second_cycle_has_nothing_left_to_bind(picture: str) -> None:
     """What one unlimited cycle binds is all that can be bound until something changes.

@@ -6,7 +6,7 @@ from tests import pictures, running
 from tests.properties import clusters
 
 
-@clusters.bounded(80)
+@clusters.bounded(50)
 @given(clusters.pictures(clusters.LARGE), strategies.randoms(use_true_random=False))
 def test_the_order_of_arrival_decides_nothing(picture: str, chance: random.Random) -> None:
     """Shuffled manifests give the same decisions, reasons, statuses and figures."""
@@ -17,7 +17,7 @@ def test_the_order_of_arrival_decides_nothing(picture: str, chance: random.Rando
     assert running.digest(first) == running.digest(second)
 
 
-@clusters.bounded(80)
+@clusters.bounded(50)
 @given(clusters.pictures(clusters.LARGE))
 def test_the_same_snapshot_gives_the_same_result(picture: str) -> None:
     """A cycle leaves no trace in its input, and what layouts remember changes nothing."""
