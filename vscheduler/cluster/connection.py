@@ -5,6 +5,7 @@ Bodies go in and out as bytes. The generated models of the client library cost a
 a pod, so only its credentials and its transport are used.
 """
 
+import asyncio
 import os
 import ssl
 import urllib.parse
@@ -26,6 +27,7 @@ CONNECT_TIMEOUT_SECONDS = 10.0
 CONNECTIONS_MAX = 128
 READ_BUFFER_BYTES = 2**18
 KEEP_ALIVE_SECONDS = 75.0
+CLOSE_SECONDS = 0.1
 USER_AGENT = f"vscheduler/{metadata.version('vscheduler')}"
 
 JSON = "application/json"
@@ -185,8 +187,12 @@ class Connection:
         return self._host
 
     async def close(self) -> None:
-        """Drop all connections."""
+        """Drop all connections, and give TLS a moment to take its leave.
+
+        aiohttp: Graceful Shutdown; its transports close only in later turns of the event loop.
+        """
         await self._api.close()  # type: ignore[no-untyped-call]  # no types there
+        await asyncio.sleep(CLOSE_SECONDS)
 
     async def refresh_credentials(self) -> None:
         """Keep a token from an exec plugin fresh for ever; returns at once where there is none.
