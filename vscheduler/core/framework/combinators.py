@@ -7,7 +7,10 @@ opinion, so that asking costs only the calls themselves.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
 
 from vscheduler.core.framework import contracts, policy
 from vscheduler.core.model import decisions
@@ -18,6 +21,16 @@ ABSTAINS: tuple[float, ...] = ()
 """The key of a plugin that abstains: before every key, and equal to itself."""
 
 
+KINDS: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("job_ready", "overused", "allocatable"), (bool, np.bool_)),
+    "job_pipelined": (bool, np.bool_, NoneType),
+    "job_valid": (decisions.Reason, NoneType),
+    "shortages": (tuple, list),
+    "entitlements": (Mapping,),
+}
+"""What a plugin may answer, where nothing else would notice anything wrong with it."""
+
+
 class PluginFailedError(Exception):
     """A plugin raised, or gave an answer of the wrong kind; the cycle starts again without it."""
 
@@ -25,6 +38,19 @@ class PluginFailedError(Exception):
         error = f"{type(cause).__name__}: {cause}"
         self.fault = decisions.Fault(plugin=plugin, hook=hook, error=error)
         super().__init__(f"plugin {plugin}, {hook}: {error}")
+
+
+class Unopened:
+    """Stands in for a plugin that failed while it was made or opened: all its hooks fail, too.
+
+    What it had worked out by then could be half of the truth.
+    """
+
+    def __getattr__(self, hook: str) -> Callable[..., NoReturn]:
+        def fail(*_: object) -> NoReturn:
+            raise RuntimeError(f"{hook} was asked of a plugin that didn't open")
+
+        return fail
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +70,7 @@ class Dispatch:
 
     def __init__(
         self,
-        tiers: Sequence[Sequence[tuple[policy.PluginSetting, contracts.Plugin]]],
+        tiers: Sequence[Sequence[tuple[policy.PluginSetting, contracts.Plugin | Unopened]]],
         guarded: frozenset[str],
     ) -> None:
         self._guarded = guarded
@@ -99,9 +125,10 @@ class Dispatch:
             permitted = False
             for call in tier:
                 answer = self._ask(call, hook, subject, None)
-                if answer is False:
-                    return False
-                permitted = permitted or answer is True
+                if answer is not None:
+                    if not answer:
+                        return False
+                    permitted = True
             if permitted:
                 return True
         return True
@@ -137,7 +164,9 @@ class Dispatch:
 
     def _ask(self, call: Call, hook: str, subject: tuple[object, ...], default: Any) -> Any:
         try:
-            return call.method(*subject)
+            answer = call.method(*subject)
+            kinds = KINDS.get(hook)
+            return answer if kinds is None or isinstance(answer, kinds) else _no_answer(answer)
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
             return self._stands_in(call, hook, error, default)
 
@@ -145,6 +174,10 @@ class Dispatch:
         if call.plugin not in self._guarded:
             raise PluginFailedError(call.plugin, hook, error) from error
         return default
+
+
+def _no_answer(answer: object) -> NoReturn:
+    raise TypeError(f"{type(answer).__name__} is no answer to that")
 
 
 def _sortable(key: contracts.Key | None) -> tuple[float, ...]:

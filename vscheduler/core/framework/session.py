@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -64,18 +65,23 @@ class Session:
 
     def _open(self, guarded: frozenset[str]) -> combinators.Dispatch:
         tiers = [
-            [(setting, setting.plugin(setting.arguments)) for setting in tier]
+            [(setting, self._opened(setting, guarded)) for setting in tier]
             for tier in self.policy.tiers
         ]
-        for setting, plugin in (pair for tier in tiers for pair in tier):
-            try:
-                plugin.open(self)
-            except Exception as error:
-                if setting.plugin.name not in guarded:
-                    raise combinators.PluginFailedError(
-                        setting.plugin.name, "open", error
-                    ) from error
         return combinators.Dispatch(tiers, guarded)
+
+    def _opened(
+        self, setting: policies.PluginSetting, guarded: frozenset[str]
+    ) -> contracts.Plugin | combinators.Unopened:
+        try:
+            plugin = setting.plugin(setting.arguments)
+            plugin.open(self)
+        except Exception as error:
+            name = setting.plugin.name
+            if name not in guarded:
+                raise combinators.PluginFailedError(name, "open", error) from error
+            return combinators.Unopened()
+        return plugin
 
     def request(self, task: jobs.Task) -> resources.Vector:
         """What the task asks for, (R,), `pods` included; not to be written to."""
@@ -100,11 +106,16 @@ class Session:
     def view(
         self, rows: "np.ndarray[tuple[int], np.dtype[np.int64]] | None" = None
     ) -> contracts.NodeView:
-        """The nodes as plugins see them: all, or these rows of them."""
+        """The nodes as plugins see them: all, or a copy of these rows."""
         arrays = (self.allocatable, self.used, self.future_used)
-        if rows is not None:
-            arrays = (arrays[0][rows], arrays[1][rows], arrays[2][rows])
-        return contracts.NodeView(self.layout, rows, *arrays, ports=self.ports)
+        if rows is None:
+            allocatable, used, future_used = (array.view() for array in arrays)
+            for array in (used, future_used):
+                array.setflags(write=False)
+        else:
+            allocatable, used, future_used = (array[rows] for array in arrays)
+        ports = MappingProxyType(self.ports)
+        return contracts.NodeView(self.layout, rows, allocatable, used, future_used, ports)
 
     def note(self, job: jobs.JobId, reason: decisions.Reason) -> None:
         """Why a job, or the rest of it, isn't placed: the dominant reason stays, else the first."""

@@ -1,0 +1,91 @@
+from collections.abc import Callable
+from typing import Any, NoReturn, cast
+
+import numpy as np
+import pytest
+
+from tests import pictures, running
+from vscheduler.core import cycle
+from vscheduler.core.framework import contracts, policy
+from vscheduler.core.model import decisions
+
+PICTURE = """
+    node  n1 cpu=3   node n2 cpu=1
+    queue q
+    job   q/leaves       ~n2
+    job   q/starts min=2 - -
+    job   q/waits  min=2 - -
+    job   q/gives-up min=5 age=60 -*5
+    """
+"""One gang starts, one waits for n2, and one, the first, is undone: every hook is asked."""
+
+
+def fail(*_: object) -> NoReturn:
+    """A hook, or a constructor, that raises."""
+    raise RuntimeError("out of order")
+
+
+def says(answer: Any) -> Callable[..., Any]:
+    """A hook that always gives this answer."""
+    return lambda *_: answer
+
+
+def writes(_: object, __: object, nodes: contracts.NodeView) -> np.ndarray[Any, Any]:
+    """A score that would make room for itself."""
+    nodes.used[:] = 0
+    return np.zeros(nodes.size)
+
+
+CLOSED = {name for name, hook in contracts.HOOKS.items() if hook.closed}
+ASKED = set(contracts.HOOKS) - {"shortages"}
+FAILURES: dict[str, tuple[str, Callable[..., Any]]] = {
+    **{f"{hook} raises": (hook, fail) for hook in sorted(ASKED)},
+    "masks of another size": ("filter_nodes", says([contracts.Verdict("x", np.ones(9, bool))])),
+    "masks of numbers": ("filter_nodes", says([contracts.Verdict("x", cast("Any", np.ones(2)))])),
+    "a score that is no number": ("score_nodes", says([np.nan, 1.0])),
+    "scores of another size": ("score_nodes", says(1.0)),
+    "set scores without a bound": ("score_node_set", says([np.inf, 1.0])),
+    "a key that is no number": ("job_key", says("first")),
+    "a key that compares with nothing": ("queue_key", says(np.nan)),
+    "an answer that is neither yes nor no": ("job_ready", says(None)),
+    "a reason in words": ("job_valid", says("it is Monday")),
+    "entitlements without queues": ("entitlements", says([1])),
+    "a score that writes": ("score_nodes", writes),
+}
+
+
+def run(**methods: Callable[..., Any]) -> decisions.CycleResult:
+    """One cycle with a plugin of these methods before the usual ones."""
+    bad = type("Bad", (contracts.Plugin,), {"name": "bad", **methods})
+    usual = running.policy_of({"actions": "allocate", "tiers": running.tiers("gang | predicates")})
+    tiers = ((policy.PluginSetting(plugin=bad),), *usual.tiers)
+    return cycle.run_cycle(
+        running.snapshot_of(pictures.documents(PICTURE)),
+        policy.Policy(actions=usual.actions, tiers=tiers),
+    )
+
+
+@pytest.mark.parametrize(("hook", "method"), FAILURES.values(), ids=FAILURES)
+def test_a_hook_that_fails_is_told_of_and_set_aside(hook: str, method: Callable[..., Any]) -> None:
+    """Where it guards placement nothing is placed; else the cycle goes on as if it abstained."""
+    result = run(**{hook: method})
+    (fault,) = result.faults
+    assert (fault.plugin, fault.hook) == ("bad", hook)
+    started = {bind.task.name for bind in result.binds}
+    assert started == (set() if hook in CLOSED else {"starts-0", "starts-1"})
+
+
+@pytest.mark.parametrize("method", ["open", "__init__"])
+@pytest.mark.parametrize("hook", [None, "job_valid", "filter_nodes", "job_key", "overused"])
+def test_a_plugin_that_does_not_open_answers_nothing(method: str, hook: str | None) -> None:
+    """What it has worked out by then is half of the truth: its guards refuse, all else abstains."""
+    answers = {} if hook is None else {hook: says(None if hook == "job_valid" else False)}
+    result = run(**{method: fail}, **answers)
+    assert [(fault.plugin, fault.hook) for fault in result.faults] == [("bad", "open")]
+    assert bool(result.binds) is (hook not in CLOSED)
+
+
+def test_a_vote_in_numpys_words_counts() -> None:
+    """np.False_ is a reject, as False is."""
+    assert {pipeline.task.name for pipeline in run().pipelined} == {"waits-0", "waits-1"}
+    assert run(job_pipelined=says(np.False_)).pipelined == ()
