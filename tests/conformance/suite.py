@@ -33,7 +33,7 @@ class Scenario:
 
     @property
     def expects_nothing(self) -> bool:
-        """Whether a scheduler that does nothing would pass."""
+        """Whether nothing is to be bound, evicted or made to wait; phases aside."""
         return expectations.expects_nothing(self.expect)
 
 
