@@ -47,7 +47,7 @@ FAILURES: dict[str, tuple[str, Callable[..., Any]]] = {
     "set scores without a bound": ("score_node_set", says([np.inf, 1.0])),
     "a key that is no number": ("job_key", says("first")),
     "a key that compares with nothing": ("queue_key", says(np.nan)),
-    "an answer that is neither yes nor no": ("job_ready", says(None)),
+    "an answer that is neither yes nor no": ("job_ready", says("yes")),
     "a reason in words": ("job_valid", says("it is Monday")),
     "entitlements without queues": ("entitlements", says([1])),
     "a score that writes": ("score_nodes", writes),
@@ -89,3 +89,9 @@ def test_a_vote_in_numpys_words_counts() -> None:
     """np.False_ is a reject, as False is."""
     assert {pipeline.task.name for pipeline in run().pipelined} == {"waits-0", "waits-1"}
     assert run(job_pipelined=says(np.False_)).pipelined == ()
+
+
+@pytest.mark.parametrize("hook", sorted(set(contracts.HOOKS) - {"shortages"}))
+def test_none_abstains(hook: str) -> None:
+    """A plugin that says nothing changes nothing, whatever it is asked."""
+    assert running.digest(run(**{hook: says(None)})) == running.digest(run())

@@ -22,11 +22,12 @@ ABSTAINS: tuple[float, ...] = ()
 
 
 KINDS: Mapping[str, tuple[type, ...]] = {
-    **dict.fromkeys(("job_ready", "overused", "allocatable"), (bool, np.bool_)),
-    "job_pipelined": (bool, np.bool_, NoneType),
+    **dict.fromkeys(
+        ("job_ready", "job_pipelined", "overused", "allocatable"), (bool, np.bool_, NoneType)
+    ),
     "job_valid": (decisions.Reason, NoneType),
     "shortages": (tuple, list),
-    "entitlements": (Mapping,),
+    "entitlements": (Mapping, NoneType),
 }
 """What a plugin may answer, where nothing else would notice anything wrong with it."""
 
@@ -109,7 +110,11 @@ class Dispatch:
     def all_agree(self, hook: str, *subject: object) -> bool:
         """True unless someone says no; a guarding hook that fails says no."""
         default = not contracts.HOOKS[hook].closed
-        return all(self._ask(call, hook, subject, default) for call in self._calls[hook])
+        for call in self._calls[hook]:
+            answer = self._ask(call, hook, subject, default)
+            if answer is not None and not answer:
+                return False
+        return True
 
     def any_says(self, hook: str, *subject: object) -> bool:
         """True if someone says yes; a guarding hook that fails says yes."""

@@ -172,7 +172,7 @@ class Hooks(Protocol):
     def job_valid(self, gang: gangs.Gang) -> decisions.Reason | None:
         """[JobValid; first reason] Why this job can't be scheduled as it stands; None if it can."""
 
-    def job_ready(self, gang: gangs.Gang) -> bool:
+    def job_ready(self, gang: gangs.Gang) -> bool | None:
         """[JobReady; all] Whether what is allocated so far may be bound."""
 
     def job_pipelined(self, gang: gangs.Gang) -> bool | None:
@@ -180,10 +180,10 @@ class Hooks(Protocol):
         room that is being freed until it can start.
         """
 
-    def overused(self, queue: queues.Queue) -> bool:
+    def overused(self, queue: queues.Queue) -> bool | None:
         """[Overused; any] Whether the queue has had enough: it gets no turn in this cycle."""
 
-    def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool:
+    def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool | None:
         """[Allocatable; all] Whether the queue may take this task as well."""
 
     def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
