@@ -108,6 +108,7 @@ def _build(
         recipe.package,
     ]
     environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local"}
+    progress(step)
     began = time.monotonic()
     with (
         log.open("wb") as stream,
