@@ -15,8 +15,13 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=500)
     parser.add_argument("--gangs", type=int, default=100)
     parser.add_argument("--size", type=int, default=20, help="pods per gang")
+    parser.add_argument(
+        "--no-kubelets", action="store_true", help="pods stay bound and don't start meanwhile"
+    )
     given = parser.parse_args()
-    load = measuring.Load(nodes=given.nodes, gangs=given.gangs, size=given.size)
+    load = measuring.Load(
+        nodes=given.nodes, gangs=given.gangs, size=given.size, kubelets=not given.no_kubelets
+    )
     with control_plane.start(progress=reporting.PlainLines(sys.stderr)) as plane:
         result = measuring.measure(plane, load, COMMAND)
     sys.stdout.write(report(load, result))

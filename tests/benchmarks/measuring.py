@@ -6,8 +6,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +36,8 @@ class Load:
     gangs: int
     size: int
     """Pods per gang, all of which it needs."""
+    kubelets: bool = True
+    """Whether bound pods start at once, which costs the API server as much again."""
 
     @property
     def pods(self) -> int:
@@ -119,6 +121,21 @@ def measure(plane: control_plane.ControlPlane, load: Load, command: list[str]) -
     command is the scheduler's, without the kubeconfig.
     """
     make(plane, load)
+    with nullcontext() if load.kubelets else paused(plane.process_ids["kwok"]):
+        return _measure(plane, load, command)
+
+
+@contextmanager
+def paused(process_id: int) -> Iterator[None]:
+    """Keep a process from running for the time of the block."""
+    os.kill(process_id, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process_id, signal.SIGCONT)
+
+
+def _measure(plane: control_plane.ControlPlane, load: Load, command: list[str]) -> Result:
     observer = Observer(plane.api)
     servers = [plane.process_ids[name] for name in ("kube-apiserver", "etcd")]
     server_cpu = sum(map(cpu_seconds, servers))
