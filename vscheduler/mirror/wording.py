@@ -114,7 +114,11 @@ def _queue_over_share(reason: decisions.Reason) -> str:
         (asked,) = (amount(name, value) for name, value in lacking.items())
     elif any(lacking.values()):
         asked = request(lacking)
-    return f"queue {reason.queue} has {_shortages(reason, 'deserves')}; this pod needs {asked}"
+    state = f"queue {reason.queue} has {_shortages(reason, 'deserves')}"
+    if 0 < reason.placed < reason.minimum:  # what these pods would take is in the figure
+        needs = pods(reason.minimum)
+        return f"needs {needs}; with {reason.placed} of them {state}; the next one needs {asked}"
+    return f"{state}; this pod needs {asked}"
 
 
 def _no_nodes(_: decisions.Reason) -> str:

@@ -91,6 +91,19 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
     ),
     (
         Code.QUEUE_OVER_SHARE,
+        {
+            "request": {"cpu": 3000},
+            "shortages": (shortage("cpu", 3000, 8000, 8000),),
+            "minimum": 2,
+            "placed": 1,
+        },
+        (
+            "needs 2 pods; with 1 of them queue a has 8 cpu of the 8 it deserves; "
+            "the next one needs 3"
+        ),
+    ),
+    (
+        Code.QUEUE_OVER_SHARE,
         {"request": {"cpu": 500, "pods": 1}},
         "queue a has had its share; this pod needs 500m cpu",
     ),
