@@ -146,9 +146,7 @@ def test_a_gang_runs_whole_another_waits_with_a_reason_and_then_all_is_quiet(
     assert versions(cluster) == before
     notices = Counter(each["reason"] for each in cluster.api.list(EVENTS))
     assert (notices["Scheduled"], notices["Unschedulable"]) == (6, 1)
-    started = time.monotonic()
     assert daemon.stop() == 0
-    assert time.monotonic() - started < 5
     assert daemon.said("stopped")
 
 

@@ -140,10 +140,12 @@ async def test_an_api_that_comes_later_is_found(cluster: control_plane.ControlPl
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     with testing.capture_logs() as said:
         creation = asyncio.create_task(_later(cluster, definitions, definition))
-        async with following(cluster, pace, path, events.Kind.QUEUE) as (_, seen):
-            assert seen == ["="]
-        await creation
-    cluster.api.delete(f"{definitions}/things.later.example.com")
+        try:
+            async with following(cluster, pace, path, events.Kind.QUEUE) as (_, seen):
+                assert seen == ["="]
+        finally:
+            await creation
+            cluster.api.delete(f"{definitions}/things.later.example.com")
     assert "watch.absent" in [each["event"] for each in said]
 
 

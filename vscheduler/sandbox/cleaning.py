@@ -83,7 +83,13 @@ def find_leftovers(api: client.Client, collections: Iterable[str]) -> Iterator[L
     found: dict[str, list[client.Object]] = {}
 
     def look(collection: str) -> None:
-        found[collection] = api.request("GET", collection, headers=METADATA_ONLY).body["items"]
+        try:
+            answer = api.request("GET", collection, headers=METADATA_ONLY)
+        except errors.ApiError as error:
+            if error.status != 404:  # a definition that is on its way out is served no more
+                raise
+        else:
+            found[collection] = answer.body["items"]
 
     client.in_parallel(look, collections)
     for collection, items in found.items():

@@ -1,0 +1,38 @@
+"""What is left over, as an API server tells it."""
+
+from typing import Any, cast
+
+import pytest
+
+from vscheduler.sandbox import cleaning, client, errors
+
+
+class Server:
+    """Has one node, and answers everything else with one status."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+    def request(self, method: str, path: str, **_: Any) -> client.Answer:
+        """The one node, or a refusal."""
+        if path == "/api/v1/nodes":
+            return client.Answer(status=200, text='{"items": [{"metadata": {"name": "n1"}}]}')
+        raise errors.ApiError(status=self.status, method=method, path=path, message="no")
+
+
+def left(status: int) -> list[str]:
+    """What is found when a collection isn't there, or can't be listed."""
+    api = cast("client.Client", Server(status))
+    found = cleaning.find_leftovers(api, ["/apis/example.com/v1/things", "/api/v1/nodes"])
+    return [each.path for each in found]
+
+
+def test_a_collection_that_is_served_no_more_holds_nothing() -> None:
+    """A definition that is being deleted is still listed when its objects are gone."""
+    assert left(404) == ["/api/v1/nodes/n1"]
+
+
+def test_a_collection_that_cannot_be_listed_is_an_error() -> None:
+    """Else a slate would pass for clean that isn't."""
+    with pytest.raises(errors.ApiError):
+        left(500)
