@@ -31,10 +31,6 @@ class Opened:
         self.requests += 1
         return self.space.vector(task.kind.request)
 
-    def job_amounts(self, amounts: resources.Amounts) -> resources.Vector:
-        """As the real one."""
-        return self.space.vector(amounts)
-
     def gang(self, name: str) -> Gang:
         """A job by its name."""
         return self.gangs[jobs.JobId(f"ns/{name}")]

@@ -129,9 +129,9 @@ def _queues(session: "working.Session") -> tuple[decisions.QueueFigures, ...]:
     request = {name: session.space.zeros() for name in session.queues}
     for gang in session.gangs.values():
         job = gang.job
-        has = session.job_amounts(job.allocated)
+        has = session.space.vector(job.allocated)
         allocated[job.queue] += has
-        request[job.queue] += has + session.job_amounts(job.pending)
+        request[job.queue] += has + session.space.vector(job.pending)
     for bind in session.binds:
         queue = session.gang_of(bind.task).job.queue
         allocated[queue] += session.request(bind.task)

@@ -89,14 +89,6 @@ class Dispatch:
             self._tiers[hook] = tuple(calls for calls in found if calls)
             self._calls[hook] = tuple(call for calls in found for call in calls)
 
-    def has(self, hook: str) -> bool:
-        """Whether anyone implements this hook."""
-        return bool(self._calls[hook])
-
-    def calls(self, hook: str) -> tuple[Call, ...]:
-        """The plugins that implement this hook, in order."""
-        return self._calls[hook]
-
     def key(self, hook: str, subject: object) -> tuple[tuple[float, ...], ...]:
         """What `subject` is sorted by: one part per plugin, in order of tiers."""
         parts = []

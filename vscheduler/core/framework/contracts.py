@@ -119,9 +119,6 @@ class Session(Protocol):
     def request(self, task: jobs.Task) -> resources.Vector:
         """What the task asks for, (R,), `pods` included; not to be written to."""
 
-    def job_amounts(self, amounts: resources.Amounts) -> resources.Vector:
-        """Amounts by name as a row (R,)."""
-
 
 class Plugin:
     """Base of all plugins: define the hooks that you need, leave the others out.

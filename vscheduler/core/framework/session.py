@@ -91,10 +91,6 @@ class Session:
             vector.setflags(write=False)
         return vector
 
-    def job_amounts(self, amounts: resources.Amounts) -> resources.Vector:
-        """Amounts by name as a row (R,)."""
-        return self.space.vector(amounts)
-
     def gang_of(self, task: jobs.Task) -> gangs.Gang:
         """The task's job as it stands in this cycle."""
         return self.gangs[task.job]

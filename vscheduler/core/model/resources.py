@@ -49,10 +49,6 @@ class ResourceSpace:
         """R, the number of columns."""
         return len(self.names)
 
-    def covers(self, names: Iterable[str]) -> bool:
-        """Whether each of these names has a column."""
-        return all(name in self.columns for name in names)
-
     def zeros(self) -> Vector:
         """Nothing of anything."""
         return np.zeros(self.size, dtype=np.int64)

@@ -54,7 +54,7 @@ class Drf(contracts.Plugin):
 
     def _ledger(self, job: jobs.Job) -> Ledger:
         """The job as in the snapshot: whatever changes it opens its ledger first."""
-        ledger = Ledger(self._session.job_amounts(job.allocated).tolist())
+        ledger = Ledger(self._session.space.vector(job.allocated).tolist())
         self._ledgers[job.id] = ledger
         return ledger
 
