@@ -37,7 +37,13 @@ def writes(_: object, __: object, nodes: contracts.NodeView) -> np.ndarray[Any, 
 
 
 CLOSED = {name for name, hook in contracts.HOOKS.items() if hook.closed}
-ASKED = set(contracts.HOOKS) - {"shortages"}
+UNASKED = {
+    *("shortages", "job_starving", "job_enqueueable", "job_enqueued", "preemptive"),
+    *("preemptable", "reclaimable", "victim_queue_key", "shuffle_victims"),
+}
+"""Hooks that allocate has no question for in this cluster."""
+
+ASKED = set(contracts.HOOKS) - UNASKED
 FAILURES: dict[str, tuple[str, Callable[..., Any]]] = {
     **{f"{hook} raises": (hook, fail) for hook in sorted(ASKED)},
     "masks of another size": ("filter_nodes", says([contracts.Verdict("x", np.ones(9, bool))])),

@@ -1,6 +1,13 @@
 """The one door: a cycle is a function of a snapshot and a policy."""
 
-from vscheduler.core.framework import closing, combinators, invariants, policy, session
+from vscheduler.core.framework import (
+    closing,
+    combinators,
+    invariants,
+    policy,
+    promises,
+    session,
+)
 from vscheduler.core.model import decisions, snapshot
 
 
@@ -36,6 +43,7 @@ def _run(
     faults: tuple[decisions.Fault, ...],
 ) -> decisions.CycleResult:
     opened = session.Session(taken, configured, guarded=guarded, budget=budget)
+    promises.keep(opened)
     for setting in configured.actions:
         setting.action(setting.arguments).execute(opened)
     invariants.check(opened)

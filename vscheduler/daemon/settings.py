@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from vscheduler.cluster import connection
+from vscheduler.core.model import durations
 
 T = TypeVar("T")
 
@@ -17,17 +18,6 @@ LOG_FORMATS = ("console", "json")
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
-_DURATION = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
-_UNIT_SECONDS = {
-    "ns": 1e-9,
-    "us": 1e-6,
-    "µs": 1e-6,  # micro sign
-    "μs": 1e-6,  # Greek mu
-    "ms": 1e-3,
-    "s": 1.0,
-    "m": 60.0,
-    "h": 3600.0,
-}
 
 
 class Address(NamedTuple):
@@ -95,7 +85,7 @@ def check(given: Given) -> Settings:
     problems += [_bad_name("--scheduler-name", name) for name in names if not _is_name(name)]
     if not _is_name(given.default_queue):
         problems.append(_bad_name("--default-queue", given.default_queue))
-    period = _checked(problems, "--schedule-period", duration, given.schedule_period)
+    period = _checked(problems, "--schedule-period", durations.seconds, given.schedule_period)
     if period == 0:
         problems.append("--schedule-period: 0 would never let the scheduler rest")
     selector = [_checked(problems, "--node-selector", label, text) for text in given.node_selector]
@@ -126,16 +116,6 @@ def check(given: Given) -> Settings:
         log_level=given.log_level,
         log_format=given.log_format,
     )
-
-
-def duration(text: str) -> float:
-    """A duration as Go writes it (`15s`, `1m30s`, `100ms`, `0`) in seconds; ValueError else."""
-    if text == "0":
-        return 0.0
-    parts = list(_DURATION.finditer(text))
-    if not parts or "".join(part[0] for part in parts) != text:
-        raise ValueError(f"{text!r} is no duration such as 15s, 1m30s or 100ms")
-    return sum(float(part[1]) * _UNIT_SECONDS[part[2]] for part in parts)
 
 
 def address(text: str) -> Address:

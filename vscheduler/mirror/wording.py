@@ -105,6 +105,35 @@ def _not_admitted(reason: decisions.Reason) -> str:
     )
 
 
+def _not_leaf(reason: decisions.Reason) -> str:
+    return f"queue {reason.queue} has child queues; name one of those in spec.queue"
+
+
+def _set_aside(reason: decisions.Reason) -> str:
+    about = f" because of queue {reason.subject}" if reason.subject else ""
+    return f"queue {reason.queue} is set aside{about}; the queue's condition says what is wrong"
+
+
+def _queue_full(reason: decisions.Reason) -> str:
+    owner = reason.subject or reason.queue
+    return f"not admitted: queue {owner} {_promised(reason)}"
+
+
+def _quota_full(reason: decisions.Reason) -> str:
+    return f"not admitted: ResourceQuota {reason.subject} of the namespace {_promised(reason)}"
+
+
+def _cluster_full(reason: decisions.Reason) -> str:
+    return f"not admitted: the cluster {_promised(reason)}"
+
+
+def _promised(reason: decisions.Reason) -> str:
+    asked = _listed(
+        [f"{amount(each.resource, each.requested)} {each.resource}" for each in reason.shortages]
+    )
+    return f"has promised {_shortages(reason, 'may promise')}; this job asks for {asked}"
+
+
 def _queue_over_share(reason: decisions.Reason) -> str:
     asked = request(reason.request)
     if not reason.shortages:
@@ -123,6 +152,11 @@ def _queue_over_share(reason: decisions.Reason) -> str:
 
 def _no_nodes(_: decisions.Reason) -> str:
     return "there is no node that this scheduler may use; add one, or look at its --node-selector"
+
+
+def _never_fits(reason: decisions.Reason) -> str:
+    asked = request(reason.request)
+    return f"a pod of {asked} is larger than any node it may use; ask for less, or add a node"
 
 
 def _no_room(reason: decisions.Reason) -> str:
@@ -197,6 +231,12 @@ _SENTENCES: Mapping[Code, Callable[[decisions.Reason], str]] = {
     Code.TOO_FEW_PODS: _too_few_pods,
     Code.TOO_FEW_OF_ROLE: _too_few_of_role,
     Code.NOT_ADMITTED: _not_admitted,
+    Code.NOT_LEAF: _not_leaf,
+    Code.SET_ASIDE: _set_aside,
+    Code.QUEUE_FULL: _queue_full,
+    Code.QUOTA_FULL: _quota_full,
+    Code.CLUSTER_FULL: _cluster_full,
+    Code.NEVER_FITS: _never_fits,
     Code.QUEUE_OVER_SHARE: _queue_over_share,
     Code.NO_NODES: _no_nodes,
     Code.NO_ROOM: _no_room,

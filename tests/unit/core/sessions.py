@@ -25,6 +25,12 @@ class Opened:
     space: resources.ResourceSpace = SPACE
     requests: int = field(default=0)
     """How often a plugin asked for a request."""
+    as_volcano: bool = False
+    actions: tuple[str, ...] = ("allocate",)
+
+    def runs(self, action: str) -> bool:
+        """As the real one."""
+        return action in self.actions
 
     def request(self, task: jobs.Task) -> resources.Vector:
         """As the real one."""
@@ -128,7 +134,7 @@ def view(
         np.array([SPACE.vector(each) for each in amounts], dtype=np.int64)
         for amounts in (allocatable, used or nothing, future or used or nothing)
     ]
-    return contracts.NodeView(layout, None, rows[0], rows[1], rows[2], ports or {})
+    return contracts.NodeView(layout, None, rows[0], rows[1], rows[2], ports or {}, {})
 
 
 def part(whole: contracts.NodeView, *rows: int) -> contracts.NodeView:
@@ -141,4 +147,5 @@ def part(whole: contracts.NodeView, *rows: int) -> contracts.NodeView:
         whole.used[at],
         whole.future_used[at],
         ports=whole.ports,
+        leaving_ports=whole.leaving_ports,
     )

@@ -90,7 +90,7 @@ def test_ports_taken_in_this_cycle_count() -> None:
     pod = sessions.task("j", of=sessions.kind(ports=(PORT,)))
     before = plugin.filter_nodes(pod, view)[-1].passes.tolist()
     after = contracts.NodeView(
-        view.layout, None, view.allocatable, view.used, view.future_used, {"n5": (PORT,)}
+        view.layout, None, view.allocatable, view.used, view.future_used, {"n5": (PORT,)}, {}
     )
     assert before == [False, True, True, True, True, True]
     assert plugin.filter_nodes(pod, after)[-1].passes.tolist() == [True] * 5 + [False]

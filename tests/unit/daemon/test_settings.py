@@ -4,31 +4,6 @@ from vscheduler.daemon import settings
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("15s", 15),
-        ("1m30s", 90),
-        ("100ms", 0.1),
-        ("1h0.5m", 3630),
-        ("2us", 2e-6),
-        ("2µs", 2e-6),
-        (".5s", 0.5),
-        ("0", 0),
-    ],
-)
-def test_durations_are_those_of_go(text: str, seconds: float) -> None:
-    """Every unit, and sums of them."""
-    assert settings.duration(text) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize("text", ["", "3", "s", "1 s", "-1s", "1s2", "1d", "1ss", "٣s"])
-def test_other_durations_are_refused(text: str) -> None:
-    """A number without a unit is no duration in Go, either."""
-    with pytest.raises(ValueError, match="is no duration"):
-        settings.duration(text)
-
-
-@pytest.mark.parametrize(
     ("text", "address"),
     [
         (":8080", ("", 8080)),

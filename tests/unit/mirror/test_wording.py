@@ -67,6 +67,35 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
             "this job asks for 4 cpu and 1Gi memory (minResources)"
         ),
     ),
+    (Code.NOT_LEAF, {}, "queue a has child queues; name one of those in spec.queue"),
+    (
+        Code.SET_ASIDE,
+        {"subject": "b"},
+        "queue a is set aside because of queue b; the queue's condition says what is wrong",
+    ),
+    (
+        Code.QUEUE_FULL,
+        {"shortages": (shortage("cpu", 4000, 24000, 25000),)},
+        "not admitted: queue a has promised 24 cpu of the 25 it may promise; "
+        "this job asks for 4 cpu",
+    ),
+    (
+        Code.QUOTA_FULL,
+        {"subject": "lab", "shortages": (shortage("cpu", 4000, 24000, 25000),)},
+        "not admitted: ResourceQuota lab of the namespace has promised 24 cpu of the 25 "
+        "it may promise; this job asks for 4 cpu",
+    ),
+    (
+        Code.CLUSTER_FULL,
+        {"shortages": (shortage("cpu", 4000, 24000, 25000),)},
+        "not admitted: the cluster has promised 24 cpu of the 25 it may promise; "
+        "this job asks for 4 cpu",
+    ),
+    (
+        Code.NEVER_FITS,
+        {"request": {"cpu": 64000}},
+        "a pod of 64 cpu is larger than any node it may use; ask for less, or add a node",
+    ),
     (
         Code.QUEUE_OVER_SHARE,
         {

@@ -19,21 +19,30 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
     if session.exhausted:
         # A job that only waits for room to be freed has had its turn as well: it would wait again
         # in the next cycle, and could use up that one's budget too.
-        waiting = {pipeline.task.job for pipeline in session.held} | session.reasons.keys()
+        waiting = {pipeline.task.job for pipeline in session.held.values()} | session.reasons.keys()
         started = {bind.task.job for bind in session.binds}
         tried = session.snapshot.carried.tried | (waiting - started)
     return decisions.CycleResult(
         binds=tuple(sorted(session.binds, key=lambda bind: bind.task.key)),
-        pipelined=tuple(sorted(session.held, key=lambda pipeline: pipeline.task.key)),
-        evicts=(),
+        pipelined=tuple(sorted(session.held.values(), key=lambda pipeline: pipeline.task.key)),
+        evicts=tuple(sorted(session.evicts.values(), key=lambda evict: evict.task.key)),
         groups=_groups(session),
         queues=_queues(session),
         total=session.space.amounts(session.total),
-        carried=snapshot.Carried(tried=tried),
+        carried=snapshot.Carried(tried=tried, nominations=_nominations(session)),
         finished=not session.exhausted,
         work=dict(session.work),
         faults=faults,
     )
+
+
+def _nominations(session: "working.Session") -> Mapping[jobs.TaskId, str]:
+    """Room that was kept, or made, for tasks that still wait for it."""
+    return {
+        task: node
+        for task, node in sorted(session.nominations.items())
+        if task in session.held and session.held[task].node == node
+    }
 
 
 def phase(gang: gangs.Gang, *, unschedulable: bool) -> jobs.Phase:

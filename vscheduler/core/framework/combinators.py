@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from vscheduler.core.framework import contracts, policy
-from vscheduler.core.model import decisions
+from vscheduler.core.model import decisions, jobs
 
 Answer = TypeVar("Answer")
 
@@ -23,8 +23,11 @@ ABSTAINS: tuple[float, ...] = ()
 
 KINDS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(
-        ("job_ready", "job_pipelined", "overused", "allocatable"), (bool, np.bool_, NoneType)
+        ("job_ready", "job_pipelined", "job_starving", "overused", "allocatable", "preemptive"),
+        (bool, np.bool_, NoneType),
     ),
+    **dict.fromkeys(("preemptable", "reclaimable", "shuffle_victims"), (tuple, list, NoneType)),
+    "job_enqueueable": (bool, np.bool_, decisions.Refusal, NoneType),
     "job_valid": (decisions.Reason, NoneType),
     "shortages": (tuple, list),
     "entitlements": (Mapping, NoneType),
@@ -60,6 +63,7 @@ class Call:
 
     plugin: str
     method: Callable[..., Any]
+    role: contracts.VictimRole
 
 
 class Dispatch:
@@ -75,12 +79,14 @@ class Dispatch:
         guarded: frozenset[str],
     ) -> None:
         self._guarded = guarded
+        self.evictions_off = False
+        """A plugin failed that has a say in who may be evicted: nobody is, in this cycle."""
         self._tiers: dict[str, tuple[tuple[Call, ...], ...]] = {}
         self._calls: dict[str, tuple[Call, ...]] = {}
         for hook in contracts.HOOKS:
             found = [
                 tuple(
-                    Call(setting.plugin.name, getattr(plugin, hook))
+                    Call(setting.plugin.name, getattr(plugin, hook), setting.plugin.victim_role)
                     for setting, plugin in tier
                     if setting.has(hook)
                 )
@@ -130,6 +136,91 @@ class Dispatch:
                 return True
         return True
 
+    def refusal(self, hook: str, *subject: object) -> decisions.Refusal | None:
+        """The same for a vote whose reject has numbers: the refusal that decides, if any."""
+        for tier in self._tiers[hook]:
+            permitted = False
+            for call in tier:
+                answer = self._ask(call, hook, subject, None)
+                if isinstance(answer, decisions.Refusal):
+                    return answer
+                permitted = permitted or bool(answer)
+            if permitted:
+                return None
+        return None
+
+    def first_tier(self, hook: str, *subject: object) -> bool:
+        """The first tier in which one answers decides, and all that answer there must say yes."""
+        for tier in self._tiers[hook]:
+            answers = [self._ask(call, hook, subject, None) for call in tier]
+            given = [bool(answer) for answer in answers if answer is not None]
+            if given:
+                return all(given)
+        return False
+
+    def victims(
+        self, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task]:
+        """Those that nobody protects and that the claimant is entitled to, in their order."""
+        left = list(candidates)
+        for call in self._calls[hook]:
+            if call.role is contracts.VictimRole.PROTECTS:
+                left = _common(left, self._victims(call, hook, claimant, candidates))
+        for tier in self._tiers[hook]:
+            answers = [
+                self._victims(call, hook, claimant, candidates)
+                for call in tier
+                if call.role is contracts.VictimRole.ENTITLES
+            ]
+            if any(answer is not None for answer in answers):
+                for answer in answers:
+                    left = _common(left, answer)
+                return [] if self.evictions_off else left
+        return []
+
+    def victims_by_tier(
+        self, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task]:
+        """The same as Volcano has it (session_plugins Preemptable): the first tier that has any.
+
+        An empty answer ends its tier, and an intersection that is empty starts anew with the
+        next plugin's answer, in whatever tier.
+        """
+        found: list[jobs.Task] = []
+        for tier in self._tiers[hook]:
+            for call in tier:
+                answer = self._victims(call, hook, claimant, candidates)
+                if answer is None:
+                    continue
+                if not answer:
+                    found = []
+                    break
+                found = _common(found, answer) if found else list(answer)
+            if found:
+                return [] if self.evictions_off else found
+        return []
+
+    def shuffle_victims(self, candidates: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
+        """All that the plugins of the first tier with any want gone, in the candidates' order."""
+        hook = "shuffle_victims"
+        for tier in self._tiers[hook]:
+            answers = [self._ask(call, hook, (candidates,), None) for call in tier]
+            named = {task.uid for answer in answers for task in answer or ()}
+            if named:
+                return [task for task in candidates if task.uid in named]
+        return []
+
+    def _victims(
+        self, call: Call, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task] | None:
+        answer: Sequence[jobs.Task] | bool | None = self._ask(
+            call, hook, (claimant, candidates), default=False
+        )
+        if isinstance(answer, bool):
+            self.evictions_off = True
+            return ()
+        return answer
+
     def first(self, hook: str, default: object, *subject: object) -> Any:
         """The first answer that isn't None; `default` stands in for a plugin that fails."""
         for call in self._calls[hook]:
@@ -171,6 +262,14 @@ class Dispatch:
         if call.plugin not in self._guarded:
             raise PluginFailedError(call.plugin, hook, error) from error
         return default
+
+
+def _common(left: list[jobs.Task], answer: Sequence[jobs.Task] | None) -> list[jobs.Task]:
+    """What is in both; all of the first where there is no answer."""
+    if answer is None:
+        return left
+    named = {task.uid for task in answer}
+    return [task for task in left if task.uid in named]
 
 
 def _no_answer(answer: object) -> NoReturn:

@@ -20,7 +20,7 @@ is an opinion. A hook must not change what it is given, and must answer the same
 question: no clock, no randomness, nothing read from outside.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, TypeVar
@@ -32,6 +32,7 @@ from vscheduler.core.framework import gangs
 from vscheduler.core.model import (
     constraints,
     decisions,
+    durations,
     jobs,
     nodes,
     queues,
@@ -62,6 +63,8 @@ class Argument:
     choices: tuple[str, ...] = ()
     missing: str = ""
     """What it is about, where that isn't there yet: any value but the default is warned of."""
+    parse: Callable[[str], object] | None = None
+    """Raises ValueError for a text that isn't right, such as durations.seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,9 @@ class NodeView:
     future_used: resources.Vector
     """The same, less what is being freed, plus what is promised to waiting pods."""
     ports: Mapping[str, tuple[constraints.HostPort, ...]]
+    """Host ports of pods that stay, those placed in this cycle included; by node name."""
+    leaving_ports: Mapping[str, tuple[constraints.HostPort, ...]]
+    """Host ports of pods that are leaving, those evicted in this cycle included."""
 
     def of(self, column: NDArray[Scalar]) -> NDArray[Scalar]:
         """The part of a whole column (N, …) that belongs to these rows."""
@@ -101,6 +107,8 @@ class Verdict:
     """As kubectl users know it: `node(s) had untolerated taint {gpu: true}`."""
     passes: nodes.Mask
     """Shape (n,)."""
+    later: nodes.Mask | None = None
+    """Which pass once the pods that are leaving are gone, where that makes a difference."""
 
 
 class Session(Protocol):
@@ -111,6 +119,8 @@ class Session(Protocol):
     total: resources.Vector
     """What shares are computed from, (R,)."""
     queues: Mapping[str, queues.Queue]
+    as_volcano: bool
+    """`compatibility: volcano`: decide as Volcano does where we would decide otherwise."""
 
     @property
     def gangs(self) -> Mapping[jobs.JobId, gangs.Gang]:
@@ -119,18 +129,35 @@ class Session(Protocol):
     def request(self, task: jobs.Task) -> resources.Vector:
         """What the task asks for, (R,), `pods` included; not to be written to."""
 
+    def runs(self, action: str) -> bool:
+        """Whether an action of this name is configured."""
 
-class Plugin:
-    """Base of all plugins: define the hooks that you need, leave the others out.
 
-    The flags that switch hooks off are Volcano's; HOOKS lists them.
-    """
+class VictimRole(StrEnum):
+    """What a plugin's answer to `preemptable` and `reclaimable` means."""
+
+    ENTITLES = "says who may lose pods to whom"
+    """In the first tier in which one answers, all that answer must agree; a lower tier isn't
+    asked."""
+    PROTECTS = "vetoes"
+    """In whatever tier: a pod that it leaves out is no victim."""
+    UNITS = "says how many of a gang may go"
+    """Asked in Volcano's way only: otherwise surplus pods may go one by one, and the rest of a
+    gang whole or not at all."""
+
+
+class Configured:
+    """What takes arguments."""
 
     name: ClassVar[str]
     arguments: ClassVar[Mapping[str, Argument]] = {}
 
-    def __init__(self, arguments: Mapping[str, object]) -> None:
+    def __init__(
+        self, arguments: Mapping[str, object], flags: frozenset[str] = frozenset()
+    ) -> None:
         self._arguments = arguments
+        self.flags = flags
+        """Flags (`enableHierarchy`) that are on."""
 
     def argument(self, name: str) -> object:
         """The configured value, or the declared default."""
@@ -142,6 +169,19 @@ class Plugin:
         value = self.argument(name)
         assert isinstance(value, int | float)
         return float(value)
+
+    def seconds(self, name: str) -> float:
+        """The same for a duration."""
+        return durations.seconds(str(self.argument(name)))
+
+
+class Plugin(Configured):
+    """Base of all plugins: define the hooks that you need, leave the others out.
+
+    The flags that switch hooks off are Volcano's; HOOKS lists them.
+    """
+
+    victim_role: ClassVar[VictimRole] = VictimRole.ENTITLES
 
     def open(self, session: Session) -> None:
         """The cycle begins: work out here what the hooks need. All of `session` can be read."""
@@ -177,11 +217,52 @@ class Hooks(Protocol):
         room that is being freed until it can start.
         """
 
+    def job_starving(self, gang: gangs.Gang) -> bool | None:
+        """[JobStarving; all of the first tier that has one] Whether others may lose pods for it.
+        Where no plugin has an answer, no job starves.
+        """
+
+    def job_enqueueable(self, gang: gangs.Gang) -> decisions.Refusal | bool | None:
+        """[JobEnqueueable; a refusal loses, a tier with a permit decides] Whether a Pending group
+        is let in: True, or a Refusal with the numbers.
+        """
+
+    def job_enqueued(self, gang: gangs.Gang) -> None:
+        """[JobEnqueued; all] The group was let in: count what was promised to it."""
+
     def overused(self, queue: queues.Queue) -> bool | None:
         """[Overused; any] Whether the queue has had enough: it gets no turn in this cycle."""
 
     def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool | None:
         """[Allocatable; all] Whether the queue may take this task as well."""
+
+    def preemptive(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> bool | None:
+        """[Preemptive; all] Whether the queue is owed what these tasks ask for, on top of what it
+        has: others may lose pods for them.
+        """
+
+    def preemptable(
+        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task] | None:
+        """[Preemptable; see VictimRole] Which of these pods of the claimant's own queue may go for
+        it: the list is walked in order, each victim taken as gone for those behind it. An empty
+        answer means none. Pods evicted before in this cycle were told to `on_deallocate`.
+        """
+
+    def reclaimable(
+        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task] | None:
+        """[Reclaimable; see VictimRole] The same for pods of other queues."""
+
+    def victim_queue_key(self, claimant: queues.Queue, queue: queues.Queue) -> Key | None:
+        """[VictimQueueOrder; first difference, then the reverse of queue_key] In which order other
+        queues lose pods to this one.
+        """
+
+    def shuffle_victims(self, candidates: Sequence[jobs.Task]) -> Sequence[jobs.Task] | None:
+        """[VictimTasks; the first tier with any, all of it] Which running pods should go for
+        reasons of their own.
+        """
 
     def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
         """[-; all] The numbers behind `overused` or a refusal of `allocatable`."""
@@ -189,6 +270,11 @@ class Hooks(Protocol):
     def filter_nodes(self, task: jobs.Task, nodes: NodeView) -> Sequence[Verdict]:
         """[Predicate; all masks] Which nodes the task may use, amounts aside. The answer must be
         the same for all tasks of one class and queue.
+        """
+
+    def outlook(self, task: jobs.Task) -> Hashable:
+        """[-; all] A value that changes when answers about this task may have changed on rows
+        that were not touched, such as a count of pods in a zone; None where they never do.
         """
 
     def score_nodes(self, task: jobs.Task, nodes: NodeView) -> NDArray[np.float64]:
@@ -204,10 +290,14 @@ class Hooks(Protocol):
         """
 
     def on_allocate(self, task: jobs.Task) -> None:
-        """[AllocateFunc; all] The task got room, for now or for later. Undone by on_deallocate."""
+        """[AllocateFunc; all] The task got room, for now or for later. Undone by on_deallocate.
+        Of a task that was running: its eviction was taken back.
+        """
 
     def on_deallocate(self, task: jobs.Task) -> None:
-        """[DeallocateFunc; all] The task lost its room."""
+        """[DeallocateFunc; all] The task lost its room. Of a task that was running: it is to be
+        evicted, and its room is there for those who wait.
+        """
 
     def entitlements(self) -> Mapping[str, decisions.Entitlement]:
         """[-; last plugin that answers] What each queue is entitled to, for people to see."""
@@ -218,6 +308,8 @@ class Combine(StrEnum):
 
     FIRST_DIFFERENCE = "first difference over tiers"
     FIRST = "first that isn't None"
+    FIRST_TIER = "all of the first tier that answers"
+    VICTIMS = "vetoes, and the first tier that entitles"
     ALL = "all must agree"
     ANY = "any"
     VOTE = "a reject loses; a tier with a permit decides"
@@ -245,10 +337,19 @@ HOOKS: Mapping[str, Hook] = {
     "job_valid": Hook("JobValid", None, Combine.FIRST, closed=True),
     "job_ready": Hook("JobReady", "enableJobReady", Combine.ALL, closed=True),
     "job_pipelined": Hook("JobPipelined", "enableJobPipelined", Combine.VOTE),
+    "job_starving": Hook("JobStarving", "enableJobStarving", Combine.FIRST_TIER),
+    "job_enqueueable": Hook("JobEnqueueable", "enableJobEnqueued", Combine.VOTE),
+    "job_enqueued": Hook("JobEnqueued", "enableJobEnqueued", Combine.EVERY),
     "overused": Hook("Overused", "enabledOverused", Combine.ANY, closed=True),
     "allocatable": Hook("Allocatable", "enabledAllocatable", Combine.ALL, closed=True),
+    "preemptive": Hook("Preemptive", "enablePreemptive", Combine.ALL, closed=True),
+    "preemptable": Hook("Preemptable", "enablePreemptable", Combine.VICTIMS, closed=True),
+    "reclaimable": Hook("Reclaimable", "enableReclaimable", Combine.VICTIMS, closed=True),
+    "victim_queue_key": Hook("VictimQueueOrder", None, Combine.FIRST_DIFFERENCE),
+    "shuffle_victims": Hook("VictimTasks", "enabledVictim", Combine.FIRST_TIER, closed=True),
     "shortages": Hook("", None, Combine.EVERY),
     "filter_nodes": Hook("Predicate", "enablePredicate", Combine.ALL, closed=True),
+    "outlook": Hook("", None, Combine.EVERY),
     "score_nodes": Hook("NodeOrder", "enableNodeOrder", Combine.SUM),
     "score_node_set": Hook("BatchNodeOrder", "enableNodeOrder", Combine.SUM),
     "on_allocate": Hook("AllocateFunc", None, Combine.EVERY),
@@ -258,14 +359,8 @@ HOOKS: Mapping[str, Hook] = {
 """Every hook: its name in Volcano, the flag that switches it, how answers combine."""
 
 
-class Action:
+class Action(Configured):
     """Base of all actions: one way of changing the session, run in the configured order."""
-
-    name: ClassVar[str]
-    arguments: ClassVar[Mapping[str, Argument]] = {}
-
-    def __init__(self, arguments: Mapping[str, object]) -> None:
-        self._arguments = arguments
 
     def execute(self, session: "working.Session") -> None:
         """Decide something: place, evict or admit, through the session's statements."""

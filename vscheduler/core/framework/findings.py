@@ -167,6 +167,11 @@ def _complaint(argument: contracts.Argument, given: object) -> str:
         return "must be a finite number"
     if argument.minimum is not None and isinstance(given, int | float) and given < argument.minimum:
         return f"must be at least {argument.minimum:g}, not {given}"
+    if argument.parse is not None and isinstance(given, str):
+        try:
+            argument.parse(given)
+        except ValueError as error:
+            return str(error)
     if argument.choices and given not in argument.choices:
         return f"must be one of {_listed(argument.choices)}, not {described(given)}"
     return ""

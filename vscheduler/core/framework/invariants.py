@@ -31,8 +31,10 @@ def _check_rows(session: "working.Session") -> None:
     used = table.used[rows].copy()
     future = used - table.releasing[rows]
     place = {int(row): at for at, row in enumerate(rows)}
+    for evict in session.evicts.values():
+        future[place[session.layout.rows[evict.node]]] -= session.request(evict.task)
     started = {bind.task.uid for bind in session.binds}
-    decided: list[decisions.Bind | decisions.Pipeline] = [*session.binds, *session.held]
+    decided: list[decisions.Bind | decisions.Pipeline] = [*session.binds, *session.held.values()]
     for decision in decided:
         task = decision.task
         at = place[session.layout.rows[decision.node]]

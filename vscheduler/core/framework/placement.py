@@ -1,7 +1,7 @@
 """Mask, score, choose: one task class against all nodes, then only against what changed."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,13 +39,15 @@ class Plan:
     is free), and -inf elsewhere; both are (N,) float64.
     """
 
-    __slots__ = ("future", "idle", "request", "seen", "set_scored", "task")
+    __slots__ = ("future", "idle", "outlook", "request", "seen", "set_scored", "task")
 
     def __init__(self, task: jobs.Task, request: resources.Vector, size: int) -> None:
         self.task = task
         self.request = request
         self.idle = np.full(size, -np.inf)
         self.future = np.full(size, -np.inf)
+        self.outlook: list[Hashable] = []
+        """What its answers depend on beside the rows themselves."""
         self.seen = 0
         """How much of `session.touched` it knows of."""
         self.set_scored = True
@@ -67,7 +69,8 @@ class Placement:
         an earlier cycle nominated for the task comes first (Volcano: allocate).
         """
         plan = self._plan(task)
-        nominated = self._session.layout.rows.get(task.nominated_node or "")
+        named = self._session.nominations.get(task.uid) or task.nominated_node
+        nominated = self._session.layout.rows.get(named or "")
         if nominated is not None and plan.future[nominated] > -np.inf:
             return Choice(nominated, bool(plan.idle[nominated] > -np.inf))
         for scores, idle in ((plan.idle, True), (plan.future, False)):
@@ -75,6 +78,10 @@ class Placement:
             if row is not None:
                 return Choice(row, idle)
         return None
+
+    def feasible(self, task: jobs.Task, row: int) -> bool:
+        """Whether this node takes the task, now or once what is being freed is free."""
+        return bool(self._plan(task).future[row] > -np.inf)
 
     def explain(
         self, task: jobs.Task
@@ -90,10 +97,11 @@ class Placement:
         alive = np.ones(session.layout.size, dtype=np.bool_)
         counts: dict[str, int] = {}
         for verdict in self._verdicts(task, view):
-            refused = int((alive & ~verdict.passes).sum())
+            passes = verdict.passes if verdict.later is None else verdict.later
+            refused = int((alive & ~passes).sum())
             if refused:
                 counts[verdict.refusal] = counts.get(verdict.refusal, 0) + refused
-            alive &= verdict.passes
+            alive &= passes
         free = session.allocatable - session.future_used
         holes = []
         for column in np.flatnonzero(request).tolist():
@@ -120,11 +128,14 @@ class Placement:
             plan = self._plans[key] = Plan(task, session.request(task), session.layout.size)
             if len(self._plans) > self._plans_max:
                 self._plans.popitem(last=False)
+            plan.outlook = session.dispatch.every("outlook", task)
             self._refresh(plan, None)
         elif plan.seen < len(session.touched):
             self._plans.move_to_end(key)
             rows = sorted(set(session.touched[plan.seen :]))
-            few = len(rows) * 4 <= session.layout.size
+            outlook = session.dispatch.every("outlook", task)
+            few = len(rows) * 4 <= session.layout.size and outlook == plan.outlook
+            plan.outlook = outlook
             self._refresh(plan, np.array(rows, dtype=np.int64) if few else None)
         plan.seen = len(session.touched)
         return plan
@@ -134,11 +145,12 @@ class Placement:
         session = self._session
         view = session.view(rows)
         session.spend("plans" if rows is None else "rows", 60 + view.size // 10)
-        passes = np.ones(view.size, dtype=np.bool_)
+        future = resources.fits(plan.request, view.allocatable - view.future_used)
+        idle = resources.fits(plan.request, view.allocatable - view.used)
         for verdict in self._verdicts(plan.task, view):
-            passes &= verdict.passes
-        future = passes & resources.fits(plan.request, view.allocatable - view.future_used)
-        idle = future & resources.fits(plan.request, view.allocatable - view.used)
+            idle &= verdict.passes
+            future &= verdict.passes if verdict.later is None else verdict.later
+        idle &= future
         scores = self._scores(plan.task, view)
         target = slice(None) if rows is None else rows
         plan.future[target] = np.where(future, scores, -np.inf)
@@ -183,10 +195,10 @@ def _checked(
 ) -> list[contracts.Verdict]:
     verdicts = list(answer or ())
     for verdict in verdicts:
-        passes = verdict.passes
-        if passes.shape != (view.size,) or passes.dtype != np.bool_:
-            what = f"{passes.dtype} of shape {passes.shape}"
-            raise ValueError(f"{verdict.refusal!r}: {what} where bool of ({view.size},) is due")
+        for passes in (verdict.passes, verdict.later):
+            if passes is not None and (passes.shape != (view.size,) or passes.dtype != np.bool_):
+                what = f"{passes.dtype} of shape {passes.shape}"
+                raise ValueError(f"{verdict.refusal!r}: {what} where bool of ({view.size},) is due")
     return verdicts
 
 

@@ -41,6 +41,11 @@ class PluginSetting:
     off: frozenset[str] = frozenset()
     """Flags (Volcano's keys) that are off."""
 
+    @property
+    def flags(self) -> frozenset[str]:
+        """Flags that are on."""
+        return frozenset(vocabulary.FLAGS) - self.off
+
     def has(self, hook: str) -> bool:
         """Whether the plugin defines this hook and its flag leaves it on."""
         flag = contracts.HOOKS[hook].flag

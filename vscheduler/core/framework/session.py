@@ -1,14 +1,15 @@
 """Session: the working copy of a Snapshot in which a cycle decides."""
 
+import collections
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
 
 from vscheduler.core.framework import combinators, contracts, gangs, placement, statement
 from vscheduler.core.framework import policy as policies
-from vscheduler.core.model import decisions, jobs, queues, resources
+from vscheduler.core.model import constraints, decisions, jobs, queues, resources
 from vscheduler.core.model import snapshot as snapshots
 
 PRECEDENCE = {code: place for place, code in enumerate(decisions.ReasonCode)}
@@ -38,6 +39,8 @@ class Session:
         self.used = table.used.copy()
         self.future_used = table.used - table.releasing
         self.ports = dict(table.ports)
+        self.leaving_ports = dict(table.leaving_ports)
+        self.as_volcano = policy.volcano
         self.touched: list[int] = []
         """Rows in the order in which they changed: who keeps an answer about rows looks here."""
         self.total: resources.Vector = table.allocatable[table.layout.ready].sum(axis=0)
@@ -51,7 +54,10 @@ class Session:
             else:
                 self.strays.append(job)
         self.binds: list[decisions.Bind] = []
-        self.held: list[decisions.Pipeline] = []
+        self.held: dict[jobs.TaskId, decisions.Pipeline] = {}
+        self.evicts: dict[jobs.TaskId, decisions.Evict] = {}
+        self.nominations: dict[jobs.TaskId, str] = {}
+        """Room that evictions made, now or before, by the waiting task that it is kept for."""
         self.reasons: dict[jobs.JobId, decisions.Reason] = {}
         self.unreached: set[jobs.JobId] = set()
         """Jobs that this cycle didn't look at: it says nothing about them."""
@@ -59,6 +65,7 @@ class Session:
         self.work: Counter[str] = Counter()
         self._budget = budget
         self._spent = 0
+        self._residents: collections.defaultdict[int, list[jobs.Task]] | None = None
         self._requests: dict[jobs.TaskClass, resources.Vector] = {}
         self.placement = placement.Placement(self)
         self.dispatch = self._open(guarded)
@@ -74,7 +81,7 @@ class Session:
         self, setting: policies.PluginSetting, guarded: frozenset[str]
     ) -> contracts.Plugin | combinators.Unopened:
         try:
-            plugin = setting.plugin(setting.arguments)
+            plugin = setting.plugin(setting.arguments, setting.flags)
             plugin.open(self)
         except Exception as error:
             name = setting.plugin.name
@@ -90,6 +97,24 @@ class Session:
             vector = self._requests[task.kind] = self.space.vector(task.kind.request)
             vector.setflags(write=False)
         return vector
+
+    def runs(self, action: str) -> bool:
+        """Whether an action of this name is configured."""
+        return self.policy.runs(action)
+
+    def residents(self, row: int) -> Sequence[jobs.Task]:
+        """Our pods on a node that could be evicted when the cycle began, by UID."""
+        if self._residents is None:
+            self._residents = collections.defaultdict(list)
+            for gang in self.gangs.values():
+                for status in jobs.EVICTABLE:
+                    if gang.job.counts.get(status):
+                        for task in gang.job.tasks:
+                            if task.status is status and task.node in self.layout.rows:
+                                self._residents[self.layout.rows[task.node]].append(task)
+            for tasks in self._residents.values():
+                tasks.sort(key=lambda task: task.uid)
+        return self._residents.get(row, ())
 
     def gang_of(self, task: jobs.Task) -> gangs.Gang:
         """The task's job as it stands in this cycle."""
@@ -110,8 +135,8 @@ class Session:
                 array.setflags(write=False)
         else:
             allocatable, used, future_used = (array[rows] for array in arrays)
-        ports = MappingProxyType(self.ports)
-        return contracts.NodeView(self.layout, rows, allocatable, used, future_used, ports)
+        ports, leaving = MappingProxyType(self.ports), MappingProxyType(self.leaving_ports)
+        return contracts.NodeView(self.layout, rows, allocatable, used, future_used, ports, leaving)
 
     def note(self, job: jobs.JobId, reason: decisions.Reason) -> None:
         """Why a job, or the rest of it, isn't placed: the dominant reason stays, else the first."""
@@ -135,8 +160,7 @@ class Session:
             free = self.allocatable[row] - self.used[row]
             assert not ((request > 0) & (free < 0)).any(), f"{task.key} overfills a node"
         name = self.layout.names[row]
-        if task.kind.constraints.ports:
-            self.ports[name] = self.ports.get(name, ()) + task.kind.constraints.ports
+        _open_ports(self.ports, name, task)
         self.touched.append(row)
         self.gang_of(task).move(task, status, name)
         self.dispatch.every("on_allocate", task)
@@ -150,10 +174,44 @@ class Session:
         if gang.status(task) is jobs.TaskStatus.ALLOCATED:
             self.used[row] -= request
         name = self.layout.names[row]
-        count = len(task.kind.constraints.ports)
-        if count:
-            self.ports[name] = self.ports[name][:-count]
-            if not self.ports[name]:
-                del self.ports[name]
+        _close_ports(self.ports, name, task)
         self.touched.append(row)
         gang.move(task, task.status, task.node)
+
+    def evict(self, task: jobs.Task, row: int) -> None:
+        """The task's room is there for those who wait. Called by Statement."""
+        name = self.layout.names[row]
+        self.future_used[row] -= self.request(task)
+        _close_ports(self.ports, name, task)
+        _open_ports(self.leaving_ports, name, task)
+        self.touched.append(row)
+        self.gang_of(task).move(task, jobs.TaskStatus.RELEASING, name)
+        self.dispatch.every("on_deallocate", task)
+
+    def restore(self, task: jobs.Task, row: int) -> None:
+        """The exact opposite of `evict`. Called by Statement."""
+        name = self.layout.names[row]
+        self.dispatch.every("on_allocate", task)
+        self.future_used[row] += self.request(task)
+        _close_ports(self.leaving_ports, name, task)
+        _open_ports(self.ports, name, task)
+        self.touched.append(row)
+        self.gang_of(task).move(task, task.status, task.node)
+
+
+Ports = dict[str, tuple[constraints.HostPort, ...]]
+
+
+def _open_ports(ports: Ports, name: str, task: jobs.Task) -> None:
+    if task.kind.constraints.ports:
+        ports[name] = tuple(sorted((*ports.get(name, ()), *task.kind.constraints.ports)))
+
+
+def _close_ports(ports: Ports, name: str, task: jobs.Task) -> None:
+    if task.kind.constraints.ports:
+        left = list(ports[name])
+        for port in task.kind.constraints.ports:
+            left.remove(port)
+        ports[name] = tuple(left)
+        if not left:
+            del ports[name]

@@ -1,5 +1,6 @@
 """Statement: a journal of what-ifs that is committed, held or undone."""
 
+from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -9,15 +10,25 @@ if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
 
 
+class Step(Enum):
+    """What one entry of the journal did."""
+
+    PLACED = "placed"
+    EVICTED = "evicted"
+    WITHDRAWN = "withdrawn"
+
+
 class Statement:
-    """Room given to tasks for now. Leaving without `commit` or `hold` undoes all of it.
+    """Room given to tasks, or taken from them, for now. Leaving without `commit` or `hold` undoes
+    all of it.
 
     Volcano: framework.Statement.
     """
 
     def __init__(self, session: "working.Session") -> None:
         self._session = session
-        self._operations: list[tuple[jobs.Task, int]] = []
+        self._operations: list[tuple[Step, jobs.Task, int]] = []
+        self._evicts: dict[jobs.TaskId, decisions.Evict] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -41,6 +52,23 @@ class Statement:
         """The task is to wait on this node for room that is being freed."""
         self._take(task, row, jobs.TaskStatus.PIPELINED)
 
+    def evict(self, evict: decisions.Evict) -> None:
+        """The task is to leave its node."""
+        task = evict.task
+        assert self._session.gang_of(task).status(task) in jobs.EVICTABLE
+        row = self._session.layout.rows[evict.node]
+        self._session.evict(task, row)
+        self._evicts[task.uid] = evict
+        self._operations.append((Step.EVICTED, task, row))
+
+    def withdraw(self, task: jobs.Task) -> None:
+        """The task waits no longer for the room that was promised to it."""
+        gang = self._session.gang_of(task)
+        assert gang.status(task) is jobs.TaskStatus.PIPELINED
+        row = self._session.layout.rows[gang.node(task) or ""]
+        self._session.give_back(task, row)
+        self._operations.append((Step.WITHDRAWN, task, row))
+
     def checkpoint(self) -> int:
         """A place to roll back to."""
         return len(self._operations)
@@ -48,31 +76,62 @@ class Statement:
     def rollback(self, checkpoint: int = 0) -> None:
         """Undo everything since the checkpoint, last first."""
         while len(self._operations) > checkpoint:
-            self._session.give_back(*self._operations.pop())
+            step, task, row = self._operations.pop()
+            match step:
+                case Step.PLACED:
+                    self._session.give_back(task, row)
+                case Step.EVICTED:
+                    self._session.restore(task, row)
+                    del self._evicts[task.uid]
+                case Step.WITHDRAWN:
+                    self._session.take(task, row, jobs.TaskStatus.PIPELINED)
+
+    @property
+    def evicts(self) -> tuple[decisions.Evict, ...]:
+        """What is to be evicted as things stand, in the order in which it was chosen."""
+        return tuple(self._evicts.values())
 
     def commit(self) -> None:
-        """Bind what is allocated; what is pipelined keeps its room for the rest of the cycle."""
+        """Bind what is allocated, evict what is evicted; what is pipelined keeps its room for the
+        rest of the cycle, and until it binds where something is evicted for it.
+        """
         names = self._session.layout.names
-        for task, row in self._operations:
-            gang = self._session.gang_of(task)
-            if gang.status(task) is jobs.TaskStatus.ALLOCATED:
-                self._session.binds.append(decisions.Bind(task=task, node=names[row]))
-            else:
-                self._session.held.append(decisions.Pipeline(task=task, node=names[row]))
-        self._operations.clear()
+        for step, task, row in self._operations:
+            if step is Step.WITHDRAWN:
+                self._session.held.pop(task.uid, None)
+            elif step is Step.PLACED:
+                gang = self._session.gang_of(task)
+                if gang.status(task) is jobs.TaskStatus.ALLOCATED:
+                    self._session.binds.append(decisions.Bind(task=task, node=names[row]))
+                else:
+                    self._hold(task, row)
+                    if self._evicts:
+                        self._session.nominations[task.uid] = names[row]
+        self._session.evicts.update(self._evicts)
+        self._forget()
 
     def hold(self) -> None:
         """Bind nothing, and keep all room for the rest of the cycle.
 
         Volcano: a statement that is pipelined is neither committed nor discarded.
         """
-        names = self._session.layout.names
-        self._session.held.extend(
-            decisions.Pipeline(task=task, node=names[row]) for task, row in self._operations
-        )
+        assert not self._evicts, "nothing is evicted for a job that can't start"
+        for step, task, row in self._operations:
+            if step is Step.WITHDRAWN:
+                self._session.held.pop(task.uid, None)
+            else:
+                self._hold(task, row)
+        self._forget()
+
+    def _hold(self, task: jobs.Task, row: int) -> None:
+        node = self._session.layout.names[row]
+        self._session.held[task.uid] = decisions.Pipeline(task=task, node=node)
+
+    def _forget(self) -> None:
         self._operations.clear()
+        self._evicts.clear()
 
     def _take(self, task: jobs.Task, row: int, status: jobs.TaskStatus) -> None:
         assert self._session.gang_of(task).status(task) is jobs.TaskStatus.PENDING
         self._session.take(task, row, status)
-        self._operations.append((task, row))
+        self._operations.append((Step.PLACED, task, row))

@@ -3,6 +3,7 @@
 Kubernetes: core/v1 NodeSelectorTerm, Toleration, Taint, ContainerPort.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -33,6 +34,31 @@ class Requirement:
     key: str
     operator: Operator
     values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Conditions on an object's labels that must all hold; with none, every object matches.
+
+    Kubernetes: meta/v1 LabelSelector, matchLabels written as In.
+    """
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether these labels meet all conditions; NotIn also holds where there is no label."""
+        return all(_holds(each, labels.get(each.key)) for each in self.requirements)
+
+
+def _holds(requirement: Requirement, value: str | None) -> bool:
+    match requirement.operator:
+        case Operator.IN:
+            return value in requirement.values
+        case Operator.NOT_IN:
+            return value not in requirement.values
+        case Operator.EXISTS:
+            return value is not None
+    return value is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ class Evict:
     action: str
     """The action that decided it: reclaim, preempt, shuffle."""
     beneficiary: jobs.JobId | None
+    whole: bool = False
+    """Whether its whole gang goes; else it is surplus, or a group of one pod."""
 
 
 class ReasonCode(StrEnum):
@@ -40,11 +42,20 @@ class ReasonCode(StrEnum):
     QUEUE_MISSING = "QueueMissing"
     QUEUE_CLOSED = "QueueClosed"
     PLUGIN_FAILED = "PluginFailed"
+    NOT_LEAF = "QueueNotLeaf"
+    SET_ASIDE = "QueueSetAside"
     TOO_FEW_PODS = "NotEnoughTasks"
     TOO_FEW_OF_ROLE = "NotEnoughPodsOfTask"
     NOT_ADMITTED = "NotAdmitted"
+    QUEUE_FULL = "QueueFull"
+    """Its minResources are more than the queue may still promise."""
+    QUOTA_FULL = "NamespaceQuotaFull"
+    CLUSTER_FULL = "ClusterFull"
+    """Its minResources are more than the cluster may still promise."""
     QUEUE_OVER_SHARE = "QueueOverShare"
     NO_NODES = "NoNodes"
+    NEVER_FITS = "NeverFits"
+    """More than any node has, whatever goes."""
     NO_ROOM = "NotEnoughResources"
     WAITS_FOR_RELEASE = "WaitsForRelease"
     GATED = "SchedulingGated"
@@ -58,6 +69,17 @@ class Shortage:
     requested: float
     allocated: float
     limit: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a group isn't admitted: a plugin's vote against it, with the numbers."""
+
+    code: ReasonCode
+    """QUEUE_CLOSED, NOT_LEAF, SET_ASIDE, QUEUE_FULL, QUOTA_FULL or CLUSTER_FULL."""
+    shortages: tuple[Shortage, ...] = ()
+    subject: str = ""
+    """The ResourceQuota, or the ancestor queue, whose limit it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +110,8 @@ class Reason:
     """Nodes that were looked at."""
     refusals: tuple[tuple[str, int], ...] = ()
     """Why nodes refused that pod, each with its number of nodes, most frequent first."""
+    subject: str = ""
+    """Another object that it is about: a ResourceQuota, a queue's ancestor."""
     shortages: tuple[Shortage, ...] = ()
     holes: tuple[Hole, ...] = ()
 

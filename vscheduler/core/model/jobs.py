@@ -41,6 +41,9 @@ HOLDING = frozenset(
 )
 """Statuses that count as allocated to the queue (Volcano: AllocatedStatus)."""
 
+EVICTABLE = frozenset({TaskStatus.BOUND, TaskStatus.RUNNING})
+"""Statuses of pods that may be asked to go (Volcano: PreemptableStatus)."""
+
 READY = HOLDING | {TaskStatus.SUCCEEDED}
 """Statuses that count towards minMember (Volcano: ReadyTaskNum)."""
 
@@ -75,6 +78,8 @@ class TaskClass:
     request: Mapping[str, int]
     """Amounts by resource; `pods: 1` included."""
     constraints: constraints.Constraints = constraints.ANYWHERE
+    hints: Mapping[str, str] = field(default_factory=dict)
+    """Annotations of the pod that plugins score and filter by (tdm, resource-strategy-fit)."""
 
     best_effort: bool = field(init=False)
     """Whether it asks for nothing but a pod slot."""
@@ -106,6 +111,14 @@ class Task:
     never_preempts: bool = False
     """spec.preemptionPolicy is Never."""
     nominated_node: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The pod's own; what budgets and other pods' affinity select by."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Those below volcano.sh/ only."""
+    priority_class: str = ""
+    """spec.priorityClassName."""
+    scheduled_at: float | None = None
+    """When its node was found: condition PodScheduled, last transition; seconds."""
 
     @property
     def key(self) -> str:
@@ -165,6 +178,7 @@ class Job:
     pending: resources.Amounts = field(default_factory=dict)
     """What its Pending tasks ask for."""
     annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def phase(self) -> Phase:

@@ -110,7 +110,9 @@ class NodeTable:
     used: resources.Vector
     releasing: resources.Vector
     ports: Mapping[str, tuple[constraints.HostPort, ...]] = field(default_factory=dict)
-    """Host ports in use, by node name; only nodes that have some."""
+    """Host ports of pods that stay, by node name; only nodes that have some."""
+    leaving_ports: Mapping[str, tuple[constraints.HostPort, ...]] = field(default_factory=dict)
+    """Host ports of pods that are being deleted, the same way."""
 
     def __post_init__(self) -> None:
         for array in (self.allocatable, self.used, self.releasing):

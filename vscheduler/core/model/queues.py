@@ -20,6 +20,16 @@ class QueueState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGroups:
+    """Which groups of nodes a queue must or would rather use, or not (spec.affinity)."""
+
+    required: tuple[str, ...] = ()
+    preferred: tuple[str, ...] = ()
+    anti_required: tuple[str, ...] = ()
+    anti_preferred: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
     """One Queue object.
 
@@ -39,6 +49,7 @@ class Queue:
     deserved: resources.Amounts = field(default_factory=dict)
     guarantee: resources.Amounts = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    node_groups: NodeGroups | None = None
 
     @property
     def open(self) -> bool:

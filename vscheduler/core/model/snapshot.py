@@ -1,9 +1,9 @@
 """Snapshot: all that a cycle may know, frozen and in canonical order."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from vscheduler.core.model import jobs, nodes, queues, resources
+from vscheduler.core.model import jobs, limits, nodes, queues, resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +17,9 @@ class Carried:
     """Jobs that found no room, or only room that is being freed, in the unfinished cycles just
     before this one: their turn is over until a cycle gets through all jobs, else those at the
     front would use up every budget."""
+    nominations: Mapping[jobs.TaskId, str] = field(default_factory=dict)
+    """Room that evictions made: by pending task, the node that is kept for it. After a restart
+    status.nominatedNodeName still says where a pod belongs, and no longer keeps others out."""
 
 
 FRESH = Carried()
@@ -37,4 +40,8 @@ class Snapshot:
     nodes: nodes.NodeTable
     queues: Mapping[str, queues.Queue]
     jobs: tuple[jobs.Job, ...]
+    budgets: tuple[limits.Budget, ...] = ()
+    """Sorted by namespace and name."""
+    quotas: tuple[limits.Quota, ...] = ()
+    """Sorted by namespace and name."""
     carried: Carried = FRESH

@@ -80,9 +80,10 @@ class Predicates(contracts.Plugin):
         else:
             verdicts = [contracts.Verdict(each.refusal, each.passes[nodes.rows]) for each in fixed]
         wanted = task.kind.constraints.ports
-        if self._ports and wanted and nodes.ports:
-            free = masks.free_ports(nodes.layout, nodes.rows, wanted, nodes.ports)
-            verdicts.append(contracts.Verdict(PORTS_TAKEN, free))
+        if self._ports and wanted and (nodes.ports or nodes.leaving_ports):
+            later = masks.free_ports(nodes.layout, nodes.rows, wanted, nodes.ports)
+            left = masks.free_ports(nodes.layout, nodes.rows, wanted, nodes.leaving_ports)
+            verdicts.append(contracts.Verdict(PORTS_TAKEN, later & left, later))
         return verdicts
 
     def _work_out(self, kind: jobs.TaskClass, layout: tables.NodeLayout) -> list[contracts.Verdict]:

@@ -1,0 +1,58 @@
+"""Room that was made for a job by evictions is kept for it until it starts, or gives it up."""
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from vscheduler.core.framework import gangs, ordering
+from vscheduler.core.model import jobs
+
+if TYPE_CHECKING:
+    from vscheduler.core.framework import session as working
+
+TASK_COST = 20
+"""Microseconds, about: one promise looked at."""
+
+
+def keep(session: "working.Session") -> None:
+    """Before any action: those who were promised room wait on their nodes again.
+
+    A job gives its room up, all of it, when a node that it counted on doesn't take its pod any
+    more, so that it can't start with what is left.
+    """
+    promised: defaultdict[jobs.JobId, list[tuple[jobs.Task, int]]] = defaultdict(list)
+    named = session.snapshot.carried.nominations
+    rows = session.layout.rows
+    if not named:
+        return
+    for gang in session.gangs.values():
+        if gang.counts[jobs.TaskStatus.PENDING]:
+            for task in gang.tasks(jobs.TaskStatus.PENDING):
+                if named.get(task.uid) in rows:
+                    promised[gang.job.id].append((task, rows[named[task.uid]]))
+    for gang in in_order(session, promised):
+        with session.statement() as trial:
+            for task, row in promised[gang.job.id]:
+                session.spend("promises", TASK_COST)
+                if session.placement.feasible(task, row):
+                    trial.pipeline(task, row)
+            if gang.waiting_tasks and session.dispatch.vote("job_pipelined", gang):
+                waiting = list(gang.tasks(jobs.TaskStatus.PIPELINED))
+                session.nominations.update((task.uid, named[task.uid]) for task in waiting)
+                trial.hold()
+
+
+def in_order(
+    session: "working.Session", promised: "dict[jobs.JobId, list[tuple[jobs.Task, int]]]"
+) -> "list[gangs.Gang]":
+    """These jobs, those first that come first in their queues' lines."""
+    found = [session.gangs[job] for job in promised]
+    return sorted(found, key=lambda gang: ordering.job_key(session.dispatch, gang))
+
+
+def waiting(session: "working.Session") -> "list[gangs.Gang]":
+    """Jobs that wait for room that was promised to them, in order."""
+    jobs_waiting = {
+        session.held[task].task.job for task in session.nominations if task in session.held
+    }
+    found = [session.gangs[job] for job in jobs_waiting]
+    return sorted(found, key=lambda gang: ordering.job_key(session.dispatch, gang))
