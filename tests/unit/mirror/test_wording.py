@@ -76,20 +76,26 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
     (
         Code.QUEUE_FULL,
         {"shortages": (shortage("cpu", 4000, 24000, 25000),)},
-        "not admitted: queue a has promised 24 cpu of the 25 it may promise; "
-        "this job asks for 4 cpu",
+        (
+            "not admitted: queue a has promised 24 cpu of the 25 it may promise; "
+            "this job asks for 4 cpu"
+        ),
     ),
     (
         Code.QUOTA_FULL,
         {"subject": "lab", "shortages": (shortage("cpu", 4000, 24000, 25000),)},
-        "not admitted: ResourceQuota lab of the namespace has promised 24 cpu of the 25 "
-        "it may promise; this job asks for 4 cpu",
+        (
+            "not admitted: ResourceQuota lab of the namespace has promised 24 cpu of the 25 "
+            "it may promise; this job asks for 4 cpu"
+        ),
     ),
     (
         Code.CLUSTER_FULL,
         {"shortages": (shortage("cpu", 4000, 24000, 25000),)},
-        "not admitted: the cluster has promised 24 cpu of the 25 it may promise; "
-        "this job asks for 4 cpu",
+        (
+            "not admitted: the cluster has promised 24 cpu of the 25 it may promise; "
+            "this job asks for 4 cpu"
+        ),
     ),
     (
         Code.NEVER_FITS,
