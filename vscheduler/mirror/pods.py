@@ -50,6 +50,12 @@ class Pod:
         task = replace(self.task, status=status, node=node)
         return replace(self, status=status, node=node, task=task)
 
+    def leaving(self) -> "Pod":
+        """The same pod while its eviction is on the way."""
+        assert self.task is not None
+        status = jobs.TaskStatus.RELEASING
+        return replace(self, status=status, task=replace(self.task, status=status))
+
 
 class Translator:
     """Makes Pods; equal ones share one TaskClass for as long as any of them is there."""

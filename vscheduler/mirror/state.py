@@ -1,4 +1,4 @@
-"""Mirror: what the API server has shown so far, and what is being bound right now.
+"""Mirror: what the API server has shown so far, and what is being bound or evicted right now.
 
 It is the one thing here that changes, and only through its methods. It may be called from one
 thread only; what `snapshot` returns is frozen and can go anywhere.
@@ -86,6 +86,8 @@ class Mirror:
             priority_classes=options.priority_classes,
         )
         self._assumed: dict[jobs.TaskId, Assumption] = {}
+        self._evicting: dict[jobs.TaskId, float] = {}
+        """Pods whose eviction was sent, and when, until the watch shows that they go."""
         self._classes: Counter[jobs.TaskClass] = Counter()
         """How many pods that count are of a class."""
         self._names: Counter[str] = Counter()
@@ -136,13 +138,40 @@ class Mirror:
         self._move_pod(before, pod)
         return True
 
+    def evicting(self, task: jobs.TaskId, now: float) -> bool:
+        """An eviction was sent: the task counts as Releasing until the watch shows that it goes.
+
+        False, and nothing happens, when the task is gone or going already.
+        """
+        pod = self._pod(task)
+        if pod is None or pod.task is None or pod.status not in jobs.EVICTABLE:
+            return False
+        before = self._as_seen(pod)
+        self._evicting[task] = now
+        self._move_pod(before, self._as_seen(pod))
+        return True
+
+    def forget_eviction(self, task: jobs.TaskId) -> bool:
+        """The eviction failed: the task stays. False when the watch has shown otherwise."""
+        if task not in self._evicting:
+            return False
+        pod = self._pod(task)
+        assert pod is not None, "what is assumed of a pod ends with it"
+        before = self._as_seen(pod)
+        del self._evicting[task]
+        self._move_pod(before, pod)
+        return True
+
     def expire(self, now: float) -> list[jobs.TaskId]:
-        """Forget binds that were sent too long ago and never seen; which ones, sorted."""
+        """Forget what was sent too long ago and never seen; of which pods, sorted."""
         limit = now - self._options.assume_seconds
-        late = sorted(task for task, bind in self._assumed.items() if bind.since < limit)
-        for task in late:
+        binds = sorted(task for task, bind in self._assumed.items() if bind.since < limit)
+        evictions = sorted(task for task, since in self._evicting.items() if since < limit)
+        for task in binds:
             self.forget(task)
-        return late
+        for task in evictions:
+            self.forget_eviction(task)
+        return sorted(binds + evictions)
 
     def snapshot(
         self, now: float, carried: snapshots.Carried = snapshots.FRESH
@@ -292,6 +321,8 @@ class Mirror:
         known = old or new
         if known is not None and known.uid in self._assumed and not _waits(new):
             del self._assumed[known.uid]
+        if known is not None and known.uid in self._evicting and not _stays(new):
+            del self._evicting[known.uid]
         after = self._as_seen(new)
         if before == after:
             return False
@@ -299,9 +330,13 @@ class Mirror:
         return True
 
     def _as_seen(self, pod: pods.Pod | None) -> pods.Pod | None:
-        """The pod, on the node that it is being bound to."""
-        assumption = self._assumed.get(pod.uid) if pod is not None else None
-        return pod if pod is None or assumption is None else pod.bound_to(assumption.node)
+        """The pod, on the node that it is being bound to, or on its way out."""
+        if pod is None:
+            return None
+        if pod.uid in self._evicting:
+            return pod.leaving()
+        assumption = self._assumed.get(pod.uid)
+        return pod if assumption is None else pod.bound_to(assumption.node)
 
     def _move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
         for pod, step in ((new, 1), (old, -1)):
@@ -327,6 +362,11 @@ def _count(counter: Counter[T], items: Iterable[T], step: int) -> None:
 def _waits(pod: pods.Pod | None) -> bool:
     """Whether a bind of this pod can still be on the way."""
     return pod is not None and pod.task is not None and pod.status is jobs.TaskStatus.PENDING
+
+
+def _stays(pod: pods.Pod | None) -> bool:
+    """Whether an eviction of this pod can still be on the way."""
+    return pod is not None and pod.task is not None and pod.status in jobs.EVICTABLE
 
 
 def _names_of(value: Value | None) -> set[str]:

@@ -1,0 +1,87 @@
+from typing import Any
+
+import pytest
+
+from tests.unit.mirror import manifests
+from vscheduler.core.model import jobs
+from vscheduler.mirror import events, state
+
+P = jobs.TaskId("p")
+GOING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
+def running(**options: Any) -> state.Mirror:
+    """A Mirror that has seen a pod of ours on n1."""
+    return manifests.mirror(
+        manifests.node("n1"),
+        manifests.queue("q"),
+        manifests.group("g", {"queue": "q"}),
+        manifests.pod("p", group="g", node="n1"),
+        **options,
+    )
+
+
+def status(seen: state.Mirror) -> jobs.TaskStatus:
+    """How the pod counts now."""
+    (job,) = seen.snapshot(0.0).jobs
+    return job.tasks[0].status
+
+
+def releasing(seen: state.Mirror) -> int:
+    """The milli-CPU that are being freed on n1."""
+    return int(seen.snapshot(0.0).nodes.releasing[0, 0])
+
+
+def test_an_eviction_that_was_sent_counts_until_it_is_seen() -> None:
+    """The pod is Releasing at once; the deletion on the server is no news then; its end is."""
+    seen = running()
+    assert seen.evicting(P, 10.0)
+    assert (status(seen), releasing(seen)) == (jobs.TaskStatus.RELEASING, 1000)
+    assert not seen.evicting(jobs.TaskId("other"), 10.0)
+    going = manifests.pod("p", group="g", node="n1", metadata=GOING)
+    assert not seen.apply(manifests.event_of(going))
+    assert not seen.forget_eviction(P)
+    assert not seen.evicting(P, 11.0)
+    assert (status(seen), releasing(seen)) == (jobs.TaskStatus.RELEASING, 1000)
+    assert seen.apply(events.Remove(kind=events.Kind.POD, namespace="ns", name="p", uid="p"))
+    assert (releasing(seen), seen.snapshot(0.0).jobs) == (0, ())
+
+
+def test_an_eviction_that_failed_is_forgotten() -> None:
+    """The pod stays as it was."""
+    seen = running()
+    before = seen.snapshot(0.0)
+    seen.evicting(P, 10.0)
+    assert seen.forget_eviction(P)
+    assert status(seen) is jobs.TaskStatus.RUNNING
+    assert releasing(seen) == 0
+    assert (seen.snapshot(0.0).nodes.used == before.nodes.used).all()
+    assert not seen.forget_eviction(P)
+
+
+def test_an_eviction_that_is_never_seen_expires() -> None:
+    """After as long as a bind."""
+    seen = running(assume_seconds=30.0)
+    seen.evicting(P, 10.0)
+    assert seen.expire(40.0) == []
+    assert seen.expire(40.1) == [P]
+    assert status(seen) is jobs.TaskStatus.RUNNING
+
+
+def test_news_of_a_pod_that_stays_leave_its_eviction_on_the_way() -> None:
+    """A new label, say, was written before the eviction got there."""
+    seen = running()
+    seen.evicting(P, 10.0)
+    labelled = manifests.pod("p", group="g", node="n1", metadata={"labels": {"a": "b"}})
+    seen.apply(manifests.event_of(labelled))
+    assert status(seen) is jobs.TaskStatus.RELEASING
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_ended_by_itself_is_not_going(phase: str) -> None:
+    """Its room is free."""
+    seen = running()
+    seen.evicting(P, 10.0)
+    seen.apply(manifests.event_of(manifests.pod("p", group="g", node="n1", phase=phase)))
+    assert releasing(seen) == 0
+    assert not seen.forget_eviction(P)
