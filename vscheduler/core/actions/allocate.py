@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import ClassVar
 
-from vscheduler.core.framework import contracts, gangs, ordering, statement
+from vscheduler.core.framework import contracts, gangs, ordering, promises, statement
 from vscheduler.core.framework import session as working
 from vscheduler.core.model import decisions, jobs, queues
 
@@ -42,6 +42,8 @@ class Allocate(contracts.Action):
 
     def execute(self, session: working.Session) -> None:
         """Queue after queue, one job a turn; a queue that is overused has no more turns."""
+        for gang in promises.redeemable(session):
+            _redeem(session, gang)
         lines = _line_up(session)
         waiting: ordering.Line[queues.Queue] = ordering.Line()
         for name in lines:
@@ -65,6 +67,35 @@ class Allocate(contracts.Action):
             session.unreached.update(sheet.gang.job.id for sheet in lines[queue.name].rest())
 
 
+def _redeem(session: working.Session, gang: gangs.Gang) -> None:
+    """Start a job on the room that was made for it, let it wait on, or let it give the room up.
+
+    It has its turn before all others, whatever its queue has by now: the room counts as the
+    queue's already.
+    """
+    queue = session.queues[gang.job.queue]
+    tasks = list(gang.tasks(jobs.TaskStatus.PIPELINED))
+    tasks.sort(key=lambda task: ordering.task_key(session.dispatch, task))
+    with session.statement() as trial:
+        for task in tasks:
+            trial.withdraw(task)
+        withdrawn = trial.checkpoint()
+        sheet = Worksheet(gang, deque(tasks))
+        while sheet.tasks:
+            before = len(sheet.tasks)
+            _fill(session, trial, queue, sheet)
+            assert len(sheet.tasks) < before
+        if session.dispatch.all_agree("job_ready", gang):
+            trial.commit()
+            return
+        if session.dispatch.vote("job_pipelined", gang):
+            trial.hold()
+            session.note(gang.job.id, _reason(gang, decisions.ReasonCode.WAITS_FOR_RELEASE))
+            return
+        trial.rollback(withdrawn)
+        trial.commit()
+
+
 def _line_up(session: working.Session) -> dict[str, ordering.Line[Worksheet]]:
     """The jobs that have something to place, by queue."""
     lines: dict[str, ordering.Line[Worksheet]] = {}
@@ -77,6 +108,8 @@ def _line_up(session: working.Session) -> dict[str, ordering.Line[Worksheet]]:
                 continue
             gang.phase = jobs.Phase.INQUEUE
         if not gang.counts[jobs.TaskStatus.PENDING] and gang.has_minimum:
+            continue
+        if gang.waiting_tasks and not gang.has_minimum:  # it had its turn: room was promised to it
             continue
         default = decisions.Reason(code=failed, queue=job.queue, tasks=len(job.tasks))
         reason = session.dispatch.first("job_valid", default, gang)

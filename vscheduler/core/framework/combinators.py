@@ -95,15 +95,19 @@ class Dispatch:
             self._tiers[hook] = tuple(calls for calls in found if calls)
             self._calls[hook] = tuple(call for calls in found for call in calls)
 
-    def key(self, hook: str, subject: object) -> tuple[tuple[float, ...], ...]:
-        """What `subject` is sorted by: one part per plugin, in order of tiers."""
+    def key(self, hook: str, *subject: object) -> tuple[tuple[float, ...], ...]:
+        """What the subject is sorted by: one part per plugin, in order of tiers."""
         parts = []
         for call in self._calls[hook]:
             try:
-                parts.append(_sortable(call.method(subject)))
+                parts.append(_sortable(call.method(*subject)))
             except Exception as error:  # noqa: BLE001 - a plugin may raise anything
                 parts.append(self._stands_in(call, hook, error, ABSTAINS))
         return tuple(parts)
+
+    def asks(self, hook: str) -> bool:
+        """Whether any plugin has a say."""
+        return bool(self._calls[hook])
 
     def all_agree(self, hook: str, *subject: object) -> bool:
         """True unless someone says no; a guarding hook that fails says no."""
@@ -158,14 +162,21 @@ class Dispatch:
                 return all(given)
         return False
 
-    def victims(
+    def unprotected(
         self, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task]:
-        """Those that nobody protects and that the claimant is entitled to, in their order."""
+        """Those of these pods that no plugin protects, in whatever tier, in their order."""
         left = list(candidates)
         for call in self._calls[hook]:
             if call.role is contracts.VictimRole.PROTECTS:
                 left = _common(left, self._victims(call, hook, claimant, candidates))
+        return [] if self.evictions_off else left
+
+    def entitled(
+        self, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task]:
+        """Those that the claimant may take, as the first tier that answers has it."""
+        left = list(candidates)
         for tier in self._tiers[hook]:
             answers = [
                 self._victims(call, hook, claimant, candidates)

@@ -109,6 +109,8 @@ class Verdict:
     """Shape (n,)."""
     later: nodes.Mask | None = None
     """Which pass once the pods that are leaving are gone, where that makes a difference."""
+    curable: bool = False
+    """Whether evictions could change it: host ports, affinity between pods."""
 
 
 class Session(Protocol):
@@ -131,6 +133,14 @@ class Session(Protocol):
 
     def runs(self, action: str) -> bool:
         """Whether an action of this name is configured."""
+
+    def reachable(self, task: jobs.Task) -> nodes.Mask:
+        """Nodes that nothing but room, or what evictions could change, keeps from the task. To be
+        asked when the cycle runs, not in `open`.
+        """
+
+    def wake(self, at: float) -> None:
+        """At this instant a decision could change with no event: there is to be a cycle."""
 
 
 class VictimRole(StrEnum):
@@ -361,6 +371,9 @@ HOOKS: Mapping[str, Hook] = {
 
 class Action(Configured):
     """Base of all actions: one way of changing the session, run in the configured order."""
+
+    def prepare(self, session: "working.Session") -> None:
+        """The cycle begins, plugins aren't open yet: change what they are to find changed."""
 
     def execute(self, session: "working.Session") -> None:
         """Decide something: place, evict or admit, through the session's statements."""

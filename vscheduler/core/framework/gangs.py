@@ -80,6 +80,13 @@ class Gang:
         """Whether minMember is reached, roles aside (Volcano: JobInfo.IsReady)."""
         return self.ready_tasks + self.pending_best_effort >= self.job.min_member
 
+    def spares(self, task: jobs.Task) -> bool:
+        """Whether this task may go and the rest keeps its minimum, roles included."""
+        if self.ready_tasks <= self.job.min_member:
+            return False
+        least = self.job.min_task_member.get(task.role, 0) if self.job.roles_count else 0
+        return not least or self.role_tasks(task.role, jobs.READY) > least
+
     def role_tasks(self, role: str, statuses: frozenset[jobs.TaskStatus]) -> int:
         """Tasks of a role that stand in one of these statuses."""
         return sum(self.role_counts[role, status] for status in statuses)

@@ -37,6 +37,23 @@ class Line(Generic[Item]):
         return (item for _, item in self._heap)
 
 
+class Descending:
+    """A key the other way round."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: SortKey) -> None:
+        self.key = key
+
+    def __lt__(self, other: "Descending") -> bool:
+        return other.key < self.key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Descending) and self.key == other.key
+
+    __hash__ = None  # type: ignore[assignment]  # a sort key is never a dictionary's
+
+
 def queue_key(dispatch: combinators.Dispatch, queue: queues.Queue) -> SortKey:
     """Plugins, then the older queue, then the name (Volcano: QueueOrderFn)."""
     return (*dispatch.key("queue_key", queue), queue.created, queue.name)
@@ -45,6 +62,26 @@ def queue_key(dispatch: combinators.Dispatch, queue: queues.Queue) -> SortKey:
 def job_key(dispatch: combinators.Dispatch, gang: gangs.Gang) -> SortKey:
     """Plugins, then the older job, then `namespace/name` (Volcano: JobOrderFn)."""
     return (*dispatch.key("job_key", gang), gang.job.created, gang.job.id)
+
+
+def victim_key(
+    dispatch: combinators.Dispatch,
+    claimant: queues.Queue,
+    owner: tuple[queues.Queue, gangs.Gang],
+    task: jobs.Task,
+) -> SortKey:
+    """In which order pods lose their room to this queue: the last in line first.
+
+    owner is the pod's queue and job. Jobs of one queue are told apart by plugins only, not by
+    age (Volcano: BuildVictimsPriorityQueue).
+    """
+    queue, gang = owner
+    return (
+        *dispatch.key("victim_queue_key", claimant, queue),
+        Descending(queue_key(dispatch, queue)),
+        Descending(dispatch.key("job_key", gang)),
+        Descending(task_key(dispatch, task)),
+    )
 
 
 def task_key(dispatch: combinators.Dispatch, task: jobs.Task) -> SortKey:

@@ -83,6 +83,23 @@ class Placement:
         """Whether this node takes the task, now or once what is being freed is free."""
         return bool(self._plan(task).future[row] > -np.inf)
 
+    def reachable(self, task: jobs.Task) -> NDArray[np.bool_]:
+        """Nodes (N,) that nothing but room, or what evictions could change, keeps from the task."""
+        mask = np.ones(self._session.layout.size, dtype=np.bool_)
+        for verdict in self._verdicts(task, self._session.view()):
+            if not verdict.curable:
+                mask &= verdict.passes
+        return mask
+
+    def ranked(self, task: jobs.Task, mask: NDArray[np.bool_]) -> list[int]:
+        """The rows of these nodes (N,), best score first, whether the task fits there or not."""
+        plan = Plan(task, self._session.request(task), self._session.layout.size)
+        scores = np.where(mask, self._scores(task, self._session.view()), -np.inf)
+        scores = self._with_set_scores(plan, scores)
+        order = np.argsort(-scores, kind="stable")
+        rows: list[int] = order[: int(mask.sum())].tolist()
+        return rows
+
     def explain(
         self, task: jobs.Task
     ) -> tuple[tuple[tuple[str, int], ...], tuple[decisions.Hole, ...]]:

@@ -1,6 +1,7 @@
 """Room that was made for a job by evictions is kept for it until it starts, or gives it up."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from vscheduler.core.framework import gangs, ordering
@@ -29,7 +30,7 @@ def keep(session: "working.Session") -> None:
             for task in gang.tasks(jobs.TaskStatus.PENDING):
                 if named.get(task.uid) in rows:
                     promised[gang.job.id].append((task, rows[named[task.uid]]))
-    for gang in in_order(session, promised):
+    for gang in _in_order(session, promised):
         with session.statement() as trial:
             for task, row in promised[gang.job.id]:
                 session.spend("promises", TASK_COST)
@@ -41,18 +42,13 @@ def keep(session: "working.Session") -> None:
                 trial.hold()
 
 
-def in_order(
-    session: "working.Session", promised: "dict[jobs.JobId, list[tuple[jobs.Task, int]]]"
-) -> "list[gangs.Gang]":
-    """These jobs, those first that come first in their queues' lines."""
-    found = [session.gangs[job] for job in promised]
-    return sorted(found, key=lambda gang: ordering.job_key(session.dispatch, gang))
-
-
-def waiting(session: "working.Session") -> "list[gangs.Gang]":
+def redeemable(session: "working.Session") -> list[gangs.Gang]:
     """Jobs that wait for room that was promised to them, in order."""
-    jobs_waiting = {
-        session.held[task].task.job for task in session.nominations if task in session.held
-    }
-    found = [session.gangs[job] for job in jobs_waiting]
+    waiting = {session.held[task].task.job for task in session.nominations if task in session.held}
+    return _in_order(session, waiting)
+
+
+def _in_order(session: "working.Session", waiting: Iterable[jobs.JobId]) -> list[gangs.Gang]:
+    """These jobs, those first that come first in their queues' lines."""
+    found = [session.gangs[job] for job in waiting]
     return sorted(found, key=lambda gang: ordering.job_key(session.dispatch, gang))

@@ -7,12 +7,26 @@ from types import MappingProxyType
 
 import numpy as np
 
-from vscheduler.core.framework import combinators, contracts, gangs, placement, statement
+from vscheduler.core.framework import (
+    budgets,
+    combinators,
+    contracts,
+    gangs,
+    neighbours,
+    placement,
+    statement,
+)
 from vscheduler.core.framework import policy as policies
-from vscheduler.core.model import constraints, decisions, jobs, queues, resources
+from vscheduler.core.model import constraints, decisions, jobs, nodes, queues, resources
 from vscheduler.core.model import snapshot as snapshots
 
 PRECEDENCE = {code: place for place, code in enumerate(decisions.ReasonCode)}
+
+SEATS = {
+    jobs.TaskStatus.ALLOCATED: neighbours.Seat.STAYING,
+    jobs.TaskStatus.PIPELINED: neighbours.Seat.PROMISED,
+}
+"""What a task that was given room is to its neighbours."""
 
 
 class Session:
@@ -56,18 +70,27 @@ class Session:
         self.binds: list[decisions.Bind] = []
         self.held: dict[jobs.TaskId, decisions.Pipeline] = {}
         self.evicts: dict[jobs.TaskId, decisions.Evict] = {}
+        self.budgets = budgets.Budgets(snapshot.budgets)
         self.nominations: dict[jobs.TaskId, str] = {}
         """Room that evictions made, now or before, by the waiting task that it is kept for."""
         self.reasons: dict[jobs.JobId, decisions.Reason] = {}
         self.unreached: set[jobs.JobId] = set()
         """Jobs that this cycle didn't look at: it says nothing about them."""
+        self.admitted = dict(snapshot.carried.admitted)
+        """Since when groups are Inqueue, by UID; those that aren't any more included."""
+        self.lapsed = dict(snapshot.carried.lapsed)
+        """When groups lost their place, by UID: those that weren't admitted again since."""
+        self.wake_at: float | None = None
         self.exhausted = False
         self.work: Counter[str] = Counter()
         self._budget = budget
         self._spent = 0
         self._residents: collections.defaultdict[int, list[jobs.Task]] | None = None
         self._requests: dict[jobs.TaskClass, resources.Vector] = {}
+        self.neighbours = neighbours.Neighbours(table.layout, snapshot.residents)
         self.placement = placement.Placement(self)
+        for action in policy.actions:
+            action.action(action.arguments).prepare(self)
         self.dispatch = self._open(guarded)
 
     def _open(self, guarded: frozenset[str]) -> combinators.Dispatch:
@@ -102,15 +125,27 @@ class Session:
         """Whether an action of this name is configured."""
         return self.policy.runs(action)
 
+    def reachable(self, task: jobs.Task) -> nodes.Mask:
+        """Nodes that nothing but room, or what evictions could change, keeps from the task."""
+        return self.placement.reachable(task)
+
+    def wake(self, at: float) -> None:
+        """At this instant a decision could change with no event; what is past isn't due again."""
+        if at > self.snapshot.now:
+            self.wake_at = at if self.wake_at is None else min(at, self.wake_at)
+
     def residents(self, row: int) -> Sequence[jobs.Task]:
         """Our pods on a node that could be evicted when the cycle began, by UID."""
         if self._residents is None:
+            spared = self.snapshot.carried.spared
             self._residents = collections.defaultdict(list)
             for gang in self.gangs.values():
                 for status in jobs.EVICTABLE:
                     if gang.job.counts.get(status):
                         for task in gang.job.tasks:
-                            if task.status is status and task.node in self.layout.rows:
+                            if task.status is not status or task.uid in spared:
+                                continue
+                            if task.node in self.layout.rows:
                                 self._residents[self.layout.rows[task.node]].append(task)
             for tasks in self._residents.values():
                 tasks.sort(key=lambda task: task.uid)
@@ -161,6 +196,7 @@ class Session:
             assert not ((request > 0) & (free < 0)).any(), f"{task.key} overfills a node"
         name = self.layout.names[row]
         _open_ports(self.ports, name, task)
+        self.neighbours.move(task, row, SEATS[status], 1)
         self.touched.append(row)
         self.gang_of(task).move(task, status, name)
         self.dispatch.every("on_allocate", task)
@@ -173,6 +209,7 @@ class Session:
         self.future_used[row] -= request
         if gang.status(task) is jobs.TaskStatus.ALLOCATED:
             self.used[row] -= request
+        self.neighbours.move(task, row, SEATS[gang.status(task)], -1)
         name = self.layout.names[row]
         _close_ports(self.ports, name, task)
         self.touched.append(row)
@@ -184,7 +221,10 @@ class Session:
         self.future_used[row] -= self.request(task)
         _close_ports(self.ports, name, task)
         _open_ports(self.leaving_ports, name, task)
+        self.neighbours.move(task, row, neighbours.Seat.STAYING, -1)
+        self.neighbours.move(task, row, neighbours.Seat.LEAVING, 1)
         self.touched.append(row)
+        self.budgets.take(task)
         self.gang_of(task).move(task, jobs.TaskStatus.RELEASING, name)
         self.dispatch.every("on_deallocate", task)
 
@@ -193,8 +233,11 @@ class Session:
         name = self.layout.names[row]
         self.dispatch.every("on_allocate", task)
         self.future_used[row] += self.request(task)
+        self.budgets.give_back(task)
         _close_ports(self.leaving_ports, name, task)
         _open_ports(self.ports, name, task)
+        self.neighbours.move(task, row, neighbours.Seat.LEAVING, -1)
+        self.neighbours.move(task, row, neighbours.Seat.STAYING, 1)
         self.touched.append(row)
         self.gang_of(task).move(task, task.status, task.node)
 

@@ -16,6 +16,7 @@ class Step(Enum):
     PLACED = "placed"
     EVICTED = "evicted"
     WITHDRAWN = "withdrawn"
+    SPARED = "spared"
 
 
 class Statement:
@@ -29,6 +30,7 @@ class Statement:
         self._session = session
         self._operations: list[tuple[Step, jobs.Task, int]] = []
         self._evicts: dict[jobs.TaskId, decisions.Evict] = {}
+        self._spared: dict[jobs.TaskId, decisions.Evict] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -61,6 +63,14 @@ class Statement:
         self._evicts[task.uid] = evict
         self._operations.append((Step.EVICTED, task, row))
 
+    def spare(self, task: jobs.Task) -> None:
+        """The task needn't leave its node after all."""
+        evict = self._evicts.pop(task.uid)
+        row = self._session.layout.rows[evict.node]
+        self._session.restore(task, row)
+        self._operations.append((Step.SPARED, task, row))
+        self._spared[task.uid] = evict
+
     def withdraw(self, task: jobs.Task) -> None:
         """The task waits no longer for the room that was promised to it."""
         gang = self._session.gang_of(task)
@@ -85,6 +95,9 @@ class Statement:
                     del self._evicts[task.uid]
                 case Step.WITHDRAWN:
                     self._session.take(task, row, jobs.TaskStatus.PIPELINED)
+                case Step.SPARED:
+                    self._session.evict(task, row)
+                    self._evicts[task.uid] = self._spared.pop(task.uid)
 
     @property
     def evicts(self) -> tuple[decisions.Evict, ...]:
@@ -99,6 +112,7 @@ class Statement:
         for step, task, row in self._operations:
             if step is Step.WITHDRAWN:
                 self._session.held.pop(task.uid, None)
+                self._session.nominations.pop(task.uid, None)
             elif step is Step.PLACED:
                 gang = self._session.gang_of(task)
                 if gang.status(task) is jobs.TaskStatus.ALLOCATED:
@@ -130,6 +144,7 @@ class Statement:
     def _forget(self) -> None:
         self._operations.clear()
         self._evicts.clear()
+        self._spared.clear()
 
     def _take(self, task: jobs.Task, row: int, status: jobs.TaskStatus) -> None:
         assert self._session.gang_of(task).status(task) is jobs.TaskStatus.PENDING

@@ -4,9 +4,14 @@ Volcano: plugins/drf, flat. A job's dominant share is the largest part that it h
 of the cluster.
 """
 
+from collections.abc import Sequence
+
 from vscheduler.core import fairness
 from vscheduler.core.framework import contracts, gangs
 from vscheduler.core.model import jobs
+
+SHARE_SLACK = 1e-6
+"""Shares this close are equal (Volcano: drf shareDelta)."""
 
 
 class Ledger:
@@ -38,6 +43,31 @@ class Drf(contracts.Plugin):
             ledger.share = fairness.share(ledger.allocated, self._total)
         return ledger.share
 
+    def preemptable(
+        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task]:
+        """Pods whose job has no smaller share without them than the claimant's has with it.
+
+        Volcano: drf preemptableFn.
+        """
+        mine = self._ledgers.get(claimant.job) or self._ledger(
+            self._session.gangs[claimant.job].job
+        )
+        wanted = list(mine.allocated)
+        for column, amount in self._requests.get(claimant.kind) or self._request(claimant):
+            wanted[column] += amount
+        share = fairness.share(wanted, self._total)
+        left: dict[jobs.JobId, list[int]] = {}
+        victims = []
+        for task in candidates:
+            ledger = self._ledgers.get(task.job) or self._ledger(self._session.gangs[task.job].job)
+            amounts = left.setdefault(task.job, list(ledger.allocated))
+            for column, amount in self._requests.get(task.kind) or self._request(task):
+                amounts[column] -= amount
+            if share <= fairness.share(amounts, self._total) + SHARE_SLACK:
+                victims.append(task)
+        return victims
+
     def on_allocate(self, task: jobs.Task) -> None:
         """Room that is only promised counts as well, as in Volcano."""
         ledger = self._ledgers.get(task.job) or self._ledger(self._session.gangs[task.job].job)
@@ -47,8 +77,8 @@ class Drf(contracts.Plugin):
 
     def on_deallocate(self, task: jobs.Task) -> None:
         """The opposite."""
-        ledger = self._ledgers[task.job]
-        for column, amount in self._requests[task.kind]:
+        ledger = self._ledgers.get(task.job) or self._ledger(self._session.gangs[task.job].job)
+        for column, amount in self._requests.get(task.kind) or self._request(task):
             ledger.allocated[column] -= amount
         ledger.share = None
 

@@ -3,6 +3,8 @@
 Volcano: plugins/gang. Its rules need no state of their own: a Gang counts its tasks.
 """
 
+from collections.abc import Sequence
+
 from vscheduler.core.framework import contracts, gangs
 from vscheduler.core.model import decisions, jobs
 
@@ -13,6 +15,11 @@ class Gang(contracts.Plugin):
     """minMember and, where minMember is no less than their sum, the minima of roles."""
 
     name = "gang"
+    victim_role = contracts.VictimRole.UNITS
+
+    def open(self, session: contracts.Session) -> None:
+        """Gangs count their tasks: there is nothing to work out."""
+        self._session = session
 
     def job_valid(self, gang: gangs.Gang) -> decisions.Reason | None:
         """Whether the pods that exist can make up the minimum, roles first.
@@ -52,6 +59,39 @@ class Gang(contracts.Plugin):
         """
         placed = gang.ready_tasks + gang.waiting_tasks + gang.pending_best_effort
         return placed >= gang.job.min_member and _has_roles(gang, WAITING)
+
+    def job_starving(self, gang: gangs.Gang) -> bool:
+        """Whether the minimum has no place yet, or, unlike in Volcano, any pod has none: an
+        elastic job gets its share back, too.
+
+        Volcano: gang jobStarvingFn (IsStarving).
+        """
+        if not self._session.as_volcano:
+            return gang.counts[jobs.TaskStatus.PENDING] > 0
+        if gang.ready_tasks + gang.waiting_tasks < gang.job.min_member:
+            return True
+        missing = gang.job.min_task_member.items()
+        return any(gang.role_tasks(role, WAITING) < least for role, least in missing)
+
+    def preemptable(
+        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task]:
+        """What each job has above its minimum, counted down in the order of the list.
+
+        Volcano: gang preemptableFn.
+        """
+        del claimant
+        ready: dict[jobs.JobId, int] = {}
+        victims = []
+        for task in candidates:
+            gang = self._session.gangs[task.job]
+            left = ready.get(task.job, gang.ready_tasks)
+            if left > gang.job.min_member:
+                ready[task.job] = left - 1
+                victims.append(task)
+        return victims
+
+    reclaimable = preemptable
 
     def job_key(self, gang: gangs.Gang) -> contracts.Key:
         """Jobs that lack their minimum first, so that one half placed is completed."""

@@ -83,7 +83,7 @@ class Predicates(contracts.Plugin):
         if self._ports and wanted and (nodes.ports or nodes.leaving_ports):
             later = masks.free_ports(nodes.layout, nodes.rows, wanted, nodes.ports)
             left = masks.free_ports(nodes.layout, nodes.rows, wanted, nodes.leaving_ports)
-            verdicts.append(contracts.Verdict(PORTS_TAKEN, later & left, later))
+            verdicts.append(contracts.Verdict(PORTS_TAKEN, later & left, later, curable=True))
         return verdicts
 
     def _work_out(self, kind: jobs.TaskClass, layout: tables.NodeLayout) -> list[contracts.Verdict]:

@@ -3,18 +3,49 @@
 Volcano: plugins/priority.
 """
 
+from collections.abc import Sequence
+
 from vscheduler.core.framework import contracts, gangs
 from vscheduler.core.model import jobs
 
 
 class Priority(contracts.Plugin):
-    """Orders by priority, nothing else: it never crosses from one queue into another."""
+    """Orders by priority; in a queue, the higher one may take room from the lower one."""
 
     name = "priority"
+
+    def open(self, session: contracts.Session) -> None:
+        """Priorities stand in jobs and tasks: there is nothing to work out."""
+        self._session = session
 
     def job_key(self, gang: gangs.Gang) -> contracts.Key:
         """The PodGroup's PriorityClass; the priorities of its pods don't count."""
         return -gang.job.priority
+
+    def job_starving(self, gang: gangs.Gang) -> bool:
+        """Whether any pod has no place (Volcano: priority jobStarvingFn)."""
+        return gang.ready_tasks + gang.waiting_tasks < len(gang.job.tasks)
+
+    def preemptable(
+        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task] | None:
+        """Pods of jobs of a lower priority; in the claimant's own job, pods of a lower one.
+
+        Among jobs of equal priority it has no say; Volcano's refuses there, and whether the next
+        tier is asked then hangs on its other candidates (priority preemptableFn).
+        """
+        above = [task for task in candidates if self._distance(claimant, task) > 0]
+        if self._session.as_volcano or above:
+            return above
+        level = all(self._distance(claimant, task) == 0 for task in candidates)
+        return None if level else above
+
+    def _distance(self, claimant: jobs.Task, task: jobs.Task) -> int:
+        """How far the claimant's priority is above the task's."""
+        if claimant.job == task.job:
+            return claimant.priority - task.priority
+        jobs_known = self._session.gangs
+        return jobs_known[claimant.job].job.priority - jobs_known[task.job].job.priority
 
     def task_key(self, task: jobs.Task) -> contracts.Key:
         """The pod's own priority."""

@@ -4,6 +4,7 @@ Volcano: plugins/proportion. What a queue deserves is worked out when the cycle 
 queues have and ask for; in the cycle it is a limit.
 """
 
+import operator
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -16,7 +17,7 @@ from vscheduler.core.model import decisions, jobs, queues, resources
 class Ledger:
     """What one queue with jobs has and may have, one amount per column."""
 
-    __slots__ = ("allocated", "deserved", "enough", "limit", "request", "share")
+    __slots__ = ("allocated", "deserved", "enough", "limit", "request", "share", "surely")
 
     def __init__(self, size: int) -> None:
         self.allocated = [0] * size
@@ -24,6 +25,8 @@ class Ledger:
         self.deserved: list[float] = []
         self.limit: list[float] = []
         """The most that it may have where a pod asks for something."""
+        self.surely: list[float] = []
+        """Having more than this of something, it is above its share."""
         self.enough: list[float] = []
         """Having this much of everything, it is overused."""
         self.share: float | None = None
@@ -93,6 +96,50 @@ class Proportion(contracts.Plugin):
                 return False
         return True
 
+    def preemptive(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> bool:
+        """Whether the queue is open and deserves all of this as well (Volcano: PreemptiveFn)."""
+        if not queue.open:
+            return False
+        ledger = self._ledgers[queue.name]
+        wanted = list(ledger.allocated)
+        touched = set()
+        for task in tasks:
+            for column, amount in self._requests.get(task.kind) or self._request(task):
+                wanted[column] += amount
+                touched.add(column)
+        return all(wanted[column] <= ledger.limit[column] for column in touched)
+
+    def reclaimable(
+        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task]:
+        """Pods of queues that have more than they deserve of something that the claimant asks for
+        and that the pod would free; in Volcano's way, of anything at all (ReclaimableFn).
+        """
+        wanted = {
+            column
+            for column, _ in self._requests.get(claimant.kind) or self._request(claimant)
+            if column != self._session.space.columns[resources.PODS]
+        }
+        left: dict[int, list[int]] = {}
+        victims = []
+        for task in candidates:
+            ledger = self._by_job[task.job]
+            allocated = left.setdefault(id(ledger), list(ledger.allocated))
+            request = self._requests.get(task.kind) or self._request(task)
+            if self._session.as_volcano:
+                over = any(map(operator.gt, allocated, ledger.surely))
+            else:
+                over = any(
+                    allocated[column] > ledger.surely[column]
+                    for column, _ in request
+                    if column in wanted
+                )
+            if over:
+                victims.append(task)
+                for column, amount in request:
+                    allocated[column] -= amount
+        return victims
+
     def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
         """The resources of which this task would take the queue above its share."""
         if not queue.open:
@@ -122,7 +169,7 @@ class Proportion(contracts.Plugin):
     def on_deallocate(self, task: jobs.Task) -> None:
         """The opposite."""
         ledger = self._by_job[task.job]
-        for column, amount in self._requests[task.kind]:
+        for column, amount in self._requests.get(task.kind) or self._request(task):
             ledger.allocated[column] -= amount
         ledger.share = None
 
@@ -168,7 +215,8 @@ class Proportion(contracts.Plugin):
         for place, ledger, row in zip(busy, ledgers, deserved.tolist(), strict=True):
             ledger.deserved = row
             ledger.enough = [value - room for value, room in zip(row, slack, strict=True)]
-            ledger.limit = [value + room for value, room in zip(row, slack, strict=True)]
+            ledger.surely = [value + room for value, room in zip(row, slack, strict=True)]
+            ledger.limit = list(ledger.surely)
             pods = known[names[place]].capability.get(resources.PODS)
             ledger.limit[space.columns[resources.PODS]] = np.inf if pods is None else pods
 

@@ -1,0 +1,139 @@
+"""Preempt: what matters more takes the room of what matters less, inside one queue.
+
+Volcano: actions/preempt.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from vscheduler.core.framework import claims, contracts, eviction, gangs, nodewise, ordering, units
+from vscheduler.core.framework import session as working
+from vscheduler.core.framework import statement as journal
+from vscheduler.core.model import durations, jobs, queues
+
+ALL_NODES = "every node is looked at"
+
+
+class Preempt(contracts.Action):
+    """Evict pods of the same queue: of other jobs first, then less important ones of the job."""
+
+    name = "preempt"
+    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
+        "predicateErrorCacheEnable": contracts.Argument(bool, default=True),
+        "enableTopologyAwarePreemption": contracts.Argument(bool, default=False),
+        "topologyAwarePreemptWorkerNum": contracts.Argument(int, 16, minimum=1),
+        "minCandidateNodesPercentage": contracts.Argument(int, 10, minimum=0),
+        "minCandidateNodesAbsolute": contracts.Argument(int, 1, minimum=0),
+        "maxCandidateNodesAbsolute": contracts.Argument(int, 100, minimum=0),
+        "preempt.wholeGangs": contracts.Argument(
+            str, eviction.WholeGangs.ALWAYS.value, choices=tuple(eviction.WholeGangs)
+        ),
+        "preempt.minRuntime": contracts.Argument(str, "0s", parse=durations.seconds),
+    }
+
+    def execute(self, session: working.Session) -> None:
+        """Queue after queue: between jobs, then within each job that still starves."""
+        waiting, lines = claims.line_up(session)
+        if session.as_volcano:
+            dry_run = bool(self.argument("enableTopologyAwarePreemption"))
+            make_room = nodewise.preempt_dry_run if dry_run else nodewise.preempt
+            while waiting and not session.exhausted:
+                _node_by_node(session, lines[waiting.leave().name], make_room)
+            return
+        planner = eviction.Planner(
+            session,
+            action=self.name,
+            hook="preemptable",
+            whole_gangs=eviction.WholeGangs(str(self.argument("preempt.wholeGangs"))),
+            min_runtime=self.seconds("preempt.minRuntime"),
+        )
+        while waiting and not session.exhausted:
+            _in_queue(session, planner, waiting.leave(), lines)
+
+
+def _in_queue(
+    session: working.Session,
+    planner: eviction.Planner,
+    queue: queues.Queue,
+    lines: Mapping[str, ordering.Line[claims.Claim]],
+) -> None:
+    """Other jobs of the queue lose pods to each starving job, then the job's own lesser pods."""
+    line = lines[queue.name]
+    while line and not session.exhausted:
+        claim = line.leave()
+        job = claim.gang.job
+        for candidate in (_of_other_jobs(job), _of_same_job(job)):
+            while claim.tasks and planner.claim(queue, claim, candidate):
+                pass
+
+
+def _of_other_jobs(job: jobs.Job) -> units.Candidate:
+    def candidate(gang: gangs.Gang, task: jobs.Task) -> bool:
+        del task
+        return gang.job.queue == job.queue and gang.job.id != job.id
+
+    return candidate
+
+
+def _of_same_job(job: jobs.Job) -> units.Candidate:
+    def candidate(gang: gangs.Gang, task: jobs.Task) -> bool:
+        del task
+        return gang.job.id == job.id
+
+    return candidate
+
+
+MakeRoom = Callable[[nodewise.Search], bool]
+
+
+def _node_by_node(
+    session: working.Session, line: ordering.Line[claims.Claim], make_room: MakeRoom
+) -> None:
+    """Volcano's way: each starving job gets one attempt, then its tasks try their own job."""
+    starving = []
+    while line:
+        claim = line.leave()
+        starving.append(claim.gang)
+        candidate = _of_other_jobs(claim.gang.job)
+        with session.statement() as trial:
+            while claim.tasks and session.dispatch.first_tier("job_starving", claim.gang):
+                _try(session, trial, claim.tasks.popleft(), candidate, make_room)
+            if session.dispatch.vote("job_pipelined", claim.gang):
+                trial.commit()
+    for gang in starving:
+        own = _of_same_job(gang.job)
+        left = sorted(
+            gang.tasks(jobs.TaskStatus.PENDING),
+            key=lambda task: ordering.task_key(session.dispatch, task),
+        )
+        for task in left:
+            with session.statement() as trial:
+                if not _try(session, trial, task, own, make_room):
+                    break
+                trial.commit()
+
+
+def _try(
+    session: working.Session,
+    trial: journal.Statement,
+    task: jobs.Task,
+    candidate: units.Candidate,
+    make_room: MakeRoom,
+) -> bool:
+    """One task's attempt. A pod that asks for nothing only takes the place of its like."""
+    if task.never_preempts:
+        return False
+
+    def allowed(gang: gangs.Gang, victim: jobs.Task) -> bool:
+        return candidate(gang, victim) and (victim.best_effort or not task.best_effort)
+
+    return make_room(
+        nodewise.Search(
+            session=session,
+            trial=trial,
+            task=task,
+            action="preempt",
+            hook="preemptable",
+            candidate=allowed,
+        )
+    )

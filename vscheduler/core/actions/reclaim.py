@@ -1,0 +1,96 @@
+"""Reclaim: a queue that is owed room gets it back from queues that have more than their share.
+
+Volcano: actions/reclaim.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from vscheduler.core.framework import claims, contracts, eviction, gangs, nodewise, ordering, units
+from vscheduler.core.framework import session as working
+from vscheduler.core.model import durations, jobs, queues
+
+
+class Reclaim(contracts.Action):
+    """Evict pods of other queues, so that a starving job of this one can start whole."""
+
+    name = "reclaim"
+    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
+        "predicateErrorCacheEnable": contracts.Argument(bool, default=True),
+        "reclaim.wholeGangs": contracts.Argument(
+            str, eviction.WholeGangs.PROPORTIONATE.value, choices=tuple(eviction.WholeGangs)
+        ),
+        "reclaim.minRuntime": contracts.Argument(str, "0s", parse=durations.seconds),
+    }
+
+    def execute(self, session: working.Session) -> None:
+        """Queue after queue; one that has its share gets nothing."""
+        waiting, lines = claims.line_up(session)
+        if session.as_volcano:
+            _node_by_node(session, waiting, lines)
+            return
+        planner = eviction.Planner(
+            session,
+            action=self.name,
+            hook="reclaimable",
+            whole_gangs=eviction.WholeGangs(str(self.argument("reclaim.wholeGangs"))),
+            min_runtime=self.seconds("reclaim.minRuntime"),
+        )
+        while waiting and not session.exhausted:
+            queue = waiting.leave()
+            line = lines[queue.name]
+            if not line or session.dispatch.any_says("overused", queue):
+                continue
+            claim = line.leave()
+            if planner.claim(queue, claim, _of_others(session, queue)) and claim.tasks:
+                line.join(ordering.job_key(session.dispatch, claim.gang), claim)
+            waiting.join(ordering.queue_key(session.dispatch, queue), queue)
+
+
+def _of_others(session: working.Session, queue: queues.Queue) -> units.Candidate:
+    """Pods of other queues that give back what they have borrowed."""
+
+    def candidate(gang: gangs.Gang, task: jobs.Task) -> bool:
+        del task
+        return gang.job.queue != queue.name and session.queues[gang.job.queue].reclaimable
+
+    return candidate
+
+
+def _node_by_node(
+    session: working.Session,
+    waiting: ordering.Line[queues.Queue],
+    lines: Mapping[str, ordering.Line[claims.Claim]],
+) -> None:
+    """Volcano's way: a queue's jobs one after the other, whatever becomes of its share."""
+    while waiting and not session.exhausted:
+        queue = waiting.leave()
+        if session.dispatch.any_says("overused", queue):
+            continue
+        line = lines[queue.name]
+        others = _of_others(session, queue)
+
+        def running(gang: gangs.Gang, task: jobs.Task, others: units.Candidate = others) -> bool:
+            return task.status is jobs.TaskStatus.RUNNING and others(gang, task)
+
+        while line:
+            claim = line.leave()
+            with session.statement() as trial:
+                while claim.tasks and session.dispatch.first_tier("job_starving", claim.gang):
+                    task = claim.tasks.popleft()
+                    if task.never_preempts:
+                        continue
+                    if not session.dispatch.all_agree("preemptive", queue, (task,)):
+                        continue
+                    nodewise.reclaim(
+                        nodewise.Search(
+                            session=session,
+                            trial=trial,
+                            task=task,
+                            action="reclaim",
+                            hook="reclaimable",
+                            candidate=running,
+                        )
+                    )
+                if session.dispatch.vote("job_pipelined", claim.gang):
+                    trial.commit()

@@ -1,0 +1,199 @@
+"""Making room as Volcano does: for one task at a time, on the first node where it works out.
+
+Only with `compatibility: volcano`; otherwise `eviction` proves the whole gang first.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vscheduler.core.framework import gangs, ordering, statement, units
+from vscheduler.core.model import decisions, jobs
+
+if TYPE_CHECKING:
+    from vscheduler.core.framework import session as working
+
+TASK_COST = 100
+"""Microseconds, about: one task that looks for victims, nodes aside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """One task that others are to make room for."""
+
+    session: "working.Session"
+    trial: statement.Statement
+    task: jobs.Task
+    action: str
+    hook: str
+    candidate: units.Candidate
+
+    @property
+    def gang(self) -> gangs.Gang:
+        """The task's job."""
+        return self.session.gang_of(self.task)
+
+    def victims(self, row: int) -> list[jobs.Task]:
+        """The pods of this node that the plugins let go, in the order in which they go."""
+        session = self.session
+        found = [
+            task
+            for task in session.residents(row)
+            if session.gang_of(task).status(task) is task.status
+            and task.preemptable
+            and self.candidate(session.gang_of(task), task)
+        ]
+        allowed = session.dispatch.victims_by_tier(self.hook, self.task, found)
+        return in_order(session, self.gang, allowed)
+
+    def evict(self, victim: jobs.Task) -> None:
+        """Take the victim's room, for now."""
+        assert victim.node is not None
+        self.trial.evict(
+            decisions.Evict(
+                task=victim,
+                node=victim.node,
+                action=self.action,
+                beneficiary=self.task.job,
+            )
+        )
+
+
+def in_order(
+    session: "working.Session", gang: gangs.Gang, victims: Sequence[jobs.Task]
+) -> list[jobs.Task]:
+    """Who goes first (Volcano: BuildVictimsPriorityQueue)."""
+    claimant = session.queues[gang.job.queue]
+
+    def key(task: jobs.Task) -> ordering.SortKey:
+        owner = session.gang_of(task)
+        queue = session.queues[owner.job.queue]
+        return ordering.victim_key(session.dispatch, claimant, (queue, owner), task)
+
+    return sorted(victims, key=key)
+
+
+def reclaim(search: Search) -> bool:
+    """Nodes by name: the first on which enough may go, and some candidate is.
+
+    Predicates aren't asked again after the evictions (Volcano: reclaim reclaimForTask).
+    """
+    session, task, trial = search.session, search.task, search.trial
+    session.spend("claims", TASK_COST)
+    for row in np.flatnonzero(session.placement.reachable(task)).tolist():
+        if not any(
+            task.status is jobs.TaskStatus.RUNNING and search.candidate(session.gang_of(task), task)
+            for task in session.residents(row)
+            if session.gang_of(task).status(task) is task.status and task.preemptable
+        ):
+            continue
+        victims = search.victims(row)
+        if not _fits(search, row, victims):
+            continue
+        for victim in victims:
+            if _fits(search, row):
+                break
+            search.evict(victim)
+        trial.pipeline(task, row)
+        return True
+    return False
+
+
+def preempt(search: Search) -> bool:
+    """The best node first; room, the queue's limit and the predicates are all looked at again
+    after each eviction (Volcano: preempt normalPreempt).
+    """
+    session, task, trial = search.session, search.task, search.trial
+    session.spend("claims", TASK_COST)
+    for row in session.placement.ranked(task, session.placement.reachable(task)):
+        victims = search.victims(row)
+        if not _fits(search, row, victims):
+            continue
+        checkpoint = trial.checkpoint()
+        for victim in victims:
+            if _starts(search, row):
+                break
+            search.evict(victim)
+        if _starts(search, row):
+            trial.pipeline(task, row)
+            return True
+        trial.rollback(checkpoint)
+    return False
+
+
+def preempt_dry_run(search: Search) -> bool:
+    """The node whose victims matter least, after those that needn't go were spared.
+
+    Volcano: preempt topologyAwarePreempt, pickOneNodeForPreemption. Its sample of nodes is random;
+    here all are looked at.
+    """
+    session, task, trial = search.session, search.task, search.trial
+    session.spend("claims", TASK_COST)
+    found: list[tuple[tuple[float, ...], int, list[jobs.Task]]] = []
+    for row in np.flatnonzero(session.placement.reachable(task)).tolist():
+        victims = _spared(search, row)
+        if victims:
+            found.append((_weight(victims), row, victims))
+    if not found:
+        return False
+    _, row, victims = min(found, key=lambda each: each[:2])
+    for victim in victims:
+        search.evict(victim)
+    trial.pipeline(task, row)
+    return True
+
+
+def _spared(search: Search, row: int) -> list[jobs.Task]:
+    """The victims without which the task doesn't start on this node, most important first."""
+    trial = search.trial
+    start = trial.checkpoint()
+    chosen = []
+    for victim in search.victims(row):
+        search.evict(victim)
+        chosen.append(victim)
+        if _starts(search, row):
+            break
+    needed = list(chosen) if chosen and _starts(search, row) else []
+    for victim in reversed(chosen if needed else []):
+        without = [each for each in needed if each is not victim]
+        trial.rollback(start)
+        for each in without:
+            search.evict(each)
+        if _starts(search, row):
+            needed = without
+    trial.rollback(start)
+    return needed[::-1]
+
+
+def _weight(victims: Sequence[jobs.Task]) -> tuple[float, ...]:
+    """The lowest highest priority, the lowest sum, the fewest pods, the latest start."""
+    priorities = [task.priority for task in victims]
+    top = max(priorities)
+    starts = [
+        task.created if task.scheduled_at is None else task.scheduled_at
+        for task in victims
+        if task.priority == top
+    ]
+    shifted = sum(priority + 2**31 for priority in priorities)
+    return (priorities[0], shifted, len(victims), -min(starts))
+
+
+def _fits(search: Search, row: int, victims: Sequence[jobs.Task] = ()) -> bool:
+    """Whether there is room for the task once these are gone, too (Volcano: ValidateVictims)."""
+    session = search.session
+    room = session.allocatable[row] - session.future_used[row]
+    for victim in victims:
+        room = room + session.request(victim)
+    request = session.request(search.task)
+    return bool((request <= room)[request > 0].all())
+
+
+def _starts(search: Search, row: int) -> bool:
+    """Whether queue, room and predicates all let the task in (Volcano: preemptorFitsOnNode)."""
+    session = search.session
+    queue = session.queues[search.gang.job.queue]
+    return session.dispatch.all_agree(
+        "allocatable", queue, search.task
+    ) and session.placement.feasible(search.task, row)

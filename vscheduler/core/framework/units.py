@@ -1,0 +1,145 @@
+"""Units: what may be evicted together, so that no gang is left with a part of its minimum.
+
+A pod above its job's minimum, or of a group of one, may go alone; all other pods of a job only
+together, as a whole gang.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vscheduler.core.framework import gangs
+from vscheduler.core.model import jobs, queues
+
+if TYPE_CHECKING:
+    from vscheduler.core.framework import session as working
+
+
+Candidate = Callable[[gangs.Gang, jobs.Task], bool]
+"""Whether a pod of a job may be asked for at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """Pods of one job that go together."""
+
+    gang: gangs.Gang
+    tasks: tuple[jobs.Task, ...]
+    whole: bool
+    """Whether nothing of the job stays, though it is more than one pod."""
+
+    @property
+    def started(self) -> float:
+        """When the first of its pods got its node."""
+        return min(start(task) for task in self.tasks)
+
+
+def start(task: jobs.Task) -> float:
+    """Since when a pod has its node, or exists where that isn't known."""
+    return task.created if task.scheduled_at is None else task.scheduled_at
+
+
+def surplus(gang: gangs.Gang, task: jobs.Task) -> Unit | None:
+    """The pod alone, where the rest of its job keeps the minimum or there is no rest."""
+    if gang.spares(task) or _is_last(gang):
+        return Unit(gang=gang, tasks=(task,), whole=False)
+    return None
+
+
+def whole(gang: gangs.Gang) -> Unit | None:
+    """All pods that hold room, unless one of them can't be evicted now."""
+    held = [task for task in gang.job.tasks if gang.status(task) in jobs.HOLDING]
+    if len(held) < 2 or any(gang.status(task) not in jobs.EVICTABLE for task in held):
+        return None
+    return Unit(gang=gang, tasks=tuple(held), whole=True)
+
+
+def cost(chosen: Sequence[Unit]) -> tuple[float, ...]:
+    """What is lost with these: fewer gangs, lower priorities, fewer pods, less run time."""
+    if not chosen:
+        return ()
+    return (
+        sum(unit.whole for unit in chosen),
+        max(unit.gang.job.priority for unit in chosen),
+        max(task.priority for unit in chosen for task in unit.tasks),
+        sum(len(unit.tasks) for unit in chosen),
+        -min(unit.started for unit in chosen),
+    )
+
+
+def _is_last(gang: gangs.Gang) -> bool:
+    return sum(gang.counts[status] for status in jobs.HOLDING) == 1
+
+
+class Pool:
+    """Who may be asked to go for one queue, node by node."""
+
+    def __init__(
+        self,
+        session: "working.Session",
+        *,
+        hook: str,
+        claimant: queues.Queue,
+        candidate: Candidate,
+        oldest: float,
+        whole: bool,
+    ) -> None:
+        self._session = session
+        self._hook = hook
+        self._claimant = claimant
+        self._candidate = candidate
+        self._oldest = oldest
+        """Pods that started after this instant are left alone."""
+        self._whole = whole
+
+    def residents(self, row: int) -> list[jobs.Task]:
+        """Pods on the node that may be asked."""
+        return [task for task in self._session.residents(row) if self._askable(task)]
+
+    def units(self, row: int) -> list[Unit]:
+        """What could go from this node, in order of preference, whether it may or not."""
+        found: list[Unit] = []
+        owners: dict[jobs.JobId, gangs.Gang] = {}
+        for task in self.residents(row):
+            gang = owners[task.job] = self._session.gang_of(task)
+            found.append(Unit(gang=gang, tasks=(task,), whole=False))
+        if self._whole:
+            found += filter(None, map(whole, owners.values()))
+        return sorted(found, key=self.preference)
+
+    def preference(self, unit: Unit) -> tuple[object, ...]:
+        """Who goes first: single pods, the lower priority, the younger; a total order."""
+        owner = self._session.queues[unit.gang.job.queue]
+        return (
+            unit.whole,
+            self._session.dispatch.key("victim_queue_key", self._claimant, owner),
+            unit.gang.job.priority,
+            max(task.priority for task in unit.tasks),
+            -unit.started,
+            unit.tasks[0].uid,
+        )
+
+    def legal(self, claimant: jobs.Task, unit: Unit) -> Unit | None:
+        """The unit as things stand, if it may go for this task; else None."""
+        current = whole(unit.gang) if unit.whole else surplus(unit.gang, unit.tasks[0])
+        if current is None or not all(map(self._askable, current.tasks)):
+            return None
+        session, hook, tasks = self._session, self._hook, current.tasks
+        if not session.budgets.spare(tasks):
+            return None
+        if len(session.dispatch.unprotected(hook, claimant, tasks)) < len(tasks):
+            return None
+        # Between queues, a gang goes whole when its queue is above its share as it is chosen.
+        enough = 1 if hook == "reclaimable" else len(tasks)
+        return current if len(session.dispatch.entitled(hook, claimant, tasks)) >= enough else None
+
+    def _askable(self, task: jobs.Task) -> bool:
+        gang = self._session.gang_of(task)
+        return (
+            task.preemptable
+            and task.status in jobs.EVICTABLE
+            and gang.status(task) is task.status
+            and task.node in self._session.layout.rows
+            and start(task) <= self._oldest
+            and self._candidate(gang, task)
+        )
