@@ -61,6 +61,18 @@ def some_queue(chance: random.Random) -> Document:
     return manifests.queue(f"q{chance.randrange(2)}", {"weight": chance.randrange(3)})
 
 
+def some_budget(chance: random.Random) -> Document:
+    """One of two budgets; a selector that no label can meet is refused."""
+    selector = chance.choice((None, {}, {"matchExpressions": [{"key": "a", "operator": "Gt"}]}))
+    return manifests.budget(f"b{chance.randrange(2)}", selector, allowed=chance.randrange(3))
+
+
+def some_quota(chance: random.Random) -> Document:
+    """One of two quotas; now and then about nothing that pods request."""
+    hard = chance.choice(({"cpu": "4"}, {"requests.cpu": "2", "pods": "3"}, {"services": "1"}))
+    return manifests.quota(f"l{chance.randrange(2)}", hard, {"cpu": str(chance.randrange(3))})
+
+
 def some_class(chance: random.Random) -> Document:
     """One of two priority classes."""
     name = f"c{chance.randrange(2)}"
@@ -69,6 +81,7 @@ def some_class(chance: random.Random) -> Document:
 
 MAKERS: tuple[Callable[[random.Random], Document], ...] = (
     *(some_pod, some_pod, some_pod, some_node, some_group, some_group, some_queue, some_class),
+    *(some_budget, some_quota),
 )
 
 
@@ -94,10 +107,9 @@ class History:
         self._version = 100
 
     def step(self) -> None:
-        """One event, or one bind that is sent, fails, or is given up."""
-        act = self._chance.choice(
-            (*[self._upsert] * 8, self._repeat, *[self._remove] * 2, self._replace, self._bind)
-        )
+        """One event, or one bind or eviction that is sent, fails, or is given up."""
+        rare = (self._repeat, self._replace, self._bind, self._evict)
+        act = self._chance.choice((*[self._upsert] * 8, *[self._remove] * 2, *rare))
         act()
         if self._chance.random() < 0.3:
             self.mirror.snapshot(0.0)
@@ -136,6 +148,12 @@ class History:
         self.mirror.assume(task, "n1", now=float(self._chance.randrange(100)))
         if self._chance.random() < 0.3:
             self.mirror.forget(task)
+
+    def _evict(self) -> None:
+        task = jobs.TaskId(f"p{self._chance.randrange(6)}-{self._chance.randrange(2)}")
+        self.mirror.evicting(task, now=float(self._chance.randrange(100)))
+        if self._chance.random() < 0.3:
+            self.mirror.forget_eviction(task)
 
 
 def views(seen: state.Mirror) -> Iterator[object]:

@@ -3,11 +3,15 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from vscheduler.core.model import constraints, jobs, nodes, resources
 from vscheduler.mirror import pods, translation
+
+Ports: TypeAlias = dict[str, tuple[constraints.HostPort, ...]]
+"""Host ports that are taken, sorted, by node name; only nodes with some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +21,8 @@ class Usage:
     used: resources.Amounts
     releasing: resources.Amounts
     ports: tuple[constraints.HostPort, ...]
+    """Of pods that stay."""
+    leaving_ports: tuple[constraints.HostPort, ...]
 
 
 def usage(held: Iterable[pods.Pod]) -> Usage:
@@ -24,13 +30,16 @@ def usage(held: Iterable[pods.Pod]) -> Usage:
     every: Counter[jobs.TaskClass] = Counter()
     leaving: Counter[jobs.TaskClass] = Counter()
     ports: list[constraints.HostPort] = []
+    leaving_ports: list[constraints.HostPort] = []
     for pod in held:
+        leaves = pod.status is jobs.TaskStatus.RELEASING
         every[pod.kind] += 1
-        if pod.status is jobs.TaskStatus.RELEASING:
+        if leaves:
             leaving[pod.kind] += 1
         if pod.kind.constraints.ports:
-            ports += pod.kind.constraints.ports
-    return Usage(_sum(every), _sum(leaving), tuple(sorted(ports)))
+            taken = leaving_ports if leaves else ports
+            taken += pod.kind.constraints.ports
+    return Usage(_sum(every), _sum(leaving), tuple(sorted(ports)), tuple(sorted(leaving_ports)))
 
 
 class Columns:
@@ -44,7 +53,8 @@ class Columns:
         self._dirty: set[str] = set()
         self._respecified = False
         """Whether a NodeSpec came, went or changed, so that the layout must be made anew."""
-        self._ports: dict[str, tuple[constraints.HostPort, ...]] = {}
+        self._ports: Ports = {}
+        self._leaving_ports: Ports = {}
         self._space = resources.ResourceSpace.of(())
         self._layout = nodes.NodeLayout(())
         self._arrays = [np.zeros((0, self._space.size), dtype=np.int64) for _ in range(3)]
@@ -58,6 +68,7 @@ class Columns:
         if new is None:
             del self._nodes[name]
             self._ports.pop(name, None)
+            self._leaving_ports.pop(name, None)
         else:
             self._nodes[name] = new
             self._dirty.add(name)
@@ -118,10 +129,14 @@ class Columns:
         amounts = (self._nodes[name].allocatable, found.used, found.releasing)
         for array, amount in zip(self._arrays, amounts, strict=True):
             array[row] = self._space.vector(amount)
-        if found.ports:
-            self._ports[name] = found.ports
-        else:
-            self._ports.pop(name, None)
+        for ports, taken in (
+            (self._ports, found.ports),
+            (self._leaving_ports, found.leaving_ports),
+        ):
+            if taken:
+                ports[name] = taken
+            else:
+                ports.pop(name, None)
 
     def _copy(self) -> nodes.NodeTable:
         allocatable, used, releasing = (array.copy() for array in self._arrays)
@@ -131,6 +146,7 @@ class Columns:
             used=used,
             releasing=releasing,
             ports=dict(sorted(self._ports.items())),
+            leaving_ports=dict(sorted(self._leaving_ports.items())),
         )
 
 

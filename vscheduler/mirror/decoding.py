@@ -19,6 +19,8 @@ STRUCTS: Mapping[events.Kind, type[wire.Object]] = {
     events.Kind.QUEUE: wire.Queue,
     events.Kind.POD_GROUP: wire.PodGroup,
     events.Kind.PRIORITY_CLASS: wire.PriorityClass,
+    events.Kind.BUDGET: wire.PodDisruptionBudget,
+    events.Kind.QUOTA: wire.ResourceQuota,
 }
 """What an object of each kind decodes to."""
 
@@ -32,16 +34,20 @@ API_VERSIONS: Mapping[events.Kind, str] = {
     events.Kind.QUEUE: "scheduling.volcano.sh/v1beta1",
     events.Kind.POD_GROUP: "scheduling.volcano.sh/v1beta1",
     events.Kind.PRIORITY_CLASS: "scheduling.k8s.io/v1",
+    events.Kind.BUDGET: "policy/v1",
+    events.Kind.QUOTA: "v1",
 }
 """apiVersion by kind: other groups have kinds of these names, too."""
 
-TEXT_MAPS = ("labels", "annotations", "nodeSelector")
+TEXT_MAPS = ("labels", "annotations", "nodeSelector", "matchLabels")
 """Maps in which null stands for the empty text, as it does for an API server."""
 
 NAMESPACE = "default"
 """Where a manifest without a namespace goes."""
 
-_NAMESPACED = (events.Kind.POD, events.Kind.POD_GROUP)
+NAMESPACED = frozenset(
+    {events.Kind.POD, events.Kind.POD_GROUP, events.Kind.BUDGET, events.Kind.QUOTA}
+)
 _PLACE = re.compile(r"(?P<what>.*?)(?: - at `(?:key` in `)?\$\.?(?P<field>[^`]*)`)?", re.DOTALL)
 
 
@@ -83,7 +89,7 @@ def convert(kind: events.Kind, document: object) -> events.Upsert | events.Rejec
     """One object as plain data, with what YAML makes of it: times, nulls, numbers as amounts."""
     try:
         plain = _plain(document)
-        if kind in _NAMESPACED and isinstance(plain, dict):
+        if kind in NAMESPACED and isinstance(plain, dict):
             names = plain.setdefault("metadata", {})
             if isinstance(names, dict):
                 names.setdefault("namespace", NAMESPACE)
@@ -98,7 +104,7 @@ def convert(kind: events.Kind, document: object) -> events.Upsert | events.Rejec
     names = metadata if isinstance(metadata, Mapping) else {}
     return events.Reject(
         kind=kind,
-        namespace=str(names.get("namespace") or (NAMESPACE if kind in _NAMESPACED else "")),
+        namespace=str(names.get("namespace") or (NAMESPACE if kind in NAMESPACED else "")),
         name=str(names.get("name") or ""),
         uid=str(names.get("uid") or ""),
         field=field,

@@ -15,6 +15,8 @@ class Kind(StrEnum):
     QUEUE = "Queue"
     POD_GROUP = "PodGroup"
     PRIORITY_CLASS = "PriorityClass"
+    BUDGET = "PodDisruptionBudget"
+    QUOTA = "ResourceQuota"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

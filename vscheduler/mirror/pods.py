@@ -4,7 +4,9 @@ Volcano: api.NewTaskInfo, getTaskStatus.
 """
 
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from vscheduler.core.model import constraints, jobs, resources
 from vscheduler.mirror import events, fields, requests, selectors, wire
@@ -15,6 +17,19 @@ GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 ROLE = "volcano.sh/task-spec"
 PRIORITY = "volcano.sh/task-priority"
 PREEMPTABLE = "volcano.sh/preemptable"
+REVOCABLE_ZONE = "volcano.sh/revocable-zone"
+ANY_ZONE = "*"
+"""The one value that counts (Volcano: GetPodRevocableZone)."""
+
+SCORING = ("volcano.sh/resource-strategy-scoring-type", "volcano.sh/resource-strategy-weight")
+"""How a pod wants its nodes scored (Volcano: resource-strategy-fit)."""
+
+OWN = "volcano.sh/"
+"""Beginning of the annotations that tasks keep."""
+
+NONE: Mapping[str, str] = {}
+"""Shared by all that have none: of labels, annotations, hints."""
+
 TRUE = ("1", "t", "T", "true", "TRUE", "True")
 """What Go's ParseBool takes for true."""
 
@@ -87,7 +102,8 @@ class Translator:
         task = rejection = None
         try:
             if ours:
-                kind = self._intern(requests.of_pod(pod), selectors.of_pod(spec))
+                conditions = selectors.of_pod(spec)
+                kind = self._intern(requests.of_pod(pod), conditions, _hints(metadata))
                 task = _task(pod, uid, group, kind, status)
             else:
                 kind = self._intern(requests.of_pod(pod), selectors.of_ports(spec))
@@ -117,12 +133,15 @@ class Translator:
         return self._intern(request, selectors.of_ports(pod.spec))
 
     def _intern(
-        self, request: dict[str, int], conditions: constraints.Constraints
+        self,
+        request: dict[str, int],
+        conditions: constraints.Constraints,
+        hints: Mapping[str, str] = NONE,
     ) -> jobs.TaskClass:
-        key = (tuple(request.items()), conditions)
+        key = (tuple(request.items()), conditions, tuple(hints.items()))
         kind = self._classes.get(key)
         if kind is None:
-            kind = jobs.TaskClass(request=request, constraints=conditions)
+            kind = jobs.TaskClass(request=request, constraints=conditions, hints=hints)
             self._classes[key] = kind
         return kind
 
@@ -157,6 +176,10 @@ def _task(
         preemptable=_preemptable(metadata),
         never_preempts=spec.preemption_policy == "Never",
         nominated_node=pod.status.nominated_node_name or None,
+        labels=_shared(metadata.labels),
+        annotations=_shared(_own(metadata.annotations)),
+        priority_class=spec.priority_class_name,
+        scheduled_at=_scheduled_at(pod),
     )
 
 
@@ -241,6 +264,45 @@ def _preemptable(metadata: wire.Metadata) -> bool:
     if text is None:
         text = metadata.labels.get(PREEMPTABLE, "true")
     return text in TRUE
+
+
+def _own(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    return {key: text for key, text in annotations.items() if key.startswith(OWN)}
+
+
+def _hints(metadata: wire.Metadata) -> Mapping[str, str]:
+    """What plugins filter and score by, as far as it says something; sorted by name.
+
+    A pod that says it is preemptable, and nothing of zones, may use any (Volcano:
+    GetPodRevocableZone).
+    """
+    annotations = metadata.annotations
+    if not annotations:
+        return NONE
+    found = {key: annotations[key] for key in SCORING if annotations.get(key)}
+    bears = annotations.get(PREEMPTABLE) in TRUE
+    if annotations.get(REVOCABLE_ZONE, ANY_ZONE if bears else "") == ANY_ZONE:
+        found[REVOCABLE_ZONE] = ANY_ZONE
+    return dict(sorted(found.items())) if found else NONE
+
+
+def _scheduled_at(pod: wire.Pod) -> float | None:
+    """When a node was found for it; where nobody wrote that down, when it was started there."""
+    at = pod.status.start_time
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "True":
+            at = condition.last_transition_time or at
+    return None if at is None else fields.seconds(at)
+
+
+def _shared(texts: Mapping[str, str]) -> Mapping[str, str]:
+    """The same object for equal labels: pods of a job mostly have those of its other pods."""
+    return _shared_items(tuple(sorted(texts.items()))) if texts else NONE
+
+
+@lru_cache(maxsize=4096)
+def _shared_items(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    return dict(items)
 
 
 def _index(name: str) -> int:

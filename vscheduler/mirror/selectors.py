@@ -61,6 +61,18 @@ def host_ports(spec: wire.PodSpec) -> tuple[constraints.HostPort, ...]:
     return tuple(sorted(found))
 
 
+def of_labels(selector: wire.LabelSelector, field: str) -> constraints.Selector:
+    """What an object's labels must be like (Kubernetes: meta/v1 LabelSelectorAsSelector)."""
+    expressions = _requirements(selector.match_expressions, f"{field}.matchExpressions")
+    for at, each in enumerate(expressions):
+        if each.operator in _NUMERIC:
+            place = f"{field}.matchExpressions[{at}].operator"
+            raise fields.FieldError(place, f"{each.operator} isn't for labels of objects")
+    listed = sorted(selector.match_labels.items())
+    equal = (constraints.Requirement(key, constraints.Operator.IN, (text,)) for key, text in listed)
+    return constraints.Selector((*equal, *expressions))
+
+
 def effect(text: str, field: str) -> constraints.Effect:
     """The effect of a taint or a toleration."""
     try:

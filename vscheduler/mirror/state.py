@@ -8,15 +8,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
-from vscheduler.core.model import jobs, queues, resources
+from vscheduler.core.model import jobs, limits, queues, resources
 from vscheduler.core.model import snapshot as snapshots
-from vscheduler.mirror import columns, events, fields, pods, roster, translation, wire
+from vscheduler.mirror import columns, entries, events, pods, roster, translation
 
-Value: TypeAlias = (
-    pods.Pod | translation.Node | queues.Queue | translation.Group | translation.PriorityClass
-)
+T = TypeVar("T")
+V = TypeVar("V", queues.Queue, limits.Budget, limits.Quota)
+
+_KINDS: Mapping[type, events.Kind] = {
+    queues.Queue: events.Kind.QUEUE,
+    limits.Budget: events.Kind.BUDGET,
+    limits.Quota: events.Kind.QUOTA,
+}
+"""Kinds that are in a snapshot as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,24 +41,6 @@ class Options:
     """Whether PriorityClasses order jobs."""
     assume_seconds: float = 30.0
     """How long a bind that was sent may stay unseen."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
-    """Which object it is, and in which version it was seen: preconditions of a write."""
-
-    uid: str
-    resource_version: str
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An object as it was last seen."""
-
-    reference: Reference
-    value: Value | None
-    """None where the object can't be used, or isn't seen on purpose."""
-    rejection: events.Rejection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +62,16 @@ class Mirror:
         self._options = options
         self.work: Counter[str] = Counter()
         """What snapshots have cost: jobs, rows and layouts that were made anew."""
-        self._entries: dict[events.Kind, dict[str, Entry]] = {kind: {} for kind in events.Kind}
+        self._entries: dict[events.Kind, dict[str, entries.Entry]] = {
+            kind: {} for kind in events.Kind
+        }
         """Pods by UID, everything else by `namespace/name` or name."""
         self._rejections: dict[tuple[events.Kind, str], events.Rejection] = {}
-        self._translator = pods.Translator(options.scheduler_names)
+        self._reader = entries.Reader(
+            scheduler_names=options.scheduler_names,
+            default_queue=options.default_queue,
+            node_selector=options.node_selector,
+        )
         self._columns = columns.Columns(self.work)
         self._roster = roster.Roster(
             self.work,
@@ -94,6 +88,9 @@ class Mirror:
         """How many classes of pods, nodes, queues and groups name a resource."""
         self._space = resources.ResourceSpace.of(())
         self._queues: Mapping[str, queues.Queue] | None = None
+        """None: to be sorted anew. So are the next two."""
+        self._budgets: tuple[limits.Budget, ...] | None = None
+        self._quotas: tuple[limits.Quota, ...] | None = None
 
     def apply(self, event: events.Event) -> bool:
         """Take in what happened; whether it changed anything that a decision could depend on.
@@ -103,12 +100,12 @@ class Mirror:
         """
         match event:
             case events.Upsert():
-                key, entry = self._read(event.kind, event.object)
+                key, entry = self._reader.read(event.kind, event.object)
                 return not self._is_old(event.kind, key, entry) and self._put(
                     event.kind, key, entry
                 )
             case events.Reject():
-                return self._put(event.kind, *_refused(event))
+                return self._put(event.kind, *entries.refused(event))
             case events.Remove():
                 return self._remove(event)
             case events.Replace():
@@ -178,11 +175,11 @@ class Mirror:
     ) -> snapshots.Snapshot:
         """The cluster as it stands; costs what changed since the last one."""
         if self._queues is None:
-            found = self._entries[events.Kind.QUEUE]
-            values = ((name, found[name].value) for name in sorted(found))
-            self._queues = {
-                name: value for name, value in values if isinstance(value, queues.Queue)
-            }
+            self._queues = {queue.name: queue for queue in self._sorted(queues.Queue)}
+        if self._budgets is None:
+            self._budgets = tuple(self._sorted(limits.Budget))
+        if self._quotas is None:
+            self._quotas = tuple(self._sorted(limits.Quota))
         space = resources.ResourceSpace.of(self._names)
         if space != self._space:
             self._space = space
@@ -192,10 +189,12 @@ class Mirror:
             nodes=self._columns.table(self._space),
             queues=self._queues,
             jobs=self._roster.owned(),
+            budgets=self._budgets,
+            quotas=self._quotas,
             carried=carried,
         )
 
-    def reference(self, kind: events.Kind, key: str) -> Reference | None:
+    def reference(self, kind: events.Kind, key: str) -> entries.Reference | None:
         """The object's UID and version, for preconditions. Pods are asked for by UID."""
         entry = self._entries[kind].get(key)
         return None if entry is None else entry.reference
@@ -220,42 +219,14 @@ class Mirror:
         """Pods of ours that name no PodGroup, or one that isn't there: nobody will place them."""
         yield from self._roster.ungrouped()
 
-    def _read(self, kind: events.Kind, found: wire.Object) -> tuple[str, Entry]:
-        """The object's key, and what it means."""
-        metadata = found.metadata
-        reference = Reference(uid=metadata.uid, resource_version=metadata.resource_version)
-        key = events.key_of(metadata.namespace, metadata.name)
-        try:
-            fields.check_named(metadata.name)
-            match found:
-                case wire.Pod():
-                    pod = self._translator.pod(found)
-                    return pod.uid, Entry(reference, pod, pod.rejection)
-                case wire.Node():
-                    node = translation.node(found)
-                    return key, Entry(reference, node if self._sees(node) else None)
-                case wire.Queue():
-                    return key, Entry(reference, translation.queue(found))
-                case wire.PodGroup():
-                    group = translation.pod_group(found, self._options.default_queue)
-                    return key, Entry(reference, group)
-                case wire.PriorityClass():
-                    return key, Entry(reference, translation.priority_class(found))
-        except fields.FieldError as error:
-            return key, Entry(reference, None, translation.reject(kind, metadata, error))
-
-    def _sees(self, node: translation.Node) -> bool:
-        wanted = self._options.node_selector
-        return not wanted or not set(wanted).isdisjoint(node.spec.labels)
-
-    def _is_old(self, kind: events.Kind, key: str, entry: Entry) -> bool:
+    def _is_old(self, kind: events.Kind, key: str, entry: entries.Entry) -> bool:
         known = self._entries[kind].get(key)
         if known is None:
             return False
         before, after = known.reference.resource_version, entry.reference.resource_version
         return before.isdigit() and after.isdigit() and int(after) < int(before)
 
-    def _put(self, kind: events.Kind, key: str, entry: Entry) -> bool:
+    def _put(self, kind: events.Kind, key: str, entry: entries.Entry) -> bool:
         before = self._entries[kind].get(key)
         self._entries[kind][key] = entry
         self._note(kind, key, entry.rejection)
@@ -278,8 +249,8 @@ class Mirror:
 
     def _replace(self, event: events.Replace) -> bool:
         kind = event.kind
-        found = dict(_refused(reject) for reject in event.rejects)
-        found.update(self._read(kind, each) for each in event.objects)
+        found = dict(entries.refused(reject) for reject in event.rejects)
+        found.update(self._reader.read(kind, each) for each in event.objects)
         gone = self._entries[kind].keys() - found.keys()
         # No shortcut: every one of them must be applied.
         changes = [self._drop(kind, key) for key in sorted(gone)]
@@ -292,23 +263,33 @@ class Mirror:
         else:
             self._rejections[kind, key] = rejection
 
+    def _sorted(self, kind: type[V]) -> Iterator[V]:
+        """The values of one kind, by key."""
+        found = self._entries[_KINDS[kind]]
+        values = (found[key].value for key in sorted(found))
+        return (value for value in values if isinstance(value, kind))
+
     def _pod(self, task: jobs.TaskId) -> pods.Pod | None:
         entry = self._entries[events.Kind.POD].get(task)
         return entry.value if entry is not None and isinstance(entry.value, pods.Pod) else None
 
-    def _move(self, key: str, old: Value | None, new: Value | None) -> bool:
+    def _move(self, key: str, old: entries.Value | None, new: entries.Value | None) -> bool:
         """Tell those who keep account of such objects; whether there was anything to tell."""
         if isinstance(old, pods.Pod | None) and isinstance(new, pods.Pod | None):
             return self._confirm(old, new)
         if old == new:
             return False
         for value, step in ((old, -1), (new, 1)):
-            _count(self._names, _names_of(value), step)
+            _count(self._names, entries.resources_of(value), step)
         match old, new:
             case ((translation.Node() | None), (translation.Node() | None)):
                 self._columns.move_node(key, old, new)
             case ((queues.Queue() | None), (queues.Queue() | None)):
                 self._queues = None
+            case ((limits.Budget() | None), (limits.Budget() | None)):
+                self._budgets = None
+            case ((limits.Quota() | None), (limits.Quota() | None)):
+                self._quotas = None
             case ((translation.Group() | None), (translation.Group() | None)):
                 self._roster.move_group(jobs.JobId(key), new)
             case ((translation.PriorityClass() | None), (translation.PriorityClass() | None)):
@@ -348,9 +329,6 @@ class Mirror:
         self._roster.move_pod(old, new)
 
 
-T = TypeVar("T")
-
-
 def _count(counter: Counter[T], items: Iterable[T], step: int) -> None:
     """Count up or down; what is down to nothing is gone."""
     for item in items:
@@ -367,22 +345,3 @@ def _waits(pod: pods.Pod | None) -> bool:
 def _stays(pod: pods.Pod | None) -> bool:
     """Whether an eviction of this pod can still be on the way."""
     return pod is not None and pod.task is not None and pod.status in jobs.EVICTABLE
-
-
-def _names_of(value: Value | None) -> set[str]:
-    """The resources that an object of any kind but pods names."""
-    match value:
-        case translation.Node():
-            return set(value.allocatable)
-        case queues.Queue():
-            return {*value.capability, *value.deserved, *value.guarantee}
-        case translation.Group():
-            return set(value.job.min_resources or ())
-    return set()
-
-
-def _refused(event: events.Reject) -> tuple[str, Entry]:
-    key = events.key_of(event.namespace, event.name)
-    if event.kind is events.Kind.POD:
-        key = event.uid or key
-    return key, Entry(Reference(uid=event.uid, resource_version=""), None, event.rejection)

@@ -106,8 +106,11 @@ def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
             raise fields.FieldError(f"spec.minTaskMember.{role}", f"{least} is negative")
     least_resources = None
     if spec.min_resources is not None:
-        limit = resources.REQUEST_MAX
-        least_resources = fields.amounts(spec.min_resources, "spec.minResources", limit)
+        least_resources = fields.amounts(
+            {name: each for name, each in spec.min_resources.items() if _is_requested(name)},
+            "spec.minResources",
+            resources.REQUEST_MAX,
+        )
     return Group(
         job=jobs.Job(
             id=jobs.JobId(events.key_of(metadata.namespace, metadata.name)),
@@ -121,6 +124,7 @@ def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
             min_resources=least_resources,
             state=_state(group.status),
             annotations=metadata.annotations,
+            labels=metadata.labels,
         ),
         priority_class=spec.priority_class_name,
         scheduler=metadata.annotations.get(SCHEDULER, ""),
@@ -153,6 +157,13 @@ def _state(status: wire.PodGroupStatus) -> jobs.GroupState:
         succeeded=status.succeeded,
         failed=status.failed,
     )
+
+
+def _is_requested(name: str) -> bool:
+    """Whether pods request it. Volcano's job controller lists, beside `cpu`, what a ResourceQuota
+    may count (`requests.cpu`, `limits.cpu`); its scheduler takes no notice of that.
+    """
+    return not name.startswith(("requests.", "limits."))
 
 
 def _taint(taint: wire.Taint, at: int) -> constraints.Taint:

@@ -66,6 +66,13 @@ class Requirement(Struct, frozen=True):
     values: list[str] = []
 
 
+class LabelSelector(Struct, frozen=True):
+    """meta/v1 LabelSelector: all of it must hold."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: list[Requirement] = []
+
+
 class Term(Struct, frozen=True):
     """core/v1 NodeSelectorTerm."""
 
@@ -140,6 +147,7 @@ class PodSpec(Struct, frozen=True):
     node_name: str = ""
     scheduler_name: str = ""
     priority: int | None = None
+    priority_class_name: str = ""
     preemption_policy: str = ""
     containers: list[Container] = []
     init_containers: list[Container] = []
@@ -163,6 +171,12 @@ class Condition(Struct, frozen=True):
     reason: str = ""
 
 
+class PodCondition(Condition, frozen=True):
+    """core/v1 PodCondition."""
+
+    last_transition_time: dt.datetime | None = None
+
+
 class GroupCondition(Condition, frozen=True):
     """scheduling.volcano.sh/v1beta1 PodGroupCondition."""
 
@@ -183,8 +197,9 @@ class PodStatus(Struct, frozen=True):
     """core/v1 PodStatus."""
 
     phase: str = ""
+    start_time: dt.datetime | None = None
     nominated_node_name: str = ""
-    conditions: list[Condition] = []
+    conditions: list[PodCondition] = []
     container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []
 
@@ -296,4 +311,48 @@ class PriorityClass(Struct, frozen=True):
     global_default: bool = False
 
 
-Object: TypeAlias = Pod | Node | Queue | PodGroup | PriorityClass
+class BudgetSpec(Struct, frozen=True):
+    """policy/v1 PodDisruptionBudgetSpec; what it allows is worked out in its status."""
+
+    selector: LabelSelector | None = None
+
+
+class BudgetStatus(Struct, frozen=True):
+    """policy/v1 PodDisruptionBudgetStatus."""
+
+    disruptions_allowed: int = 0
+
+
+class PodDisruptionBudget(Struct, frozen=True):
+    """policy/v1 PodDisruptionBudget."""
+
+    metadata: Metadata = Metadata()
+    spec: BudgetSpec = BudgetSpec()
+    status: BudgetStatus = BudgetStatus()
+
+
+class QuotaSpec(Struct, frozen=True):
+    """core/v1 ResourceQuotaSpec: of scopes, only whether there are any."""
+
+    hard: ResourceList = {}
+    scopes: list[str] = []
+    scope_selector: object = None
+
+
+class QuotaStatus(Struct, frozen=True):
+    """core/v1 ResourceQuotaStatus."""
+
+    used: ResourceList = {}
+
+
+class ResourceQuota(Struct, frozen=True):
+    """core/v1 ResourceQuota."""
+
+    metadata: Metadata = Metadata()
+    spec: QuotaSpec = QuotaSpec()
+    status: QuotaStatus = QuotaStatus()
+
+
+Object: TypeAlias = (
+    Pod | Node | Queue | PodGroup | PriorityClass | PodDisruptionBudget | ResourceQuota
+)

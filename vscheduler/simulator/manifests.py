@@ -17,7 +17,6 @@ import msgspec
 from vscheduler.core.model import queues
 from vscheduler.mirror import decoding, documents, events
 
-NAMESPACED = frozenset({events.Kind.POD, events.Kind.POD_GROUP})
 DEFAULT_NAMESPACE = "default"
 MOMENTS = frozenset(
     {"creationTimestamp", "lastHeartbeatTime", "lastTransitionTime", "startTime", "time"}
@@ -186,7 +185,7 @@ def _named(kind: events.Kind, manifest: Manifest, tree: Mapping[str, Any]) -> Na
         place = manifest.place("metadata.name")
         return Problem(place=place, message=f"{kind}: metadata.name: it has no name")
     namespace = ""
-    if kind in NAMESPACED:
+    if kind in decoding.NAMESPACED:
         namespace = str(metadata.get("namespace") or DEFAULT_NAMESPACE)
     return Named(kind=kind, namespace=namespace, name=name, tree=tree, manifest=manifest)
 

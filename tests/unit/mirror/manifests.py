@@ -91,6 +91,28 @@ def priority_class(name: str, value: int, *, default: bool = False) -> Document:
     }
 
 
+def budget(name: str, selector: Document | None = None, *, allowed: int = 1) -> Document:
+    """A PodDisruptionBudget."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "ns", "uid": name},
+        "spec": {} if selector is None else {"selector": selector},
+        "status": {"disruptionsAllowed": allowed},
+    }
+
+
+def quota(name: str, hard: Document, used: Document | None = None, **spec: Any) -> Document:
+    """A ResourceQuota."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": name, "namespace": "ns", "uid": name},
+        "spec": {"hard": hard, **spec},
+        "status": {"used": used or {}},
+    }
+
+
 def read(document: Document) -> wire.Object:
     """The object of a manifest that decodes."""
     event = event_of(document)
@@ -128,6 +150,9 @@ def canonical(found: snapshot.Snapshot) -> Document:
         "used": table.used.tolist(),
         "releasing": table.releasing.tolist(),
         "ports": list(table.ports.items()),
+        "leaving ports": list(table.leaving_ports.items()),
+        "budgets": found.budgets,
+        "quotas": found.quotas,
         "queues": list(found.queues.items()),
         "jobs": [_job(job) for job in found.jobs],
     }
@@ -161,5 +186,6 @@ def _job(job: jobs.Job) -> Document:
     tasks = []
     for task in job.tasks:
         values = {name: getattr(task, name) for name in task.__slots__ if name != "kind"}
-        tasks.append((values, list(task.kind.request.items()), task.kind.constraints))
+        kind = task.kind
+        tasks.append((values, list(kind.request.items()), kind.constraints, dict(kind.hints)))
     return {**fields, "tasks": tasks}

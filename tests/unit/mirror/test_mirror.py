@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.mirror import manifests
 from vscheduler.core.model import jobs
-from vscheduler.mirror import events, state
+from vscheduler.mirror import entries, events, state
 
 Document = manifests.Document
 KIND = events.Kind
@@ -99,12 +99,48 @@ def test_host_ports_are_known_by_node() -> None:
     assert ports(seen) == [("n1", [84]), ("n2", [82])]
 
 
+def test_ports_of_pods_that_leave_are_apart() -> None:
+    """They are free once those pods are gone; a pod that stays may have taken one as well."""
+    spec = {"containers": [{"name": "main", "ports": [{"hostPort": 80}]}]}
+    leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    seen = manifests.mirror(*CLUSTER, manifests.pod("p", node="n1", spec=spec))
+    apply(seen, manifests.pod("p", node="n1", spec=spec, metadata=leaving))
+    found = seen.snapshot(0.0).nodes
+    assert [*found.ports] == []
+    assert [(name, len(ports)) for name, ports in found.leaving_ports.items()] == [("n1", 1)]
+    apply(seen, manifests.pod("q", node="n1", spec=spec))
+    seen.apply(manifests.removal_of(manifests.pod("p")))
+    found = seen.snapshot(0.0).nodes
+    assert ([*found.ports], [*found.leaving_ports]) == (["n1"], [])
+    apply(seen, manifests.pod("q", node="n1", spec=spec, metadata=leaving))
+    seen.snapshot(0.0)
+    seen.apply(manifests.removal_of(manifests.node("n1")))
+    assert dict(seen.snapshot(0.0).nodes.leaving_ports) == {}
+
+
+def test_budgets_and_quotas_are_in_a_snapshot_while_they_are_there() -> None:
+    """Sorted by name; one that is changed so that it says nothing is out."""
+    seen = manifests.mirror(
+        manifests.budget("b", {}, allowed=2),
+        manifests.budget("a"),
+        manifests.quota("q", {"pods": "4"}),
+    )
+    found = seen.snapshot(0.0)
+    assert [(each.name, each.allowed) for each in found.budgets] == [("a", 1), ("b", 2)]
+    assert [(each.name, each.hard) for each in found.quotas] == [("q", {"pods": 4})]
+    assert seen.snapshot(1.0).budgets is found.budgets
+    assert apply(seen, manifests.quota("q", {"services": "1"}))
+    seen.apply(manifests.removal_of(manifests.budget("a")))
+    found = seen.snapshot(0.0)
+    assert ([each.name for each in found.budgets], found.quotas) == (["b"], ())
+
+
 @pytest.mark.parametrize(
     ("before", "after", "matters"),
     [
         (manifests.pod("p"), manifests.pod("p", version=2), False),
         (manifests.pod("p"), manifests.pod("p", status={"conditions": [{"type": "x"}]}), False),
-        (manifests.pod("p"), manifests.pod("p", metadata={"labels": {"a": "b"}}), False),
+        (manifests.pod("p"), manifests.pod("p", metadata={"labels": {"a": "b"}}), True),
         (manifests.pod("p"), manifests.pod("p", node="n1"), True),
         (manifests.pod("p"), manifests.pod("p", group="g"), True),
         (manifests.pod("p"), manifests.pod("p", requests={"cpu": "2"}), True),
@@ -131,6 +167,15 @@ def test_host_ports_are_known_by_node() -> None:
         (manifests.group("g"), manifests.group("g", status={"phase": "Inqueue"}), True),
         (manifests.priority_class("c", 1), manifests.priority_class("c", 1), False),
         (manifests.priority_class("c", 1), manifests.priority_class("c", 2), True),
+        (manifests.budget("b"), manifests.budget("b"), False),
+        (manifests.budget("b"), manifests.budget("b", allowed=2), True),
+        (manifests.quota("l", {"cpu": "1"}), manifests.quota("l", {"cpu": "1000m"}), False),
+        (manifests.quota("l", {"cpu": "1"}), manifests.quota("l", {"cpu": "2"}), True),
+        (
+            manifests.quota("l", {"cpu": "1"}),
+            manifests.quota("l", {"cpu": "1"}, {"cpu": "1"}),
+            True,
+        ),
     ],
 )
 def test_only_what_a_decision_depends_on_is_a_change(
@@ -168,7 +213,7 @@ def test_a_pod_made_anew_under_its_name_is_another_pod() -> None:
     seen.apply(manifests.removal_of(old))
     assert manifests.used(seen, "n1") == 1000
     assert not seen.apply(manifests.removal_of(old))
-    assert seen.reference(KIND.POD, "new") == state.Reference(uid="new", resource_version="2")
+    assert seen.reference(KIND.POD, "new") == entries.Reference(uid="new", resource_version="2")
     assert seen.reference(KIND.POD, "old") is None
 
 

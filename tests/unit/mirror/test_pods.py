@@ -13,9 +13,14 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 def translated(document: manifests.Document) -> pods.Pod:
     """The pod, seen by a scheduler called as the manifests' is."""
+    return pods.Translator((manifests.OURS,)).pod(wire_pod(document))
+
+
+def wire_pod(document: manifests.Document) -> wire.Pod:
+    """The pod as it is on the wire."""
     pod = manifests.read(document)
     assert isinstance(pod, wire.Pod)
-    return pods.Translator((manifests.OURS,)).pod(pod)
+    return pod
 
 
 def task(**rest: Any) -> jobs.Task:
@@ -95,6 +100,81 @@ def test_a_task_has_what_volcano_reads(
     """Annotations come before labels and spec; what isn't said has Volcano's default."""
     found = task(metadata=metadata, spec=spec)
     assert {name: getattr(found, name) for name in expected} == expected
+
+
+def test_labels_are_kept_and_shared() -> None:
+    """200,000 pods have few distinct sets of labels, and most have no annotations of ours."""
+    labels = {"b": "1", "a": "2"}
+    one = task(name="one", metadata={"labels": labels})
+    two = task(name="two", metadata={"labels": dict(reversed(labels.items()))})
+    assert one.labels == labels
+    assert two.labels is one.labels
+    assert one.annotations is two.annotations is task(name="three").labels
+
+
+def test_annotations_of_volcano_are_kept() -> None:
+    """The others are no business of a scheduler's."""
+    texts = {"volcano.sh/cooldown-time": "10m", "example.com/x": "y", "volcano.shx/a": "b"}
+    assert task(metadata={"annotations": texts}).annotations == {"volcano.sh/cooldown-time": "10m"}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "hints"),
+    [
+        ({}, {}),
+        ({"volcano.sh/revocable-zone": "*"}, {"volcano.sh/revocable-zone": "*"}),
+        ({"volcano.sh/revocable-zone": "rz1"}, {}),
+        ({pods.PREEMPTABLE: "true"}, {"volcano.sh/revocable-zone": "*"}),
+        ({pods.PREEMPTABLE: "false"}, {}),
+        ({pods.PREEMPTABLE: "true", "volcano.sh/revocable-zone": "rz1"}, {}),
+        (
+            {
+                "volcano.sh/resource-strategy-weight": '{"cpu": 1}',
+                "volcano.sh/resource-strategy-scoring-type": "LeastAllocated",
+                "volcano.sh/cooldown-time": "1m",
+            },
+            {
+                "volcano.sh/resource-strategy-scoring-type": "LeastAllocated",
+                "volcano.sh/resource-strategy-weight": '{"cpu": 1}',
+            },
+        ),
+    ],
+)
+def test_hints_are_what_plugins_place_by(
+    annotations: dict[str, str], hints: dict[str, str]
+) -> None:
+    """They make another class of task; what says nothing doesn't."""
+    plain, hinted = manifests.pod("p"), manifests.pod("p", metadata={"annotations": annotations})
+    translator = pods.Translator((manifests.OURS,))
+    found, others = (translator.pod(wire_pod(each)) for each in (hinted, plain))
+    assert found.kind.hints == hints
+    assert (found.kind is others.kind) is (not hints)
+
+
+SCHEDULED = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "1970-01-01T00:01:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({}, None),
+        ({"conditions": [SCHEDULED]}, 60.0),
+        ({"conditions": [SCHEDULED], "startTime": "1970-01-01T00:02:00Z"}, 60.0),
+        ({"startTime": "1970-01-01T00:02:00Z"}, 120.0),
+        ({"conditions": [SCHEDULED | {"status": "False"}]}, None),
+        ({"conditions": [SCHEDULED | {"type": "Ready"}]}, None),
+        ({"conditions": [SCHEDULED | {"lastTransitionTime": None}]}, None),
+    ],
+)
+def test_when_a_pod_was_scheduled(status: dict[str, Any], expected: float | None) -> None:
+    """By its condition, else by when it was started."""
+    assert task(node="n1", status=status).scheduled_at == expected
+
+
+def test_the_name_of_its_priority_class_is_kept() -> None:
+    """System-critical pods are known by it."""
+    found = task(spec={"priorityClassName": "system-node-critical"})
+    assert found.priority_class == "system-node-critical"
 
 
 def test_a_nominated_node_is_kept() -> None:

@@ -1,0 +1,108 @@
+"""Objects as the Mirror keeps them: what each kind is to it, and what is wrong with it."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from vscheduler.core.model import limits as limit_values
+from vscheduler.core.model import queues
+from vscheduler.mirror import events, fields, limits, pods, translation, wire
+
+Value: TypeAlias = (
+    pods.Pod
+    | translation.Node
+    | queues.Queue
+    | translation.Group
+    | translation.PriorityClass
+    | limit_values.Budget
+    | limit_values.Quota
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """Which object it is, and in which version it was seen: preconditions of a write."""
+
+    uid: str
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An object as it was last seen."""
+
+    reference: Reference
+    value: Value | None
+    """None where the object can't be used, or isn't seen on purpose."""
+    rejection: events.Rejection | None = None
+
+
+class Reader:
+    """From wire objects to entries."""
+
+    def __init__(
+        self,
+        *,
+        scheduler_names: tuple[str, ...],
+        default_queue: str,
+        node_selector: tuple[tuple[str, str], ...],
+    ) -> None:
+        self._translator = pods.Translator(scheduler_names)
+        self._default_queue = default_queue
+        self._node_selector = frozenset(node_selector)
+
+    def read(self, kind: events.Kind, found: wire.Object) -> tuple[str, Entry]:
+        """The object's key (a pod's UID), and what it means."""
+        metadata = found.metadata
+        reference = Reference(uid=metadata.uid, resource_version=metadata.resource_version)
+        key = events.key_of(metadata.namespace, metadata.name)
+        try:
+            fields.check_named(metadata.name)
+            value = self._value(found)
+        except fields.FieldError as error:
+            return key, Entry(reference, None, translation.reject(kind, metadata, error))
+        if isinstance(value, pods.Pod):
+            return value.uid, Entry(reference, value, value.rejection)
+        return key, Entry(reference, value)
+
+    def _value(self, found: wire.Object) -> Value | None:
+        value: Value | None
+        match found:
+            case wire.Pod():
+                value = self._translator.pod(found)
+            case wire.Node():
+                node = translation.node(found)
+                value = node if self._sees(node) else None
+            case wire.Queue():
+                value = translation.queue(found)
+            case wire.PodGroup():
+                value = translation.pod_group(found, self._default_queue)
+            case wire.PriorityClass():
+                value = translation.priority_class(found)
+            case wire.PodDisruptionBudget():
+                value = limits.budget(found)
+            case wire.ResourceQuota():
+                value = limits.quota(found)
+        return value
+
+    def _sees(self, node: translation.Node) -> bool:
+        return not self._node_selector or not self._node_selector.isdisjoint(node.spec.labels)
+
+
+def refused(event: events.Reject) -> tuple[str, Entry]:
+    """The key and the entry of an object that doesn't decode."""
+    key = events.key_of(event.namespace, event.name)
+    if event.kind is events.Kind.POD:
+        key = event.uid or key
+    return key, Entry(Reference(uid=event.uid, resource_version=""), None, event.rejection)
+
+
+def resources_of(value: Value | None) -> set[str]:
+    """The resources that an object of any kind but pods adds to those that are counted."""
+    match value:
+        case translation.Node():
+            return set(value.allocatable)
+        case queues.Queue():
+            return {*value.capability, *value.deserved, *value.guarantee}
+        case translation.Group():
+            return set(value.job.min_resources or ())
+    return set()
