@@ -4,7 +4,6 @@ Whatever the API server says is a value here, never an exception. A bind carries
 that a pod of the same name that was made since isn't bound in its place (409).
 """
 
-import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,13 +11,8 @@ from functools import partial
 
 import msgspec
 
-from vscheduler.cluster import connection, lanes, objects
+from vscheduler.cluster import connection, lanes, objects, patience
 from vscheduler.core.model import decisions
-
-ATTEMPTS = 4
-"""How often a throttled bind is sent, and an unanswered one looked after."""
-
-PAUSE_MAX_SECONDS = 5.0
 
 
 class Verdict(StrEnum):
@@ -84,44 +78,34 @@ class Committer:
         report(await self._outcome(bind))
 
     async def _outcome(self, bind: decisions.Bind) -> Outcome:
-        throttled = ""
-        for _ in range(ATTEMPTS):
-            if not self._may_commit():
-                return Outcome(bind=bind, verdict=Verdict.WITHHELD)
-            try:
-                await self._link.call("POST", binding_path(bind), binding_body(bind))
-            except connection.Throttled as error:
-                throttled = str(error)
-                await asyncio.sleep(min(error.retry_after_seconds, PAUSE_MAX_SECONDS))
-            except connection.Unavailable as error:
-                return await self._look_after(bind, str(error))
-            except connection.ApiError as error:
-                return Outcome(bind=bind, verdict=_verdict(error), message=str(error))
-            else:
-                return Outcome(bind=bind, verdict=Verdict.BOUND)
-        return Outcome(bind=bind, verdict=Verdict.THROTTLED, message=throttled)
+        try:
+            await patience.post(
+                self._link, binding_path(bind), binding_body(bind), self._may_commit
+            )
+        except patience.WithheldError:
+            return Outcome(bind=bind, verdict=Verdict.WITHHELD)
+        except connection.Unavailable as error:
+            return await self._look_after(bind, str(error))
+        except connection.ApiError as error:
+            return Outcome(bind=bind, verdict=_verdict(error), message=str(error))
+        return Outcome(bind=bind, verdict=Verdict.BOUND)
 
     async def _look_after(self, bind: decisions.Bind, message: str) -> Outcome:
         """What became of a bind that got no clear answer: it may have been done."""
         task = bind.task
         path = objects.PODS.format(namespace=task.namespace, name=task.name)
-        for attempt in range(ATTEMPTS):
-            try:
-                pod = await objects.get(self._link, path)
-            except (connection.Unavailable, connection.Throttled):
-                await asyncio.sleep(min(2.0**attempt, PAUSE_MAX_SECONDS))
-            except connection.NotFound as error:
-                return Outcome(bind=bind, verdict=Verdict.MISSING, message=str(error))
-            except connection.ApiError:
-                break
-            else:
-                verdict = Verdict.FAILED
-                if pod["metadata"]["uid"] != task.uid:
-                    verdict = Verdict.MISSING
-                elif node := pod["spec"].get("nodeName"):
-                    verdict = Verdict.BOUND if node == bind.node else Verdict.CONFLICT
-                return Outcome(bind=bind, verdict=verdict, message=message)
-        return Outcome(bind=bind, verdict=Verdict.UNKNOWN, message=message)
+        try:
+            pod = await patience.get(self._link, path)
+        except connection.NotFound as error:
+            return Outcome(bind=bind, verdict=Verdict.MISSING, message=str(error))
+        except connection.ApiError:
+            return Outcome(bind=bind, verdict=Verdict.UNKNOWN, message=message)
+        verdict = Verdict.FAILED
+        if pod["metadata"]["uid"] != task.uid:
+            verdict = Verdict.MISSING
+        elif node := pod["spec"].get("nodeName"):
+            verdict = Verdict.BOUND if node == bind.node else Verdict.CONFLICT
+        return Outcome(bind=bind, verdict=verdict, message=message)
 
 
 def binding_path(bind: decisions.Bind) -> str:
@@ -148,5 +132,7 @@ def _verdict(error: connection.ApiError) -> Verdict:
             return Verdict.CONFLICT
         case connection.NotFound():
             return Verdict.MISSING
+        case connection.Throttled():
+            return Verdict.THROTTLED
         case _:
             return Verdict.REFUSED

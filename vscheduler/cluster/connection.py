@@ -34,6 +34,9 @@ JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
+BUDGET = "DisruptionBudget"
+"""The cause that the Eviction API names where a budget forbids (policy/v1)."""
+
 
 class CredentialsError(Exception):
     """No way to the API server can be worked out from what was given."""
@@ -78,12 +81,21 @@ class Throttled(ApiError):
         self.retry_after_seconds = retry_after_seconds
 
 
+class Protected(ApiError):
+    """429 of another kind: a PodDisruptionBudget keeps the pod from being evicted."""
+
+
 class Unavailable(ApiError):
     """5xx, or no answer at all: what was asked may have been done or not."""
 
 
+class _Cause(msgspec.Struct):
+    reason: str = ""
+
+
 class _Details(msgspec.Struct):
     retryAfterSeconds: float | None = None  # noqa: N815 - the wire's name
+    causes: list[_Cause] | None = None
 
 
 class _Status(msgspec.Struct):
@@ -117,6 +129,9 @@ def error_of(status: int, body: bytes, retry_after: str | None = None) -> ApiErr
     status = status or told.code or 500
     reason = told.reason or ""
     message = told.message or f"HTTP status {status}"
+    causes = told.details.causes or () if told.details else ()
+    if status == 429 and any(cause.reason == BUDGET for cause in causes):
+        return Protected(message, status=status, reason=reason)
     if status == 429:
         seconds = told.details.retryAfterSeconds if told.details else None
         if retry_after is not None and retry_after.isdecimal():

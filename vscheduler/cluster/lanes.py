@@ -1,4 +1,4 @@
-"""Who goes first to the API server: binds before statuses, statuses before events.
+"""Who goes first to the API server: binds, then evictions, then statuses, then events.
 
 A fixed number of workers share the connections; each takes the most urgent call that waits, so
 that what is only said about a bind never delays one.
@@ -17,9 +17,14 @@ class Lane(IntEnum):
     """Kinds of calls, most urgent first."""
 
     BIND = 0
-    STATUS = 1
-    CONDITION = 2
-    EVENT = 3
+    EVICTION = 1
+    STATUS = 2
+    CONDITION = 3
+    EVENT = 4
+
+
+UNBOUNDED = (Lane.BIND, Lane.EVICTION)
+"""Always taken: there are no more of them than pods."""
 
 
 class Lanes:
@@ -37,12 +42,9 @@ class Lanes:
         self._under_way = 0
 
     def put(self, lane: Lane, call: Call) -> bool:
-        """Let a call wait for its turn; False, and it is dropped, where its lane is full.
-
-        Binds are always taken: there are no more of them than pods.
-        """
+        """Let a call wait for its turn; False, and it is dropped, where its lane is full."""
         waiting = self._waiting[lane]
-        if lane is not Lane.BIND and len(waiting) >= self._waiting_max:
+        if lane not in UNBOUNDED and len(waiting) >= self._waiting_max:
             return False
         waiting.append(call)
         self._quiet.clear()
