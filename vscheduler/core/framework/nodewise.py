@@ -36,7 +36,10 @@ class Search:
         return self.session.gang_of(self.task)
 
     def victims(self, row: int) -> list[jobs.Task]:
-        """The pods of this node that the plugins let go, in the order in which they go."""
+        """The pods of this node that the plugins let go, in the order in which they go.
+
+        The plugins judge them in this order: capacity's in Volcano does so, others' is random.
+        """
         session = self.session
         found = [
             task
@@ -45,8 +48,8 @@ class Search:
             and task.preemptable
             and self.candidate(session.gang_of(task), task)
         ]
-        allowed = session.dispatch.victims_by_tier(self.hook, self.task, found)
-        return in_order(session, self.gang, allowed)
+        ordered = in_order(session, self.gang, found)
+        return list(session.dispatch.victims_by_tier(self.hook, self.task, ordered))
 
     def evict(self, victim: jobs.Task) -> None:
         """Take the victim's room, for now."""

@@ -44,6 +44,8 @@ class ReasonCode(StrEnum):
     PLUGIN_FAILED = "PluginFailed"
     NOT_LEAF = "QueueNotLeaf"
     SET_ASIDE = "QueueSetAside"
+    BAD_SETTING = "BadSetting"
+    """An annotation that can't be read."""
     TOO_FEW_PODS = "NotEnoughTasks"
     TOO_FEW_OF_ROLE = "NotEnoughPodsOfTask"
     NOT_ADMITTED = "NotAdmitted"
@@ -69,6 +71,9 @@ class Shortage:
     requested: float
     allocated: float
     limit: float
+    owner: str = ""
+    """The queue whose capability it is; empty where it is a share that the job's own queue
+    deserves, or where the reason says whose it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +81,12 @@ class Refusal:
     """Why a group isn't admitted: a plugin's vote against it, with the numbers."""
 
     code: ReasonCode
-    """QUEUE_CLOSED, NOT_LEAF, SET_ASIDE, QUEUE_FULL, QUOTA_FULL or CLUSTER_FULL."""
+    """QUEUE_CLOSED, NOT_LEAF, SET_ASIDE, BAD_SETTING, QUEUE_FULL, QUOTA_FULL or CLUSTER_FULL."""
     shortages: tuple[Shortage, ...] = ()
     subject: str = ""
-    """The ResourceQuota, or the ancestor queue, whose limit it is."""
+    """The ResourceQuota, or the ancestor queue, whose limit it is; what is wrong with a setting."""
+    problem: queues.QueueProblem | None = None
+    """Why the queue is set aside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +119,8 @@ class Reason:
     """Why nodes refused that pod, each with its number of nodes, most frequent first."""
     subject: str = ""
     """Another object that it is about: a ResourceQuota, a queue's ancestor."""
+    problem: queues.QueueProblem | None = None
+    """Why the queue is set aside."""
     shortages: tuple[Shortage, ...] = ()
     holes: tuple[Hole, ...] = ()
 
@@ -141,6 +150,8 @@ class Entitlement:
     deserved: Mapping[str, float]
     real_capability: Mapping[str, float] | None = None
     share: float = 0.0
+    problem: queues.QueueProblem | None = None
+    """Why the queue is set aside, and who has to put it right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""Queue: a tenant's share of the cluster."""
+"""Queue: a tenant's share of the cluster, and the tree that queues make up by their parents."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -30,6 +30,15 @@ class NodeGroups:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLimits:
+    """The most that a queue may have in groups of nodes."""
+
+    by_group: Mapping[str, resources.Amounts] = field(default_factory=dict)
+    problem: str = ""
+    """What is wrong with the annotation, where it can't be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
     """One Queue object.
 
@@ -50,8 +59,114 @@ class Queue:
     guarantee: resources.Amounts = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     node_groups: NodeGroups | None = None
+    group_limits: GroupLimits | None = None
 
     @property
     def open(self) -> bool:
         """Whether pods of this queue may be placed."""
         return self.state is QueueState.OPEN
+
+
+class ProblemCode(StrEnum):
+    """What is wrong with a queue's place in the tree."""
+
+    PARENT_MISSING = "ParentMissing"
+    CYCLE = "ParentCycle"
+    INNER_JOBS = "JobsInInnerQueue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueProblem:
+    """Why a queue is set aside: its own fault, or that of a queue above it."""
+
+    code: ProblemCode
+    queue: str
+    """The queue in which it is to be put right."""
+    subjects: tuple[str, ...] = ()
+    """The parent that doesn't exist, the queues of the cycle, or a job in the inner queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """Queues below their parents; each one has a place, those with a problem, too."""
+
+    paths: Mapping[str, tuple[str, ...]]
+    """The ancestors of every queue, from root down, without itself."""
+    children: Mapping[str, tuple[str, ...]]
+    """By queue, sorted; only those that have some."""
+    problems: Mapping[str, QueueProblem]
+    """Queues that are set aside, whole subtrees at a time."""
+
+    def leaf(self, name: str) -> bool:
+        """Whether the queue has no children: only such ones are for jobs."""
+        return name not in self.children
+
+
+def tree(known: Mapping[str, Queue], occupied: Mapping[str, str]) -> Tree:
+    """The tree of these queues; occupied names a job of each queue that has one.
+
+    No parent means root, which needs no object. A queue whose parent doesn't exist, or that is
+    its own ancestor, hangs below root for the count of what is used, and it is set aside with all
+    below it. The same goes for an inner queue with a job, but for root: one job of somebody's
+    must not stop everybody.
+    """
+    paths: dict[str, tuple[str, ...]] = {ROOT: ()}
+    problems: dict[str, QueueProblem] = {}
+    for name in sorted(known):
+        _climb(known, name, paths, problems)
+    below: dict[str, list[str]] = {}
+    for name in sorted(paths.keys() - {ROOT}):
+        below.setdefault(paths[name][-1], []).append(name)
+    inner = {name: occupied[name] for name in below if name in occupied and name != ROOT}
+    for name, path in paths.items():
+        for each in (*path, name):
+            if each in inner and name not in problems:
+                problems[name] = QueueProblem(
+                    code=ProblemCode.INNER_JOBS, queue=each, subjects=(inner[each],)
+                )
+    return Tree(
+        paths=paths,
+        children={name: tuple(names) for name, names in below.items()},
+        problems=problems,
+    )
+
+
+def _climb(
+    known: Mapping[str, Queue],
+    name: str,
+    paths: dict[str, tuple[str, ...]],
+    problems: dict[str, QueueProblem],
+) -> None:
+    """Find the place of a queue, and of all above it that have none yet."""
+    trail: dict[str, None] = {}
+    at = name
+    while at not in paths and at in known and at not in trail:
+        trail[at] = None
+        at = known[at].parent or ROOT
+    way = list(trail)
+    if at in trail:
+        cycle = way[way.index(at) :]
+        _set_aside(cycle, ProblemCode.CYCLE, min(cycle), cycle, problems)
+        paths.update((each, (ROOT,)) for each in cycle)
+        way = way[: way.index(at)]
+    elif at not in paths:
+        top = way.pop()
+        _set_aside([top], ProblemCode.PARENT_MISSING, top, [at], problems)
+        paths[top] = (ROOT,)
+        at = top
+    for each in reversed(way):
+        paths[each] = (*paths[at], at)
+        if at in problems:
+            problems[each] = problems[at]
+        at = each
+
+
+def _set_aside(
+    names: Iterable[str],
+    code: ProblemCode,
+    queue: str,
+    subjects: Iterable[str],
+    problems: dict[str, QueueProblem],
+) -> None:
+    problem = QueueProblem(code=code, queue=queue, subjects=tuple(subjects))
+    problems.update((name, problem) for name in names)

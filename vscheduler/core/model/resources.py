@@ -10,6 +10,9 @@ CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
 
+FIRST = (CPU, MEMORY, PODS)
+"""Every ResourceSpace has these, in its first columns."""
+
 ALLOCATABLE_MAX = 2**52
 """A node's amount is clamped to this, so that sums over nodes stay exact in float64."""
 
@@ -40,8 +43,7 @@ class ResourceSpace:
     @classmethod
     def of(cls, names: Iterable[str]) -> "ResourceSpace":
         """The space of cpu, memory, pods and these names."""
-        first = (CPU, MEMORY, PODS)
-        ordered = (*first, *sorted(set(names).difference(first)))
+        ordered = (*FIRST, *sorted(set(names).difference(FIRST)))
         return cls(ordered, {name: column for column, name in enumerate(ordered)})
 
     @property
