@@ -32,6 +32,7 @@ class Census:
     """By queue."""
     queues: dict[str, Document] = field(default_factory=dict)
     pods: dict[str, Document] = field(default_factory=dict)
+    budgets: list[Document] = field(default_factory=list)
 
 
 def amounts(named: Mapping[str, Any]) -> Counter[str]:
@@ -69,6 +70,8 @@ def count(documents: Iterable[Document]) -> Census:
                 census.queues[document["metadata"]["name"]] = document
             case "PodGroup":
                 census.groups[key_of(document)] = document
+            case "PodDisruptionBudget":
+                census.budgets.append(document)
             case "Pod":
                 census.pods[key_of(document)] = document
     for pod in census.pods.values():
@@ -94,6 +97,9 @@ def problems(
     found += _full_nodes(census, result)
     found += _split_gangs(census, result) if gangs else []
     found += _queues_over_limit(census, result)
+    found += _wrong_victims(census, result)
+    found += _torn_gangs(census, result) if gangs else []
+    found += _broken_budgets(census, result)
     return found
 
 
@@ -115,15 +121,18 @@ def _wrong_pods(census: Census, result: decisions.CycleResult) -> Iterable[str]:
 
 
 def _full_nodes(census: Census, result: decisions.CycleResult) -> Iterable[str]:
+    freed = {name: Counter(amounts) for name, amounts in census.releasing.items()}
+    for evict in result.evicts:
+        freed.setdefault(evict.node, Counter()).update(request(census.pods[evict.task.key]))
     for kept in (False, True):
         used = {name: Counter(census.used[name]) for name in census.nodes}
         wanted: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for each in _placed(result) if kept else result.binds:
             wanted[each.node].update(request(census.pods[each.task.key]))
         for name, asked in wanted.items():
-            freed = census.releasing[name] if kept else Counter[str]()
+            gone = freed.get(name, Counter()) if kept else Counter[str]()
             for resource, amount in asked.items():
-                room = census.nodes[name][resource] - used[name][resource] + freed[resource]
+                room = census.nodes[name][resource] - used[name][resource] + gone[resource]
                 if amount > max(room, 0):
                     when = "once pods are gone" if kept else "now"
                     yield f"{name} has {room} {resource} {when}, and is given {amount}"
@@ -163,3 +172,44 @@ def _queues_over_limit(census: Census, result: decisions.CycleResult) -> Iterabl
             deserved = entitlement.deserved.get(resource, 0.0)
             if resource != "pods" and total > deserved * (1 + 1e-9):
                 yield f"queue {name} has {total} {resource}, deserves {deserved}"
+
+
+def _wrong_victims(census: Census, result: decisions.CycleResult) -> Iterable[str]:
+    """Who may go: pods that run, stay so far, and don't say no."""
+    for name, times in Counter(each.task.key for each in result.evicts).items():
+        if times > 1:
+            yield f"{name} is evicted {times} times"
+    for evict in result.evicts:
+        pod = census.pods[evict.task.key]
+        if pod["spec"].get("nodeName") != evict.node:
+            yield f"{evict.task.key} isn't on {evict.node}"
+        if "deletionTimestamp" in pod["metadata"]:
+            yield f"{evict.task.key} is being deleted already"
+        if pod["metadata"]["annotations"].get("volcano.sh/preemptable") == "false":
+            yield f"{evict.task.key} isn't preemptable"
+        if evict.beneficiary == group_of(pod):
+            yield f"{evict.task.key} is evicted for its own job"
+
+
+def _torn_gangs(census: Census, result: decisions.CycleResult) -> Iterable[str]:
+    """A gang loses what it has above its minimum, or all of its pods."""
+    for group, lost in Counter(
+        group_of(census.pods[each.task.key]) for each in result.evicts
+    ).items():
+        had, minimum = census.members[group], census.groups[group]["spec"]["minMember"]
+        if had >= minimum and 0 < had - lost < minimum:
+            yield f"{group} has {had} pods, of which {lost} are evicted, and needs {minimum}"
+
+
+def _broken_budgets(census: Census, result: decisions.CycleResult) -> Iterable[str]:
+    """Budgets of plain labels, as pictures have them."""
+    for budget in census.budgets:
+        wanted = budget["spec"]["selector"]["matchLabels"].items()
+        evicted = [
+            each.task.key
+            for each in result.evicts
+            if wanted <= census.pods[each.task.key]["metadata"].get("labels", {}).items()
+        ]
+        allowed = budget["status"]["disruptionsAllowed"]
+        if len(evicted) > allowed:
+            yield f"budget {budget['metadata']['name']} allows {allowed} of {sorted(evicted)}"

@@ -4,7 +4,9 @@
     queue gold weight=1        queue lead weight=2 capability=cpu:4
     job   lead/greedy min=1 cpu=1 priority=10   n1 n1 n1 -
 
-A statement starts with `node`, `queue` or `job` and ends where the next one starts. After a job's
+    budget calm select=app=db allowed=1        quota small cpu=4 used=cpu:2,pods:1
+
+A statement starts with one of these five words and ends where the next one starts. After a job's
 settings stands one word per pod, numbered from zero (`greedy-0`, …):
 
     n1   runs there                    +n1  is bound there, not yet running
@@ -12,19 +14,21 @@ settings stands one word per pod, numbered from zero (`greedy-0`, …):
     !    waits behind a gate           -*3  three such pods
     m:-  the same with role m; -@4  asking for 4 cpu; -^9  with pod priority 9
 
+A job's labels and annotations are those of its pods; `class=` is their priority class, `scheduled=`
+for how many seconds they have had their nodes. A queue's groups of nodes are written
+`affinity=required:a,b|preferred:c`, `anti_required` and `anti_preferred` likewise. A budget
+without `select` is about all pods.
+
 A picture of a cluster that can't be (names twice, nodes overfull, unknown queues) is refused.
 """
 
 import datetime as dt
-import itertools
-import re
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests import statements
 from vscheduler.mirror import quantities
 
-KEYWORDS = ("node", "queue", "job")
 NOW = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 """The instant of every picture; `age=` counts seconds back from the hour before it."""
 
@@ -32,85 +36,25 @@ BORN = NOW - dt.timedelta(hours=1)
 
 SCHEDULER = "vscheduler"
 NAMESPACE = "default"
-SHORT = {"gpu": "nvidia.com/gpu"}
-"""Resources with a short name in pictures."""
-
 NODE_SETTINGS = {"label", "taint", "cordoned", "unready"}
 QUEUE_SETTINGS = {
     *("weight", "priority", "state", "reclaimable", "parent", "age"),
-    *("capability", "deserved", "guarantee"),
+    *("capability", "deserved", "guarantee", "affinity"),
 }
+AFFINITIES = {
+    "required": ("nodeGroupAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
+    "preferred": ("nodeGroupAffinity", "preferredDuringSchedulingIgnoredDuringExecution"),
+    "anti_required": ("nodeGroupAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
+    "anti_preferred": ("nodeGroupAntiAffinity", "preferredDuringSchedulingIgnoredDuringExecution"),
+}
+"""Where a queue's groups of nodes stand, by their name in pictures."""
+
 JOB_SETTINGS = {
     *("min", "priority", "phase", "age", "roles", "minresources", "scheduler", "preemptable"),
-    *("select", "prefer", "tolerate", "port"),
+    *("select", "prefer", "tolerate", "port", "label", "annotation", "class", "scheduled"),
 }
-REPEATED = {"label", "taint", "select", "prefer", "tolerate", "port"}
 
 Document = dict[str, Any]
-
-
-class ImpossibleError(ValueError):
-    """The picture shows a cluster that can't exist; the message names the object."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
-    """One object of a picture: its settings by name, and the words after them."""
-
-    keyword: str
-    name: str
-    settings: Mapping[str, list[str]]
-    pods: Sequence[str] = ()
-
-    def one(self, setting: str, default: str = "") -> str:
-        """The value of a setting that is given at most once."""
-        return self.settings.get(setting, [default])[0]
-
-    def many(self, setting: str) -> list[str]:
-        """The values of a setting that may be repeated."""
-        return self.settings.get(setting, [])
-
-    def amounts(self, known: set[str]) -> dict[str, str]:
-        """All settings that aren't known ones: resources."""
-        return {
-            SHORT.get(name, name): values[0]
-            for name, values in self.settings.items()
-            if name not in known
-        }
-
-
-WORD = re.compile(r"((?P<role>[^:]+):)?(?P<place>[^@^]+)(@(?P<cpu>[^^]+))?(\^(?P<priority>\d+))?")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
-    """One pod of a job, as its word has it."""
-
-    name: str
-    role: str
-    place: str
-    """`-`, `!`, or a node with or without its sign."""
-    request: Mapping[str, str]
-    priority: str
-
-    @classmethod
-    def read(cls, name: str, word: str, request: Mapping[str, str]) -> "Word":
-        """The pod `name`, which asks for what its job says where the word says nothing else."""
-        found = WORD.fullmatch(word)
-        if found is None:
-            raise ImpossibleError(f"pod {name}: can't read {word!r}")
-        return cls(
-            name=name,
-            role=found["role"] or "",
-            place=found["place"],
-            request={**request, "cpu": found["cpu"]} if found["cpu"] else request,
-            priority=found["priority"] or "",
-        )
-
-    @property
-    def node(self) -> str:
-        """The node that it is on; empty where it waits."""
-        return self.place.lstrip("-!+~")
 
 
 @dataclass(slots=True)
@@ -128,47 +72,23 @@ class Drawing:
 def documents(picture: str) -> list[Document]:
     """The manifests that a picture stands for; ImpossibleError when there is no such cluster."""
     drawing = Drawing()
-    statements = sorted(_statements(picture), key=lambda each: KEYWORDS.index(each.keyword))
-    draw = {"node": _draw_node, "queue": _draw_queue, "job": _draw_job}
-    for statement in statements:
+    found = statements.read(picture)
+    draw = {
+        "node": _draw_node,
+        "queue": _draw_queue,
+        "job": _draw_job,
+        "budget": _draw_budget,
+        "quota": _draw_quota,
+    }
+    for statement in sorted(found, key=lambda each: statements.KEYWORDS.index(each.keyword)):
         draw[statement.keyword](drawing, statement)
     return drawing.documents
 
 
-def _statements(picture: str) -> Iterator[Statement]:
-    words = [word for line in picture.splitlines() for word in line.partition("#")[0].split()]
-    starts = [at for at, word in enumerate(words) if word in KEYWORDS]
-    if words and starts[:1] != [0]:
-        raise ImpossibleError(f"a picture starts with {', '.join(KEYWORDS)}, not {words[0]!r}")
-    for start, end in itertools.pairwise([*starts, len(words)]):
-        keyword, *rest = words[start:end]
-        if not rest:
-            raise ImpossibleError(f"{keyword} without a name")
-        yield _statement(keyword, rest[0], rest[1:])
-
-
-def _statement(keyword: str, name: str, rest: Sequence[str]) -> Statement:
-    flags = {"cordoned", "unready"} if keyword == "node" else set()
-    settings: dict[str, list[str]] = {}
-    pods: list[str] = []
-    for word in rest:
-        setting, equals, value = word.partition("=")
-        if equals or setting in flags:
-            if setting in settings and setting not in REPEATED:
-                raise ImpossibleError(f"{keyword} {name}: {setting} is set twice")
-            settings.setdefault(setting, []).append(value)
-        elif keyword == "job":
-            pod, _, times = word.partition("*")
-            pods += [pod] * int(times or 1)
-        else:
-            raise ImpossibleError(f"{keyword} {name}: {word!r} is no setting")
-    return Statement(keyword=keyword, name=name, settings=settings, pods=pods)
-
-
-def _draw_node(drawing: Drawing, statement: Statement) -> None:
+def _draw_node(drawing: Drawing, statement: statements.Statement) -> None:
     name = statement.name
     if name in drawing.rooms:
-        raise ImpossibleError(f"node {name}: drawn twice")
+        raise statements.ImpossibleError(f"node {name}: drawn twice")
     amounts = {"pods": "110"} | statement.amounts(NODE_SETTINGS)
     drawing.rooms[name] = {key: quantities.parse(key, amount) for key, amount in amounts.items()}
     spec: Document = {"taints": [_taint(taint) for taint in statement.many("taint")]}
@@ -179,7 +99,7 @@ def _draw_node(drawing: Drawing, statement: Statement) -> None:
         {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": _metadata(name, labels=_pairs(statement.many("label"))),
+            "metadata": _metadata(name, labels=statements.pairs(statement.many("label"))),
             "spec": spec,
             "status": {
                 "capacity": amounts,
@@ -196,22 +116,28 @@ def _taint(text: str) -> Document:
     return {"key": key, "value": value, "effect": effect}
 
 
-def _draw_queue(drawing: Drawing, statement: Statement) -> None:
+def _check_new(drawing: Drawing, statement: statements.Statement, kind: str) -> None:
+    drawn = {each["metadata"]["name"] for each in drawing.documents if each["kind"] == kind}
+    if statement.name in drawn:
+        raise statements.ImpossibleError(f"{statement.keyword} {statement.name}: drawn twice")
+
+
+def _draw_queue(drawing: Drawing, statement: statements.Statement) -> None:
     name = statement.name
-    drawn = {each["metadata"]["name"] for each in drawing.documents if each["kind"] == "Queue"}
-    if name in drawn:
-        raise ImpossibleError(f"queue {name}: drawn twice")
+    _check_new(drawing, statement, "Queue")
     unknown = set(statement.settings) - QUEUE_SETTINGS
     if unknown:
-        raise ImpossibleError(f"queue {name}: no setting {', '.join(sorted(unknown))}")
+        raise statements.ImpossibleError(f"queue {name}: no setting {', '.join(sorted(unknown))}")
     drawing.queues.add(name)
     spec: Document = {"weight": int(statement.one("weight", "1"))}
-    spec |= {key: _listed(statement.one(key)) for key in ("capability", "deserved")}
-    spec["guarantee"] = {"resource": _listed(statement.one("guarantee"))}
+    spec |= {key: statements.amounts_of(statement.one(key)) for key in ("capability", "deserved")}
+    spec["guarantee"] = {"resource": statements.amounts_of(statement.one("guarantee"))}
     spec["reclaimable"] = statement.one("reclaimable", "yes") == "yes"
     spec["priority"] = int(statement.one("priority", "0"))
     if parent := statement.one("parent"):
         spec["parent"] = parent
+    if affinity := statement.one("affinity"):
+        spec["affinity"] = _node_groups(affinity)
     drawing.documents.append(
         {
             "apiVersion": "scheduling.volcano.sh/v1beta1",
@@ -223,29 +149,72 @@ def _draw_queue(drawing: Drawing, statement: Statement) -> None:
     )
 
 
-def _draw_job(drawing: Drawing, statement: Statement) -> None:
+def _node_groups(text: str) -> Document:
+    affinity: Document = {}
+    for part in text.split("|"):
+        name, _, groups = part.partition(":")
+        side, strength = AFFINITIES[name]
+        affinity.setdefault(side, {})[strength] = groups.split(",")
+    return affinity
+
+
+def _draw_budget(drawing: Drawing, statement: statements.Statement) -> None:
+    _check_new(drawing, statement, "PodDisruptionBudget")
+    if unknown := set(statement.settings) - {"select", "allowed"}:
+        names = ", ".join(sorted(unknown))
+        raise statements.ImpossibleError(f"budget {statement.name}: no setting {names}")
+    drawing.documents.append(
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": _metadata(statement.name, namespace=NAMESPACE),
+            "spec": {"selector": {"matchLabels": statements.pairs(statement.many("select"))}},
+            "status": {"disruptionsAllowed": int(statement.one("allowed", "0"))},
+        }
+    )
+
+
+def _draw_quota(drawing: Drawing, statement: statements.Statement) -> None:
+    _check_new(drawing, statement, "ResourceQuota")
+    hard = statement.amounts({"used"})
+    drawing.documents.append(
+        {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": _metadata(statement.name, namespace=NAMESPACE),
+            "spec": {"hard": hard},
+            "status": {"hard": hard, "used": statements.amounts_of(statement.one("used"))},
+        }
+    )
+
+
+def _draw_job(drawing: Drawing, statement: statements.Statement) -> None:
     queue, _, name = statement.name.partition("/")
     if not name:
-        raise ImpossibleError(f"job {statement.name}: is written queue/name")
+        raise statements.ImpossibleError(f"job {statement.name}: is written queue/name")
     if name in drawing.jobs:
-        raise ImpossibleError(f"job {name}: drawn twice")
+        raise statements.ImpossibleError(f"job {name}: drawn twice")
     if queue not in drawing.queues and not queue.startswith("missing"):
-        raise ImpossibleError(f"job {name}: no queue {queue} (call it missing… to mean it)")
+        raise statements.ImpossibleError(
+            f"job {name}: no queue {queue} (call it missing… to mean it)"
+        )
     drawing.jobs.add(name)
     drawing.documents.append(_pod_group(drawing, statement, queue, name))
     request = {"cpu": "1"} | statement.amounts(JOB_SETTINGS)
     for index, text in enumerate(statement.pods):
-        word = Word.read(f"{name}-{index}", text, request)
+        word = statements.Word.read(f"{name}-{index}", text, request)
         if word.node:
             _take_room(drawing, word)
         drawing.documents.append(_pod(statement, word))
 
 
-def _pod_group(drawing: Drawing, statement: Statement, queue: str, name: str) -> Document:
+def _pod_group(
+    drawing: Drawing, statement: statements.Statement, queue: str, name: str
+) -> Document:
     spec: Document = {"queue": queue, "minMember": int(statement.one("min", "1"))}
-    if roles := _listed(statement.one("roles")):
+    if roles := statements.amounts_of(statement.one("roles")):
         spec["minTaskMember"] = {role: int(count) for role, count in roles.items()}
-    if least := _listed(statement.one("minresources")):
+    if least := statements.amounts_of(statement.one("minresources")):
         spec["minResources"] = least
     if priority := statement.one("priority"):
         spec["priorityClassName"] = f"priority-{priority}"
@@ -268,12 +237,16 @@ def _pod_group(drawing: Drawing, statement: Statement, queue: str, name: str) ->
     }
 
 
-def _pod(statement: Statement, word: Word) -> Document:
+def _pod(statement: statements.Statement, word: statements.Word) -> Document:
     group, _, index = word.name.rpartition("-")
     metadata = _metadata(word.name, namespace=NAMESPACE, age=statement.one("age", "0"))
     # The last tie-break among a job's pods is the UID, compared as text: 2 is to come before 10.
     metadata["uid"] = f"{group}-{int(index):05}"
-    metadata["annotations"] = {"scheduling.k8s.io/group-name": group}
+    metadata["labels"] = statements.pairs(statement.many("label"))
+    metadata["annotations"] = {
+        "scheduling.k8s.io/group-name": group,
+        **statements.pairs(statement.many("annotation")),
+    }
     if word.role:
         metadata["annotations"]["volcano.sh/task-spec"] = word.role
     if preemptable := statement.one("preemptable"):
@@ -286,22 +259,33 @@ def _pod(statement: Statement, word: Word) -> Document:
         "kind": "Pod",
         "metadata": metadata,
         "spec": _pod_spec(statement, word),
-        "status": {"phase": phase},
+        "status": {"phase": phase} | _scheduled(statement, word),
     }
 
 
-def _pod_spec(statement: Statement, word: Word) -> Document:
+def _scheduled(statement: statements.Statement, word: statements.Word) -> Document:
+    seconds = statement.one("scheduled")
+    if not (seconds and word.node):
+        return {}
+    since = _written(BORN - dt.timedelta(seconds=int(seconds)))
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": since}
+    return {"conditions": [condition]}
+
+
+def _pod_spec(statement: statements.Statement, word: statements.Word) -> Document:
     requests = {resource: amount for resource, amount in word.request.items() if amount}
     ports = [{"containerPort": 1, "hostPort": int(port)} for port in statement.many("port")]
     spec: Document = {
         "schedulerName": statement.one("scheduler", SCHEDULER),
         "containers": [{"name": "main", "resources": {"requests": requests}, "ports": ports}],
-        "nodeSelector": _pairs(statement.many("select")),
+        "nodeSelector": statements.pairs(statement.many("select")),
         "tolerations": [_toleration(text) for text in statement.many("tolerate")],
     }
     if preferences := [_preference(text) for text in statement.many("prefer")]:
         terms = {"preferredDuringSchedulingIgnoredDuringExecution": preferences}
         spec["affinity"] = {"nodeAffinity": terms}
+    if name := statement.one("class"):
+        spec["priorityClassName"] = name
     if word.priority:
         spec["priority"] = int(word.priority)
     if word.place == "!":
@@ -328,14 +312,14 @@ def _toleration(text: str) -> Document:
     return toleration | ({"effect": effect} if effect else {})
 
 
-def _take_room(drawing: Drawing, word: Word) -> None:
+def _take_room(drawing: Drawing, word: statements.Word) -> None:
     room = drawing.rooms.get(word.node)
     if room is None:
-        raise ImpossibleError(f"pod {word.name}: there is no node {word.node!r}")
+        raise statements.ImpossibleError(f"pod {word.name}: there is no node {word.node!r}")
     for name, amount in {"pods": "1", **word.request}.items():
         left = room.get(name, 0) - quantities.parse(name, amount)
         if left < 0:
-            raise ImpossibleError(
+            raise statements.ImpossibleError(
                 f"node {word.node}: no room for pod {word.name}, {name} is {-left} short"
             )
         room[name] = left
@@ -349,13 +333,3 @@ def _metadata(name: str, *, namespace: str = "", age: str = "0", **rest: Any) ->
 
 def _written(instant: dt.datetime) -> str:
     return instant.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _pairs(texts: Sequence[str]) -> dict[str, str]:
-    return {key: value for key, _, value in (text.partition("=") for text in texts)}
-
-
-def _listed(text: str) -> dict[str, str]:
-    """`cpu:2,gpu:1` → {"cpu": "2", "nvidia.com/gpu": "1"}."""
-    pairs = (item.partition(":") for item in text.split(",") if item)
-    return {SHORT.get(key, key): value for key, _, value in pairs}

@@ -1,6 +1,8 @@
 """What one cycle makes of a picture, in words that compare and read well."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tests import checks, pictures, running
 from vscheduler.core.model import decisions
@@ -9,16 +11,34 @@ from vscheduler.simulator import run
 SETTLING_CYCLES = 5
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """One decision: `bind greedy-3 n1`; pods of the pictures' namespace go without it."""
+    """One decision: `bind greedy-3 n1`; pods of the pictures' namespace go without it.
+
+    What isn't said (an eviction's node, or whom it is for) is equal to anything.
+    """
 
     what: str
     pod: str
-    node: str
+    node: str = ""
+    for_: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Decision):
+            return NotImplemented
+        return (self.what, self.pod) == (other.what, other.pod) and all(
+            not (mine and theirs) or mine == theirs
+            for mine, theirs in ((self.node, other.node), (self.for_, other.for_))
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.what, self.pod))
 
     def __repr__(self) -> str:
-        return f"{self.what}({self.pod!r}, {self.node!r})"
+        parts = [repr(self.pod)]
+        parts += [repr(self.node)] if self.node else []
+        parts += [f"for_={self.for_!r}"] if self.for_ else []
+        return f"{self.what}({', '.join(parts)})"
 
 
 def bind(pod: str, node: str) -> Decision:
@@ -29,6 +49,11 @@ def bind(pod: str, node: str) -> Decision:
 def pipeline(pod: str, node: str) -> Decision:
     """The pod waits on the node for room that is being freed, or for the rest of its gang."""
     return Decision("pipeline", pod, node)
+
+
+def evict(pod: str, node: str = "", for_: str = "") -> Decision:
+    """The pod is told to go, from the node, so that the job can start."""
+    return Decision("evict", pod, node, for_)
 
 
 def decide(picture: str, actions: str, tiers: str = running.STANDARD) -> list[Decision]:
@@ -43,20 +68,44 @@ def decide(picture: str, actions: str, tiers: str = running.STANDARD) -> list[De
         run.Options(cycles=1 + SETTLING_CYCLES),
     )
     assert outcome.problems == ()
-    first, *later = outcome.results
+    first = outcome.results[0]
     assert checks.problems(documents, first, gangs="gang" in tiers) == []
-    settle(documents, later)
+    settle(documents, outcome.results)
     return written(first)
 
 
-def settle(documents: list[pictures.Document], later: list[decisions.CycleResult]) -> None:
-    """After the decisions were obeyed nothing moves, once pods that were being deleted are gone."""
+def settle(documents: list[pictures.Document], results: Sequence[decisions.CycleResult]) -> None:
+    """After the first cycle's decisions were obeyed, only what they make room for happens.
+
+    Pods that were being deleted are gone in the second cycle, those that the first evicted in the
+    third: whoever waits for their room binds then, and after that nothing moves. Nobody is
+    evicted any more, and no eviction was for nothing.
+    """
+    first, *later = results
     leaving = any("deletionTimestamp" in document["metadata"] for document in documents)
-    assert [written(result) for result in later[leaving:]] == [[]] * (len(later) - leaving)
+    pause = 2 if first.evicts else int(leaving)
+    assert [result.evicts for result in later] == [()] * len(later)
+    assert [written(result) for result in later[pause:]] == [[]] * (len(later) - pause)
+    started = {bind.task.job for result in later for bind in result.binds}
+    assert {evict.beneficiary for evict in first.evicts} <= {None, *started}
 
 
 def written(result: decisions.CycleResult) -> list[Decision]:
-    """A result's decisions, sorted."""
-    found = [bind(each.task.name, each.node) for each in result.binds]
-    found += [pipeline(each.task.name, each.node) for each in result.pipelined]
-    return sorted(found)
+    """A result's decisions: binds, evictions, pipelined pods, each sorted by name."""
+    return [
+        *(bind(each.task.name, each.node) for each in by_pod(result.binds)),
+        *(evict(each.task.name, each.node, _job(each)) for each in by_pod(result.evicts)),
+        *(pipeline(each.task.name, each.node) for each in by_pod(result.pipelined)),
+    ]
+
+
+T = TypeVar("T", decisions.Bind, decisions.Evict, decisions.Pipeline)
+
+
+def by_pod(found: Sequence[T]) -> list[T]:
+    """Sorted by the pod's name, then by node."""
+    return sorted(found, key=lambda each: (each.task.name, each.node))
+
+
+def _job(eviction: decisions.Evict) -> str:
+    return (eviction.beneficiary or "").rpartition("/")[2]

@@ -24,7 +24,11 @@ IMPOSSIBLE = {
     "node n1 ready": "node n1: 'ready' is no setting",
     "queue q colour=red": "queue q: no setting colour",
     "queue": "queue without a name",
-    "n1 cpu=4": "a picture starts with node, queue, job, not 'n1'",
+    "n1 cpu=4": "a picture starts with node, queue, job, budget, quota, not 'n1'",
+    "budget b budget b": "budget b: drawn twice",
+    "budget b colour=red": "budget b: no setting colour",
+    "budget b n1": "budget b: 'n1' is no setting",
+    "quota q cpu=1 quota q": "quota q: drawn twice",
 }
 
 
@@ -59,3 +63,48 @@ def test_words_after_a_job_are_its_pods() -> None:
         ("j-4", "w", None, "Pending", False, True, "1", None),
         ("j-5", "w", None, "Pending", False, True, "1", None),
     ]
+
+
+def test_a_job_says_what_its_pods_carry() -> None:
+    """Labels, annotations, priority class, and since when those on nodes are there."""
+    on_node, waiting = (
+        document
+        for document in pictures.documents("""
+            node n1 cpu=4 queue q
+            job q/j label=app=db label=tier=1 annotation=example.com/a=b class=high scheduled=60
+                n1 -
+        """)
+        if document["kind"] == "Pod"
+    )
+    assert on_node["metadata"]["labels"] == {"app": "db", "tier": "1"}
+    assert on_node["metadata"]["annotations"] == {
+        "scheduling.k8s.io/group-name": "j",
+        "example.com/a": "b",
+    }
+    assert waiting["spec"]["priorityClassName"] == "high"
+    since = {"lastTransitionTime": "2026-01-01T10:59:00Z"}
+    assert on_node["status"]["conditions"] == [{"type": "PodScheduled", "status": "True", **since}]
+    assert "conditions" not in waiting["status"]
+
+
+def test_budgets_quotas_and_groups_of_nodes_can_be_drawn() -> None:
+    """As their controllers would have written them."""
+    budget, everybody, quota, queue = sorted(
+        pictures.documents("""
+            queue  q affinity=required:a,b|anti_preferred:c
+            budget calm select=app=db allowed=2
+            budget everybody
+            quota  small cpu=4 gpu=1 used=cpu:2
+        """),
+        key=lambda document: document["metadata"]["name"].replace("q", "z"),
+    )
+    assert budget["spec"] == {"selector": {"matchLabels": {"app": "db"}}}
+    assert budget["status"] == {"disruptionsAllowed": 2}
+    assert everybody["spec"] == {"selector": {"matchLabels": {}}}
+    assert everybody["status"] == {"disruptionsAllowed": 0}
+    assert quota["spec"] == {"hard": {"cpu": "4", "nvidia.com/gpu": "1"}}
+    assert quota["status"] == {"hard": quota["spec"]["hard"], "used": {"cpu": "2"}}
+    assert queue["spec"]["affinity"] == {
+        "nodeGroupAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": ["a", "b"]},
+        "nodeGroupAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": ["c"]},
+    }

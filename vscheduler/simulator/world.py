@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from vscheduler.core.model import decisions, jobs
-from vscheduler.mirror import events, statuses, wire
+from vscheduler.mirror import events, fields, limits, statuses, wire
 
 
 class World:
@@ -20,12 +20,15 @@ class World:
     def __init__(self, objects: Iterable[events.Upsert]) -> None:
         self._pods: dict[str, wire.Pod] = {}
         self._groups: dict[str, wire.PodGroup] = {}
+        self._budgets: dict[str, wire.PodDisruptionBudget] = {}
         for event in objects:
             match event.object:
                 case wire.Pod() as pod:
                     self._pods[_key(pod.metadata)] = pod
                 case wire.PodGroup() as group:
                     self._groups[_key(group.metadata)] = group
+                case wire.PodDisruptionBudget() as budget:
+                    self._budgets[_key(budget.metadata)] = budget
 
     def obey(
         self,
@@ -39,7 +42,7 @@ class World:
         for bind in result.binds:
             yield self._bind(bind)
         for evict in result.evicts:
-            yield self._evict(evict, now)
+            yield from self._evict(evict, now)
         for job, state in states.items():
             yield self._write(job, state)
 
@@ -64,12 +67,22 @@ class World:
         placed = msgspec.structs.replace(pod.spec, node_name=bind.node)
         return self._put(bind.task.key, _running(msgspec.structs.replace(pod, spec=placed)))
 
-    def _evict(self, evict: decisions.Evict, now: float) -> events.Event:
+    def _evict(self, evict: decisions.Evict, now: float) -> Iterator[events.Event]:
+        """The pod is being deleted; budgets that cover it allow one pod less, for good."""
         pod = self._pods[evict.task.key]
+        for key, budget in self._budgets.items():
+            if _covers(budget, evict.task):
+                yield self._count_down(key, budget)
         metadata = msgspec.structs.replace(
             pod.metadata, deletion_timestamp=dt.datetime.fromtimestamp(now, dt.UTC)
         )
-        return self._put(evict.task.key, msgspec.structs.replace(pod, metadata=metadata))
+        yield self._put(evict.task.key, msgspec.structs.replace(pod, metadata=metadata))
+
+    def _count_down(self, key: str, budget: wire.PodDisruptionBudget) -> events.Upsert:
+        left = max(0, budget.status.disruptions_allowed - 1)
+        status = msgspec.structs.replace(budget.status, disruptions_allowed=left)
+        self._budgets[key] = msgspec.structs.replace(budget, status=status)
+        return events.Upsert(kind=events.Kind.BUDGET, object=self._budgets[key])
 
     def _put(self, key: str, pod: wire.Pod) -> events.Upsert:
         self._pods[key] = pod
@@ -87,6 +100,14 @@ class World:
         group = msgspec.structs.replace(self._groups[job], status=status)
         self._groups[job] = group
         return events.Upsert(kind=events.Kind.POD_GROUP, object=group)
+
+
+def _covers(budget: wire.PodDisruptionBudget, task: jobs.Task) -> bool:
+    """Whether the budget protects the task's pod; one that can't be read protects none."""
+    try:
+        return limits.budget(budget).covers(task)
+    except fields.FieldError:
+        return False
 
 
 def _key(metadata: wire.Metadata) -> str:

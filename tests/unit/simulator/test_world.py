@@ -13,7 +13,7 @@ PICTURE = """
 """
 
 
-def task(name: str) -> jobs.Task:
+def task(name: str, **labels: str) -> jobs.Task:
     """The task of one of the picture's pods."""
     return jobs.Task(
         uid=jobs.TaskId(name),
@@ -23,6 +23,7 @@ def task(name: str) -> jobs.Task:
         kind=jobs.TaskClass(request={}),
         status=jobs.TaskStatus.RUNNING,
         created=0.0,
+        labels=labels,
     )
 
 
@@ -34,11 +35,15 @@ def result(**decided: Any) -> decisions.CycleResult:
     return decisions.CycleResult(**{**nothing, "total": {}, "carried": snapshot.FRESH, **decided})
 
 
-def drawn() -> world.World:
-    """The picture as a world."""
+def drawn(picture: str = PICTURE, selector: Any = None) -> world.World:
+    """The picture as a world; selector: of its budgets."""
+    documents = pictures.documents(picture)
+    for document in documents:
+        if selector and document["kind"] == "PodDisruptionBudget":
+            document["spec"]["selector"] = selector
     read = [
         decoding.convert(kind, document)
-        for document in pictures.documents(PICTURE)
+        for document in documents
         if (kind := decoding.kind_of(document))
     ]
     return world.World(event for event in read if isinstance(event, events.Upsert))
@@ -57,6 +62,8 @@ def told(changes: Iterable[events.Event]) -> list[tuple[str, ...]]:
             case events.Upsert(object=wire.PodGroup() as group):
                 status = group.status
                 words.append((group.metadata.name, status.phase, str(status.running)))
+            case events.Upsert(object=wire.PodDisruptionBudget() as budget):
+                words.append((budget.metadata.name, str(budget.status.disruptions_allowed)))
     return words
 
 
@@ -92,3 +99,43 @@ def test_a_groups_state_is_stored_with_its_conditions() -> None:
         (each.type, each.status, each.last_transition_time, each.transition_id)
         for each in event.object.status.conditions
     ] == [("Scheduled", "True", "2026-01-01T12:00:00Z", "1")]
+
+
+def evict(name: str, **labels: str) -> decisions.Evict:
+    """An eviction of one of the picture's pods."""
+    return decisions.Evict(
+        task=task(name, **labels), node="n1", action="reclaim", beneficiary=jobs.JobId("default/x")
+    )
+
+
+def test_budgets_count_down_for_good() -> None:
+    """Only those that cover the pod, not below nothing; its end gives nothing back."""
+    around = drawn("""
+        node n1 cpu=9 queue gold
+        job  gold/j label=app=db n1 n1 -
+        budget calm select=app=db allowed=1 budget other select=app=x allowed=1
+    """)
+    both = result(evicts=(evict("j-0", app="db"), evict("j-1", app="db")))
+    assert told(around.obey(both, {}, NOW)) == [
+        ("calm", "0"),
+        ("j-0", "going", "n1"),
+        ("calm", "0"),
+        ("j-1", "going", "n1"),
+    ]
+    assert told(around.obey(result(), {}, NOW)) == [("j-0", "gone"), ("j-1", "gone")]
+
+
+def test_a_budget_that_cant_be_read_protects_nobody() -> None:
+    """The Mirror has rejected it as well."""
+    selector = {"matchExpressions": [{"key": "app", "operator": "Near"}]}
+    around = drawn(
+        """
+        node n1 cpu=9 queue gold
+        job  gold/j label=app=db n1
+        budget calm
+    """,
+        selector,
+    )
+    assert told(around.obey(result(evicts=(evict("j-0", app="db"),)), {}, NOW)) == [
+        ("j-0", "going", "n1")
+    ]

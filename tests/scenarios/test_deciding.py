@@ -1,0 +1,87 @@
+from typing import Any
+
+import pytest
+
+from tests import pictures
+from tests.scenarios import deciding
+from vscheduler.core.model import decisions, jobs, snapshot
+
+JOB = jobs.JobId("default/needy")
+
+
+def task(name: str, job: str = JOB) -> jobs.Task:
+    """A task of this name."""
+    return jobs.Task(
+        uid=jobs.TaskId(name),
+        namespace="default",
+        name=name,
+        job=jobs.JobId(job),
+        kind=jobs.TaskClass(request={}),
+        status=jobs.TaskStatus.RUNNING,
+        created=0.0,
+    )
+
+
+def cycle(**decided: Any) -> decisions.CycleResult:
+    """What a cycle decided, nothing unless it is given."""
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("binds", "pipelined", "evicts", "groups", "queues"), ()
+    )
+    return decisions.CycleResult(**{**nothing, "total": {}, "carried": snapshot.FRESH, **decided})
+
+
+BIND = cycle(binds=(decisions.Bind(task=task("needy-0"), node="n1"),))
+EVICT = cycle(
+    evicts=(
+        decisions.Evict(
+            task=task("greedy-3", "default/greedy"), node="n1", action="reclaim", beneficiary=JOB
+        ),
+    )
+)
+NOTHING = cycle()
+
+
+@pytest.mark.parametrize(
+    ("expected", "equal"),
+    [
+        (deciding.evict("greedy-3"), True),
+        (deciding.evict("greedy-3", for_="needy"), True),
+        (deciding.evict("greedy-3", "n1", for_="needy"), True),
+        (deciding.evict("greedy-3", "n2"), False),
+        (deciding.evict("greedy-3", for_="other"), False),
+        (deciding.evict("greedy-2"), False),
+        (deciding.bind("greedy-3", "n1"), False),
+    ],
+)
+def test_an_eviction_is_compared_by_what_is_said_of_it(
+    expected: deciding.Decision, equal: bool
+) -> None:
+    """Its node and whom it is for may be left out."""
+    assert (deciding.written(EVICT) == [expected]) is equal
+
+
+@pytest.mark.parametrize(
+    ("leaving", "results", "settled"),
+    [
+        ("n1", [NOTHING, NOTHING, NOTHING, NOTHING], True),
+        ("n1", [BIND, NOTHING, NOTHING, NOTHING], True),
+        ("n1", [NOTHING, BIND, NOTHING, NOTHING], False),
+        ("~n1", [NOTHING, BIND, NOTHING, NOTHING], True),
+        ("~n1", [NOTHING, NOTHING, BIND, NOTHING], False),
+        ("n1", [EVICT, NOTHING, BIND, NOTHING], True),
+        ("n1", [EVICT, NOTHING, NOTHING, BIND], False),
+        ("n1", [EVICT, NOTHING, NOTHING, NOTHING], False),
+        ("n1", [EVICT, EVICT, BIND, NOTHING], False),
+        ("n1", [NOTHING, EVICT, BIND, NOTHING], False),
+    ],
+)
+def test_a_cluster_settles_when_those_who_leave_are_gone(
+    leaving: str, results: list[decisions.CycleResult], settled: bool
+) -> None:
+    """Evictions come in the first cycle only, and somebody starts for each of them."""
+    documents = pictures.documents(f"node n1 cpu=1 queue q job q/j {leaving}")
+    if settled:
+        deciding.settle(documents, results)
+    else:
+        with pytest.raises(AssertionError):
+            deciding.settle(documents, results)
