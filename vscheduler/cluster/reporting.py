@@ -7,7 +7,8 @@ worked out again from the newest object.
 
 import datetime as dt
 import time
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -15,7 +16,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from vscheduler.cluster import connection, lanes, outbox
+from vscheduler.cluster import connection, lanes, objects, outbox
 from vscheduler.core.model import decisions, jobs
 from vscheduler.mirror import statuses
 
@@ -106,6 +107,8 @@ class Reporter:
         self._offered: dict[jobs.JobId, tuple[decisions.GroupStatus, jobs.GroupState]] = {}
         self._sent: dict[jobs.JobId, _Sent] = {}
         self._told: dict[jobs.TaskId, tuple[decisions.ReasonCode, str]] = {}
+        self._nominated: dict[jobs.TaskId, decisions.Pipeline] = {}
+        """What status.nominatedNodeName was set to, of pods that wait still."""
         self._complained: set[tuple[str, str]] = set()
         self._events = 0
         self._started = f"{time.time_ns():x}"
@@ -127,6 +130,7 @@ class Reporter:
             self._offered[status.job] = (status, state)
             self._group_box.offer(status.job, partial(self._write_group, status, transition))
             self._tell_pods(status)
+        self._renominate(result)
         if result.finished:
             self._forget(result)
 
@@ -135,6 +139,73 @@ class Reporter:
         self._told.pop(bind.task.uid, None)
         self._pod_box.withdraw(bind.task.uid)
         self._notify(statuses.bound_notice(bind))
+
+    def evicted(self, evict: decisions.Evict, gang: jobs.Job) -> None:
+        """Record that a pod was evicted; its condition before the kubelet lets go of it."""
+        write = partial(self._mark, evict, gang)
+        self._lanes.put(lanes.Lane.EVICTION, write)
+        self._notify(statuses.evicted_notice(evict, gang))
+
+    def lost(self, evicts: Sequence[decisions.Evict]) -> None:
+        """Record on PodGroups that pods of theirs were evicted."""
+        by_job: defaultdict[jobs.JobId, list[decisions.Evict]] = defaultdict(list)
+        for evict in evicts:
+            by_job[evict.task.job].append(evict)
+        for job, theirs in by_job.items():
+            known = self._groups.stored_group(job)
+            if known is not None:
+                self._notify(statuses.lost_notice(known.uid, theirs))
+
+    def nominate(self, claims: Iterable[decisions.Pipeline]) -> None:
+        """Write on waiting pods where room is being made for them, for people and autoscalers."""
+        for claim in claims:
+            before = self._nominated.get(claim.task.uid)
+            said = claim.task.nominated_node if before is None else before.node
+            if said != claim.node:
+                self._offer_node(claim.task, claim.node)
+            self._nominated[claim.task.uid] = claim
+
+    def _renominate(self, result: decisions.CycleResult) -> None:
+        """Take back what is said of pods that room is kept for no more; a bind does so itself."""
+        kept = result.carried.nominations
+        started = {bind.task.uid for bind in result.binds} if self._nominated else set()
+        for uid, claim in list(self._nominated.items()):
+            if kept.get(uid) == claim.node:
+                continue
+            del self._nominated[uid]
+            if uid not in started:
+                self._offer_node(claim.task, None)
+
+    def _offer_node(self, task: jobs.Task, node: str | None) -> None:
+        self._pod_box.offer(("node", task.uid), partial(self._write_node, task, node))
+
+    async def _write_node(self, task: jobs.Task, node: str | None) -> None:
+        patch = statuses.nominated_patch(node)
+        if await self._write_pod(task, patch, "nomination"):
+            again = partial(self._write_node, task, node)
+            self._pod_box.offer_again(("node", task.uid), again)
+
+    async def _mark(self, evict: decisions.Evict, gang: jobs.Job) -> None:
+        # The Eviction API overwrites a condition that was set before.
+        patch = statuses.evicted_patch(evict, gang, now=time.time())
+        if await self._write_pod(evict.task, patch, "victim"):
+            self._pod_box.offer(("victim", evict.task.uid), partial(self._mark, evict, gang))
+
+    async def _write_pod(self, task: jobs.Task, status: statuses.Body, written: str) -> bool:
+        """Write to a pod's status; True where it failed and is worth another try.
+
+        A pod that is another by now, or gone, is left alone.
+        """
+        if not self._may_commit():
+            return False
+        path = f"{objects.PODS.format(namespace=task.namespace, name=task.name)}/status"
+        body = {"metadata": {"uid": task.uid}, "status": status}
+        try:
+            await self._patch(path, body, connection.STRATEGIC_PATCH)
+        except connection.ApiError as error:
+            return self._failed(written, error) and not isinstance(error, connection.Conflict)
+        self._observe(written, "written")
+        return False
 
     def _forget(self, result: decisions.CycleResult) -> None:
         """Drop what is remembered of jobs and pods that are gone; now and then is enough."""
@@ -194,7 +265,7 @@ class Reporter:
         told = self._told.get(task.uid)
         if told == (code, message) or not self._may_commit():
             return
-        path = f"/api/v1/namespaces/{task.namespace}/pods/{task.name}/status"
+        path = f"{objects.PODS.format(namespace=task.namespace, name=task.name)}/status"
         body = {
             "metadata": {"uid": task.uid},
             "status": statuses.pod_patch(message, now=time.time()),
@@ -260,7 +331,7 @@ def event_body(notice: statuses.Notice, name: str, when: float, identity: Identi
             "eventTime": moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": identity.controller,
             "reportingInstance": identity.instance[:INSTANCE_MAX],
-            "action": "Binding" if notice.kind == "Pod" else "Scheduling",
+            "action": _action(notice),
             "reason": notice.reason,
             "type": notice.type,
             "note": notice.message[:NOTE_MAX],
@@ -273,6 +344,12 @@ def event_body(notice: statuses.Notice, name: str, when: float, identity: Identi
             },
         }
     )
+
+
+def _action(notice: statuses.Notice) -> str:
+    if notice.reason == statuses.EVICT:
+        return "Evicting"
+    return "Binding" if notice.kind == "Pod" else "Scheduling"
 
 
 def _number(version: str) -> int:

@@ -14,6 +14,7 @@ import structlog
 from vscheduler.cluster import (
     committing,
     connection,
+    evicting,
     lanes,
     objects,
     reporting,
@@ -47,6 +48,9 @@ PATHS = {
     events.Kind.POD_GROUP: "/apis/scheduling.volcano.sh/v1beta1/podgroups",
     events.Kind.QUEUE: "/apis/scheduling.volcano.sh/v1beta1/queues",
     events.Kind.PRIORITY_CLASS: "/apis/scheduling.k8s.io/v1/priorityclasses",
+    events.Kind.BUDGET: "/apis/policy/v1/poddisruptionbudgets",
+    events.Kind.QUOTA: "/api/v1/resourcequotas",
+    events.Kind.NAMESPACE: "/api/v1/namespaces",
 }
 """What is watched."""
 
@@ -88,20 +92,24 @@ class Application:
                 priority_classes=given.priority_classes,
             )
         )
+        self._reporter = reporting.Reporter(
+            link,
+            self._lanes,
+            StoredGroups(mirror),
+            reporting.Identity(
+                controller=given.scheduler_names[0],
+                instance=f"{socket.gethostname()}-{os.getpid()}",
+            ),
+            may_commit=self._may_commit,
+            observe=self._metrics.observe_write,
+        )
         self._loop = scheduling_loop.SchedulingLoop(
             mirror,
             configured,
-            committing.Committer(link, self._lanes, self._may_commit),
-            reporting.Reporter(
-                link,
-                self._lanes,
-                StoredGroups(mirror),
-                reporting.Identity(
-                    controller=given.scheduler_names[0],
-                    instance=f"{socket.gethostname()}-{os.getpid()}",
-                ),
-                may_commit=self._may_commit,
-                observe=self._metrics.observe_write,
+            scheduling_loop.Outlets(
+                committer=committing.Committer(link, self._lanes, self._may_commit),
+                evictor=evicting.Evictor(link, self._lanes, self._may_commit),
+                reporter=self._reporter,
             ),
             self._metrics,
             pace=scheduling_loop.Pace(period_seconds=given.schedule_period_seconds),

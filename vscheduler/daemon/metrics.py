@@ -75,6 +75,28 @@ TABLE = (
         labels=("outcome",),
     ),
     Metric(
+        name="volcano_total_preemption_attempts",
+        kind=Kind.GAUGE,
+        about="Plans to evict pods for a waiting job that were sent, all in all; it only grows.",
+    ),
+    Metric(
+        name="volcano_pod_preemption_victims",
+        kind=Kind.GAUGE,
+        about="Pods that the last cycle with evictions chose.",
+    ),
+    Metric(
+        name="volcano_eviction_transactions_total",
+        kind=Kind.COUNTER,
+        about="Plans of evictions that were done whole, by the action that made them.",
+        labels=("action",),
+    ),
+    Metric(
+        name="vscheduler_evictions_total",
+        kind=Kind.COUNTER,
+        about="Evictions by what came of them.",
+        labels=("outcome",),
+    ),
+    Metric(
         name="vscheduler_cycles_dropped_total",
         kind=Kind.COUNTER,
         about="Cycles thrown away because an invariant was broken: a defect of the scheduler.",
@@ -178,6 +200,19 @@ class Metrics:
             self._observe("volcano_task_scheduling_latency_milliseconds", seconds, "Bound")
         else:
             self._count("volcano_schedule_attempts_total", "error")
+
+    def observe_plans(self, *, claimed: int, victims: int) -> None:
+        """Count what is sent of a cycle's evictions: plans for waiting jobs, and victims."""
+        self._gauges["volcano_total_preemption_attempts"].inc(claimed)
+        self._gauges["volcano_pod_preemption_victims"].set(victims)
+
+    def observe_plan(self, action: str) -> None:
+        """Count a plan that was done whole."""
+        self._count("volcano_eviction_transactions_total", action)
+
+    def observe_eviction(self, outcome: str) -> None:
+        """Count an eviction."""
+        self._count("vscheduler_evictions_total", outcome)
 
     def observe_write(self, written: str, outcome: str) -> None:
         """Count a write of a status, a condition or an event."""

@@ -8,23 +8,22 @@ for the debounce only. Nothing changed and nothing due: no cycle.
 """
 
 import asyncio
-import heapq
 import time
 import uuid
-from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent import futures
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
 
-from vscheduler.cluster import committing, reporting
+from vscheduler.cluster import committing, evicting, reporting
 from vscheduler.core import cycle
 from vscheduler.core.framework import policy
 from vscheduler.core.model import decisions, jobs, snapshot
-from vscheduler.daemon import metrics
+from vscheduler.daemon import metrics, pauses
 from vscheduler.mirror import events, state
 
 log = structlog.get_logger(__name__)
@@ -42,14 +41,28 @@ class Pace:
     backlog_max: int = 4000
     """Binds that may wait for a connection before the next cycle starts."""
     tick_seconds: float = 1.0
-    """How often binds that were never confirmed, and rests that are over, are looked for."""
+    """How often what was sent and never confirmed, and pauses that are over, are looked for."""
     retry_seconds: float = 1.0
-    """How long a pod rests after its second failed bind in a row, and the loop after a cycle
-    that was dropped; it doubles up to retry_max_seconds."""
+    """How long a pod pauses after its second failed bind in a row, a job after its second refused
+    plan, a pod that may not be evicted after the first time, and the loop after a cycle that was
+    dropped; it doubles up to retry_max_seconds."""
     retry_max_seconds: float = 20.0
-    """Below the Mirror's assume_seconds, which would end the rest."""
-    failures_max: int = 10_000
-    """Pods whose failed binds are counted."""
+    """Below the Mirror's assume_seconds, which would end the pause of a bind."""
+
+    def growth(self, *, free: int = 0) -> pauses.Growth:
+        """The pauses after so many failures that cost nothing."""
+        return pauses.Growth(
+            first_seconds=self.retry_seconds, longest_seconds=self.retry_max_seconds, free=free
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlets:
+    """Who is handed what a cycle decided and found out."""
+
+    committer: committing.Committer
+    evictor: evicting.Evictor
+    reporter: reporting.Reporter
 
 
 class SchedulingLoop:
@@ -59,16 +72,16 @@ class SchedulingLoop:
         self,
         mirror: state.Mirror,
         configured: policy.Policy,
-        committer: committing.Committer,
-        reporter: reporting.Reporter,
+        outlets: Outlets,
         observed: metrics.Metrics,
         *,
         pace: Pace,
     ) -> None:
         self._mirror = mirror
         self._policy = configured
-        self._committer = committer
-        self._reporter = reporter
+        self._committer = outlets.committer
+        self._evictor = outlets.evictor
+        self._reporter = outlets.reporter
         self._metrics = observed
         self._pace = pace
         self._changed = asyncio.Event()
@@ -81,8 +94,11 @@ class SchedulingLoop:
         self._total: Mapping[str, float] = {}
         self._rejected: set[events.Rejection] = set()
         self._ungrouped = 0
-        self._failures: Counter[jobs.TaskId] = Counter()
-        self._resting: list[tuple[float, jobs.TaskId]] = []
+        self._unbound: pauses.Pauses[jobs.TaskId] = pauses.Pauses(pace.growth(free=1))
+        self._denied: pauses.Pauses[jobs.JobId] = pauses.Pauses(pace.growth(free=1))
+        self._spared: pauses.Pauses[jobs.TaskId] = pauses.Pauses(pace.growth())
+        self._lost: set[jobs.TaskId] = set()
+        """Tasks whose promised room came to nothing while a cycle ran that knows no better."""
 
     @property
     def cycles(self) -> int:
@@ -95,6 +111,11 @@ class SchedulingLoop:
             if self._mirror.apply(event):
                 self._changed.set()
 
+    def adopt(self, configured: policy.Policy) -> None:
+        """From the next cycle on, decide by this policy."""
+        self._policy = configured
+        self._changed.set()
+
     async def run(self, ready: Callable[[], Awaitable[None]]) -> None:
         """Cycle after cycle, for ever, once `ready` returns."""
         await ready()
@@ -104,15 +125,15 @@ class SchedulingLoop:
                 await self._cycle(thread)
 
     async def keep_time(self) -> None:
-        """For ever: end the rests of pods, and assumptions that were never confirmed; tell of
-        objects that are left out.
+        """For ever: end pauses, and assumptions that were never confirmed; tell of objects that
+        are left out.
         """
         while True:
             await asyncio.sleep(self._pace.tick_seconds)
             self._release()
             self._tell_of_strays()
             if expired := self._mirror.expire(time.time()):
-                log.warning("bind.unconfirmed", pods=len(expired))
+                log.warning("call.unconfirmed", pods=len(expired))
                 self._changed.set()
 
     def _tell_of_strays(self) -> None:
@@ -145,7 +166,7 @@ class SchedulingLoop:
         age = max(0.0, time.time() - task.created)
         self._metrics.observe_bind(verdict, bound=bound, seconds=age)
         if bound:
-            self._failures.pop(task.uid, None)
+            self._unbound.succeeded(task.uid)
             self._reporter.bound(outcome.bind)
             return
         log.info(
@@ -157,26 +178,59 @@ class SchedulingLoop:
         )
         if verdict is committing.Verdict.UNKNOWN:
             return
-        failures = self._failures[task.uid]
-        if len(self._failures) > self._pace.failures_max:
-            self._failures.clear()
-        self._failures[task.uid] = failures + 1
-        rest = self._backoff(failures - 1) if failures else 0.0
-        heapq.heappush(self._resting, (time.monotonic() + rest, task.uid))
+        self._unbound.failed(task.uid, time.monotonic())
         self._release()
 
-    def _release(self) -> None:
-        """Give back the room of pods whose bind failed, where their rest is over."""
-        now = time.monotonic()
-        while self._resting and self._resting[0][0] <= now:
-            _, uid = heapq.heappop(self._resting)
-            self._mirror.forget(uid)
-            self._changed.set()
+    def settle(self, outcome: evicting.Outcome) -> None:
+        """Note what came of a plan of evictions.
 
-    def _backoff(self, doublings: int) -> float:
-        return min(
-            self._pace.retry_max_seconds, self._pace.retry_seconds * 2.0 ** min(doublings, 16)
+        One that was refused keeps no room: its job plans anew, without the pod that may not go,
+        at once the first time and then later and later. Others aren't held up by it.
+        """
+        plan, obstacle = outcome.plan, outcome.obstacle
+        for step in outcome.steps:
+            self._metrics.observe_eviction(step.verdict)
+            if step.verdict not in (evicting.Verdict.EVICTED, evicting.Verdict.UNKNOWN):
+                self._mirror.forget_eviction(step.evict.task.uid)
+        if outcome.evicted:
+            self._reporter.lost(outcome.evicted)
+        if obstacle is None:
+            self._metrics.observe_plan(plan.action)
+            self._reporter.nominate(plan.claims)
+            if plan.beneficiary is not None:
+                self._denied.succeeded(plan.beneficiary)
+            return
+        log.info(
+            "eviction.failed",
+            pod=obstacle.evict.task.key,
+            node=obstacle.evict.node,
+            action=plan.action,
+            beneficiary=plan.beneficiary,
+            outcome=obstacle.verdict.value,
+            message=obstacle.message,
+            evicted=len(outcome.evicted),
         )
+        self._abandon(plan)
+        self._spared.failed(obstacle.evict.task.uid, time.monotonic())
+        if plan.beneficiary is not None:
+            self._denied.failed(plan.beneficiary, time.monotonic())
+        self._release()
+        self._changed.set()
+
+    def _abandon(self, plan: evicting.Plan) -> None:
+        """The room that the plan was to make is kept for nobody."""
+        self._lost.update(claim.task.uid for claim in plan.claims)
+        self._carried = without(self._carried, self._lost)
+
+    def _release(self) -> None:
+        """End the pauses that are over, and give back the room of pods that couldn't be bound."""
+        now = time.monotonic()
+        unbound = self._unbound.ended(now)
+        for uid in unbound:
+            self._mirror.forget(uid)
+        # No shortcut: each must be asked.
+        if any([unbound, self._denied.ended(now), self._spared.ended(now)]):
+            self._changed.set()
 
     async def _wait(self) -> None:
         """Until something changed, or it is time, and then a moment for more to change."""
@@ -197,7 +251,9 @@ class SchedulingLoop:
     async def _cycle(self, thread: futures.Executor) -> None:
         """One cycle; a mistake of ours drops it whole, and the next one waits longer."""
         started = time.monotonic()
-        taken = self._mirror.snapshot(time.time(), self._carried)
+        self._lost.clear()
+        carried = replace(self._carried, spared=self._spared.pausing, denied=self._denied.pausing)
+        taken = self._mirror.snapshot(time.time(), carried)
         opened = time.monotonic()
         run = partial(cycle.run_cycle, taken, self._policy, self._pace.budget)
         try:
@@ -223,8 +279,8 @@ class SchedulingLoop:
         self._tell(result, bound, parts)
 
     def _drop(self, error: Exception) -> None:
-        pause = self._backoff(self._dropped)
         self._dropped += 1
+        pause = self._pace.growth().after(self._dropped)
         self._metrics.observe_dropped_cycle()
         log.error("cycle.dropped", retry_in_seconds=pause, exc_info=error)
         self._not_before = time.monotonic() + pause
@@ -250,10 +306,37 @@ class SchedulingLoop:
             else:
                 log.info("job.changed", job=job, binds=len(binds))
                 self._changed.set()
-        self._carried = result.carried
+        self._carried = without(result.carried, self._lost)
+        self._evict(taken, result, now)
         self._wake_at = result.wake_at
         self._reporter.report(result, {job.id: job for job in taken.jobs}, str(uuid.uuid4()))
         return bound
+
+    def _evict(self, taken: snapshot.Snapshot, result: decisions.CycleResult, now: float) -> None:
+        """Hand on the evictions, but for jobs of which a pod went while the cycle ran."""
+        plans = evicting.plans(result, taken.budgets)
+        gangs = {job.id: job for job in taken.jobs} if plans else {}
+        claimed = victims = 0
+        for plan in plans:
+            if not all(self._is_there(claim.task) for claim in plan.claims):
+                log.info("job.changed", job=plan.beneficiary, evictions=len(plan.evicts))
+                self._abandon(plan)
+                self._changed.set()
+                continue
+            claimed += plan.beneficiary is not None
+            victims += len(plan.evicts)
+            for evict in plan.evicts:
+                self._mirror.evicting(evict.task.uid, now)
+            self._evictor.carry_out(
+                plan,
+                lambda evict: self._reporter.evicted(evict, gangs[evict.task.job]),
+                self.settle,
+            )
+        if victims:
+            self._metrics.observe_plans(claimed=claimed, victims=victims)
+
+    def _is_there(self, task: jobs.Task) -> bool:
+        return self._mirror.reference(events.Kind.POD, task.uid) is not None
 
     def _assume(self, binds: Sequence[decisions.Bind], now: float) -> bool:
         """Count all of these as being bound; False, and none counts, where one can't be."""
@@ -273,11 +356,20 @@ class SchedulingLoop:
         for fault in result.faults:
             log.error("plugin.failed", plugin=fault.plugin, hook=fault.hook, error=fault.error)
         log.log(
-            20 if bound else 10,
+            20 if bound or result.evicts else 10,
             "cycle.done",
             cycle=self._cycles,
             bound=bound,
+            evicted=len(result.evicts),
             waiting=sum(group.reason is not None for group in result.groups),
             finished=result.finished,
             **{f"{part}_ms": round(seconds * 1000, 1) for part, seconds in parts.items()},
         )
+
+
+def without(carried: snapshot.Carried, lost: Collection[jobs.TaskId]) -> snapshot.Carried:
+    """The same, with no room kept for these tasks."""
+    if carried.nominations.keys().isdisjoint(lost):
+        return carried
+    kept = {task: node for task, node in carried.nominations.items() if task not in lost}
+    return replace(carried, nominations=kept)

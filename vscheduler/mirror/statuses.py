@@ -6,7 +6,7 @@ Unschedulable stays True beside Scheduled, here it turns False.
 """
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,9 @@ from vscheduler.mirror import wording
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULED = "Scheduled"
 POD_SCHEDULED = "PodScheduled"
+DISRUPTION_TARGET = "DisruptionTarget"
+EVICT = "Evict"
+"""Volcano: the reason of events about evictions."""
 READY_REASON = "tasks in gang are ready to be scheduled"
 """Volcano: the reason that condition Scheduled comes with."""
 
@@ -110,9 +113,11 @@ def group_notice(
         if each.status != "True" or before.get(each.type) == (each.status, each.reason):
             continue
         if each.type == UNSCHEDULABLE:
-            return _group_notice(status, "Warning", UNSCHEDULABLE, each.message)
+            said = ("Warning", UNSCHEDULABLE, each.message)
+            return _group_notice(status.job, status.uid, said)
         if each.type == SCHEDULED:
-            return _group_notice(status, "Normal", SCHEDULED, "pod group is ready")
+            said = ("Normal", SCHEDULED, "pod group is ready")
+            return _group_notice(status.job, status.uid, said)
     return None
 
 
@@ -146,9 +151,38 @@ def bound_notice(bind: decisions.Bind) -> Notice:
     return _pod_notice(bind.task, "Normal", SCHEDULED, wording.assigned(bind))
 
 
-def evicted_notice(evict: decisions.Evict) -> Notice:
+def evicted_notice(evict: decisions.Evict, gang: jobs.Job) -> Notice:
     """The event of a pod that was evicted."""
-    return _pod_notice(evict.task, "Warning", "Evict", wording.evicted(evict))
+    return _pod_notice(evict.task, "Warning", EVICT, wording.evicted(evict, gang))
+
+
+def lost_notice(uid: str, evicts: Sequence[decisions.Evict]) -> Notice:
+    """The event of a PodGroup, of this UID, of which these pods were evicted."""
+    job = evicts[0].task.job
+    return _group_notice(job, uid, ("Normal", EVICT, wording.lost(evicts)))
+
+
+def evicted_patch(evict: decisions.Evict, gang: jobs.Job, *, now: float) -> Body:
+    """The pod's `status` to merge strategically: who takes its place, and by which rule.
+
+    kube-scheduler's words, so that Jobs' podFailurePolicy and people's tools know them.
+    """
+    return {
+        "conditions": [
+            {
+                "type": DISRUPTION_TARGET,
+                "status": "True",
+                "reason": "PreemptionByScheduler",
+                "message": wording.evicted(evict, gang),
+                "lastTransitionTime": timestamp(now),
+            }
+        ]
+    }
+
+
+def nominated_patch(node: str | None) -> Body:
+    """The pod's `status` to merge: where room is kept for it, or None where that is over."""
+    return {"nominatedNodeName": node}
 
 
 def timestamp(now: float) -> str:
@@ -186,13 +220,14 @@ def _all_say(conditions: Iterable[jobs.Condition]) -> list[tuple[str, str, str, 
     return [_says(each) for each in conditions]
 
 
-def _group_notice(status: decisions.GroupStatus, kind: str, reason: str, message: str) -> Notice:
-    namespace, _, name = status.job.partition("/")
+def _group_notice(job: jobs.JobId, uid: str, said: tuple[str, str, str]) -> Notice:
+    kind, reason, message = said
+    namespace, _, name = job.partition("/")
     return Notice(
         kind="PodGroup",
         namespace=namespace,
         name=name,
-        uid=status.uid,
+        uid=uid,
         type=kind,
         reason=reason,
         message=message,

@@ -5,7 +5,7 @@ The words about nodes are those that kubectl users know from kube-scheduler.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from vscheduler.core.model import decisions, resources
+from vscheduler.core.model import decisions, jobs, resources
 
 Code = decisions.ReasonCode
 
@@ -59,10 +59,25 @@ def assigned(bind: decisions.Bind) -> str:
     return f"Successfully assigned {bind.task.key} to {bind.node}"
 
 
-def evicted(evict: decisions.Evict) -> str:
-    """What a pod's event says of its eviction."""
-    made_for = f" so that {evict.beneficiary} can start" if evict.beneficiary else ""
-    return f"evicted from {evict.node} by {evict.action}{made_for}"
+def evicted(evict: decisions.Evict, gang: jobs.Job) -> str:
+    """What a pod's event and condition say of its eviction: for whom, by which rule, and what it
+    takes to run again where all of its gang goes.
+    """
+    said = f"evicted from {evict.node} by {_rule(evict)}"
+    if not evict.whole:
+        return said
+    asked = request(evict.task.kind.request)
+    needs = pods(max(1, gang.min_member))
+    return f"{said}; its whole gang goes, and needs {needs}, this one of {asked}, to run again"
+
+
+def lost(evicts: Sequence[decisions.Evict]) -> str:
+    """What a PodGroup's event says of its evictions, which are of one plan."""
+    return f"{pods(len(evicts))} evicted by {_rule(evicts[0])}"
+
+
+def _rule(evict: decisions.Evict) -> str:
+    return evict.action + (f" so that {evict.beneficiary} can start" if evict.beneficiary else "")
 
 
 def _queue_missing(reason: decisions.Reason) -> str:

@@ -64,17 +64,21 @@ class Desk:
         assert job == JOB
         return self.group
 
-    def report(self, *statuses: decisions.GroupStatus, finished: bool = True) -> None:
+    def report(
+        self,
+        *statuses: decisions.GroupStatus,
+        carried: snapshot.Carried = snapshot.FRESH,
+        binds: tuple[decisions.Bind, ...] = (),
+    ) -> None:
         """Report a cycle."""
         result = decisions.CycleResult(
-            binds=(),
+            binds=binds,
             pipelined=(),
             evicts=(),
             groups=statuses,
             queues=(),
             total={},
-            carried=snapshot.FRESH,
-            finished=finished,
+            carried=carried,
         )
         state = self.group.state if self.group else jobs.GroupState()
         self.reporter.report(result, {JOB: replace(STORED, state=state)}, "cycle-1")
@@ -237,6 +241,87 @@ async def test_a_bound_pod_is_not_told_that_it_waits(serve: Serve) -> None:
         paths = [path for _, path, _ in made.calls]
         assert "/api/v1/namespaces/ns/pods/a-0/status" not in paths
         assert made.events()["Scheduled", "Pod"] == 1
+
+
+async def test_an_evicted_pod_is_told_for_whom_it_went(serve: Serve) -> None:
+    """Its condition, after the eviction, by UID; an event on it, and one on its group."""
+    evict = decisions.Evict(
+        task=a_task("a-0"), node="n1", action="reclaim", beneficiary=jobs.JobId("ns/needy")
+    )
+    async with desk(serve) as made:
+        made.reporter.evicted(evict, STORED)
+        made.reporter.lost([evict, replace(evict, task=a_task("a-1"))])
+        await made.settle()
+        (body,) = (body for _, path, body in made.calls if path.endswith("pods/a-0/status"))
+        assert body["metadata"] == {"uid": "uid-a-0"}
+        (condition,) = body["status"]["conditions"]
+        assert (condition["type"], condition["status"], condition["reason"]) == (
+            "DisruptionTarget",
+            "True",
+            "PreemptionByScheduler",
+        )
+        said = "evicted from n1 by reclaim so that ns/needy can start"
+        assert condition["message"] == said
+        notes = {
+            (body["type"], body["regarding"]["kind"], body["action"]): body["note"]
+            for _, path, body in made.calls
+            if path.endswith("/events")
+        }
+        assert notes == {
+            ("Warning", "Pod", "Evicting"): said,
+            ("Normal", "PodGroup", "Evicting"): (
+                "2 pods evicted by reclaim so that ns/needy can start"
+            ),
+        }
+        assert made.written["victim", "written"] == 1
+
+
+async def test_a_condition_that_the_server_had_no_time_for_is_written_again(serve: Serve) -> None:
+    """Not where the pod is another, or gone, by then."""
+    evict = decisions.Evict(task=a_task("a-0"), node="n1", action="reclaim", beneficiary=None)
+    codes = [503, 200]
+    async with desk(serve, lambda path: codes.pop(0) if "/pods/" in path else 200) as made:
+        made.reporter.evicted(evict, STORED)
+        await made.settle()
+        assert made.written["victim", "written"] == 1
+    for code in (404, 409):
+        async with desk(serve, lambda path, code=code: code if "/pods/" in path else 200) as made:
+            made.reporter.evicted(evict, STORED)
+            await made.settle()
+            assert len([path for _, path, _ in made.calls if "/pods/" in path]) == 1
+
+
+def nominations(made: Desk) -> list[tuple[str, str | None]]:
+    """What was written to status.nominatedNodeName, by pod."""
+    return [
+        (path.split("/")[-2], body["status"]["nominatedNodeName"])
+        for _, path, body in made.calls
+        if path.endswith("/status") and "nominatedNodeName" in body.get("status", {})
+    ]
+
+
+async def test_a_pod_that_waits_for_room_says_where_until_it_does_no_more(serve: Serve) -> None:
+    """Written once; another node is written anew; taken back when the promise is."""
+    first, second = (decisions.Pipeline(task=a_task(f"a-{n}"), node="n1") for n in range(2))
+    known = decisions.Pipeline(task=replace(a_task("a-2"), nominated_node="n1"), node="n1")
+    async with desk(serve) as made:
+        made.reporter.nominate([first, second, known])
+        made.reporter.nominate([first])
+        await made.settle()
+        assert sorted(nominations(made)) == [("a-0", "n1"), ("a-1", "n1")]
+        made.reporter.nominate([replace(first, node="n2")])
+        await made.settle()
+        assert nominations(made)[2:] == [("a-0", "n2")]
+        kept = {jobs.TaskId("uid-a-0"): "n2"}
+        made.report(
+            carried=snapshot.Carried(nominations=kept),
+            binds=(decisions.Bind(task=a_task("a-1"), node="n1"),),
+        )
+        await made.settle()
+        assert nominations(made)[3:] == [("a-2", None)]
+        made.report()
+        await made.settle()
+        assert nominations(made)[4:] == [("a-0", None)]
 
 
 def test_an_event_fits_into_its_bounds() -> None:

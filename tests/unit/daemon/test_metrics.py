@@ -75,6 +75,10 @@ def test_binds_and_writes_are_counted_by_what_came_of_them() -> None:
     observed.observe_bind("bound", bound=True, seconds=0.2)
     observed.observe_bind("conflict", bound=False, seconds=0.2)
     observed.observe_write("event", "written")
+    observed.observe_plans(claimed=1, victims=5)
+    observed.observe_plans(claimed=2, victims=3)
+    observed.observe_plan("reclaim")
+    observed.observe_eviction("spared")
     observed.observe_dropped_cycle()
     observed.observe_strays(rejected=4, ungrouped=5)
     found = values(observed)
@@ -84,6 +88,10 @@ def test_binds_and_writes_are_counted_by_what_came_of_them() -> None:
         'volcano_schedule_attempts_total{result="error"}': 1,
         'volcano_task_scheduling_latency_milliseconds_sum{stage="Bound"}': 200,
         'vscheduler_writes_total{object="event",outcome="written"}': 1,
+        "volcano_total_preemption_attempts": 3,
+        "volcano_pod_preemption_victims": 3,
+        'volcano_eviction_transactions_total{action="reclaim"}': 1,
+        'vscheduler_evictions_total{outcome="spared"}': 1,
         "vscheduler_cycles_dropped_total": 1,
         "vscheduler_rejected_objects": 4,
         "vscheduler_ungrouped_pods": 5,

@@ -1,29 +1,19 @@
 import asyncio
-import json
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
-from aiohttp import web
 from structlog import testing
 
-from tests import pictures, running
+from tests import pictures
 from tests.unit.cluster.conftest import Serve
-from vscheduler.cluster import committing, lanes, reporting
+from tests.unit.daemon import worlds
 from vscheduler.core.actions import allocate
-from vscheduler.core.framework import policy
 from vscheduler.core.framework import session as working
-from vscheduler.daemon import application, metrics, scheduling_loop
-from vscheduler.mirror import decoding, events, state
+from vscheduler.daemon import scheduling_loop
 
-PACE = scheduling_loop.Pace(
-    debounce_seconds=0.005, tick_seconds=0.01, retry_seconds=0.02, period_seconds=0.01
-)
 TWO_GANGS = """
     node  n1 cpu=4
     queue default
@@ -32,111 +22,13 @@ TWO_GANGS = """
 """
 
 
-@dataclass
-class World:
-    """A loop with all that it works with, but an API server that only takes notes."""
-
-    mirror: state.Mirror
-    loop: scheduling_loop.SchedulingLoop
-    observed: metrics.Metrics
-    calls: list[tuple[str, str, dict[str, Any]]]
-    answers: dict[str, list[int]] = field(default_factory=dict)
-    """HTTP statuses by the end of a path, one after the other; then 201."""
-
-    def show(self, *documents: pictures.Document) -> None:
-        """Let a watch show these objects."""
-        self.loop.feed([event_of(document) for document in documents])
-
-    def bound(self) -> Counter[str]:
-        """How many binds of each pod were asked for."""
-        return Counter(
-            path.split("/")[-2] for method, path, _ in self.calls if path.endswith("/binding")
-        )
-
-    def statuses(self, name: str) -> list[dict[str, Any]]:
-        """What was written to a PodGroup's status."""
-        return [
-            body["status"] for _, path, body in self.calls if path.endswith(f"podgroups/{name}")
-        ]
-
-
-def event_of(document: pictures.Document, kind: str = "") -> events.Event:
-    """The event of a manifest: that it is so, or, with DELETED, that it is gone."""
-    found = decoding.kind_of(document)
-    assert found is not None
-    event = decoding.convert(found, document)
-    return decoding.removal(event) if kind == "DELETED" else event
-
-
-@asynccontextmanager
-async def world(
-    serve: Serve,
-    picture: str,
-    *,
-    pace: scheduling_loop.Pace = PACE,
-    action: type[allocate.Allocate] = allocate.Allocate,
-    answers: dict[str, list[int]] | None = None,
-) -> AsyncIterator[World]:
-    """A running loop that has been shown a picture."""
-
-    async def answer(request: web.Request) -> web.Response:
-        body = await request.read()
-        made.calls.append((request.method, request.path, json.loads(body)))
-        for end, codes in made.answers.items():
-            if request.path.endswith(end) and codes:
-                return web.json_response({"message": "no"}, status=codes.pop(0))
-        return web.json_response({"metadata": {"resourceVersion": "99"}}, status=201)
-
-    link = await serve(answer)
-    queue = lanes.Lanes(workers=4, waiting_max=100)
-    mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
-    observed = metrics.Metrics()
-    configured = running.policy_of(running.TREE)
-    loop = scheduling_loop.SchedulingLoop(
-        mirror,
-        policy.Policy(actions=(policy.ActionSetting(action=action),), tiers=configured.tiers),
-        committing.Committer(link, queue, lambda: True),
-        reporting.Reporter(
-            link,
-            queue,
-            application.StoredGroups(mirror),
-            reporting.Identity(controller="vscheduler", instance="test"),
-            may_commit=lambda: True,
-            observe=observed.observe_write,
-        ),
-        observed,
-        pace=pace,
-    )
-    made = World(mirror=mirror, loop=loop, observed=observed, calls=[], answers=answers or {})
-    made.show(*pictures.documents(picture))
-
-    async def ready() -> None:
-        """The lists are in."""
-
-    tasks = [asyncio.create_task(task) for task in (queue.run(), loop.run(ready), loop.keep_time())]
-    try:
-        yield made
-        assert not [task for task in tasks if task.done()]
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-
-
-async def until(done: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    async with asyncio.timeout(5):
-        while not done():  # noqa: ASYNC110 - of what is waited for nobody tells
-            await asyncio.sleep(0.005)
-
-
 async def test_what_fits_is_bound_what_does_not_is_told_and_then_all_is_quiet(
     serve: Serve,
 ) -> None:
     """A gang whole, its events, the other's condition with numbers; no more cycles or writes."""
-    async with world(serve, TWO_GANGS) as made:
-        await until(lambda: len(made.bound()) == 3)
-        await until(lambda: made.statuses("large"))
+    async with worlds.world(serve, TWO_GANGS) as made:
+        await worlds.until(lambda: len(made.bound()) == 3)
+        await worlds.until(lambda: made.statuses("large"))
         await asyncio.sleep(0.1)
         calls, cycles = len(made.calls), made.loop.cycles
         await asyncio.sleep(0.1)
@@ -162,8 +54,8 @@ async def test_what_fits_is_bound_what_does_not_is_told_and_then_all_is_quiet(
 async def test_what_no_decision_depends_on_makes_no_cycle(serve: Serve) -> None:
     """A node's heartbeat, for one."""
     node, *_ = pictures.documents(TWO_GANGS)
-    async with world(serve, TWO_GANGS) as made:
-        await until(lambda: made.statuses("large"))
+    async with worlds.world(serve, TWO_GANGS) as made:
+        await worlds.until(lambda: made.statuses("large"))
         await asyncio.sleep(0.1)
         cycles = made.loop.cycles
         heartbeat = {"type": "Ready", "status": "True", "lastHeartbeatTime": "now"}
@@ -174,8 +66,8 @@ async def test_what_no_decision_depends_on_makes_no_cycle(serve: Serve) -> None:
 
 async def test_a_pod_that_could_not_be_bound_is_tried_again_after_a_rest(serve: Serve) -> None:
     """At once the first time, then later and later; the others of its gang aren't sent again."""
-    async with world(serve, TWO_GANGS, answers={"whole-1/binding": [409, 409, 409]}) as made:
-        await until(lambda: made.bound()["whole-1"] == 4)
+    async with worlds.world(serve, TWO_GANGS, answers={"whole-1/binding": [409, 409, 409]}) as made:
+        await worlds.until(lambda: made.bound()["whole-1"] == 4)
         await asyncio.sleep(0.05)
         assert made.bound() == {"whole-0": 1, "whole-1": 4, "whole-2": 1}
 
@@ -194,11 +86,11 @@ async def test_a_gang_of_which_a_pod_went_while_the_cycle_ran_is_not_bound(serve
 
     documents = pictures.documents(TWO_GANGS)
     (victim,) = [each for each in documents if each["metadata"]["name"] == "whole-2"]
-    async with world(serve, TWO_GANGS, action=Slow) as made:
-        await until(decided.is_set)
-        made.loop.feed([event_of(victim, "DELETED")])
+    async with worlds.world(serve, TWO_GANGS, action=Slow) as made:
+        await worlds.until(decided.is_set)
+        made.loop.feed([worlds.event_of(victim, "DELETED")])
         seen.set()
-        await until(lambda: made.statuses("whole"))
+        await worlds.until(lambda: made.statuses("whole"))
         assert not made.bound().keys() & {"whole-0", "whole-1", "whole-2"}
         assert made.mirror.assumed == 0 or made.bound().keys() == {"large-0", "large-1"}
 
@@ -218,8 +110,8 @@ async def test_a_cycle_with_a_mistake_is_dropped_and_the_next_one_works(serve: S
                 raise self.left.pop()
 
     with testing.capture_logs() as said:
-        async with world(serve, TWO_GANGS, action=Broken) as made:
-            await until(lambda: len(made.bound()) == 3)
+        async with worlds.world(serve, TWO_GANGS, action=Broken) as made:
+            await worlds.until(lambda: len(made.bound()) == 3)
             assert b"vscheduler_cycles_dropped_total 2.0" in made.observed.exposition()
     assert [each["event"] for each in said].count("cycle.dropped") == 2
 
@@ -228,8 +120,8 @@ async def test_a_cycle_that_its_budget_cuts_short_is_continued(serve: Serve) -> 
     """Until all jobs have had their turn."""
     jobs = "\n".join(f"job default/j{number} min=2 cpu=1 - -" for number in range(20))
     pace = scheduling_loop.Pace(debounce_seconds=0.005, period_seconds=60, budget=150)
-    async with world(serve, f"node n1 cpu=64\nqueue default\n{jobs}", pace=pace) as made:
-        await until(lambda: len(made.bound()) == 40)
+    async with worlds.world(serve, f"node n1 cpu=64\nqueue default\n{jobs}", pace=pace) as made:
+        await worlds.until(lambda: len(made.bound()) == 40)
         assert made.loop.cycles > 3
         assert set(made.bound().values()) == {1}
 
@@ -254,11 +146,11 @@ async def test_a_change_between_two_parts_of_a_round_is_seen_by_all(serve: Serve
     picture = f"node n1 cpu=1\nqueue default\njob default/a min=1 priority=9 cpu=8 -\n{giants}"
     later = f"node n2 cpu=8\n{picture}"
     pace = scheduling_loop.Pace(debounce_seconds=0.005, period_seconds=0.01, budget=1)
-    async with world(serve, picture, action=Slow, pace=pace) as made:
-        await until(second.is_set)
+    async with worlds.world(serve, picture, action=Slow, pace=pace) as made:
+        await worlds.until(second.is_set)
         made.show(pictures.documents(later)[0])
         seen.set()
-        await until(lambda: made.bound() == {"a-0": 1})
+        await worlds.until(lambda: made.bound() == {"a-0": 1})
 
 
 @pytest.mark.parametrize("code", [403, 422])
@@ -268,9 +160,9 @@ async def test_a_pod_that_is_always_refused_does_not_busy_the_server(
     """The pauses between attempts double."""
     pace = scheduling_loop.Pace(debounce_seconds=0.001, tick_seconds=0.005, retry_seconds=0.05)
     picture = "node n1 cpu=4\nqueue default\njob default/a min=1 cpu=1 -"
-    async with world(serve, picture, pace=pace, answers={"/binding": [code] * 99}) as made:
+    async with worlds.world(serve, picture, pace=pace, answers={"/binding": [code] * 99}) as made:
         started = time.monotonic()
-        await until(lambda: made.bound()["a-0"] == 5)
+        await worlds.until(lambda: made.bound()["a-0"] == 5)
         assert time.monotonic() - started > 0.05 + 0.1 + 0.2
 
 
@@ -282,9 +174,9 @@ async def test_what_is_left_out_is_told_once(serve: Serve) -> None:
     queue = next(each for each in documents if each["kind"] == "Queue")
     bad = {**queue, "metadata": {"name": "bad"}, "spec": {"weight": "much"}}
     with testing.capture_logs() as said:
-        async with world(serve, TWO_GANGS) as made:
+        async with worlds.world(serve, TWO_GANGS) as made:
             made.show(loner, bad)
-            await until(lambda: len(made.bound()) == 3)
+            await worlds.until(lambda: len(made.bound()) == 3)
             await asyncio.sleep(0.1)
             exposition = made.observed.exposition().decode()
     (rejected,) = [each for each in said if each["event"] == "object.rejected"]

@@ -14,6 +14,9 @@ SHORT = decisions.Reason(
 SHORT_TEXT = "1 of 2 pods exist (minMember 2); create 1 more, or lower minMember"
 FULL = decisions.Reason(code=decisions.ReasonCode.QUEUE_CLOSED, queue="a")
 FULL_TEXT = "queue a isn't open; open it, or name another in spec.queue"
+GANG = jobs.Job(
+    id=jobs.JobId("ns/g"), uid="u", namespace="ns", name="g", queue="a", created=0.0, min_member=4
+)
 
 
 def task(name: str) -> jobs.Task:
@@ -203,7 +206,7 @@ def test_binds_and_evictions_are_recorded_on_the_pod() -> None:
     """Volcano's reasons: Scheduled and Evict."""
     bound = statuses.bound_notice(decisions.Bind(task=task("p"), node="n1"))
     gone = statuses.evicted_notice(
-        decisions.Evict(task=task("p"), node="n1", action="preempt", beneficiary=None)
+        decisions.Evict(task=task("p"), node="n1", action="preempt", beneficiary=None), GANG
     )
     assert (bound.type, bound.reason) == ("Normal", "Scheduled")
     assert (gone.type, gone.reason, gone.message) == (

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -250,7 +251,7 @@ def test_events_say_what_happened_to_a_pod() -> None:
         namespace="ns",
         name="p",
         job=jobs.JobId("ns/j"),
-        kind=jobs.TaskClass(request={}),
+        kind=jobs.TaskClass(request={"cpu": 2000, "pods": 1}),
         status=jobs.TaskStatus.PENDING,
         created=0.0,
     )
@@ -260,4 +261,20 @@ def test_events_say_what_happened_to_a_pod() -> None:
     assert wording.assigned(decisions.Bind(task=task, node="n1")) == (
         "Successfully assigned ns/p to n1"
     )
-    assert wording.evicted(evict) == "evicted from n1 by reclaim so that ns/needy can start"
+    gang = jobs.Job(
+        id=jobs.JobId("ns/j"),
+        uid="u",
+        namespace="ns",
+        name="j",
+        queue="q",
+        created=0.0,
+        min_member=4,
+    )
+    said = "evicted from n1 by reclaim so that ns/needy can start"
+    assert wording.evicted(evict, gang) == said
+    whole = replace(evict, whole=True)
+    assert wording.evicted(whole, gang) == (
+        f"{said}; its whole gang goes, and needs 4 pods, this one of 2 cpu, to run again"
+    )
+    assert wording.lost([evict]) == "1 pod evicted by reclaim so that ns/needy can start"
+    assert wording.lost([replace(evict, beneficiary=None)] * 2) == "2 pods evicted by reclaim"

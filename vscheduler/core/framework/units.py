@@ -140,6 +140,7 @@ class Pool:
             and task.status in jobs.EVICTABLE
             and gang.status(task) is task.status
             and task.node in self._session.layout.rows
+            and task.uid not in self._session.snapshot.carried.spared
             and start(task) <= self._oldest
             and self._candidate(gang, task)
         )

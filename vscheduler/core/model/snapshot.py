@@ -20,6 +20,19 @@ class Carried:
     nominations: Mapping[jobs.TaskId, str] = field(default_factory=dict)
     """Room that evictions made: by pending task, the node that is kept for it. After a restart
     status.nominatedNodeName still says where a pod belongs, and no longer keeps others out."""
+    admitted: Mapping[str, float] = field(default_factory=dict)
+    """Since when PodGroups are Inqueue, by UID: an instant, seconds since the epoch. Such a group
+    counts as Inqueue where the API server doesn't show it yet."""
+    lapsed: Mapping[str, float] = field(default_factory=dict)
+    """When PodGroups that didn't start in time lost their place, by UID, until they are admitted
+    again: they stand behind all others."""
+    shuffled_at: float | None = None
+    """When the action shuffle last evicted a pod; None where it never did."""
+    spared: frozenset[jobs.TaskId] = frozenset()
+    """Pods that the API server refused to evict a moment ago: nobody asks for them for now."""
+    denied: frozenset[jobs.JobId] = frozenset()
+    """Jobs for which it refused evictions several times over: none is decided for them for now.
+    Both are put in by who sends evictions, and not part of a result."""
 
 
 FRESH = Carried()

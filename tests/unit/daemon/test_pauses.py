@@ -1,0 +1,43 @@
+from vscheduler.daemon import pauses
+
+GROWTH = pauses.Growth(first_seconds=1.0, longest_seconds=5.0, free=1)
+
+
+def test_pauses_double_up_to_the_longest() -> None:
+    """The failures that are free cost nothing."""
+    assert [GROWTH.after(failures) for failures in range(1, 7)] == [0.0, 1.0, 2.0, 4.0, 5.0, 5.0]
+    assert GROWTH.after(10**6) == 5.0
+    assert pauses.Growth(first_seconds=1.0, longest_seconds=5.0).after(1) == 1.0
+
+
+def test_a_pause_ends_once() -> None:
+    """Each key when its time is over, however often it failed before."""
+    kept: pauses.Pauses[str] = pauses.Pauses(GROWTH)
+    kept.failed("a", 10.0)
+    kept.failed("b", 10.0)
+    kept.failed("b", 10.0)
+    assert kept.ended(10.0) == ["a"]
+    assert kept.pausing == {"b"}
+    assert kept.ended(10.9) == []
+    assert kept.ended(11.0) == ["b"]
+    assert kept.ended(99.0) == []
+    assert kept.pausing == frozenset()
+
+
+def test_a_success_ends_the_row() -> None:
+    """The next failure is the first."""
+    kept: pauses.Pauses[str] = pauses.Pauses(GROWTH)
+    for _ in range(3):
+        kept.failed("a", 0.0)
+    kept.succeeded("a")
+    kept.failed("a", 5.0)
+    assert kept.ended(5.0) == ["a"]
+
+
+def test_what_is_counted_has_a_bound() -> None:
+    """Past it all start anew."""
+    growth = pauses.Growth(first_seconds=1.0, longest_seconds=9.0, most=2)
+    kept: pauses.Pauses[int] = pauses.Pauses(growth)
+    for key in (1, 2, 3, 1):
+        kept.failed(key, 0.0)
+    assert kept.ended(1.0) == [1, 2, 3]

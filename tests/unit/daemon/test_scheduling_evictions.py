@@ -1,0 +1,126 @@
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from tests import pictures, running
+from tests.unit.cluster.conftest import Serve
+from tests.unit.daemon import worlds
+from vscheduler.core.actions import reclaim
+from vscheduler.core.framework import session as working
+from vscheduler.daemon import scheduling_loop
+
+RECLAIM = {"actions": "allocate, reclaim", "tiers": running.tiers(running.STANDARD)}
+BORROWED = """
+    node  n1 cpu=2           node n2 cpu=2
+    queue gold weight=1      queue lead weight=1
+    job   lead/greedy min=1  n1 n1 n2 n2
+    job   gold/needy  min=2 phase=Inqueue  - -
+"""
+
+
+def evictions(made: worlds.World, *, rehearsal: bool) -> list[str]:
+    """Pods whose eviction was asked for, in the order in which it was."""
+    return [
+        path.split("/")[-2]
+        for _, path, body in made.calls
+        if path.endswith("/eviction") and ("dryRun" in body["deleteOptions"]) is rehearsal
+    ]
+
+
+def nominations(made: worlds.World) -> list[tuple[str, Any]]:
+    """What was written to status.nominatedNodeName, by pod."""
+    return [
+        (path.split("/")[-2], body["status"]["nominatedNodeName"])
+        for _, path, body in made.calls
+        if "nominatedNodeName" in body.get("status", {})
+    ]
+
+
+def pods(picture: str, *names: str) -> list[pictures.Document]:
+    """The pods of these names, as manifests."""
+    return [each for each in pictures.documents(picture) if each["metadata"]["name"] in names]
+
+
+async def test_room_is_made_once_and_given_to_whom_it_was_made_for(serve: Serve) -> None:
+    """Rehearsed, done, marked; the pods say where they wait, and start when the room is free."""
+    async with worlds.world(serve, BORROWED, tree=RECLAIM) as made:
+        await worlds.until(lambda: len(nominations(made)) == 2)
+        await asyncio.sleep(0.1)
+        victims = evictions(made, rehearsal=False)
+        assert evictions(made, rehearsal=True) == victims
+        assert len(victims) == 2
+        marked = [path for _, path, body in made.calls if "DisruptionTarget" in str(body)]
+        assert len(marked) == 2
+        assert not made.bound()
+        for victim in pods(BORROWED, *victims):
+            made.loop.feed([worlds.event_of(victim, "DELETED")])
+        await worlds.until(lambda: made.bound() == {"needy-0": 1, "needy-1": 1})
+        exposition = made.observed.exposition().decode()
+        assert 'vscheduler_evictions_total{outcome="evicted"} 2.0' in exposition
+        assert 'volcano_eviction_transactions_total{action="reclaim"} 1.0' in exposition
+        assert "volcano_total_preemption_attempts 1.0" in exposition
+        assert "volcano_pod_preemption_victims 2.0" in exposition
+
+
+async def test_another_pod_goes_where_one_is_refused(serve: Serve) -> None:
+    """Nobody is evicted of the refused plan; the next one leaves that pod out."""
+    answers = {"greedy-0/eviction": [403] * 99}
+    async with worlds.world(serve, BORROWED, tree=RECLAIM, answers=answers) as made:
+        await worlds.until(lambda: len(evictions(made, rehearsal=False)) == 2)
+        await asyncio.sleep(0.05)
+        assert evictions(made, rehearsal=True)[0] == "greedy-0"
+        assert evictions(made, rehearsal=True).count("greedy-0") == 1
+        assert sorted(evictions(made, rehearsal=False)) == ["greedy-1", "greedy-2"]
+        exposition = made.observed.exposition().decode()
+        assert 'vscheduler_evictions_total{outcome="refused"} 1.0' in exposition
+        assert 'vscheduler_evictions_total{outcome="spared"} 1.0' in exposition
+
+
+async def test_who_is_always_refused_asks_later_and_later(serve: Serve) -> None:
+    """No one is evicted, the pauses double, and the room that was promised is kept for nobody."""
+    pace = scheduling_loop.Pace(debounce_seconds=0.001, tick_seconds=0.005, retry_seconds=0.1)
+    answers = {"/eviction": [403] * 999}
+    async with worlds.world(serve, BORROWED, tree=RECLAIM, answers=answers, pace=pace) as made:
+        started = time.monotonic()
+        await worlds.until(lambda: len(evictions(made, rehearsal=True)) >= 4)
+        assert time.monotonic() - started > 0.1 + 0.2
+        assert evictions(made, rehearsal=False) == []
+        assert nominations(made) == []
+        made.show(*pictures.documents("node n3 cpu=2\nqueue gold\nqueue lead")[:1])
+        await worlds.until(lambda: made.bound() == {"needy-0": 1, "needy-1": 1})
+
+
+async def test_a_failure_half_way_leaves_the_others_alone(serve: Serve) -> None:
+    """What the rehearsal didn't foresee: one pod went, and a third one goes for the second."""
+    answers = {"greedy-1/eviction": [201, 403]}
+    async with worlds.world(serve, BORROWED, tree=RECLAIM, answers=answers) as made:
+        await worlds.until(lambda: len(nominations(made)) >= 2)
+        await asyncio.sleep(0.1)
+        assert evictions(made, rehearsal=False) == ["greedy-0", "greedy-1", "greedy-2"]
+        assert made.mirror.snapshot(0.0).nodes.releasing[:, 0].sum() == 2000
+
+
+async def test_nothing_is_evicted_for_a_pod_that_went_meanwhile(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claimant was deleted while the cycle ran."""
+    decided, seen = threading.Event(), threading.Event()
+    execute = reclaim.Reclaim.execute
+
+    def slow(self: reclaim.Reclaim, session: working.Session) -> None:
+        execute(self, session)
+        decided.set()
+        assert seen.wait(5)
+
+    monkeypatch.setattr(reclaim.Reclaim, "execute", slow)
+    async with worlds.world(serve, BORROWED, tree=RECLAIM) as made:
+        await worlds.until(decided.is_set)
+        made.loop.feed([worlds.event_of(each, "DELETED") for each in pods(BORROWED, "needy-0")])
+        seen.set()
+        await worlds.until(lambda: made.statuses("needy"))
+        await asyncio.sleep(0.05)
+        assert not [path for _, path, _ in made.calls if path.endswith("/eviction")]
+        assert made.mirror.snapshot(0.0).nodes.releasing.sum() == 0

@@ -1,0 +1,128 @@
+"""A scheduling loop at work, on an API server that only takes notes."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from tests import pictures, running
+from tests.unit.cluster.conftest import Serve
+from vscheduler.cluster import committing, evicting, lanes, reporting
+from vscheduler.core.actions import allocate
+from vscheduler.core.framework import policy
+from vscheduler.daemon import application, metrics, scheduling_loop
+from vscheduler.mirror import decoding, events, state
+
+PACE = scheduling_loop.Pace(
+    debounce_seconds=0.005, tick_seconds=0.01, retry_seconds=0.02, period_seconds=0.01
+)
+
+
+@dataclass
+class World:
+    """A loop with all that it works with, but an API server that only takes notes."""
+
+    mirror: state.Mirror
+    loop: scheduling_loop.SchedulingLoop
+    observed: metrics.Metrics
+    calls: list[tuple[str, str, dict[str, Any]]]
+    answers: dict[str, list[int]] = field(default_factory=dict)
+    """HTTP statuses by the end of a path, one after the other; then 201."""
+
+    def show(self, *documents: pictures.Document) -> None:
+        """Let a watch show these objects."""
+        self.loop.feed([event_of(document) for document in documents])
+
+    def bound(self) -> Counter[str]:
+        """How many binds of each pod were asked for."""
+        return Counter(
+            path.split("/")[-2] for method, path, _ in self.calls if path.endswith("/binding")
+        )
+
+    def statuses(self, name: str) -> list[dict[str, Any]]:
+        """What was written to a PodGroup's status."""
+        return [
+            body["status"] for _, path, body in self.calls if path.endswith(f"podgroups/{name}")
+        ]
+
+
+def event_of(document: pictures.Document, kind: str = "") -> events.Event:
+    """The event of a manifest: that it is so, or, with DELETED, that it is gone."""
+    found = decoding.kind_of(document)
+    assert found is not None
+    event = decoding.convert(found, document)
+    return decoding.removal(event) if kind == "DELETED" else event
+
+
+@asynccontextmanager
+async def world(
+    serve: Serve,
+    picture: str,
+    *,
+    pace: scheduling_loop.Pace = PACE,
+    action: type[allocate.Allocate] = allocate.Allocate,
+    tree: running.Tree | None = None,
+    answers: dict[str, list[int]] | None = None,
+) -> AsyncIterator[World]:
+    """A running loop that has been shown a picture."""
+
+    async def answer(request: web.Request) -> web.Response:
+        body = await request.read()
+        made.calls.append((request.method, request.path, json.loads(body)))
+        for end, codes in made.answers.items():
+            if request.path.endswith(end) and codes:
+                return web.json_response({"message": "no"}, status=codes.pop(0))
+        return web.json_response({"metadata": {"resourceVersion": "99"}}, status=201)
+
+    link = await serve(answer)
+    queue = lanes.Lanes(workers=4, waiting_max=100)
+    mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+    observed = metrics.Metrics()
+    configured = running.policy_of(tree or running.TREE)
+    if tree is None:
+        actions = (policy.ActionSetting(action=action),)
+        configured = policy.Policy(actions=actions, tiers=configured.tiers)
+    loop = scheduling_loop.SchedulingLoop(
+        mirror,
+        configured,
+        scheduling_loop.Outlets(
+            committer=committing.Committer(link, queue, lambda: True),
+            evictor=evicting.Evictor(link, queue, lambda: True),
+            reporter=reporting.Reporter(
+                link,
+                queue,
+                application.StoredGroups(mirror),
+                reporting.Identity(controller="vscheduler", instance="test"),
+                may_commit=lambda: True,
+                observe=observed.observe_write,
+            ),
+        ),
+        observed,
+        pace=pace,
+    )
+    made = World(mirror=mirror, loop=loop, observed=observed, calls=[], answers=answers or {})
+    made.show(*pictures.documents(picture))
+
+    async def ready() -> None:
+        """The lists are in."""
+
+    tasks = [asyncio.create_task(task) for task in (queue.run(), loop.run(ready), loop.keep_time())]
+    try:
+        yield made
+        assert not [task for task in tasks if task.done()]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def until(done: Callable[[], object]) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(5):
+        while not done():  # noqa: ASYNC110 - of what is waited for nobody tells
+            await asyncio.sleep(0.005)
