@@ -11,6 +11,7 @@ from vscheduler.core.model import decisions, snapshot
 from vscheduler.mirror import decoding, state
 
 Document = pictures.Document
+Tree = Mapping[str, Any]
 
 
 def tiers(text: str) -> list[dict[str, Any]]:
@@ -68,6 +69,16 @@ def run(
 ) -> decisions.CycleResult:
     """One cycle on these manifests."""
     return decide(snapshot_of(documents, carried), tree, budget)
+
+
+def run_at(
+    documents: Iterable[Document],
+    tree: Mapping[str, Any],
+    now: float,
+    carried: snapshot.Carried = snapshot.FRESH,
+) -> decisions.CycleResult:
+    """One cycle on these manifests at another instant than that of pictures."""
+    return decide(dataclasses.replace(snapshot_of(documents, carried), now=now), tree)
 
 
 def decide(

@@ -29,6 +29,16 @@ REASONS = {
 }
 """Volcano's reasons of condition Unschedulable; all others are NotEnoughResources."""
 
+NOT_ADMITTED = frozenset(
+    {
+        decisions.ReasonCode.QUEUE_FULL,
+        decisions.ReasonCode.QUOTA_FULL,
+        decisions.ReasonCode.CLUSTER_FULL,
+    }
+)
+"""Reasons of groups that wait for their turn, which is nothing to warn of (Volcano:
+JobEnqueueable)."""
+
 Body = dict[str, Any]
 
 
@@ -113,7 +123,8 @@ def group_notice(
         if each.status != "True" or before.get(each.type) == (each.status, each.reason):
             continue
         if each.type == UNSCHEDULABLE:
-            said = ("Warning", UNSCHEDULABLE, each.message)
+            refused = status.reason is not None and status.reason.code in NOT_ADMITTED
+            said = ("Normal" if refused else "Warning", UNSCHEDULABLE, each.message)
             return _group_notice(status.job, status.uid, said)
         if each.type == SCHEDULED:
             said = ("Normal", SCHEDULED, "pod group is ready")

@@ -4,10 +4,11 @@ Each function raises fields.FieldError where a field can't be used; `reject` mak
 it. Pods are in `pods`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vscheduler.core.model import constraints, jobs, nodes, queues, resources
-from vscheduler.mirror import events, fields, selectors, wire
+from vscheduler.core.model import constraints, jobs, nodes, queues, residents, resources
+from vscheduler.mirror import events, fields, group_limits, selectors, wire
 
 SCHEDULER = "scheduling.volcano.sh/scheduler-name"
 """Annotation: who schedules a PodGroup that has no pods yet."""
@@ -32,6 +33,13 @@ class Group:
     priority_class: str
     scheduler: str
     """Who the annotation says; empty where it doesn't."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace:
+    """A namespace, which other pods' affinity may select by its labels."""
+
+    labels: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +99,18 @@ def queue(queue: wire.Queue) -> queues.Queue:
         deserved=fields.allocatable(spec.deserved, "spec.deserved"),
         guarantee=fields.allocatable(spec.guarantee.resource, "spec.guarantee.resource"),
         annotations=queue.metadata.annotations,
+        node_groups=None if spec.affinity is None else _node_groups(spec.affinity),
+        group_limits=group_limits.read(queue.metadata.annotations),
+    )
+
+
+def _node_groups(affinity: wire.QueueAffinity) -> queues.NodeGroups:
+    to, apart = affinity.node_group_affinity, affinity.node_group_anti_affinity
+    return queues.NodeGroups(
+        required=tuple(to.required),
+        preferred=tuple(to.preferred),
+        anti_required=tuple(apart.required),
+        anti_preferred=tuple(apart.preferred),
     )
 
 
@@ -129,6 +149,12 @@ def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
         priority_class=spec.priority_class_name,
         scheduler=metadata.annotations.get(SCHEDULER, ""),
     )
+
+
+def namespace(namespace: wire.Namespace) -> Namespace:
+    """A namespace; its name is a label in any case, which API servers see to."""
+    metadata = namespace.metadata
+    return Namespace(labels={**metadata.labels, residents.NAME_LABEL: metadata.name})
 
 
 def priority_class(priority: wire.PriorityClass) -> PriorityClass:

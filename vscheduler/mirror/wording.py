@@ -5,7 +5,7 @@ The words about nodes are those that kubectl users know from kube-scheduler.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from vscheduler.core.model import decisions, jobs, resources
+from vscheduler.core.model import decisions, jobs, queues, resources
 
 Code = decisions.ReasonCode
 
@@ -80,6 +80,25 @@ def _rule(evict: decisions.Evict) -> str:
     return evict.action + (f" so that {evict.beneficiary} can start" if evict.beneficiary else "")
 
 
+def queue_problem(problem: queues.QueueProblem) -> str:
+    """Why a queue and all below it are set aside, and what would help."""
+    queue, subjects = problem.queue, problem.subjects
+    match problem.code:
+        case queues.ProblemCode.PARENT_MISSING:
+            return (
+                f"parent {subjects[0]} of queue {queue} doesn't exist; "
+                f"create it, or correct spec.parent"
+            )
+        case queues.ProblemCode.CYCLE:
+            way = " -> ".join((*subjects, subjects[0]))
+            return f"queue {queue} is its own ancestor ({way}); correct spec.parent of one of them"
+        case queues.ProblemCode.INNER_JOBS:
+            return (
+                f"queue {queue} has child queues and a job of its own, {subjects[0]}; "
+                f"only queues without children are for jobs"
+            )
+
+
 def _queue_missing(reason: decisions.Reason) -> str:
     return f"queue {reason.queue} doesn't exist; create it, or name another in spec.queue"
 
@@ -125,8 +144,13 @@ def _not_leaf(reason: decisions.Reason) -> str:
 
 
 def _set_aside(reason: decisions.Reason) -> str:
-    about = f" because of queue {reason.subject}" if reason.subject else ""
-    return f"queue {reason.queue} is set aside{about}; the queue's condition says what is wrong"
+    if reason.problem is None:
+        return f"queue {reason.queue} is set aside until the tree of queues is put right"
+    return f"queue {reason.queue} is set aside: {queue_problem(reason.problem)}"
+
+
+def _bad_setting(reason: decisions.Reason) -> str:
+    return f"{reason.subject}; correct it on the PodGroup"
 
 
 def _queue_full(reason: decisions.Reason) -> str:
@@ -139,7 +163,12 @@ def _quota_full(reason: decisions.Reason) -> str:
 
 
 def _cluster_full(reason: decisions.Reason) -> str:
-    return f"not admitted: the cluster {_promised(reason)}"
+    if not reason.subject:
+        return f"not admitted: the cluster {_promised(reason)}"
+    return (
+        f"not admitted: the cluster is too small for queue {reason.subject}, "
+        f"which {_promised(reason)}"
+    )
 
 
 def _promised(reason: decisions.Reason) -> str:
@@ -158,7 +187,9 @@ def _queue_over_share(reason: decisions.Reason) -> str:
         (asked,) = (amount(name, value) for name, value in lacking.items())
     elif any(lacking.values()):
         asked = request(lacking)
-    state = f"queue {reason.queue} has {_shortages(reason, 'deserves')}"
+    owner = reason.shortages[0].owner
+    limit = "may have" if owner else "deserves"
+    state = f"queue {owner or reason.queue} has {_shortages(reason, limit)}"
     if 0 < reason.placed < reason.minimum:  # what these pods would take is in the figure
         needs = pods(reason.minimum)
         return f"needs {needs}; with {reason.placed} of them {state}; the next one needs {asked}"
@@ -171,7 +202,10 @@ def _no_nodes(_: decisions.Reason) -> str:
 
 def _never_fits(reason: decisions.Reason) -> str:
     asked = request(reason.request)
-    return f"a pod of {asked} is larger than any node it may use; ask for less, or add a node"
+    return (
+        f"a pod of {asked} is larger than any node it may use, "
+        f"the most is {_listed(_places(reason.holes))}; ask for less, or add a larger node"
+    )
 
 
 def _no_room(reason: decisions.Reason) -> str:
@@ -212,14 +246,15 @@ def _gang(reason: decisions.Reason) -> list[str]:
 
 def _holes(reason: decisions.Reason) -> list[str]:
     """The largest room that is left of what is too little everywhere."""
-    holes = [
-        f"{amount(hole.resource, hole.free)} {hole.resource} on {hole.node}"
-        for hole in reason.holes
-        if hole.free < reason.request.get(hole.resource, 0)
-    ]
-    if not holes:
+    short = [hole for hole in reason.holes if hole.free < reason.request.get(hole.resource, 0)]
+    if not short:
         return []
-    return [f"the largest hole{' is' if len(holes) == 1 else 's are'} {_listed(holes)}"]
+    return [f"the largest hole{' is' if len(short) == 1 else 's are'} {_listed(_places(short))}"]
+
+
+def _places(holes: Sequence[decisions.Hole]) -> list[str]:
+    """`6 cpu on n7`, for each."""
+    return [f"{amount(hole.resource, hole.free)} {hole.resource} on {hole.node}" for hole in holes]
 
 
 def _shortages(reason: decisions.Reason, limit: str) -> str:
@@ -248,6 +283,7 @@ _SENTENCES: Mapping[Code, Callable[[decisions.Reason], str]] = {
     Code.NOT_ADMITTED: _not_admitted,
     Code.NOT_LEAF: _not_leaf,
     Code.SET_ASIDE: _set_aside,
+    Code.BAD_SETTING: _bad_setting,
     Code.QUEUE_FULL: _queue_full,
     Code.QUOTA_FULL: _quota_full,
     Code.CLUSTER_FULL: _cluster_full,

@@ -100,8 +100,14 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
     ),
     (
         Code.NEVER_FITS,
-        {"request": {"cpu": 64000}},
-        "a pod of 64 cpu is larger than any node it may use; ask for less, or add a node",
+        {
+            "request": {"cpu": 64000, "memory": GI},
+            "holes": (decisions.Hole(resource="cpu", free=48000, node="n7"),),
+        },
+        (
+            "a pod of 64 cpu and 1Gi memory is larger than any node it may use, the most is "
+            "48 cpu on n7; ask for less, or add a larger node"
+        ),
     ),
     (
         Code.QUEUE_OVER_SHARE,

@@ -1,9 +1,19 @@
 """What a cycle can do, one file each; the configuration says which, and in which order."""
 
 from vscheduler.core.actions.allocate import Allocate
+from vscheduler.core.actions.backfill import Backfill
+from vscheduler.core.actions.enqueue import Enqueue
 from vscheduler.core.actions.preempt import Preempt
 from vscheduler.core.actions.reclaim import Reclaim
+from vscheduler.core.actions.shuffle import Shuffle
 from vscheduler.core.framework import contracts
 
-ACTIONS: tuple[type[contracts.Action], ...] = (Allocate, Preempt, Reclaim)
+ACTIONS: tuple[type[contracts.Action], ...] = (
+    Enqueue,
+    Allocate,
+    Backfill,
+    Preempt,
+    Reclaim,
+    Shuffle,
+)
 """Every action that a configuration may name."""

@@ -3,6 +3,7 @@
 Volcano: actions/allocate.
 """
 
+import functools
 from collections import deque
 from collections.abc import Mapping
 from typing import ClassVar
@@ -46,12 +47,13 @@ class Allocate(contracts.Action):
             _redeem(session, gang)
         lines = _line_up(session)
         waiting: ordering.Line[queues.Queue] = ordering.Line()
+        key = functools.partial(ordering.queue_key, session.dispatch)
         for name in lines:
             queue = session.queues[name]
-            waiting.join(ordering.queue_key(session.dispatch, queue), queue)
+            waiting.join(key(queue), queue)
         while waiting and not session.exhausted:
             session.spend("turns", TURN_COST)
-            queue = waiting.leave()
+            queue = waiting.leave_as_things_stand(key)
             line = lines[queue.name]
             if not line:
                 continue
@@ -62,7 +64,7 @@ class Allocate(contracts.Action):
             sheet = line.leave()
             if _place(session, queue, sheet) and sheet.tasks:
                 line.join(ordering.job_key(session.dispatch, sheet.gang), sheet)
-            waiting.join(ordering.queue_key(session.dispatch, queue), queue)
+            waiting.join(key(queue), queue)
         for queue in waiting.rest():
             session.unreached.update(sheet.gang.job.id for sheet in lines[queue.name].rest())
 
@@ -215,6 +217,8 @@ def _note_no_room(session: working.Session, sheet: Worksheet, task: jobs.Task) -
     session.spend("explanations", TASK_COST)
     refusals, holes = session.placement.explain(task)
     code = decisions.ReasonCode.NO_ROOM if session.layout.size else decisions.ReasonCode.NO_NODES
+    if outsized := session.placement.outsized(task):
+        code, holes = decisions.ReasonCode.NEVER_FITS, outsized
     reason = _reason(
         sheet.gang,
         code,

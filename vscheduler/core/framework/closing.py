@@ -10,6 +10,9 @@ from vscheduler.core.model import decisions, jobs, snapshot
 if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
 
+NODES_HELP = frozenset({decisions.ReasonCode.CLUSTER_FULL})
+"""Why a group isn't admitted where more nodes would help."""
+
 FINISHED = (jobs.TaskStatus.SUCCEEDED, jobs.TaskStatus.FAILED)
 
 
@@ -29,8 +32,15 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
         groups=_groups(session),
         queues=_queues(session),
         total=session.space.amounts(session.total),
-        carried=snapshot.Carried(tried=tried, nominations=_nominations(session)),
+        carried=snapshot.Carried(
+            tried=tried,
+            nominations=_nominations(session),
+            admitted=_still(session, session.admitted, jobs.Phase.INQUEUE),
+            lapsed=_still(session, session.lapsed, jobs.Phase.PENDING),
+            shuffled_at=session.shuffled_at,
+        ),
         finished=not session.exhausted,
+        wake_at=session.wake_at,
         work=dict(session.work),
         faults=faults,
     )
@@ -42,6 +52,17 @@ def _nominations(session: "working.Session") -> Mapping[jobs.TaskId, str]:
         task: node
         for task, node in sorted(session.nominations.items())
         if task in session.held and session.held[task].node == node
+    }
+
+
+def _still(
+    session: "working.Session", since: Mapping[str, float], standing: jobs.Phase
+) -> Mapping[str, float]:
+    """Those of these groups, by UID, that stand so at the end of the cycle."""
+    return {
+        gang.job.uid: since[gang.job.uid]
+        for gang in session.gangs.values()
+        if gang.job.uid in since and gang.phase is standing
     }
 
 
@@ -95,7 +116,13 @@ def _group(session: "working.Session", gang: gangs.Gang) -> decisions.GroupStatu
     reason = session.reasons.get(job.id)
     ready = gang.has_minimum
     unschedulable = bool(job.tasks) and not ready and not _winding_down(gang)
-    waits = reason is not None and gang.counts[jobs.TaskStatus.PENDING]
+    waits = (
+        reason is not None
+        and gang.counts[jobs.TaskStatus.PENDING]
+        # Autoscalers make nodes for pods that are said to be unschedulable. Of groups that aren't
+        # admitted, only those that nothing but the cluster has no room for are helped by that.
+        and (gang.phase is not jobs.Phase.PENDING or reason.code in NODES_HELP)
+    )
     return decisions.GroupStatus(
         job=job.id,
         uid=job.uid,

@@ -23,12 +23,12 @@ question: no clock, no randomness, nothing read from outside.
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.framework import gangs
+from vscheduler.core.framework import gangs, neighbours
 from vscheduler.core.model import (
     constraints,
     decisions,
@@ -63,8 +63,8 @@ class Argument:
     choices: tuple[str, ...] = ()
     missing: str = ""
     """What it is about, where that isn't there yet: any value but the default is warned of."""
-    parse: Callable[[str], object] | None = None
-    """Raises ValueError for a text that isn't right, such as durations.seconds."""
+    parse: Callable[[Any], object] | None = None
+    """Raises ValueError for a value that isn't right, such as durations.seconds for a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,8 @@ class Session(Protocol):
     queues: Mapping[str, queues.Queue]
     as_volcano: bool
     """`compatibility: volcano`: decide as Volcano does where we would decide otherwise."""
+    neighbours: neighbours.Neighbours
+    """Which pods are near a node, those placed and evicted in this cycle taken into account."""
 
     @property
     def gangs(self) -> Mapping[jobs.JobId, gangs.Gang]:
@@ -279,7 +281,7 @@ class Hooks(Protocol):
 
     def filter_nodes(self, task: jobs.Task, nodes: NodeView) -> Sequence[Verdict]:
         """[Predicate; all masks] Which nodes the task may use, amounts aside. The answer must be
-        the same for all tasks of one class and queue.
+        the same for all tasks of one class and queue with one `Standing.key`.
         """
 
     def outlook(self, task: jobs.Task) -> Hashable:
@@ -289,7 +291,7 @@ class Hooks(Protocol):
 
     def score_nodes(self, task: jobs.Task, nodes: NodeView) -> NDArray[np.float64]:
         """[NodeOrder; sum] How good each node is, weight included, shape (n,). The same for all
-        tasks of one class and queue.
+        tasks of one class and queue with one `Standing.key`.
         """
 
     def score_node_set(

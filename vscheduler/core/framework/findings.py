@@ -41,7 +41,9 @@ class Problem:
 class Findings:
     """Problems and warnings, in the order in which they are found."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, lenient: bool = False) -> None:
+        self.lenient = lenient
+        """Whether an argument that is wrong is left out, as Volcano does, with a warning."""
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
 
@@ -107,6 +109,9 @@ class Findings:
                 continue
             final = TRUTHS.get(given, given) if _is_text_for_bool(argument, given) else given
             complaint = _complaint(argument, final)
+            if complaint and self.lenient:
+                self.warn(place, f"{complaint}; it is left out, as in Volcano")
+                continue
             if complaint:
                 self.problem(place, complaint)
                 continue
@@ -167,7 +172,7 @@ def _complaint(argument: contracts.Argument, given: object) -> str:
         return "must be a finite number"
     if argument.minimum is not None and isinstance(given, int | float) and given < argument.minimum:
         return f"must be at least {argument.minimum:g}, not {given}"
-    if argument.parse is not None and isinstance(given, str):
+    if argument.parse is not None:
         try:
             argument.parse(given)
         except ValueError as error:

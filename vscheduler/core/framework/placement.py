@@ -59,7 +59,7 @@ class Placement:
 
     def __init__(self, session: "working.Session") -> None:
         self._session = session
-        self._plans: OrderedDict[tuple[jobs.TaskClass, str], Plan] = OrderedDict()
+        self._plans: OrderedDict[tuple[jobs.TaskClass, str, Hashable], Plan] = OrderedDict()
         self._plans_max = max(16, PLAN_CELLS_MAX // (session.layout.size + 1))
 
     def choose(self, task: jobs.Task) -> Choice | None:
@@ -100,6 +100,29 @@ class Placement:
         rows: list[int] = order[: int(mask.sum())].tolist()
         return rows
 
+    def outsized(self, task: jobs.Task) -> tuple[decisions.Hole, ...]:
+        """Where the task is larger than any node that it may use, empty or not: the most that one
+        of these has of each resource of which none has enough, or of all that it asks for.
+        """
+        session = self._session
+        request = session.request(task)
+        reachable = np.flatnonzero(self.reachable(task))
+        allocatable = session.allocatable[reachable]
+        if not reachable.size or resources.fits(request, allocatable).any():
+            return ()
+        most = allocatable.max(axis=0)
+        wanted = np.flatnonzero(request)
+        short = wanted[most[wanted] < request[wanted]]
+        return tuple(
+            decisions.Hole(
+                resource=session.space.names[column],
+                free=int(most[column]),
+                node=session.layout.names[reachable[int(allocatable[:, column].argmax())]],
+            )
+            for column in (short if short.size else wanted).tolist()
+            if session.space.names[column] != resources.PODS
+        )
+
     def explain(
         self, task: jobs.Task
     ) -> tuple[tuple[tuple[str, int], ...], tuple[decisions.Hole, ...]]:
@@ -139,7 +162,9 @@ class Placement:
 
     def _plan(self, task: jobs.Task) -> Plan:
         session = self._session
-        key = (task.kind, session.gang_of(task).job.queue)
+        standing = session.neighbours.standing(task)
+        # Tasks of one class may have other labels, and so be other neighbours to the same pods.
+        key = (task.kind, session.gang_of(task).job.queue, standing and standing.key)
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plans[key] = Plan(task, session.request(task), session.layout.size)

@@ -88,7 +88,8 @@ def parse(tree: object, plugins: Plugins, actions: Actions) -> Parsed:
 
     All problems are found at once; with any of them there is no policy.
     """
-    found = findings.Findings()
+    lenient = isinstance(tree, dict) and tree.get("compatibility") == VOLCANO
+    found = findings.Findings(lenient=lenient)
     sections = found.mapping((), tree, SECTIONS, needed=("actions", "tiers"))
     by_action = {action.name: action for action in actions}
     by_plugin = {plugin.name: plugin for plugin in plugins}
@@ -251,10 +252,6 @@ def _plugin(
     if not known or name not in existing:
         return None
     plugin = existing[name]
-    if name == "drf" and flags["enableHierarchy"]:
-        found.warn(
-            (*path, "enableHierarchy"), "has no effect: shares of queue trees aren't there yet"
-        )
     arguments = found.arguments(
         (*path, "arguments"), entry.get("arguments"), plugin.arguments, f"plugin {name}"
     )

@@ -81,6 +81,8 @@ class Session:
         self.lapsed = dict(snapshot.carried.lapsed)
         """When groups lost their place, by UID: those that weren't admitted again since."""
         self.wake_at: float | None = None
+        self.shuffled_at = snapshot.carried.shuffled_at
+        """When the action shuffle last evicted a pod, in this cycle or before."""
         self.exhausted = False
         self.work: Counter[str] = Counter()
         self._budget = budget

@@ -23,3 +23,11 @@ def seconds(text: str) -> float:
     if not parts or "".join(part[0] for part in parts) != text:
         raise ValueError(f"{text!r} is no duration such as 15s, 1m30s or 100ms")
     return sum(float(part[1]) * _UNIT_SECONDS[part[2]] for part in parts)
+
+
+def positive(text: str) -> float:
+    """The same for a time-out, which must be longer than nothing."""
+    found = seconds(text)
+    if not found:
+        raise ValueError(f"{text!r} must be longer than nothing")
+    return found

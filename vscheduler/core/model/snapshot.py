@@ -1,16 +1,19 @@
 """Snapshot: all that a cycle may know, frozen and in canonical order."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from vscheduler.core.model import jobs, limits, nodes, queues, resources
+from vscheduler.core.model import residents as neighbours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
     """What must outlive a cycle: part of its result, and of the next one's input.
 
-    It starts anew after a restart, which costs a little work and changes no decision.
+    It starts anew after a restart; docs/architecture.md says what that means for each.
     """
 
     tried: frozenset[jobs.JobId] = frozenset()
@@ -54,7 +57,9 @@ class Snapshot:
     queues: Mapping[str, queues.Queue]
     jobs: tuple[jobs.Job, ...]
     budgets: tuple[limits.Budget, ...] = ()
-    """Sorted by namespace and name."""
+    """Sorted by `namespace/name`."""
     quotas: tuple[limits.Quota, ...] = ()
-    """Sorted by namespace and name."""
+    """Sorted by `namespace/name`."""
+    residents: neighbours.Residents = neighbours.NOBODY
+    """What pods with conditions on other pods are to know of those on nodes."""
     carried: Carried = FRESH

@@ -10,18 +10,29 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from vscheduler.core import fairness
-from vscheduler.core.framework import contracts
+from vscheduler.core.framework import contracts, gangs, reservations
 from vscheduler.core.model import decisions, jobs, queues, resources
+
+AWAITED = (jobs.Phase.PENDING, jobs.Phase.INQUEUE)
+"""Phases of groups whose pods may be still to come."""
 
 
 class Ledger:
     """What one queue with jobs has and may have, one amount per column."""
 
-    __slots__ = ("allocated", "deserved", "enough", "limit", "request", "share", "surely")
+    __slots__ = (
+        *("allocated", "deserved", "enough", "limit", "promised", "real", "request", "share"),
+        "surely",
+    )
 
     def __init__(self, size: int) -> None:
         self.allocated = [0] * size
         self.request = [0] * size
+        self.promised = [0] * size
+        """To admitted groups that don't have it yet, less what groups have above their minimum
+        (Volcano: inqueue, elastic)."""
+        self.real: list[float] = []
+        """The most that it can ever have."""
         self.deserved: list[float] = []
         self.limit: list[float] = []
         """The most that it may have where a pod asks for something."""
@@ -60,6 +71,7 @@ class Proportion(contracts.Plugin):
                 ledger.request[columns[name]] += amount
             for name, amount in job.pending.items():
                 ledger.request[columns[name]] += amount
+            self._reserve(ledger, gang)
         self._pour()
 
     def queue_key(self, queue: queues.Queue) -> contracts.Key:
@@ -140,6 +152,44 @@ class Proportion(contracts.Plugin):
                     allocated[column] -= amount
         return victims
 
+    def job_enqueueable(self, gang: gangs.Gang) -> decisions.Refusal | bool:
+        """Whether the queue is open and can have the group's minResources as well: with what it
+        has and promised, less what its jobs have above their minimum (Volcano: JobEnqueueableFn).
+        """
+        job = gang.job
+        queue = self._session.queues[job.queue]
+        if not queue.open:
+            return decisions.Refusal(code=decisions.ReasonCode.QUEUE_CLOSED)
+        ledger = self._by_job[job.id]
+        own = {} if self._session.as_volcano else job.allocated
+        found = []
+        for name, amount in sorted((job.min_resources or {}).items()):
+            column = self._session.space.columns[name]
+            counted = name != resources.PODS or name in queue.capability
+            # What the group has already is among what the queue has: it isn't asked for again.
+            asked = max(0, amount - own.get(name, 0))
+            taken = ledger.allocated[column] + ledger.promised[column]
+            if asked and counted and taken + asked > ledger.real[column]:
+                found.append(
+                    decisions.Shortage(
+                        resource=name,
+                        requested=asked,
+                        allocated=taken,
+                        limit=ledger.real[column],
+                    )
+                )
+        if not found:
+            return True
+        return decisions.Refusal(code=decisions.ReasonCode.QUEUE_FULL, shortages=tuple(found))
+
+    def job_enqueued(self, gang: gangs.Gang) -> None:
+        """Its minResources are promised to it."""
+        whole = self._session.as_volcano
+        self._promise(
+            self._by_job[gang.job.id],
+            reservations.minimum(gang) if whole else reservations.outstanding(gang),
+        )
+
     def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
         """The resources of which this task would take the queue above its share."""
         if not queue.open:
@@ -189,6 +239,37 @@ class Proportion(contracts.Plugin):
             )
         return found
 
+    def _reserve(self, ledger: Ledger, gang: gangs.Gang) -> None:
+        """Count what an admitted group waits for, and what a group has above its minimum."""
+        if reservations.holds(gang):
+            self._promise(ledger, reservations.outstanding(gang))
+        if gang.job.allocated:
+            columns = self._session.space.columns
+            for name, amount in reservations.elastic(gang).items():
+                ledger.promised[columns[name]] -= amount
+
+    def _promise(self, ledger: Ledger, amounts: resources.Amounts) -> None:
+        for name, amount in amounts.items():
+            ledger.promised[self._session.space.columns[name]] += amount
+
+    def _announce(self) -> None:
+        """Let queues deserve something for groups whose pods don't exist yet, so that there is a
+        share of the cluster to admit them to. One that its queue can never have room for isn't
+        waited for.
+        """
+        columns = self._session.space.columns
+        for gang in self._session.gangs.values():
+            job = gang.job
+            if job.min_resources is None or gang.phase not in AWAITED:
+                continue
+            ledger = self._by_job[job.id]
+            within = all(
+                amount <= ledger.real[columns[name]] for name, amount in job.min_resources.items()
+            )
+            if within and self._session.queues[job.queue].open:
+                for name, amount in reservations.unborn(gang).items():
+                    ledger.request[columns[name]] += amount
+
     def _pour(self) -> None:
         space, known = self._session.space, self._session.queues
         names = sorted(known)
@@ -203,6 +284,10 @@ class Proportion(contracts.Plugin):
         self._real = dict(zip(names, real.tolist(), strict=True))
         busy = [place for place, name in enumerate(names) if name in self._ledgers]
         ledgers = [self._ledgers[names[place]] for place in busy]
+        for place, ledger in zip(busy, ledgers, strict=True):
+            ledger.real = self._real[names[place]]
+        if not self._session.as_volcano:
+            self._announce()
         request = np.array([ledger.request for ledger in ledgers], dtype=np.float64)
         deserved = fairness.water_fill(
             total,

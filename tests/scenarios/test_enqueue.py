@@ -1,0 +1,264 @@
+from typing import Any
+
+import pytest
+
+from tests import pictures, running
+from vscheduler.core.model import decisions
+from vscheduler.simulator import run
+
+CLOSED, QUEUE_FULL, CLUSTER_FULL = (
+    decisions.ReasonCode.QUEUE_CLOSED,
+    decisions.ReasonCode.QUEUE_FULL,
+    decisions.ReasonCode.CLUSTER_FULL,
+)
+TIERS = "priority gang | overcommit drf predicates proportion"
+
+
+def cycles(
+    picture: str, count: int = 1, actions: str = "enqueue, allocate", **more: Any
+) -> list[decisions.CycleResult]:
+    """What so many cycles decide, a second apart; more: keys of the configuration."""
+    tree = {"actions": actions, "tiers": running.tiers(TIERS), **more}
+    options = run.Options(cycles=count, claim_unowned=True, now=pictures.NOW.timestamp())
+    documents = pictures.documents(picture)
+    return list(run.simulate(documents, running.policy_of(tree), options).results)
+
+
+def timeout(text: str) -> dict[str, Any]:
+    """The configuration of a time-out."""
+    return {"configurations": [{"name": "enqueue", "arguments": {"enqueue.timeout": text}}]}
+
+
+def phases(result: decisions.CycleResult) -> dict[str, str]:
+    """By job."""
+    return {status.job.partition("/")[2]: str(status.phase) for status in result.groups}
+
+
+def reasons(result: decisions.CycleResult) -> dict[str, decisions.ReasonCode]:
+    """By job that waits."""
+    return {
+        status.job.partition("/")[2]: status.reason.code
+        for status in result.groups
+        if status.reason is not None
+    }
+
+
+ADMISSION = {
+    "what the queue can have is let in": (
+        """
+        node  n1 cpu=4
+        queue q capability=cpu:3
+        job   q/a phase=Pending minresources=cpu:3
+        """,
+        {"a": "Inqueue"},
+        {},
+    ),
+    "what it can't have is not": (
+        """
+        node  n1 cpu=9
+        queue q capability=cpu:3
+        job   q/a phase=Pending minresources=cpu:4
+        """,
+        {"a": "Pending"},
+        {"a": QUEUE_FULL},
+    ),
+    "a refused group doesn't block the one behind it": (
+        """
+        node  n1 cpu=9
+        queue q capability=cpu:3
+        job   q/a phase=Pending minresources=cpu:4 age=9
+        job   q/b phase=Pending minresources=cpu:3
+        """,
+        {"a": "Pending", "b": "Inqueue"},
+        {"a": QUEUE_FULL},
+    ),
+    "the more important group is asked first": (
+        """
+        node  n1 cpu=9
+        queue q capability=cpu:3
+        job   q/a phase=Pending minresources=cpu:2
+        job   q/b phase=Pending minresources=cpu:2 priority=5
+        """,
+        {"a": "Pending", "b": "Inqueue"},
+        {"a": QUEUE_FULL},
+    ),
+    "what was promised before counts": (
+        """
+        node  n1 cpu=9
+        queue q capability=cpu:3
+        job   q/a phase=Inqueue minresources=cpu:2
+        job   q/b phase=Pending minresources=cpu:2
+        """,
+        {"a": "Inqueue", "b": "Pending"},
+        {"b": QUEUE_FULL},
+    ),
+    "what a job has above its minimum could be had": (
+        """
+        node  n1 cpu=9
+        queue q capability=cpu:4
+        job   q/a phase=Running minresources=cpu:1 n1*4
+        job   q/b phase=Pending minresources=cpu:3
+        """,
+        {"a": "Running", "b": "Inqueue"},
+        {},
+    ),
+    "what a group has already isn't asked for again": (
+        """
+        node  n1 cpu=9
+        queue q capability=cpu:3
+        job   q/a phase=Pending minresources=cpu:3 min=3 +n1 +n1 -
+        """,
+        {"a": "Inqueue"},
+        {},
+    ),
+    "a closed queue lets nobody in": (
+        """
+        node  n1 cpu=9
+        queue q state=Closed
+        job   q/a phase=Pending minresources=cpu:1
+        job   q/b phase=Pending
+        """,
+        {"a": "Pending", "b": "Pending"},
+        {"a": CLOSED, "b": CLOSED},
+    ),
+}
+
+
+@pytest.mark.parametrize(("picture", "standing", "waiting"), ADMISSION.values(), ids=ADMISSION)
+def test_groups_are_let_in_as_far_as_they_can_be_promised_room(
+    picture: str, standing: dict[str, str], waiting: dict[str, decisions.ReasonCode]
+) -> None:
+    """Phases after one cycle of enqueue, and what the refused are told."""
+    (result,) = cycles(picture, actions="enqueue")
+    assert phases(result) == standing
+    assert reasons(result) == waiting
+
+
+def test_an_admitted_job_starts_in_the_same_cycle() -> None:
+    """Enqueue comes before allocate."""
+    picture = "node n1 cpu=4 queue q job q/a phase=Pending minresources=cpu:2 min=2 -*2"
+    first, second = cycles(picture, 2)
+    assert {bind.task.name for bind in first.binds} == {"a-0", "a-1"}
+    assert phases(first) == {"a": "Inqueue"}
+    assert phases(second) == {"a": "Running"}
+
+
+def test_a_refused_job_gets_no_pods_placed() -> None:
+    """Though there would be room: its queue may not have it."""
+    picture = """
+        node  n1 cpu=9
+        queue q capability=cpu:1
+        job   q/a phase=Pending minresources=cpu:2 -*2
+        """
+    (result,) = cycles(picture)
+    assert result.binds == ()
+
+
+STUCK = """
+    node  n1 cpu=4   node n2 cpu=4
+    queue q
+    job   q/stuck phase=Pending minresources=cpu:6 min=1 cpu=6 age=9 -
+    job   q/next  phase=Pending minresources=cpu:4 min=1 cpu=4 -
+    """
+
+
+def test_a_group_that_does_not_start_in_time_gives_its_place_to_the_next() -> None:
+    """No node has six cpus, so that nothing but the time-out helps the other."""
+    results = cycles(STUCK, 5, **timeout("2s"))
+    assert [phases(result) for result in results] == [
+        {"stuck": "Inqueue", "next": "Pending"},
+        {"stuck": "Inqueue", "next": "Pending"},
+        {"stuck": "Pending", "next": "Inqueue"},
+        {"stuck": "Pending", "next": "Running"},
+        {"stuck": "Pending", "next": "Running"},
+    ]
+    assert [[bind.task.name for bind in result.binds] for result in results] == [
+        *([], []),
+        ["next-0"],
+        *([], []),
+    ]
+
+
+def test_the_daemon_is_told_when_a_time_out_is_due() -> None:
+    """The first instant at which the place is lost; after that none, while it isn't let in."""
+    start = pictures.NOW.timestamp()
+    first, second, third, fourth = cycles(STUCK, 4, **timeout("2s"))
+    assert (first.wake_at, second.wake_at) == (start + 2, start + 2)
+    assert third.wake_at == start + 2 + 2  # that of the other one, which starts
+    assert fourth.wake_at is None
+
+
+def test_a_group_alone_keeps_its_place() -> None:
+    """It goes to the end of a line of one."""
+    alone = """
+        node  n1 cpu=4   node n2 cpu=4
+        queue q
+        job   q/stuck phase=Pending minresources=cpu:6 min=1 cpu=6 -
+        """
+    results = cycles(alone, 6, **timeout("2s"))
+    assert [phases(result) for result in results] == [{"stuck": "Inqueue"}] * 6
+    start = pictures.NOW.timestamp()
+    due = [start + 2, start + 2, start + 4, start + 4, start + 6, start + 6]
+    assert [result.wake_at for result in results] == due
+
+
+def test_as_in_volcano_a_place_is_never_lost() -> None:
+    """With compatibility."""
+    results = cycles(STUCK, 5, compatibility="volcano", **timeout("2s"))
+    assert phases(results[-1]) == {"stuck": "Inqueue", "next": "Pending"}
+    assert results[-1].wake_at is None
+
+
+def test_a_group_that_started_keeps_its_place() -> None:
+    """However long it runs."""
+    picture = "node n1 cpu=4 queue q job q/a phase=Pending minresources=cpu:2 min=2 -*2"
+    results = cycles(picture, 5, **timeout("1s"))
+    assert [phases(result)["a"] for result in results] == ["Inqueue", *["Running"] * 4]
+
+
+def test_a_place_that_was_lost_is_not_had_back_while_the_write_is_on_its_way() -> None:
+    """The API server still says Inqueue in the next cycle; and Pending after an admission."""
+    tree = {"actions": "enqueue", "tiers": running.tiers(TIERS), **timeout("2s")}
+    documents = pictures.documents(STUCK.replace("stuck phase=Pending", "stuck phase=Inqueue"))
+    taken = running.snapshot_of(documents)
+    first = running.decide(taken, tree)
+    now = pictures.NOW.timestamp()
+    second = running.run_at(documents, tree, now + 2, first.carried)
+    assert phases(second) == {"stuck": "Pending", "next": "Inqueue"}
+    third = running.run_at(documents, tree, now + 3, second.carried)
+    assert phases(third) == {"stuck": "Pending", "next": "Inqueue"}
+    assert third.carried.admitted == {"next": now + 2}
+
+
+@pytest.mark.parametrize("text", ["0", "10", "-5m", "ten minutes"])
+def test_a_time_out_is_a_duration(text: str) -> None:
+    """Anything else is an error of the configuration."""
+    with pytest.raises(AssertionError, match=r"enqueue\.timeout"):
+        cycles("node n1 cpu=1 queue q", **timeout(text))
+
+
+OWED = """
+    node  n1 cpu=10
+    queue greedy   queue poor
+    job   greedy/g n1*10
+    job   poor/p phase=Pending minresources=cpu:4 min=4 {pods}
+    """
+
+
+@pytest.mark.parametrize("pods", ["", "-*4"])
+@pytest.mark.parametrize("actions", ["enqueue", "enqueue, reclaim"])
+def test_what_a_queue_is_owed_is_admitted_where_it_can_be_reclaimed(
+    actions: str, pods: str
+) -> None:
+    """The cluster is full, two cpus can be promised; half of it is the poor queue's."""
+    (result,) = cycles(OWED.format(pods=pods), actions=actions)
+    owed = "reclaim" in actions
+    assert phases(result)["p"] == ("Inqueue" if owed else "Pending")
+    assert (reasons(result).get("p") is CLUSTER_FULL) is not owed
+
+
+def test_more_than_is_owed_is_not_admitted() -> None:
+    """Six of ten cpus, where half is deserved."""
+    picture = OWED.replace("cpu:4", "cpu:6").format(pods="")
+    (result,) = cycles(picture, actions="enqueue, reclaim")
+    assert reasons(result) == {"p": CLUSTER_FULL}

@@ -1,0 +1,70 @@
+"""Resourcequota: let no group in whose pods a ResourceQuota of its namespace wouldn't allow.
+
+Volcano: plugins/resourcequota. The API server refuses such pods one by one, which leaves a gang
+in pieces.
+"""
+
+from collections import defaultdict
+
+from vscheduler.core.framework import contracts, gangs, reservations
+from vscheduler.core.model import decisions, limits, resources
+
+
+class ResourceQuota(contracts.Plugin):
+    """minResources, what the namespace uses, and what was promised in this cycle stay within."""
+
+    name = "resourcequota"
+
+    def open(self, session: contracts.Session) -> None:
+        """Quotas by namespace."""
+        self._as_volcano = session.as_volcano
+        self._quotas: defaultdict[str, list[limits.Quota]] = defaultdict(list)
+        for quota in session.snapshot.quotas:
+            self._quotas[quota.namespace].append(quota)
+        self._promised: defaultdict[str, resources.Amounts] = defaultdict(dict)
+        if not self._as_volcano and self._quotas:
+            for gang in session.gangs.values():
+                if reservations.holds(gang):
+                    self.job_enqueued(gang)
+
+    def job_enqueueable(self, gang: gangs.Gang) -> decisions.Refusal | bool:
+        """The first quota that is exceeded refuses."""
+        if gang.job.min_resources is None:
+            return True
+        asked = self._asked(gang)
+        promised = self._promised[gang.job.namespace]
+        for quota in self._quotas[gang.job.namespace]:
+            shortages = []
+            for name, amount in sorted(asked.items()):
+                taken = quota.used.get(name, 0) + promised.get(name, 0)
+                if not amount and not self._as_volcano:
+                    continue
+                if name in quota.hard and taken + amount > quota.hard[name]:
+                    shortages.append(
+                        decisions.Shortage(
+                            resource=name,
+                            requested=amount,
+                            allocated=taken,
+                            limit=quota.hard[name],
+                        )
+                    )
+            if shortages:
+                return decisions.Refusal(
+                    code=decisions.ReasonCode.QUOTA_FULL,
+                    shortages=tuple(shortages),
+                    subject=quota.name,
+                )
+        return True
+
+    def job_enqueued(self, gang: gangs.Gang) -> None:
+        """Its pods are going to be made."""
+        if gang.job.min_resources is not None:
+            namespace = gang.job.namespace
+            self._promised[namespace] = resources.add(self._promised[namespace], self._asked(gang))
+
+    def _asked(self, gang: gangs.Gang) -> resources.Amounts:
+        """What the quota doesn't count yet. It counts pods from the moment that they exist, which
+        Volcano's plugin counts twice; and it forgets what it promised in an earlier cycle.
+        """
+        least = gang.job.min_resources or {}
+        return least if self._as_volcano else reservations.unborn(gang)
