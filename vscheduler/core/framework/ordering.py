@@ -1,7 +1,7 @@
 """Queue, then job, then task: always a total order, so that nothing is left to chance."""
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from vscheduler.core.framework import combinators, gangs
@@ -31,6 +31,17 @@ class Line(Generic[Item]):
     def leave(self) -> Item:
         """The first in line goes."""
         return heapq.heappop(self._heap)[1]
+
+    def leave_as_things_stand(self, key: Callable[[Item], SortKey]) -> Item:
+        """The first in line goes, but one whose key has grown since it joined stands back: where
+        queues are branches of a tree, it grows with what others are given.
+        """
+        while True:
+            known, item = heapq.heappop(self._heap)
+            current = key(item)
+            if current <= known or not self._heap or current <= self._heap[0][0]:
+                return item
+            self.join(current, item)
 
     def rest(self) -> Iterable[Item]:
         """All who still stand in line, in no order."""

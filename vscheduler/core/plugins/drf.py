@@ -1,17 +1,22 @@
 """Drf: the job whose dominant share is smallest comes first.
 
-Volcano: plugins/drf, flat. A job's dominant share is the largest part that it has of any resource
-of the cluster.
+Volcano: plugins/drf. A job's dominant share is the largest part that it has of any resource of the
+cluster. With enableHierarchy, queues have shares as well, as branches of a tree.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 
-from vscheduler.core import fairness
+from vscheduler.core import branches, fairness
 from vscheduler.core.framework import contracts, gangs
-from vscheduler.core.model import jobs
+from vscheduler.core.model import jobs, queues, resources
 
 SHARE_SLACK = 1e-6
 """Shares this close are equal (Volcano: drf shareDelta)."""
+
+HIERARCHY = "volcano.sh/hierarchy"
+WEIGHTS = "volcano.sh/hierarchy-weights"
+"""Annotations of a Queue: its place in the tree (`root/sci/dev`) and the weights on the way."""
 
 
 class Ledger:
@@ -25,7 +30,9 @@ class Ledger:
 
 
 class Drf(contracts.Plugin):
-    """Levels the dominant shares of the jobs of a queue."""
+    """Levels the dominant shares of the jobs of a queue; with enableHierarchy, those of the
+    branches of the queue tree first.
+    """
 
     name = "drf"
 
@@ -35,6 +42,11 @@ class Drf(contracts.Plugin):
         self._total: list[int] = session.total.tolist()
         self._ledgers: dict[jobs.JobId, Ledger] = {}
         self._requests: dict[jobs.TaskClass, list[tuple[int, int]]] = {}
+        self._tree = _planted(session) if "enableHierarchy" in self.flags else None
+
+    def queue_key(self, queue: queues.Queue) -> contracts.Key | None:
+        """Branches that want something before those that are saturated, then the smaller share."""
+        return None if self._tree is None else self._tree.key(queue.name)
 
     def job_key(self, gang: gangs.Gang) -> contracts.Key:
         """The dominant share; pod slots count as a resource (Volcano: drf updateShare)."""
@@ -68,12 +80,38 @@ class Drf(contracts.Plugin):
                 victims.append(task)
         return victims
 
+    def reclaimable(
+        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task] | None:
+        """Pods without which their queue still comes after the claimant's, which has its pod then.
+
+        Volcano: drf reclaimFn, where each candidate is judged as if it were the only one.
+        """
+        if self._tree is None:
+            return None
+        mine = self._session.gangs[claimant.job].job.queue
+        victims = []
+        self._shift(claimant, 1)
+        for task in candidates:
+            queue = self._session.gangs[task.job].job.queue
+            self._shift(task, -1)
+            goes = self._tree.key(mine) < self._tree.key(queue)
+            if goes:
+                victims.append(task)
+            if not goes or self._session.as_volcano:
+                self._shift(task, 1)
+        for task in () if self._session.as_volcano else victims:
+            self._shift(task, 1)
+        self._shift(claimant, -1)
+        return victims
+
     def on_allocate(self, task: jobs.Task) -> None:
         """Room that is only promised counts as well, as in Volcano."""
         ledger = self._ledgers.get(task.job) or self._ledger(self._session.gangs[task.job].job)
         for column, amount in self._requests.get(task.kind) or self._request(task):
             ledger.allocated[column] += amount
         ledger.share = None
+        self._shift(task, 1)
 
     def on_deallocate(self, task: jobs.Task) -> None:
         """The opposite."""
@@ -81,6 +119,13 @@ class Drf(contracts.Plugin):
         for column, amount in self._requests.get(task.kind) or self._request(task):
             ledger.allocated[column] -= amount
         ledger.share = None
+        self._shift(task, -1)
+
+    def _shift(self, task: jobs.Task, sign: int) -> None:
+        """The tree learns that the task has room, or has it no more."""
+        if self._tree is not None:
+            queue = self._session.gangs[task.job].job.queue
+            self._tree.shift(queue, task.job, sign * self._session.request(task))
 
     def _ledger(self, job: jobs.Job) -> Ledger:
         """The job as in the snapshot: whatever changes it opens its ledger first."""
@@ -94,3 +139,29 @@ class Drf(contracts.Plugin):
         request = [(column, amount) for column, amount in enumerate(row) if amount]
         self._requests[task.kind] = request
         return request
+
+
+def _planted(session: contracts.Session) -> branches.Tree:
+    """The tree as the cycle begins. A queue that names no place stands below the root by itself,
+    with the weight of its spec.
+    """
+    holdings: defaultdict[str, list[branches.Holding]] = defaultdict(list)
+    for gang in session.gangs.values():
+        job = gang.job
+        request = resources.add(job.allocated, job.pending)
+        holdings[job.queue].append(
+            branches.Holding(
+                job=job.id,
+                allocated=session.space.vector(job.allocated),
+                request=session.space.vector(request),
+            )
+        )
+    places = {name: _place(queue) for name, queue in session.queues.items()}
+    return branches.Tree(session.total, places, holdings)
+
+
+def _place(queue: queues.Queue) -> branches.Place:
+    path = queue.annotations.get(HIERARCHY, "")
+    if not path:
+        return branches.Place(path=(queue.name,), weights=(max(1.0, float(queue.weight)),))
+    return branches.place(path, queue.annotations.get(WEIGHTS, ""))

@@ -1,0 +1,140 @@
+"""Plugins that protect pods from eviction: conformance, cdp, pdb."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from tests.unit.core import sessions
+from vscheduler.core.framework import contracts
+from vscheduler.core.model import constraints, jobs, limits
+from vscheduler.core.plugins import cdp, conformance, pdb
+
+RUNNING = jobs.TaskStatus.RUNNING
+BOUND = jobs.TaskStatus.BOUND
+CLAIMANT = sessions.task("claimant")
+NOW = 10_000.0
+
+
+def spared(
+    plugin: conformance.Conformance | cdp.Cdp | pdb.Pdb, candidates: list[jobs.Task]
+) -> list[str]:
+    """Who may go, by name, for either action."""
+    answers = [
+        [task.name for task in hook(CLAIMANT, candidates)]
+        for hook in (plugin.preemptable, plugin.reclaimable)
+    ]
+    assert answers[0] == answers[1]
+    return answers[0]
+
+
+@pytest.mark.parametrize("plugin", [conformance.Conformance, cdp.Cdp, pdb.Pdb])
+def test_protectors_veto(plugin: type[contracts.Plugin]) -> None:
+    """What they leave out is no victim, whatever tier they stand in."""
+    assert plugin.victim_role is contracts.VictimRole.PROTECTS
+
+
+def test_conformance_protects_what_the_cluster_needs() -> None:
+    """By priority class anywhere, and all of kube-system."""
+    candidates = [
+        sessions.task("plain", 0, RUNNING, priority_class="high"),
+        sessions.task("cluster", 0, RUNNING, priority_class="system-cluster-critical"),
+        sessions.task("node", 0, RUNNING, priority_class="system-node-critical"),
+        dataclasses.replace(sessions.task("dns", 0, RUNNING), namespace="kube-system"),
+        sessions.task("last", 0, RUNNING),
+    ]
+    assert spared(conformance.Conformance({}), candidates) == ["plain-0", "last-0"]
+
+
+COOLDOWNS: dict[str, tuple[dict[str, Any], bool]] = {
+    "its time has not passed": ({"labels": {cdp.COOLDOWN: "10m"}}, False),
+    "an annotation does as well": ({"annotations": {cdp.COOLDOWN: "10m"}}, False),
+    "its time has passed": ({"annotations": {cdp.COOLDOWN: "5m"}}, True),
+    "the label beats the annotation": (
+        {"labels": {cdp.COOLDOWN: "1s"}, "annotations": {cdp.COOLDOWN: "10m"}},
+        True,
+    ),
+    "no duration": ({"labels": {cdp.COOLDOWN: "soon"}}, True),
+    "nothing is said": ({}, True),
+    "nobody knows since when": ({"labels": {cdp.COOLDOWN: "10m"}, "scheduled_at": None}, True),
+    "it doesn't run yet": ({"labels": {cdp.COOLDOWN: "10m"}, "status": BOUND}, True),
+}
+
+
+@pytest.mark.parametrize(("fields", "goes"), COOLDOWNS.values(), ids=COOLDOWNS)
+def test_cdp_protects_for_a_while(fields: dict[str, Any], goes: bool) -> None:
+    """A pod that found its node 300 seconds ago; whoever is spared is looked at again in time."""
+    session = sessions.opened()
+    session.snapshot = dataclasses.replace(session.snapshot, now=NOW)
+    plugin = cdp.Cdp({})
+    plugin.open(session)
+    given: dict[str, Any] = {"status": RUNNING, "scheduled_at": NOW - 300} | fields
+    task = sessions.task("p", **given)
+    assert spared(plugin, [task]) == (["p-0"] if goes else [])
+    assert set(session.due) == (set() if goes else {NOW + 300})
+
+
+def budgeted(*budgets: limits.Budget, as_volcano: bool = False) -> pdb.Pdb:
+    """The plugin, with these budgets."""
+    session = sessions.opened()
+    session.as_volcano = as_volcano
+    session.snapshot = dataclasses.replace(session.snapshot, budgets=budgets)
+    plugin = pdb.Pdb({})
+    plugin.open(session)
+    return plugin
+
+
+def budget(allowed: int, app: str | None = "web", name: str = "b") -> limits.Budget:
+    """Over pods with this label, or over all."""
+    conditions = () if app is None else (app,)
+    selector = constraints.Selector(
+        tuple(
+            constraints.Requirement("app", constraints.Operator.IN, (value,))
+            for value in conditions
+        )
+    )
+    return limits.Budget(namespace="ns", name=name, selector=selector, allowed=allowed)
+
+
+WEB = [sessions.task("web", place, RUNNING, labels={"app": "web"}) for place in range(3)]
+BARE = sessions.task("bare", 0, RUNNING)
+
+
+def test_pdb_counts_what_goes_in_this_cycle() -> None:
+    """Each pod is judged by itself; evictions count until they are taken back, placements never."""
+    plugin = budgeted(budget(1))
+    everyone = ["web-0", "web-1", "web-2", "bare-0"]
+    assert spared(plugin, [*WEB, BARE]) == everyone
+    plugin.on_deallocate(WEB[0])
+    assert spared(plugin, [*WEB[1:], BARE]) == ["bare-0"]
+    plugin.on_allocate(WEB[0])
+    assert spared(plugin, [*WEB, BARE]) == everyone
+    pending = sessions.task("web", 9, labels={"app": "web"})
+    plugin.on_allocate(pending)
+    plugin.on_deallocate(pending)
+    plugin.on_deallocate(BARE)
+    assert spared(plugin, WEB) == everyone[:3]
+
+
+def test_pdb_spares_pods_under_two_budgets() -> None:
+    """The API server would refuse to evict them."""
+    plugin = budgeted(budget(9), budget(9, app=None, name="all"))
+    assert spared(plugin, [*WEB, BARE]) == ["bare-0"]
+
+
+def test_pdb_asks_nobody_to_go() -> None:
+    """A budget is a limit, no reason to leave."""
+    assert budgeted(budget(9)).shuffle_victims(WEB) is None
+
+
+def test_pdb_in_volcanos_way() -> None:
+    """Counted down along the list, anew in each call; without labels nobody goes, and an empty
+    selector covers nobody.
+    """
+    plugin = budgeted(budget(1), budget(0, app=None, name="all"), as_volcano=True)
+    assert spared(plugin, [BARE, *WEB]) == ["web-0"]
+    plugin.on_deallocate(WEB[0])
+    assert spared(plugin, WEB[1:]) == ["web-1"]
+    assert plugin.shuffle_victims([BARE, *WEB]) == WEB[:1]
+    twice = budgeted(budget(1), budget(2, name="c"), as_volcano=True)
+    assert spared(twice, WEB) == ["web-0"]

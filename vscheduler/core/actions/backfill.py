@@ -1,0 +1,156 @@
+"""Backfill: place pods that ask for nothing; they need a node that lets them in, and a pod slot.
+
+Volcano: actions/backfill. No queue's share is touched, so each queue has one turn.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from vscheduler.core.framework import contracts, gangs, ordering, statement
+from vscheduler.core.framework import session as working
+from vscheduler.core.model import decisions, jobs, queues
+
+TASK_COST = 50
+"""Microseconds, about: one task placed, or refused."""
+
+
+class Backfill(contracts.Action):
+    """Bind best-effort pods of jobs that are ready, or become ready with them."""
+
+    name = "backfill"
+    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
+        "predicateErrorCacheEnable": contracts.Argument(bool, default=True),
+    }
+
+    def execute(self, session: working.Session) -> None:
+        """Queue after queue, job after job, each as it stands when the action begins."""
+        for gang in _line_up(session):
+            if session.exhausted:
+                _pass_over(session, gang)
+            else:
+                _place(session, gang)
+
+
+def _line_up(session: working.Session) -> Iterator[gangs.Gang]:
+    """The admitted, valid jobs with pods to place, in order."""
+    lines: defaultdict[str, list[gangs.Gang]] = defaultdict(list)
+    failed = decisions.ReasonCode.PLUGIN_FAILED
+    for gang in session.gangs.values():
+        job = gang.job
+        if gang.phase is jobs.Phase.PENDING or not any(_waiting(gang)):
+            continue
+        default = decisions.Reason(code=failed, queue=job.queue, tasks=len(job.tasks))
+        reason = session.dispatch.first("job_valid", default, gang)
+        if reason is not None:
+            session.note(job.id, reason)
+        elif job.id in session.snapshot.carried.tried:
+            _pass_over(session, gang)
+        else:
+            lines[job.queue].append(gang)
+    dispatch = session.dispatch
+    present = (session.queues[name] for name in lines)
+    for queue in sorted(present, key=lambda queue: ordering.queue_key(dispatch, queue)):
+        yield from sorted(lines[queue.name], key=lambda gang: ordering.job_key(dispatch, gang))
+
+
+def _waiting(gang: gangs.Gang) -> Iterator[jobs.Task]:
+    """Best-effort pods that have no place, or only a promise of one."""
+    for status in (jobs.TaskStatus.PENDING, jobs.TaskStatus.PIPELINED):
+        if gang.counts[status]:
+            yield from (task for task in gang.tasks(status) if task.best_effort)
+
+
+def _pass_over(session: working.Session, gang: gangs.Gang) -> None:
+    """Say nothing about the job in this cycle, unless something was said before."""
+    if gang.job.id not in session.reasons:
+        session.unreached.add(gang.job.id)
+
+
+def _place(session: working.Session, gang: gangs.Gang) -> None:
+    """Find places for all best-effort pods of the job; bind them if it is ready then.
+
+    A job that isn't keeps nothing; in Volcano it keeps its pod slots for the cycle.
+    """
+    queue = session.queues[gang.job.queue]
+    tasks = sorted(_waiting(gang), key=lambda task: ordering.task_key(session.dispatch, task))
+    with session.statement() as trial:
+        placed = [_try(session, trial, queue, task) for task in tasks]
+        ready = session.dispatch.all_agree("job_ready", gang)
+        if session.as_volcano:
+            trial.commit() if ready else trial.hold()
+        elif ready and (all(placed) or _has_minimum(gang)):
+            trial.commit()
+
+
+def _has_minimum(gang: gangs.Gang) -> bool:
+    """Whether the minimum has room without the pods for which there was none.
+
+    Readiness counts them all, so that pods that ask for something don't wait for backfill.
+    """
+    job = gang.job
+    roles = job.min_task_member.items() if job.roles_count else ()
+    return gang.ready_tasks >= job.min_member and all(
+        gang.role_tasks(role, jobs.READY) >= minimum for role, minimum in roles
+    )
+
+
+def _try(
+    session: working.Session, trial: statement.Statement, queue: queues.Queue, task: jobs.Task
+) -> bool:
+    """Give the task a place where it can start now; a promise is exchanged for it.
+
+    Without one the promise stays; in Volcano it is given up first. Volcano asks no queue.
+    """
+    session.spend("tasks", TASK_COST)
+    gang = session.gang_of(task)
+    before = trial.checkpoint()
+    if gang.status(task) is jobs.TaskStatus.PIPELINED:
+        trial.withdraw(task)
+    allowed = session.as_volcano or session.dispatch.all_agree("allocatable", queue, task)
+    choice = session.placement.choose(task) if allowed else None
+    if choice is not None and choice.idle:
+        trial.allocate(task, choice.row)
+        return True
+    if not session.as_volcano:
+        trial.rollback(before)
+    if gang.status(task) is jobs.TaskStatus.PENDING:
+        reason = _no_room(session, task) if allowed else _no_share(session, queue, task)
+        session.note(gang.job.id, reason)
+    return False
+
+
+def _no_room(session: working.Session, task: jobs.Task) -> decisions.Reason:
+    """Why no node takes the task now."""
+    session.spend("explanations", TASK_COST)
+    refusals, holes = session.placement.explain(task)
+    if session.layout.size and not refusals:
+        return _reason(session, task, decisions.ReasonCode.WAITS_FOR_RELEASE)
+    code = decisions.ReasonCode.NO_ROOM if session.layout.size else decisions.ReasonCode.NO_NODES
+    return _reason(session, task, code, nodes=session.layout.size, refusals=refusals, holes=holes)
+
+
+def _no_share(session: working.Session, queue: queues.Queue, task: jobs.Task) -> decisions.Reason:
+    """Why the queue may not have the task: it is closed, or its pod slots are used up."""
+    if not queue.open:
+        return _reason(session, task, decisions.ReasonCode.QUEUE_CLOSED)
+    answers = session.dispatch.every("shortages", queue, task)
+    shortages = tuple(shortage for answer in answers for shortage in answer or ())
+    code = decisions.ReasonCode.QUEUE_OVER_SHARE
+    return _reason(session, task, code, shortages=shortages)
+
+
+def _reason(
+    session: working.Session, task: jobs.Task, code: decisions.ReasonCode, **numbers: object
+) -> decisions.Reason:
+    gang = session.gang_of(task)
+    fields = {
+        "queue": gang.job.queue,
+        "tasks": len(gang.job.tasks),
+        "minimum": gang.job.min_member,
+        "placed": gang.ready_tasks + gang.waiting_tasks,
+        "request": task.kind.request,
+        "role": task.role,
+        **numbers,
+    }
+    return decisions.Reason(code=code, **fields)  # type: ignore[arg-type]  # fields by name

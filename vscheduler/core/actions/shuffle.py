@@ -1,0 +1,75 @@
+"""Shuffle: let pods go that a plugin wants gone for reasons of its own, such as time.
+
+Volcano: actions/shuffle.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from vscheduler.core.framework import contracts, gangs, units
+from vscheduler.core.framework import session as working
+from vscheduler.core.model import decisions, jobs
+
+
+class Shuffle(contracts.Action):
+    """Ask the plugins which running pods should go, and evict them as far as they may."""
+
+    name = "shuffle"
+
+    def execute(self, session: working.Session) -> None:
+        """Job after job. Budgets hold, and no gang is left with a part of its minimum; in
+        Volcano's way whoever is named goes.
+        """
+        victims: defaultdict[jobs.JobId, list[jobs.Task]] = defaultdict(list)
+        for task in session.dispatch.shuffle_victims(_candidates(session)):
+            victims[task.job].append(task)
+        with session.statement() as trial:
+            for job, named in victims.items():
+                for unit in _units(session, session.gangs[job], named):
+                    for task in unit.tasks:
+                        trial.evict(_evict(session, task, whole=unit.whole))
+            if trial.evicts:
+                session.shuffled_at = session.snapshot.now
+            trial.commit()
+
+
+def _candidates(session: working.Session) -> list[jobs.Task]:
+    """Running pods, by job and UID; those that no one may evict only in Volcano's way."""
+    spared = session.snapshot.carried.spared
+    return [
+        task
+        for gang in session.gangs.values()
+        if gang.counts[jobs.TaskStatus.RUNNING]
+        for task in gang.tasks(jobs.TaskStatus.RUNNING)
+        if task.node in session.layout.rows
+        and task.uid not in spared
+        and (task.preemptable or session.as_volcano)
+    ]
+
+
+def _units(
+    session: working.Session, gang: gangs.Gang, named: Sequence[jobs.Task]
+) -> Iterator[units.Unit]:
+    """What goes together: the whole gang where all of it is named, else surplus pods.
+
+    Each is evicted before the next one is worked out.
+    """
+    if session.as_volcano:
+        yield units.Unit(gang=gang, tasks=tuple(named), whole=False)
+        return
+    everything = units.whole(gang)
+    wanted = {task.uid for task in named}
+    together = everything is not None and all(task.uid in wanted for task in everything.tasks)
+    if everything is not None and together and session.budgets.spare(everything.tasks):
+        yield everything
+        return
+    for task in named:
+        unit = units.surplus(gang, task)
+        if unit is not None and session.budgets.spare(unit.tasks):
+            yield unit
+
+
+def _evict(session: working.Session, task: jobs.Task, *, whole: bool) -> decisions.Evict:
+    node = session.gang_of(task).node(task)
+    assert node is not None, f"{task.key} runs nowhere"
+    return decisions.Evict(task=task, node=node, action=Shuffle.name, beneficiary=None, whole=whole)

@@ -1,0 +1,272 @@
+"""Tdm: nodes that are lent to batch work at certain times of the day (time division).
+
+Volcano: plugins/tdm. A node whose label volcano.sh/revocable-zone names a zone takes only pods that
+may be asked to leave it, and only while the zone's window is open; once it is closed, the action
+shuffle lets them go, a few at a time.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.framework import contracts, gangs
+from vscheduler.core.model import durations, jobs
+
+ZONE = "volcano.sh/revocable-zone"
+"""Label of a node: the zone that it is in. Hint of a pod: `*`, it may use any."""
+
+PREEMPTABLE = "volcano.sh/preemptable"
+"""Annotation, or else label, of a PodGroup: whether its job may make room for others."""
+
+LEAST_RUNNING = "volcano.sh/jdb-min-available"
+MOST_MISSING = "volcano.sh/jdb-max-unavailable"
+"""Annotations of a PodGroup: a number of its pods, or a part of them such as 30%. The first one
+counts where both are there (Volcano: JobInfo.extractBudget)."""
+
+PREFIX = "tdm.revocable-zone."
+PERIOD = "tdm.evict.period"
+OFFSET = "tdm.utc-offset"
+
+ACTIVE_SCORE = 100.0
+DAY_SECONDS = 86_400
+TRUE_TEXTS = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+"""What counts as true in an annotation (Go: strconv.ParseBool)."""
+
+CLOSED = "node(s) were in a revocable zone that isn't open now"
+RESERVED = "node(s) were in a revocable zone, for preemptable pods only"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A time of every day, in seconds since midnight; where the two are equal, all day."""
+
+    start: int
+    end: int
+
+    def open(self, second: float) -> bool:
+        """Whether it is open at this second of the day; one that ends before it starts spans
+        midnight.
+        """
+        if self.start < self.end:
+            return self.start <= second < self.end
+        return second >= self.start or second < self.end
+
+    def open_in_volcano(self, second: float) -> bool:
+        """The same in Volcano, where the last second counts, and where one that spans midnight is
+        closed after it (availableRevocableZone).
+        """
+        return self.start <= second and (self.start >= self.end or second < self.end + 1)
+
+    def changes(self, in_volcano: bool) -> tuple[int, ...]:
+        """The seconds of the day at which it may open or close."""
+        if in_volcano:
+            return (self.start, self.end + 1) if self.start < self.end else (self.start, 0)
+        return (self.start, self.end) if self.start != self.end else ()
+
+
+def window(text: str) -> Window:
+    """`10:00-21:00`; ValueError else."""
+    start, dash, end = text.strip().partition("-")
+    if not dash:
+        raise ValueError(f"{text!r} is no time of the day such as 10:00-21:00")
+    return Window(_second_of_day(start), _second_of_day(end))
+
+
+def offset(text: str) -> int:
+    """`+02:00` or `-3:30`, how far a clock is ahead of UTC, in seconds; ValueError else."""
+    sign, rest = text[:1], text[1:]
+    if sign not in ("+", "-"):
+        raise ValueError(f"{text!r} is no offset from UTC such as +02:00")
+    seconds = _second_of_day(rest)
+    return seconds if sign == "+" else -seconds
+
+
+def _second_of_day(text: str) -> int:
+    hour, colon, minute = text.partition(":")
+    digits = hour.isdecimal() and minute.isdecimal() and len(hour) <= 2 and len(minute) == 2
+    if not (colon and digits) or int(hour) > 23 or int(minute) > 59:
+        raise ValueError(f"{text!r} is no time such as 9:30")
+    return int(hour) * 3600 + int(minute) * 60
+
+
+def part_of(text: str, count: int) -> int | None:
+    """`3`, or `30%` of so many pods, rounded up; None for a text that is neither."""
+    number = text.removesuffix("%")
+    if not number.removeprefix("-").isdecimal():
+        return None
+    return int(number) if number == text else -(-int(number) * count // 100)
+
+
+class Tdm(contracts.Plugin):
+    """Revocable zones, each with a window. Pods that aren't to be evicted stay out of them, and
+    may take room outside of them from those that are.
+    """
+
+    name = "tdm"
+    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
+        f"{PREFIX}*": contracts.Argument(str, "", parse=window),
+        PERIOD: contracts.Argument(str, "1m", parse=durations.seconds),
+        OFFSET: contracts.Argument(str, "+00:00", parse=offset),
+    }
+
+    def open(self, session: contracts.Session) -> None:
+        """See which zones are open now, and have a cycle when that changes."""
+        self._session = session
+        layout = session.snapshot.nodes.layout
+        self._rows = layout.rows
+        column, codes = layout.label(ZONE)
+        names: list[str] = ["", *codes]  # codes count up from 0; -1 is no label
+        self._zones = [names[code + 1] for code in column.tolist()]
+        windows = {
+            name.removeprefix(PREFIX): window(str(text))
+            for name, text in self._arguments.items()
+            if name.startswith(PREFIX)
+        }
+        now = session.snapshot.now
+        second = (now + offset(str(self.argument(OFFSET)))) % DAY_SECONDS
+        is_open = Window.open_in_volcano if session.as_volcano else Window.open
+        active = {name for name, each in windows.items() if is_open(each, second)}
+        self._closed_zones = windows.keys() - active
+        for each in windows.values():
+            for change in each.changes(session.as_volcano):
+                session.wake(now + ((change - second) % DAY_SECONDS or DAY_SECONDS))
+        self._lent = np.array([bool(zone) for zone in self._zones], dtype=np.bool_)
+        self._active = np.array([zone in active for zone in self._zones], dtype=np.bool_)
+        self._scores = np.where(self._active, ACTIVE_SCORE, 0.0)
+
+    def filter_nodes(
+        self, task: jobs.Task, nodes: contracts.NodeView
+    ) -> Sequence[contracts.Verdict]:
+        """Nodes in zones: none while the zone is closed or isn't configured, and none for pods
+        that wouldn't leave again. Nodes in no zone are no concern of this plugin.
+        """
+        if not self._lent.any():
+            return ()
+        verdicts = [contracts.Verdict(CLOSED, nodes.of(self._active | ~self._lent))]
+        if not _revocable(task):
+            verdicts.append(contracts.Verdict(RESERVED, nodes.of(~self._lent)))
+        return verdicts
+
+    def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> NDArray[np.float64]:
+        """Pods that may use lent nodes go there first."""
+        if not _revocable(task):
+            return np.zeros(nodes.size)
+        return nodes.of(self._scores)
+
+    def job_key(self, gang: gangs.Gang) -> contracts.Key:
+        """Jobs that can't be asked to go come first."""
+        return 1 if _job_preemptable(gang.job) else 0
+
+    def job_pipelined(self, gang: gangs.Gang) -> bool:
+        """Whether the minimum has room, roles aside (Volcano: JobInfo.IsPipelined)."""
+        placed = gang.ready_tasks + gang.waiting_tasks + gang.pending_best_effort
+        return placed >= gang.job.min_member
+
+    def job_starving(self, gang: gangs.Gang) -> bool:
+        """Whether a job that can't be asked to go has pods without a place."""
+        return not _job_preemptable(gang.job) and gang.counts[jobs.TaskStatus.PENDING] > 0
+
+    def preemptable(
+        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task]:
+        """Pods that may be asked to go, outside of zones, as many of each job as it bears; for
+        claimants that can't be asked themselves.
+
+        Volcano: tdm preemptableFn.
+        """
+        if claimant.preemptable or _revocable(claimant):
+            return []
+        asked = [
+            task
+            for task in candidates
+            if task.preemptable and task.status is jobs.TaskStatus.RUNNING
+            if task.node in self._rows and not self._zones[self._rows[task.node]]
+        ]
+        return self._bearable(asked, lambda task: task.job)
+
+    def shuffle_victims(self, candidates: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
+        """Pods on nodes of zones that are closed, as many of each job as it bears, once a period.
+
+        Volcano: tdm victimsFn, which looks at each zone by itself.
+        """
+        left = {
+            task.uid: self._zones[self._rows[task.node]]
+            for task in candidates
+            if task.preemptable and task.node in self._rows
+            if self._zones[self._rows[task.node]] in self._closed_zones
+        }
+        if not left:
+            return []
+        now, period = self._session.snapshot.now, self.seconds(PERIOD)
+        last = self._session.snapshot.carried.shuffled_at
+        if last is not None and last + period > now:
+            self._session.wake(last + period)
+            return []
+        self._session.wake(now + period)
+        going = [task for task in candidates if task.uid in left]
+        if self._session.as_volcano:
+            return self._bearable(going, lambda task: (task.job, left[task.uid]))
+        return self._with_gangs(self._bearable(going, lambda task: task.job), candidates)
+
+    def _bearable(
+        self, tasks: Sequence[jobs.Task], group: Callable[[jobs.Task], Hashable]
+    ) -> list[jobs.Task]:
+        """The first of each group, as many as its job can do without now."""
+        left: dict[Hashable, int] = {}
+        chosen = []
+        for task in tasks:
+            key = group(task)
+            if key not in left:
+                left[key] = self._bears(self._session.gangs[task.job])
+            if left[key] > 0:
+                left[key] -= 1
+                chosen.append(task)
+        return chosen
+
+    def _bears(self, gang: gangs.Gang) -> int:
+        """How many pods the job can do without now, by its annotations; one where it has none.
+
+        Volcano: tdm getMaxPodEvictNum. There a job below its minimum bears one as well, and a
+        minimum that can't be read is none.
+        """
+        job, running = gang.job, gang.counts[jobs.TaskStatus.RUNNING]
+        least, most = job.annotations.get(LEAST_RUNNING), job.annotations.get(MOST_MISSING)
+        if least:
+            unreadable = 0 if self._session.as_volcano else running
+            minimum = part_of(least, len(job.tasks))
+            spare = running - (unreadable if minimum is None else minimum)
+            return 1 if spare < 0 and self._session.as_volcano else spare
+        if most and least is None:
+            finished = gang.counts[jobs.TaskStatus.SUCCEEDED] + gang.counts[jobs.TaskStatus.FAILED]
+            missing = len(job.tasks) - finished - running
+            return (part_of(most, len(job.tasks)) or 0) - missing
+        return 1
+
+    def _with_gangs(
+        self, chosen: Sequence[jobs.Task], candidates: Sequence[jobs.Task]
+    ) -> list[jobs.Task]:
+        """These; of a job that can't do without any of its pods, and doesn't say how many it
+        bears, all: else a gang would stay in a closed zone for ever.
+        """
+        rigid = {
+            task.job
+            for task in chosen
+            if not {LEAST_RUNNING, MOST_MISSING}
+            & self._session.gangs[task.job].job.annotations.keys()
+            if not self._session.gangs[task.job].spares(task)
+        }
+        named = {task.uid for task in chosen}
+        return [task for task in candidates if task.uid in named or task.job in rigid]
+
+
+def _revocable(task: jobs.Task) -> bool:
+    return ZONE in task.kind.hints
+
+
+def _job_preemptable(job: jobs.Job) -> bool:
+    """Volcano: JobInfo.extractPreemptable."""
+    text = job.annotations.get(PREEMPTABLE, job.labels.get(PREEMPTABLE, ""))
+    return text in TRUE_TEXTS
