@@ -6,6 +6,7 @@ import random
 import signal
 import socket
 import sys
+import time
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 
@@ -20,10 +21,16 @@ from vscheduler.cluster import (
     reporting,
     watching,
 )
-from vscheduler.core.framework import policy
 from vscheduler.core.model import jobs
-from vscheduler.daemon import health, metrics, scheduling_loop, settings
-from vscheduler.mirror import decoding, events, state
+from vscheduler.daemon import (
+    configuration,
+    health,
+    metrics,
+    reloading,
+    scheduling_loop,
+    settings,
+)
+from vscheduler.mirror import decoding, events, state, statuses
 
 log = structlog.get_logger(__name__)
 
@@ -76,7 +83,10 @@ class Application:
     """One daemon; everything that lives long is made here."""
 
     def __init__(
-        self, given: settings.Settings, configured: policy.Policy, link: connection.Connection
+        self,
+        given: settings.Settings,
+        loaded: configuration.Loaded,
+        link: connection.Connection,
     ) -> None:
         self._settings = given
         self._link = link
@@ -105,7 +115,7 @@ class Application:
         )
         self._loop = scheduling_loop.SchedulingLoop(
             mirror,
-            configured,
+            loaded.policy,
             scheduling_loop.Outlets(
                 committer=committing.Committer(link, self._lanes, self._may_commit),
                 evictor=evicting.Evictor(link, self._lanes, self._may_commit),
@@ -114,6 +124,9 @@ class Application:
             self._metrics,
             pace=scheduling_loop.Pace(period_seconds=given.schedule_period_seconds),
         )
+        self._mirror = mirror
+        self._reloader = reloading.Reloader(loaded, self._loop.adopt, self._tell_of_reload)
+        self._metrics.observe_reload(successful=True, now=time.time())
         chance = random.Random()  # noqa: S311 - spreads retries; no secret
         self._watches = {
             kind: watching.Watch(
@@ -142,6 +155,7 @@ class Application:
                 group.create_task(self._ensure_queue(), name="ensure default queue"),
                 group.create_task(self._lanes.run(), name="commit"),
                 group.create_task(self._loop.keep_time(), name="keep time"),
+                group.create_task(self._reloader.run(), name="follow configuration"),
                 group.create_task(self._loop.run(self._wait_for_lists), name="schedule"),
             ]
             for kind, watch in self._watches.items():
@@ -160,6 +174,21 @@ class Application:
 
     def _may_commit(self) -> bool:
         return not self._stopping.is_set()
+
+    def _tell_of_reload(self, reload: reloading.Reload) -> None:
+        """Count it, and record it on what stands for this scheduler in the cluster.
+
+        That is its own pod where it knows that (POD_NAMESPACE, POD_NAME, and POD_UID, which
+        `kubectl describe` looks for), else the default queue.
+        """
+        self._metrics.observe_reload(successful=not reload.problems, now=time.time())
+        subject = self._settings.own_pod
+        if subject is None:
+            name = self._settings.default_queue
+            reference = self._mirror.reference(events.Kind.QUEUE, name)
+            uid = "" if reference is None else reference.uid
+            subject = statuses.Subject(kind="Queue", namespace="", name=name, uid=uid)
+        self._reporter.notify(statuses.reload_notice(subject, reload.path, reload.problems))
 
     async def _wait_for_lists(self) -> None:
         for watch in self._watches.values():
@@ -189,7 +218,7 @@ class Application:
             return
 
 
-async def run(given: settings.Settings, configured: policy.Policy) -> None:
+async def run(given: settings.Settings, loaded: configuration.Loaded) -> None:
     """The daemon, until SIGTERM or SIGINT.
 
     Raises connection.CredentialsError and health.ListenError where it can't start.
@@ -197,7 +226,7 @@ async def run(given: settings.Settings, configured: policy.Policy) -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     link = await connection.Connection.open(given.access)
     try:
-        application = Application(given, configured, link)
+        application = Application(given, loaded, link)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, application.stop)
         log.info("started", schedulers=given.scheduler_names, server=link.host)

@@ -1,7 +1,7 @@
 """Nodes and the pods on them, as the columns of a NodeTable."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -86,6 +86,11 @@ class Columns:
         if new is not None and new.node is not None and new.holds_room:
             self._pods.setdefault(new.node, {})[new.uid] = new
             self._dirty.add(new.node)
+
+    def residents(self) -> Iterator[pods.Pod]:
+        """All pods that hold room, those on nodes that aren't there included."""
+        for held in self._pods.values():
+            yield from held.values()
 
     def table(self, space: resources.ResourceSpace) -> nodes.NodeTable:
         """The table in these columns; the last one again when nothing changed."""

@@ -21,6 +21,7 @@ STRUCTS: Mapping[events.Kind, type[wire.Object]] = {
     events.Kind.PRIORITY_CLASS: wire.PriorityClass,
     events.Kind.BUDGET: wire.PodDisruptionBudget,
     events.Kind.QUOTA: wire.ResourceQuota,
+    events.Kind.NAMESPACE: wire.Namespace,
 }
 """What an object of each kind decodes to."""
 
@@ -36,6 +37,7 @@ API_VERSIONS: Mapping[events.Kind, str] = {
     events.Kind.PRIORITY_CLASS: "scheduling.k8s.io/v1",
     events.Kind.BUDGET: "policy/v1",
     events.Kind.QUOTA: "v1",
+    events.Kind.NAMESPACE: "v1",
 }
 """apiVersion by kind: other groups have kinds of these names, too."""
 

@@ -13,6 +13,7 @@ Value: TypeAlias = (
     | queues.Queue
     | translation.Group
     | translation.PriorityClass
+    | translation.Namespace
     | limit_values.Budget
     | limit_values.Quota
 )
@@ -76,6 +77,8 @@ class Reader:
                 value = translation.queue(found)
             case wire.PodGroup():
                 value = translation.pod_group(found, self._default_queue)
+            case wire.Namespace():
+                value = translation.namespace(found)
             case wire.PriorityClass():
                 value = translation.priority_class(found)
             case wire.PodDisruptionBudget():

@@ -17,6 +17,7 @@ class Kind(StrEnum):
     PRIORITY_CLASS = "PriorityClass"
     BUDGET = "PodDisruptionBudget"
     QUOTA = "ResourceQuota"
+    NAMESPACE = "Namespace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from vscheduler.core.model import constraints, jobs, resources
-from vscheduler.mirror import events, fields, requests, selectors, wire
+from vscheduler.mirror import events, fields, pod_terms, requests, selectors, wire
 
 GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 """Annotations that name a pod's PodGroup; the second is a newer alias."""
@@ -49,6 +49,7 @@ class Pod:
     node: str | None
     status: jobs.TaskStatus
     kind: jobs.TaskClass
+    labels: Mapping[str, str]
     task: jobs.Task | None = None
     """Only of a pod of ours that nothing is wrong with."""
     rejection: events.Rejection | None = None
@@ -57,6 +58,21 @@ class Pod:
     def holds_room(self) -> bool:
         """Whether it counts on its node: until it has finished, while it is deleted too."""
         return self.node is not None and self.status not in FINISHED
+
+    @property
+    def waits(self) -> bool:
+        """Whether we are to find a node for it."""
+        return self.task is not None and self.status is jobs.TaskStatus.PENDING
+
+    @property
+    def leaves(self) -> bool:
+        """Whether it is being deleted."""
+        return self.status is jobs.TaskStatus.RELEASING
+
+    @property
+    def namespace(self) -> str:
+        """Where its key says it is."""
+        return self.key.partition("/")[0]
 
     def bound_to(self, node: str) -> "Pod":
         """The same pod while its bind is on the way."""
@@ -100,13 +116,14 @@ class Translator:
         status = _status(pod)
         ours = (spec.scheduler_name or DEFAULT_SCHEDULER) in self._ours
         task = rejection = None
+        labels = _shared(metadata.labels)
         try:
             if ours:
-                conditions = selectors.of_pod(spec)
+                conditions = pod_terms.of_pod(spec, metadata)
                 kind = self._intern(requests.of_pod(pod), conditions, _hints(metadata))
                 task = _task(pod, uid, group, kind, status)
             else:
-                kind = self._intern(requests.of_pod(pod), selectors.of_ports(spec))
+                kind = self._intern(requests.of_pod(pod), pod_terms.of_resident(spec, metadata))
         except fields.FieldError as error:
             kind = self._held(pod)
             rejection = events.Rejection(
@@ -120,6 +137,7 @@ class Translator:
             node=node,
             status=status,
             kind=kind,
+            labels=labels,
             task=task,
             rejection=rejection,
         )
@@ -186,28 +204,12 @@ def _task(
 def check_supported(spec: wire.PodSpec) -> None:
     """FieldError for what a pod requires and we can't honour, so that nobody waits in the dark.
 
-    What pods only prefer is left out of account. Claims: a claim that the pod brings along
+    Claims: a claim that the pod brings along
     (`ephemeral`) is never bound beforehand, and binding it is the scheduler's part, so such a pod
     is refused. A persistentVolumeClaim is taken as bound already, like most shared storage; that
     of a class with WaitForFirstConsumer stays unbound, and so the pod stays in
     ContainerCreating.
     """
-    affinity = spec.affinity
-    for field_name, terms in (
-        ("podAffinity", affinity and affinity.pod_affinity),
-        ("podAntiAffinity", affinity and affinity.pod_anti_affinity),
-    ):
-        if terms and terms.required:
-            raise fields.FieldError(
-                f"spec.affinity.{field_name}.requiredDuringSchedulingIgnoredDuringExecution",
-                "required affinity between pods isn't supported; preferred affinity is ignored",
-            )
-    for at, spread in enumerate(spec.topology_spread_constraints):
-        if spread.when_unsatisfiable == "DoNotSchedule":
-            raise fields.FieldError(
-                f"spec.topologySpreadConstraints[{at}].whenUnsatisfiable",
-                "DoNotSchedule isn't supported; ScheduleAnyway is ignored",
-            )
     if spec.resource_claims:
         raise fields.FieldError("spec.resourceClaims", "dynamic resources aren't supported")
     for at, volume in enumerate(spec.volumes):

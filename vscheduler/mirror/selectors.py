@@ -1,4 +1,4 @@
-"""A pod's own conditions on its node, from the wire to core.model.constraints."""
+"""A pod's own conditions on its node, other pods aside, from the wire to core.model.constraints."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -15,7 +15,10 @@ _LISTED = (constraints.Operator.IN, constraints.Operator.NOT_IN)
 
 
 def of_pod(spec: wire.PodSpec) -> constraints.Constraints:
-    """Everything that the pod says about nodes; FieldError for what no API server would store."""
+    """Everything that the pod says about nodes, other pods aside.
+
+    FieldError for what no API server would store.
+    """
     ports = host_ports(spec)
     affinity = spec.affinity.node_affinity if spec.affinity else None
     if not (ports or affinity or spec.node_selector or spec.tolerations):
@@ -39,7 +42,7 @@ def of_pod(spec: wire.PodSpec) -> constraints.Constraints:
 
 
 def of_ports(spec: wire.PodSpec) -> constraints.Constraints:
-    """Only what stays true of a pod once it is on a node: the ports that it takes there."""
+    """Only the ports that the pod takes on its node."""
     ports = host_ports(spec)
     return constraints.Constraints(ports=ports) if ports else constraints.ANYWHERE
 

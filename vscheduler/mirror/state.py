@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from vscheduler.core.model import jobs, limits, queues, resources
 from vscheduler.core.model import snapshot as snapshots
-from vscheduler.mirror import columns, entries, events, pods, roster, translation
+from vscheduler.mirror import columns, entries, events, pods, residents, roster, translation
 
 T = TypeVar("T")
 V = TypeVar("V", queues.Queue, limits.Budget, limits.Quota)
@@ -73,6 +73,7 @@ class Mirror:
             node_selector=options.node_selector,
         )
         self._columns = columns.Columns(self.work)
+        self._census = residents.Census(self.work, self._columns.residents)
         self._roster = roster.Roster(
             self.work,
             scheduler_names=options.scheduler_names,
@@ -88,7 +89,7 @@ class Mirror:
         """How many classes of pods, nodes, queues and groups name a resource."""
         self._space = resources.ResourceSpace.of(())
         self._queues: Mapping[str, queues.Queue] | None = None
-        """None: to be sorted anew. So are the next two."""
+        """None: to be sorted anew, with the next two."""
         self._budgets: tuple[limits.Budget, ...] | None = None
         self._quotas: tuple[limits.Quota, ...] | None = None
 
@@ -191,6 +192,7 @@ class Mirror:
             jobs=self._roster.owned(),
             budgets=self._budgets,
             quotas=self._quotas,
+            residents=self._census.freeze(),
             carried=carried,
         )
 
@@ -284,14 +286,15 @@ class Mirror:
         match old, new:
             case ((translation.Node() | None), (translation.Node() | None)):
                 self._columns.move_node(key, old, new)
-            case ((queues.Queue() | None), (queues.Queue() | None)):
-                self._queues = None
-            case ((limits.Budget() | None), (limits.Budget() | None)):
-                self._budgets = None
-            case ((limits.Quota() | None), (limits.Quota() | None)):
-                self._quotas = None
+            case (
+                (queues.Queue() | limits.Budget() | limits.Quota() | None),
+                (queues.Queue() | limits.Budget() | limits.Quota() | None),
+            ):
+                self._queues = self._budgets = self._quotas = None
             case ((translation.Group() | None), (translation.Group() | None)):
                 self._roster.move_group(jobs.JobId(key), new)
+            case ((translation.Namespace() | None), (translation.Namespace() | None)):
+                self._census.move_namespace(key, None if new is None else new.labels)
             case ((translation.PriorityClass() | None), (translation.PriorityClass() | None)):
                 self._roster.move_priority(key, new)
         return True
@@ -326,6 +329,7 @@ class Mirror:
                 if self._classes[pod.kind] == max(step, 0):
                     _count(self._names, pod.kind.request, step)
         self._columns.move_pod(old, new)
+        self._census.move_pod(old, new)
         self._roster.move_pod(old, new)
 
 

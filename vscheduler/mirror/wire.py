@@ -104,11 +104,32 @@ class NodeAffinity(Struct, frozen=True):
     )
 
 
-class PodAffinity(Struct, frozen=True):
-    """core/v1 PodAffinity and PodAntiAffinity: only whether pods require something."""
+class PodAffinityTerm(Struct, frozen=True):
+    """core/v1 PodAffinityTerm."""
 
-    required: list[object] = field(
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] = []
+    topology_key: str = ""
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: list[str] = []
+    mismatch_label_keys: list[str] = []
+
+
+class PreferredPodAffinityTerm(Struct, frozen=True):
+    """core/v1 WeightedPodAffinityTerm."""
+
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(Struct, frozen=True):
+    """core/v1 PodAffinity and PodAntiAffinity."""
+
+    required: list[PodAffinityTerm] = field(
         default_factory=list, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[PreferredPodAffinityTerm] = field(
+        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
     )
 
 
@@ -130,9 +151,16 @@ class Toleration(Struct, frozen=True):
 
 
 class SpreadConstraint(Struct, frozen=True):
-    """core/v1 TopologySpreadConstraint: only whether it is a hard one."""
+    """core/v1 TopologySpreadConstraint."""
 
+    max_skew: int = 1
+    topology_key: str = ""
     when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+    match_label_keys: list[str] = []
 
 
 class Volume(Struct, frozen=True):
@@ -249,6 +277,24 @@ class Guarantee(Struct, frozen=True):
     resource: ResourceList = {}
 
 
+class NodeGroups(Struct, frozen=True):
+    """scheduling.volcano.sh/v1beta1 NodeGroupAffinity and NodeGroupAntiAffinity."""
+
+    required: list[str] = field(
+        default_factory=list, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[str] = field(
+        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class QueueAffinity(Struct, frozen=True):
+    """scheduling.volcano.sh/v1beta1 Affinity of a queue."""
+
+    node_group_affinity: NodeGroups = NodeGroups()
+    node_group_anti_affinity: NodeGroups = NodeGroups()
+
+
 class QueueSpec(Struct, frozen=True):
     """scheduling.volcano.sh/v1beta1 QueueSpec."""
 
@@ -259,6 +305,7 @@ class QueueSpec(Struct, frozen=True):
     reclaimable: bool = True
     parent: str = ""
     priority: int = 0
+    affinity: QueueAffinity | None = None
 
 
 class QueueStatus(Struct, frozen=True):
@@ -275,6 +322,16 @@ class Queue(Struct, frozen=True):
     status: QueueStatus = QueueStatus()
 
 
+class SubGroupPolicy(Struct, frozen=True):
+    """scheduling.volcano.sh/v1beta1 SubGroupPolicySpec, but for its network topology."""
+
+    name: str = ""
+    sub_group_size: int | None = None
+    min_sub_groups: int = 0
+    label_selector: LabelSelector | None = None
+    match_label_keys: list[str] = []
+
+
 class PodGroupSpec(Struct, frozen=True):
     """scheduling.volcano.sh/v1beta1 PodGroupSpec."""
 
@@ -283,6 +340,7 @@ class PodGroupSpec(Struct, frozen=True):
     queue: str = ""
     priority_class_name: str = ""
     min_resources: ResourceList | None = None
+    sub_group_policy: list[SubGroupPolicy] = []
 
 
 class PodGroupStatus(Struct, frozen=True):
@@ -309,6 +367,12 @@ class PriorityClass(Struct, frozen=True):
     metadata: Metadata = Metadata()
     value: int = 0
     global_default: bool = False
+
+
+class Namespace(Struct, frozen=True):
+    """core/v1 Namespace: its labels."""
+
+    metadata: Metadata = Metadata()
 
 
 class BudgetSpec(Struct, frozen=True):
@@ -354,5 +418,12 @@ class ResourceQuota(Struct, frozen=True):
 
 
 Object: TypeAlias = (
-    Pod | Node | Queue | PodGroup | PriorityClass | PodDisruptionBudget | ResourceQuota
+    Pod
+    | Node
+    | Namespace
+    | Queue
+    | PodGroup
+    | PriorityClass
+    | PodDisruptionBudget
+    | ResourceQuota
 )

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from vscheduler.core.framework import contracts, gangs
-from vscheduler.core.model import constraints, jobs, nodes, queues, resources, snapshot
+from vscheduler.core.framework import neighbours as near
+from vscheduler.core.model import constraints, jobs, nodes, queues, residents, resources, snapshot
 
 GPU = "nvidia.com/gpu"
 Gang = gangs.Gang
@@ -27,10 +28,24 @@ class Opened:
     """How often a plugin asked for a request."""
     as_volcano: bool = False
     actions: tuple[str, ...] = ("allocate",)
+    neighbours: near.Neighbours = field(
+        default_factory=lambda: near.Neighbours(nodes.NodeLayout(()), residents.NOBODY)
+    )
+    due: list[float] = field(default_factory=list)
+    """When it was asked to wake."""
 
     def runs(self, action: str) -> bool:
         """As the real one."""
         return action in self.actions
+
+    def reachable(self, task: jobs.Task) -> nodes.Mask:
+        """All nodes."""
+        del task
+        return np.ones(self.snapshot.nodes.layout.size, dtype=np.bool_)
+
+    def wake(self, at: float) -> None:
+        """As the real one, every instant by itself."""
+        self.due.append(at)
 
     def request(self, task: jobs.Task) -> resources.Vector:
         """As the real one."""

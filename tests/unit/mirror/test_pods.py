@@ -254,21 +254,6 @@ def with_requirement(requirement: dict[str, Any]) -> dict[str, Any]:
 
 TERM = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0]"
 UNSUPPORTED = [
-    (
-        {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}},
-        f"spec.affinity.podAffinity.{REQUIRED}",
-        "isn't supported",
-    ),
-    (
-        {"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}},
-        f"spec.affinity.podAntiAffinity.{REQUIRED}",
-        "isn't supported",
-    ),
-    (
-        {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
-        "spec.topologySpreadConstraints[0].whenUnsatisfiable",
-        "isn't supported",
-    ),
     ({"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims", "aren't supported"),
     (
         {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "ephemeral": {}}]},
@@ -330,16 +315,9 @@ def test_a_pod_that_has_a_node_is_taken_as_it_is(spec: dict[str, Any]) -> None:
     assert task(node="n1", spec=spec).status is jobs.TaskStatus.RUNNING
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"affinity": {"podAntiAffinity": {PREFERRED: [{"weight": 1}]}}},
-        {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
-        {"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "data"}}]},
-    ],
-)
-def test_preferences_and_claims_dont_stop_a_pod(spec: dict[str, Any]) -> None:
-    """What is only preferred is ignored; a named claim is taken as bound."""
+def test_a_claim_does_not_stop_a_pod() -> None:
+    """One that has a name is taken as bound."""
+    spec = {"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "data"}}]}
     assert task(spec=spec).status is jobs.TaskStatus.PENDING
 
 

@@ -119,6 +119,69 @@ class HostPort:
         return same and (self.address == other.address or wild in (self.address, other.address))
 
 
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """Which pods a condition is about: those with such labels in these namespaces.
+
+    Kubernetes: kube-scheduler framework.AffinityTerm, TopologySpreadConstraint.
+    """
+
+    namespaces: tuple[str, ...]
+    """By name, sorted."""
+    labels: Selector | None
+    """None selects no pod."""
+    more_namespaces: Selector | None = None
+    """Namespaces with such labels count as well; None: only those by name do."""
+
+    def includes(
+        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
+    ) -> bool:
+        """Whether a pod with these labels in this namespace is one of them."""
+        if self.labels is None or not self.labels.matches(labels):
+            return False
+        more = self.more_namespaces
+        return namespace in self.namespaces or (more is not None and more.matches(namespace_labels))
+
+
+@dataclass(frozen=True, slots=True)
+class PodTerm:
+    """Pods, and how near is near: nodes that have the same value of this label are one place."""
+
+    pods: PodSet
+    topology_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredPodTerm:
+    """A term that adds `weight` to the score of nodes near each such pod: 1 to 100, or less than
+    0 where the pod prefers to be away from them.
+    """
+
+    weight: int
+    term: PodTerm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How evenly pods are to be spread over the values of a label of nodes.
+
+    Kubernetes: core/v1 TopologySpreadConstraint.
+    """
+
+    pods: PodSet
+    """Those of the pod's own namespace that are counted."""
+    topology_key: str
+    max_skew: int = 1
+    hard: bool = True
+    """DoNotSchedule; else ScheduleAnyway."""
+    min_domains: int = 1
+    """With fewer values than this the fewest pods of any of them count as none."""
+    honours_affinity: bool = True
+    """Whether nodes that the pod's selector and node affinity exclude are left out of account."""
+    honours_taints: bool = False
+    """The same for nodes with taints that it doesn't tolerate."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraints:
     """All of a pod's own conditions on its node."""
@@ -129,6 +192,12 @@ class Constraints:
     preferred: tuple[PreferredTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     ports: tuple[HostPort, ...] = ()
+    pod_affinity: tuple[PodTerm, ...] = ()
+    """All must hold, and for the same pods: near pods that are in all of their sets."""
+    pod_anti_affinity: tuple[PodTerm, ...] = ()
+    """Near none of them."""
+    pod_preferred: tuple[PreferredPodTerm, ...] = ()
+    spread: tuple[Spread, ...] = ()
 
 
 ANYWHERE = Constraints()

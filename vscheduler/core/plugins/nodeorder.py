@@ -3,16 +3,21 @@
 Volcano: plugins/nodeorder, which adds up the scores of kube-scheduler's plugins.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.framework import contracts
+from vscheduler.core.framework import contracts, nearness
 from vscheduler.core.model import jobs, masks
 
 FULL_SCORE = 100.0
+
+DRAWING_WEIGHT = 1
+"""What a pod counts that requires the task's company (kube-scheduler: hardPodAffinityWeight, which
+is 0 in Volcano)."""
+
 SIZES = (0, 1)
 """The columns of cpu and memory, which usage is judged by."""
 
@@ -20,7 +25,7 @@ Scores = NDArray[np.float64]
 
 
 class NodeOrder(contracts.Plugin):
-    """Usage, preferred node affinity, and taints that only ask to stay away."""
+    """Usage, preferred affinity to nodes and pods, soft spreads, and soft taints."""
 
     name = "nodeorder"
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
@@ -29,10 +34,8 @@ class NodeOrder(contracts.Plugin):
         "balancedresource.weight": contracts.Argument(int, 1, minimum=0),
         "nodeaffinity.weight": contracts.Argument(int, 2, minimum=0),
         "tainttoleration.weight": contracts.Argument(int, 3, minimum=0),
-        "podaffinity.weight": contracts.Argument(int, 0, minimum=0, missing="pod affinity"),
-        "podtopologyspread.weight": contracts.Argument(
-            int, 0, minimum=0, missing="topology spread"
-        ),
+        "podaffinity.weight": contracts.Argument(int, 2, minimum=0),
+        "podtopologyspread.weight": contracts.Argument(int, 2, minimum=0),
         "imagelocality.weight": contracts.Argument(int, 0, minimum=0, missing="image locality"),
     }
 
@@ -48,6 +51,9 @@ class NodeOrder(contracts.Plugin):
         self._apart = FULL_SCORE * self._balanced / 2
         self._affinity = self.number("nodeaffinity.weight")
         self._taints = self.number("tainttoleration.weight")
+        self._likes = self.number("podaffinity.weight")
+        self._spread = self.number("podtopologyspread.weight")
+        self._drawing = 0 if session.as_volcano else DRAWING_WEIGHT
         self._preferences: dict[jobs.TaskClass, Scores] = {}
         self._soft_taints: dict[jobs.TaskClass, NDArray[np.int64] | None] = {}
 
@@ -65,10 +71,37 @@ class NodeOrder(contracts.Plugin):
     def score_node_set(
         self, task: jobs.Task, nodes: contracts.NodeView, feasible: NDArray[np.bool_]
     ) -> Scores | None:
+        """What compares feasible nodes with each other: taints, and the pods near them.
+
+        None only where nothing of that is about the task: the answer must not depend on which
+        nodes happen to be feasible now.
+        """
+        answers = [
+            self._without_taints(task, nodes, feasible),
+            *self._near_pods(task, nodes, feasible),
+        ]
+        given = [answer for answer in answers if answer is not None]
+        return sum(given, start=np.zeros(nodes.size)) if given else None
+
+    def _near_pods(
+        self, task: jobs.Task, nodes: contracts.NodeView, feasible: NDArray[np.bool_]
+    ) -> Iterator[Scores | None]:
+        standing = self._session.neighbours.standing(task)
+        if standing is None:
+            return
+        if self._likes:
+            likes = nearness.liking(standing, self._drawing, feasible)
+            yield None if likes is None else self._likes * likes
+        if self._spread:
+            even = nearness.evenness(standing, task.kind.constraints, nodes.layout, feasible)
+            yield None if even is None else self._spread * even
+
+    def _without_taints(
+        self, task: jobs.Task, nodes: contracts.NodeView, feasible: NDArray[np.bool_]
+    ) -> Scores | None:
         """PreferNoSchedule taints that the task doesn't tolerate: most of them 0, none 100.
 
-        Kubernetes: TaintToleration.NormalizeScore. None only where no node has any: the answer
-        must not depend on which nodes happen to be feasible now.
+        Kubernetes: TaintToleration.NormalizeScore.
         """
         if task.kind in self._soft_taints:
             counts = self._soft_taints[task.kind]

@@ -4,12 +4,13 @@ Volcano: plugins/predicates, which asks kube-scheduler's filters. Room and pod s
 the framework looks at them, and at whether a node is ready.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from vscheduler.core.framework import contracts
+from vscheduler.core.framework import contracts, nearness, neighbours
 from vscheduler.core.model import jobs, masks
 from vscheduler.core.model import nodes as tables
 
@@ -18,13 +19,48 @@ TAINTED = "node(s) had untolerated taint {{{key}: {value}}}"
 UNSELECTED = "node(s) didn't match Pod's node affinity/selector"
 PORTS_TAKEN = "node(s) didn't have free ports for the requested pod ports"
 OTHER_TAINTS = "node(s) had other untolerated taints"
+LONELY = "node(s) didn't match pod affinity rules"
+TOO_NEAR = "node(s) didn't match pod anti-affinity rules"
+REPELLED = "node(s) didn't satisfy existing pods anti-affinity rules"
+UNEVEN = "node(s) didn't match pod topology spread constraints"
+UNLABELLED = f"{UNEVEN} (missing required label)"
 
 TAINTS_MAX = 16
 """So many taints are told apart; where every node has one of its own, the rest is one refusal."""
 
 
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One refusal that depends on other pods: where a gate is closed."""
+
+    refusal: str
+    gates: Sequence[nearness.Gate]
+    curable: bool = True
+
+    def verdict(self, nodes: contracts.NodeView, *, foresees: bool) -> contracts.Verdict:
+        """The rows at which all gates are open; foresees: or will be when pods are gone."""
+        now = np.ones(nodes.size, dtype=np.bool_)
+        later = now.copy()
+        for gate in self.gates:
+            on_now, on_later = gate.on(nodes.rows)
+            now &= on_now
+            later &= on_later
+        return contracts.Verdict(
+            self.refusal, now, later if foresees else None, curable=self.curable
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """The rules for tasks of one standing, as long as no pod that they are about moves."""
+
+    version: int
+    rules: Sequence[Rule]
+    outlook: Hashable
+
+
 class Predicates(contracts.Plugin):
-    """Cordons, taints, node selectors and affinity, host ports."""
+    """Cordons, taints, node selectors and affinity, host ports, other pods."""
 
     name = "predicates"
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
@@ -32,18 +68,14 @@ class Predicates(contracts.Plugin):
         "predicate.NodePortsEnable": contracts.Argument(bool, default=True),
         "predicate.TaintTolerationEnable": contracts.Argument(bool, default=True),
         "predicate.CacheEnable": contracts.Argument(bool, default=False),
-        "predicate.PodAffinityEnable": contracts.Argument(
-            bool, default=False, missing="pod affinity"
-        ),
+        "predicate.PodAffinityEnable": contracts.Argument(bool, default=True),
         "predicate.NodeVolumeLimitsEnable": contracts.Argument(
             bool, default=False, missing="volume limits of nodes"
         ),
         "predicate.VolumeZoneEnable": contracts.Argument(
             bool, default=False, missing="zones of volumes"
         ),
-        "predicate.PodTopologySpreadEnable": contracts.Argument(
-            bool, default=False, missing="topology spread"
-        ),
+        "predicate.PodTopologySpreadEnable": contracts.Argument(bool, default=True),
         "predicate.VolumeBindingEnable": contracts.Argument(
             bool, default=False, missing="volume binding"
         ),
@@ -62,7 +94,13 @@ class Predicates(contracts.Plugin):
 
     def open(self, session: contracts.Session) -> None:
         """What follows from the nodes' specs is worked out once per task class."""
-        del session
+        self._layout = session.snapshot.nodes.layout
+        self._neighbours = session.neighbours
+        self._pod_affinity = bool(self.argument("predicate.PodAffinityEnable"))
+        self._spread = bool(self.argument("predicate.PodTopologySpreadEnable"))
+        # Volcano: SimulateRemoveTask isn't asked, so that a dry run evicts no pod in its eyes.
+        self._foresees = not session.as_volcano or "enablePreemptable" in self.flags
+        self._rulings: dict[neighbours.Standing, Ruling] = {}
         self._affinity = bool(self.argument("predicate.NodeAffinityEnable"))
         self._taints = bool(self.argument("predicate.TaintTolerationEnable"))
         self._ports = bool(self.argument("predicate.NodePortsEnable"))
@@ -84,7 +122,45 @@ class Predicates(contracts.Plugin):
             later = masks.free_ports(nodes.layout, nodes.rows, wanted, nodes.ports)
             left = masks.free_ports(nodes.layout, nodes.rows, wanted, nodes.leaving_ports)
             verdicts.append(contracts.Verdict(PORTS_TAKEN, later & left, later, curable=True))
+        standing = self._neighbours.standing(task)
+        if standing is not None:
+            rules = self._ruling(standing, task.kind).rules
+            verdicts += [rule.verdict(nodes, foresees=self._foresees) for rule in rules]
         return verdicts
+
+    def outlook(self, task: jobs.Task) -> Hashable:
+        """Which values of labels pass, where a pod can change that for nodes that aren't its own:
+        not how many pods there are, so that most placements leave other nodes as they were.
+        """
+        standing = self._neighbours.standing(task)
+        return None if standing is None else self._ruling(standing, task.kind).outlook
+
+    def _ruling(self, standing: neighbours.Standing, kind: jobs.TaskClass) -> Ruling:
+        known = self._rulings.get(standing)
+        version = standing.version
+        if known is None or known.version != version:
+            rules = tuple(self._rules(standing, kind))
+            outlook = tuple(
+                (gate.now.tobytes(), gate.later.tobytes())
+                for rule in rules
+                for gate in rule.gates
+                if not gate.local
+            )
+            known = self._rulings[standing] = Ruling(version, rules, outlook or None)
+        return known
+
+    def _rules(self, standing: neighbours.Standing, kind: jobs.TaskClass) -> Iterator[Rule]:
+        """In kube-scheduler's order: InterPodAffinity, PodTopologySpread."""
+        if self._pod_affinity and standing.company:
+            yield Rule(LONELY, nearness.company_gates(standing), curable=False)
+        if self._pod_affinity and standing.avoided:
+            yield Rule(TOO_NEAR, nearness.distance_gates(standing.avoided))
+        if self._pod_affinity and standing.repelling:
+            yield Rule(REPELLED, nearness.distance_gates(standing.repelling))
+        if self._spread and any(each.spread.hard for each in standing.spreading):
+            yield Rule(UNLABELLED, nearness.label_gates(standing), curable=False)
+            gates = nearness.spread_gates(standing, kind.constraints, self._layout)
+            yield Rule(UNEVEN, gates)
 
     def _work_out(self, kind: jobs.TaskClass, layout: tables.NodeLayout) -> list[contracts.Verdict]:
         """The verdicts that no placement changes, in kube-scheduler's order."""
