@@ -88,6 +88,22 @@ def test_the_plugin_of_the_readme_works() -> None:
     assert [bind.node for bind in result.binds] == ["n2", "n2"]
 
 
+def test_docs_on_plugins_show_the_example_and_every_hook() -> None:
+    """What is taught is what is tested; a hook is found where plugin authors look."""
+    text = (ROOT / "docs" / "plugins.md").read_text()
+    example = ROOT / "examples" / "plugin"
+    assert f"```python\n{(example / 'example_spot.py').read_text()}```" in text
+    for block in re.findall(r"```toml\n(.+?)```", text, re.DOTALL):
+        assert block in (example / "pyproject.toml").read_text()
+    rows = re.findall(
+        r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \| (?:`(\w+)`)? ?\| (\w*)", text, re.MULTILINE
+    )
+    assert rows == [
+        (name, hook.combine.value, hook.flag or "", hook.volcano)
+        for name, hook in contracts.HOOKS.items()
+    ]
+
+
 def test_every_option_has_its_help() -> None:
     """Whatever a command takes, --help says what it is for."""
     mute = [

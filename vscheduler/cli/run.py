@@ -1,7 +1,8 @@
 """`vscheduler run`: the daemon. Volcano's flags with Volcano's defaults, but for the name."""
 
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -62,6 +63,12 @@ def switch(name: str, about: str, *, default: bool | None) -> Callable[[Command]
 def variable(name: str) -> str:
     """The environment variable of a flag: VSCHEDULER_SCHEDULER_NAME."""
     return f"VSCHEDULER_{name.removeprefix('--').replace('-', '_').upper()}"
+
+
+def own_pod(environment: Mapping[str, str]) -> dict[str, Any]:
+    """What the downward API may say: POD_NAMESPACE, POD_NAME, POD_UID."""
+    names = ("pod_namespace", "pod_name", "pod_uid")
+    return {name: environment.get(name.upper(), "") for name in names}
 
 
 def ignored(command: Command) -> Command:
@@ -139,7 +146,7 @@ def command(**flags: Any) -> None:
     hidden = [*IGNORED_SWITCHES, *IGNORED_VALUES]
     given = {name: flags.pop(name.replace("-", "_")) for name in hidden}
     try:
-        checked = settings.check(settings.Given(**flags))
+        checked = settings.check(settings.Given(**flags, **own_pod(os.environ)))
         loaded = configuration.load(checked.scheduler_conf)
     except (settings.SettingsError, configuration.ConfigurationError) as error:
         for problem in error.problems:
@@ -153,7 +160,7 @@ def command(**flags: Any) -> None:
     for warning in loaded.warnings:
         log.warning("configuration.warning", message=warning)
     try:
-        uvloop.run(application.run(checked, loaded.policy))
+        uvloop.run(application.run(checked, loaded))
     except* (connection.CredentialsError, health.ListenError) as failures:
         for failure in failures.exceptions:
             log.error("start.failed", message=str(failure))  # noqa: TRY400 - the sentence is enough

@@ -30,7 +30,8 @@ NAME_MAX = 230
 NOTE_MAX = 1000
 """Of a name and a note that an Event may have, with some left."""
 INSTANCE_MAX = 128
-API_VERSIONS = {"Pod": "v1", "PodGroup": "scheduling.volcano.sh/v1beta1"}
+VOLCANO = "scheduling.volcano.sh/v1beta1"
+API_VERSIONS = {"Pod": "v1", "PodGroup": VOLCANO, "Queue": VOLCANO}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,13 +139,13 @@ class Reporter:
         """Record that a pod was bound."""
         self._told.pop(bind.task.uid, None)
         self._pod_box.withdraw(bind.task.uid)
-        self._notify(statuses.bound_notice(bind))
+        self.notify(statuses.bound_notice(bind))
 
     def evicted(self, evict: decisions.Evict, gang: jobs.Job) -> None:
         """Record that a pod was evicted; its condition before the kubelet lets go of it."""
         write = partial(self._mark, evict, gang)
         self._lanes.put(lanes.Lane.EVICTION, write)
-        self._notify(statuses.evicted_notice(evict, gang))
+        self.notify(statuses.evicted_notice(evict, gang))
 
     def lost(self, evicts: Sequence[decisions.Evict]) -> None:
         """Record on PodGroups that pods of theirs were evicted."""
@@ -154,7 +155,7 @@ class Reporter:
         for job, theirs in by_job.items():
             known = self._groups.stored_group(job)
             if known is not None:
-                self._notify(statuses.lost_notice(known.uid, theirs))
+                self.notify(statuses.lost_notice(known.uid, theirs))
 
     def nominate(self, claims: Iterable[decisions.Pipeline]) -> None:
         """Write on waiting pods where room is being made for them, for people and autoscalers."""
@@ -249,7 +250,7 @@ class Reporter:
         self._observe("podgroup", "written")
         notice = statuses.group_notice(status, stored, wanted)
         if notice is not None:
-            self._notify(notice)
+            self.notify(notice)
 
     def _tell_pods(self, status: decisions.GroupStatus) -> None:
         message = statuses.pod_message(status)
@@ -279,14 +280,15 @@ class Reporter:
         self._told[task.uid] = (code, message)
         self._observe("pod", "written")
         if told is None or told[0] is not code:
-            self._notify(statuses.waiting_notice(task, message))
+            self.notify(statuses.waiting_notice(task, message))
 
     async def _patch(self, path: str, body: object, content_type: str) -> bytes:
         return await self._link.call(
             "PATCH", path, msgspec.json.encode(body), content_type=content_type
         )
 
-    def _notify(self, notice: statuses.Notice) -> None:
+    def notify(self, notice: statuses.Notice) -> None:
+        """Record an event, after all that is more urgent; where too many wait it is dropped."""
         taken = self._lanes.put(lanes.Lane.EVENT, partial(self._record, notice, time.time()))
         if not taken:
             self._observe("event", "dropped")
@@ -295,7 +297,7 @@ class Reporter:
         self._events += 1
         name = f"{notice.name[:NAME_MAX]}.{self._started}{self._events:x}"
         body = event_body(notice, name, when, self._identity)
-        path = f"/apis/events.k8s.io/v1/namespaces/{notice.namespace}/events"
+        path = f"/apis/events.k8s.io/v1/namespaces/{_namespace(notice)}/events"
         try:
             await self._link.call("POST", path, body)
         except connection.ApiError as error:
@@ -327,7 +329,7 @@ def event_body(notice: statuses.Notice, name: str, when: float, identity: Identi
         {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": name, "namespace": notice.namespace},
+            "metadata": {"name": name, "namespace": _namespace(notice)},
             "eventTime": moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": identity.controller,
             "reportingInstance": identity.instance[:INSTANCE_MAX],
@@ -346,10 +348,18 @@ def event_body(notice: statuses.Notice, name: str, when: float, identity: Identi
     )
 
 
+def _namespace(notice: statuses.Notice) -> str:
+    """Where its event is kept: the API server wants those about objects in no namespace there."""
+    return notice.namespace or "default"
+
+
 def _action(notice: statuses.Notice) -> str:
-    if notice.reason == statuses.EVICT:
-        return "Evicting"
-    return "Binding" if notice.kind == "Pod" else "Scheduling"
+    by_reason = {
+        statuses.EVICT: "Evicting",
+        statuses.RELOADED: "Configuring",
+        statuses.RELOAD_FAILED: "Configuring",
+    }
+    return by_reason.get(notice.reason, "Binding" if notice.kind == "Pod" else "Scheduling")
 
 
 def _number(version: str) -> int:

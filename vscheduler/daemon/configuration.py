@@ -6,6 +6,7 @@ from pathlib import Path
 
 from vscheduler.core import actions, plugins
 from vscheduler.core.framework import findings, policy
+from vscheduler.daemon import extensions
 from vscheduler.mirror import documents
 
 
@@ -23,30 +24,53 @@ class Loaded:
 
     policy: policy.Policy
     warnings: tuple[str, ...] = ()
+    path: str = ""
+    """The file; empty for the built-in configuration."""
+    text: str = ""
 
 
 def load(path: str) -> Loaded:
     """Read and check a configuration file; the built-in one where path is empty.
 
-    Raises ConfigurationError with all that is wrong with it.
+    Raises ConfigurationError with all that is wrong with it, or with installed plugins.
     """
-    if not path:
-        return Loaded(policy=policy.built_in(plugins.PLUGINS, actions.ACTIONS))
+    if path:
+        return parse(read(path), path)
+    known = _known()
+    return Loaded(policy=policy.built_in(known, actions.ACTIONS))
+
+
+def read(path: str) -> str:
+    """The text of a configuration file. Raises ConfigurationError."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        found = documents.load(text, path)
+        return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError([f"{path}: {error}"]) from error
+
+
+def parse(text: str, path: str) -> Loaded:
+    """Check the text of a configuration file. Raises ConfigurationError."""
+    known = _known()
+    try:
+        found = documents.load(text, path)
     except documents.DocumentError as error:
         raise ConfigurationError([str(error)]) from error
     if len(found) != 1:
         raise ConfigurationError([f"{path}: one document is needed, there are {len(found)}"])
     (document,) = found
-    parsed = policy.parse(document.content, plugins.PLUGINS, actions.ACTIONS)
+    parsed = policy.parse(document.content, known, actions.ACTIONS)
 
     def placed(problems: Sequence[findings.Problem]) -> tuple[str, ...]:
         return tuple(f"{document.place(each.path)}: {each}" for each in problems)
 
     if parsed.policy is None:
         raise ConfigurationError(placed(parsed.problems))
-    return Loaded(policy=parsed.policy, warnings=placed(parsed.warnings))
+    return Loaded(policy=parsed.policy, warnings=placed(parsed.warnings), path=path, text=text)
+
+
+def _known() -> policy.Plugins:
+    """Our own plugins and those of other packages."""
+    found = extensions.installed()
+    if found.problems:
+        raise ConfigurationError(found.problems)
+    return (*plugins.PLUGINS, *found.plugins)

@@ -120,6 +120,16 @@ TABLE = (
         labels=("object", "outcome"),
     ),
     Metric(
+        name="vscheduler_config_last_reload_successful",
+        kind=Kind.GAUGE,
+        about="1 where the configuration file that was read last is in force, 0 where it is bad.",
+    ),
+    Metric(
+        name="vscheduler_config_last_reload_success_timestamp_seconds",
+        kind=Kind.GAUGE,
+        about="When the configuration that is in force was read, in seconds since the epoch.",
+    ),
+    Metric(
         name="vscheduler_rejected_objects",
         kind=Kind.GAUGE,
         about="Objects that are left out because something in them can't be used.",
@@ -221,6 +231,12 @@ class Metrics:
     def observe_dropped_cycle(self) -> None:
         """Count a cycle that was thrown away."""
         self._count("vscheduler_cycles_dropped_total")
+
+    def observe_reload(self, *, successful: bool, now: float) -> None:
+        """Note whether the configuration that was just read is in force."""
+        self._gauges["vscheduler_config_last_reload_successful"].set(successful)
+        if successful:
+            self._gauges["vscheduler_config_last_reload_success_timestamp_seconds"].set(now)
 
     def observe_strays(self, *, rejected: int, ungrouped: int) -> None:
         """Set how many objects, and how many pods of ours, are left out."""

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from vscheduler.cluster import connection
 from vscheduler.core.model import durations
+from vscheduler.mirror import statuses
 
 T = TypeVar("T")
 
@@ -44,11 +45,15 @@ class Settings:
     health_address: Address | None = None
     log_level: str = "info"
     log_format: str = "console"
+    own_pod: statuses.Subject | None = None
+    """The pod that this runs in, where it was told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """The flags as they were given; names as the flags', values as text."""
+    """The flags as they were given, names as the flags', values as text; and what the downward
+    API says of the own pod, all empty where it says nothing.
+    """
 
     scheduler_name: Sequence[str] = ("vscheduler",)
     scheduler_conf: str = ""
@@ -66,6 +71,9 @@ class Given:
     enable_healthz: bool = False
     log_level: str = "info"
     log_format: str = "console"
+    pod_namespace: str = ""
+    pod_name: str = ""
+    pod_uid: str = ""
 
 
 class SettingsError(Exception):
@@ -115,6 +123,15 @@ def check(given: Given) -> Settings:
         health_address=health if given.enable_healthz else None,
         log_level=given.log_level,
         log_format=given.log_format,
+        own_pod=_own_pod(given),
+    )
+
+
+def _own_pod(given: Given) -> statuses.Subject | None:
+    if not (given.pod_namespace and given.pod_name):
+        return None
+    return statuses.Subject(
+        kind="Pod", namespace=given.pod_namespace, name=given.pod_name, uid=given.pod_uid
     )
 
 

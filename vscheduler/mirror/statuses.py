@@ -19,6 +19,8 @@ POD_SCHEDULED = "PodScheduled"
 DISRUPTION_TARGET = "DisruptionTarget"
 EVICT = "Evict"
 """Volcano: the reason of events about evictions."""
+RELOADED = "ConfigurationReloaded"
+RELOAD_FAILED = "ConfigurationRejected"
 READY_REASON = "tasks in gang are ready to be scheduled"
 """Volcano: the reason that condition Scheduled comes with."""
 
@@ -55,6 +57,17 @@ class Notice:
     """Normal or Warning."""
     reason: str
     message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """An object that an event is about."""
+
+    kind: str
+    namespace: str
+    """Empty for an object that is in none."""
+    name: str
+    uid: str
 
 
 def group_state(
@@ -194,6 +207,24 @@ def evicted_patch(evict: decisions.Evict, gang: jobs.Job, *, now: float) -> Body
 def nominated_patch(node: str | None) -> Body:
     """The pod's `status` to merge: where room is kept for it, or None where that is over."""
     return {"nominatedNodeName": node}
+
+
+def reload_notice(subject: Subject, path: str, problems: Sequence[str]) -> Notice:
+    """The event that goes with a configuration file that was read again."""
+    if problems:
+        said = ("Warning", RELOAD_FAILED, wording.rejected_configuration(path, problems))
+    else:
+        said = ("Normal", RELOADED, f"{path} is in force")
+    kind, reason, message = said
+    return Notice(
+        kind=subject.kind,
+        namespace=subject.namespace,
+        name=subject.name,
+        uid=subject.uid,
+        type=kind,
+        reason=reason,
+        message=message,
+    )
 
 
 def timestamp(now: float) -> str:

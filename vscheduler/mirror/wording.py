@@ -76,6 +76,12 @@ def lost(evicts: Sequence[decisions.Evict]) -> str:
     return f"{pods(len(evicts))} evicted by {_rule(evicts[0])}"
 
 
+def rejected_configuration(path: str, problems: Sequence[str]) -> str:
+    """What an event says of a configuration file that is left out; the log has the whole list."""
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{path} can't be used, the last good one stays in force: {problems[0]}{more}"
+
+
 def _rule(evict: decisions.Evict) -> str:
     return evict.action + (f" so that {evict.beneficiary} can start" if evict.beneficiary else "")
 

@@ -9,8 +9,7 @@ import pytest
 from click import testing
 
 from vscheduler.cli import main, run
-from vscheduler.core.framework import policy
-from vscheduler.daemon import application, logs, settings
+from vscheduler.daemon import application, configuration, logs, settings
 
 
 @pytest.fixture
@@ -18,7 +17,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[settings.Settings]:
     """What the daemon was begun with; it ends at once."""
     found: list[settings.Settings] = []
 
-    async def note(given: settings.Settings, _: policy.Policy) -> None:
+    async def note(given: settings.Settings, _: configuration.Loaded) -> None:
         await asyncio.sleep(0)
         found.append(given)
 

@@ -1,0 +1,25 @@
+"""Spot nodes may go any moment: only queues that can do with that get them, and get them first."""
+
+from vscheduler.core.framework import contracts
+
+LABEL = contracts.Argument(str, "example.com/spot")
+QUEUES = contracts.Argument(str, "")
+
+
+class Spot(contracts.Plugin):
+    name = "spot"
+    arguments = {"spot.label": LABEL, "spot.queues": QUEUES}
+
+    def open(self, session):
+        self.gangs = session.gangs
+        self.welcome = str(self.argument("spot.queues")).replace(",", " ").split()
+        column, _ = session.snapshot.nodes.layout.label(str(self.argument("spot.label")))
+        self.spot = column >= 0
+
+    def filter_nodes(self, task, nodes):
+        if self.gangs[task.job].job.queue in self.welcome:
+            return []
+        return [contracts.Verdict("node(s) were spot nodes", ~nodes.of(self.spot))]
+
+    def score_nodes(self, task, nodes):
+        return 100.0 * nodes.of(self.spot)
