@@ -31,7 +31,8 @@ def _plugin(word: str) -> dict[str, Any]:
         if key.startswith("enable"):
             plugin[key] = value == "true"
         else:
-            plugin.setdefault("arguments", {})[key] = int(value)
+            number = value.removeprefix("-").isdecimal()
+            plugin.setdefault("arguments", {})[key] = int(value) if number else value
     return plugin
 
 

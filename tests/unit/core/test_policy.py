@@ -217,10 +217,6 @@ def test_all_problems_are_listed(tree: object, expected: list[str]) -> None:
 
 
 STRANGE: dict[str, tuple[object, list[str]]] = {
-    "actions that only Volcano has": (
-        configured() | {"actions": "allocate, shuffle"},
-        ["actions: action shuffle is left out: it isn't there yet"],
-    ),
     "plugins that only Volcano has, whatever their arguments": (
         configured({"name": "usage", "arguments": {"usage.weight": 5}}),
         [f"{FIRST}.name: plugin usage is left out: it isn't there yet"],
@@ -229,10 +225,7 @@ STRANGE: dict[str, tuple[object, list[str]]] = {
         configured(metrics={"type": "prometheus"}),
         ["metrics: is left out: nothing here reads load figures yet"],
     ),
-    "hierarchical drf": (
-        configured({"name": "drf", "enableHierarchy": True}),
-        [f"{FIRST}.enableHierarchy: has no effect: shares of queue trees aren't there yet"],
-    ),
+    "hierarchical drf": (configured({"name": "drf", "enableHierarchy": True}), []),
     "a filter that isn't there, wanted": (
         configured({"name": "predicates", "arguments": {"predicate.VolumeZoneEnable": True}}),
         [f"{GIVEN}.predicate.VolumeZoneEnable: has no effect yet (zones of volumes)"],
@@ -243,7 +236,7 @@ STRANGE: dict[str, tuple[object, list[str]]] = {
     ),
     "arguments of an action that isn't run": (
         {"actions": "", "tiers": []} | configured(configurations=[{"name": "reclaim"}]),
-        ["configurations[0].name: action reclaim is left out: it isn't there yet"],
+        ["configurations[0].name: has no effect: reclaim isn't among the actions"],
     ),
 }
 
@@ -256,10 +249,21 @@ def test_what_has_no_effect_is_warned_of(tree: object, expected: list[str]) -> N
 
 def test_what_is_left_out_is_not_there() -> None:
     """Neither the plugin nor the action."""
-    parsed = parse(configured({"name": "usage"}, {"name": "gang"}) | {"actions": "enqueue"})
+    tree = configured({"name": "usage"}, {"name": "gang"}, configurations=[{"name": "shuffle"}])
+    parsed = policy.parse(tree | {"actions": "shuffle"}, plugins.PLUGINS, ())
     assert parsed.policy is not None
     assert [each.plugin.name for each in parsed.policy.tiers[0]] == ["gang"]
     assert parsed.policy.actions == ()
+    assert [str(warning) for warning in parsed.warnings] == [
+        "actions: action shuffle is left out: it isn't there yet",
+        "configurations[0].name: action shuffle is left out: it isn't there yet",
+        f"{FIRST}.name: plugin usage is left out: it isn't there yet",
+    ]
+
+
+def _paired(value: dict[str, object]) -> None:
+    if value.keys() != {"a", "b"}:
+        raise ValueError("a and b are needed")
 
 
 class Ranged(contracts.Plugin):
@@ -269,6 +273,7 @@ class Ranged(contracts.Plugin):
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
         "factor": contracts.Argument(float, 1.2, minimum=1),
         "mode": contracts.Argument(str, "slow", choices=("slow", "fast")),
+        "pairs": contracts.Argument(dict, {}, parse=_paired),
     }
 
 
@@ -282,6 +287,9 @@ class Ranged(contracts.Plugin):
         ("factor", "1.5", 'must be a number, not text ("1.5"); write no quotes'),
         ("mode", "fast", ""),
         ("mode", "quick", 'must be one of slow, fast, not text ("quick")'),
+        ("pairs", {"a": 1, "b": 2}, ""),
+        ("pairs", {"a": 1}, "a and b are needed"),
+        ("pairs", "a", 'must be a mapping, not text ("a")'),
     ],
 )
 def test_bounds_and_choices_are_kept(name: str, value: object, problem: str) -> None:

@@ -1,0 +1,72 @@
+from tests import pictures, running
+from tests.scenarios.deciding import decide, evict
+
+CLOSED = "tdm:tdm.revocable-zone.night=22:00-06:00"
+LENT = "label=volcano.sh/revocable-zone=night"
+
+
+def test_without_a_reason_nobody_goes() -> None:
+    """No plugin asks for it."""
+    picture = "node n1 cpu=4 queue q job q/batch min=0 n1 n1"
+    assert decide(picture, "shuffle", "priority gang pdb | predicates proportion") == []
+
+
+def test_pods_leave_for_no_ones_sake() -> None:
+    """Who is named goes, and what waits isn't placed for it."""
+    picture = f"""
+        node  n1 cpu=1 {LENT}
+        queue q
+        job   q/batch min=0 n1
+        """
+    (eviction,) = running.run(
+        pictures.documents(picture), {"actions": "shuffle", "tiers": running.tiers(CLOSED)}
+    ).evicts
+    assert (eviction.action, eviction.beneficiary, eviction.whole) == ("shuffle", None, False)
+
+
+def test_pods_that_run_are_asked() -> None:
+    """Those that are only bound, or being deleted, aren't."""
+    picture = f"""
+        node  n1 cpu=4 {LENT}
+        queue q
+        job   q/a min=0 ~n1
+        job   q/b min=0 +n1
+        job   q/c min=0 n1
+        """
+    assert decide(picture, "shuffle", CLOSED) == [evict("c-0", "n1")]
+
+
+def test_a_pod_that_has_to_go_anyway_is_named_once() -> None:
+    """One eviction is enough."""
+    picture = f"""
+        node  n1 cpu=1
+        node  n2 cpu=1 {LENT}
+        queue q
+        job   q/low  min=0 priority=1 n2
+        job   q/high priority=9 select=volcano.sh/revocable-zone=night preemptable=false -
+        """
+    tiers = f"priority gang | {CLOSED},enablePredicate=false predicates proportion"
+    decided = decide(picture, "allocate, preempt, shuffle", tiers)
+    assert [each for each in decided if each.what == "evict"] == [evict("low-0", "n2", "high")]
+
+
+def test_in_volcanos_way_whoever_is_named_goes() -> None:
+    """Budgets and minima don't matter; and with pdb configured, all pods with labels are named."""
+    documents = pictures.documents(
+        f"""
+        node   n1 cpu=8 {LENT}
+        queue  q
+        job    q/batch min=2 label=app=db n1 n1
+        job    q/bare  min=0 n1
+        budget calm select=app=db allowed=0
+        """
+    )
+    loose = [each for each in documents if each["kind"] != "PodDisruptionBudget"]
+    for present, tiers, expected in (
+        (documents, CLOSED, ["bare-0", "batch-0"]),
+        (documents, "pdb", []),
+        (documents, f"pdb {CLOSED}", ["bare-0", "batch-0"]),
+        (loose, "pdb", ["batch-0", "batch-1"]),
+    ):
+        tree = {"actions": "shuffle", "compatibility": "volcano", "tiers": running.tiers(tiers)}
+        assert sorted(each.task.name for each in running.run(present, tree).evicts) == expected
