@@ -14,6 +14,7 @@ settings stands one word per pod, numbered from zero (`greedy-0`, …):
     !    waits behind a gate           -*3  three such pods
     m:-  the same with role m; -@4  asking for 4 cpu; -^9  with pod priority 9
 
+`subgroups=2x4`: the pods of a role are a sub-group, whole with four of them; two are needed.
 A job's labels and annotations are those of its pods; `class=` is their priority class, `scheduled=`
 for how many seconds they have had their nodes. A queue's groups of nodes are written
 `affinity=required:a,b|preferred:c`, `anti_required` and `anti_preferred` likewise. A budget
@@ -36,6 +37,7 @@ BORN = NOW - dt.timedelta(hours=1)
 
 SCHEDULER = "vscheduler"
 NAMESPACE = "default"
+ROLE = "volcano.sh/task-spec"
 NODE_SETTINGS = {"label", "taint", "cordoned", "unready"}
 QUEUE_SETTINGS = {
     *("weight", "priority", "state", "reclaimable", "parent", "age"),
@@ -52,6 +54,7 @@ AFFINITIES = {
 JOB_SETTINGS = {
     *("min", "priority", "phase", "age", "roles", "minresources", "scheduler", "preemptable"),
     *("select", "prefer", "tolerate", "port", "label", "annotation", "class", "scheduled"),
+    "subgroups",
 }
 
 Document = dict[str, Any]
@@ -216,6 +219,10 @@ def _pod_group(
         spec["minTaskMember"] = {role: int(count) for role, count in roles.items()}
     if least := statements.amounts_of(statement.one("minresources")):
         spec["minResources"] = least
+    if sub_groups := statement.one("subgroups"):
+        count, _, size = sub_groups.partition("x")
+        sizes = {"minSubGroups": int(count), "subGroupSize": int(size)}
+        spec["subGroupPolicy"] = [{"name": "role", "matchLabelKeys": [ROLE], **sizes}]
     if priority := statement.one("priority"):
         spec["priorityClassName"] = f"priority-{priority}"
         if int(priority) not in drawing.priorities:
@@ -248,7 +255,7 @@ def _pod(statement: statements.Statement, word: statements.Word) -> Document:
         **statements.pairs(statement.many("annotation")),
     }
     if word.role:
-        metadata["annotations"]["volcano.sh/task-spec"] = word.role
+        metadata["annotations"][ROLE] = metadata["labels"][ROLE] = word.role
     if preemptable := statement.one("preemptable"):
         metadata["annotations"]["volcano.sh/preemptable"] = preemptable
     if word.place.startswith("~"):

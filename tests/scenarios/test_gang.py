@@ -110,6 +110,71 @@ TABLE = {
         """,
         [bind("loose-0", "n1")],
     ),
+    "pods of one sub-group are placed side by side": (
+        """
+        node  n1 cpu=4
+        queue q
+        job   q/j min=4 subgroups=2x2 a:- b:- c:- d:- a:- b:- c:- d:-
+        """,
+        [bind("j-0", "n1"), bind("j-1", "n1"), bind("j-4", "n1"), bind("j-5", "n1")],
+    ),
+    "a sub-group that doesn't fit makes way for one that does": (
+        """
+        node  n1 cpu=2
+        queue q
+        job   q/j min=2 subgroups=1x2 a:- a:-@3 b:- b:-
+        """,
+        [bind("j-2", "n1"), bind("j-3", "n1")],
+    ),
+    "above the minimum whole sub-groups start, too": (
+        """
+        node  n1 cpu=5
+        queue q
+        job   q/j min=2 subgroups=1x2 a:-*2 b:-*2 c:-*2
+        """,
+        [bind(f"j-{at}", "n1") for at in range(4)],
+    ),
+    "pods above a sub-group's size come one by one": (
+        """
+        node  n1 cpu=3
+        queue q
+        job   q/j min=2 subgroups=1x2 a:-*4
+        """,
+        [bind(f"j-{at}", "n1") for at in range(3)],
+    ),
+    "a pod in no sub-group stands by itself": (
+        """
+        node  n1 cpu=3
+        queue q
+        job   q/j min=3 subgroups=1x2 - a:-*2 b:-*2
+        """,
+        [bind("j-0", "n1"), bind("j-1", "n1"), bind("j-2", "n1")],
+    ),
+    "enough pods in too few sub-groups don't start": (
+        """
+        node  n1 cpu=3
+        queue q
+        job   q/j min=2 subgroups=2x2 a:-*2 b:-*2
+        """,
+        [],
+    ),
+    "a sub-group that lost a pod is made whole first": (
+        """
+        node  n1 cpu=3
+        queue q
+        job   q/j min=2 subgroups=1x2 a:-*2 b:n1 b:-
+        """,
+        [bind("j-3", "n1")],
+    ),
+    "a sub-group waits for room as a whole": (
+        """
+        node  n1 cpu=2
+        queue q
+        job   q/old ~n1
+        job   q/j min=2 subgroups=1x2 a:-*2
+        """,
+        [pipeline("j-0", "n1"), pipeline("j-1", "n1")],
+    ),
     "a gang that waits for room keeps all of it, and binds nothing": (
         """
         node  n1 cpu=1   node n2 cpu=1

@@ -28,6 +28,7 @@ NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 REASONS = {
     decisions.ReasonCode.TOO_FEW_PODS: "NotEnoughTasks",
     decisions.ReasonCode.TOO_FEW_OF_ROLE: "NotEnoughPodsOfTask",
+    decisions.ReasonCode.TOO_FEW_SUB_GROUPS: "NotEnoughPodsOfTask",
 }
 """Volcano's reasons of condition Unschedulable; all others are NotEnoughResources."""
 

@@ -142,6 +142,10 @@ def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
             min_member=spec.min_member,
             min_task_member=spec.min_task_member,
             min_resources=least_resources,
+            sub_groups=tuple(
+                _sub_group(policy, f"spec.subGroupPolicy[{at}]")
+                for at, policy in enumerate(spec.sub_group_policy)
+            ),
             state=_state(group.status),
             annotations=metadata.annotations,
             labels=metadata.labels,
@@ -161,6 +165,25 @@ def priority_class(priority: wire.PriorityClass) -> PriorityClass:
     """A PriorityClass."""
     return PriorityClass(
         name=priority.metadata.name, value=priority.value, is_default=priority.global_default
+    )
+
+
+def _sub_group(policy: wire.SubGroupPolicy, field: str) -> jobs.SubGroup:
+    """A policy; without a size a sub-group is one pod (Volcano: NewSubJobInfo)."""
+    size = 1 if policy.sub_group_size is None else policy.sub_group_size
+    if size < 1:
+        raise fields.FieldError(f"{field}.subGroupSize", f"{size} is not at least 1")
+    if policy.min_sub_groups < 0:
+        message = f"{policy.min_sub_groups} is negative"
+        raise fields.FieldError(f"{field}.minSubGroups", message)
+    selector = policy.label_selector
+    place = f"{field}.labelSelector"
+    return jobs.SubGroup(
+        name=policy.name,
+        size=size,
+        minimum=policy.min_sub_groups,
+        selector=None if selector is None else selectors.of_labels(selector, place),
+        keys=tuple(policy.match_label_keys),
     )
 
 

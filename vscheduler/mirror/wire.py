@@ -418,12 +418,5 @@ class ResourceQuota(Struct, frozen=True):
 
 
 Object: TypeAlias = (
-    Pod
-    | Node
-    | Namespace
-    | Queue
-    | PodGroup
-    | PriorityClass
-    | PodDisruptionBudget
-    | ResourceQuota
+    Pod | Node | Namespace | Queue | PodGroup | PriorityClass | PodDisruptionBudget | ResourceQuota
 )

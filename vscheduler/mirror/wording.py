@@ -145,6 +145,14 @@ def _not_admitted(reason: decisions.Reason) -> str:
     )
 
 
+def _too_few_sub_groups(reason: decisions.Reason) -> str:
+    groups = f"{reason.minimum} sub-group{'' if reason.minimum == 1 else 's'}"
+    return (
+        f"{reason.tasks} of {groups} of policy {reason.subject or '(no name)'} have all their pods "
+        f"(minSubGroups {reason.minimum}); create the others"
+    )
+
+
 def _not_leaf(reason: decisions.Reason) -> str:
     return f"queue {reason.queue} has child queues; name one of those in spec.queue"
 
@@ -286,6 +294,7 @@ _SENTENCES: Mapping[Code, Callable[[decisions.Reason], str]] = {
     Code.PLUGIN_FAILED: _plugin_failed,
     Code.TOO_FEW_PODS: _too_few_pods,
     Code.TOO_FEW_OF_ROLE: _too_few_of_role,
+    Code.TOO_FEW_SUB_GROUPS: _too_few_sub_groups,
     Code.NOT_ADMITTED: _not_admitted,
     Code.NOT_LEAF: _not_leaf,
     Code.SET_ASIDE: _set_aside,

@@ -1,8 +1,11 @@
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from tests.unit.core import sessions
 from vscheduler.core.framework import contracts, gangs
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model import constraints, decisions, jobs
 from vscheduler.core.plugins import gang, priority
 
 Status = jobs.TaskStatus
@@ -84,6 +87,106 @@ def test_a_gang_needs_its_pods(
     said = found and (found.code, found.role, found.tasks, found.minimum)
     assert said == reason
     assert found is None or found.queue == "q"
+
+
+def divided(min_member: int, picture: str, **policy: Any) -> jobs.Job:
+    """A job with one pod per word, `a:r` with the label part=a, in sub-groups of two by it."""
+    job = drawn(min_member, picture).job
+    tasks = tuple(
+        replace(task, labels={"part": task.role} if task.role else {}) for task in job.tasks
+    )
+    sub_group = jobs.SubGroup(**{"name": "by part", "size": 2, "keys": ("part",), **policy})
+    return replace(job, tasks=tasks, sub_groups=(sub_group,))
+
+
+SUB_GROUPS = {
+    "all have their pods": ("a:p a:p b:p b:g", 2, None, False, False),
+    "one lacks a pod": ("a:p a:p b:p", 2, (1, 2), False, False),
+    "pods that failed aren't there": ("a:p a:f", 1, (0, 1), False, False),
+    "one is enough": ("a:r a:a b:p", 1, None, True, True),
+    "one has room, one will have": ("a:r a:a b:w b:a", 2, None, False, True),
+    "one is torn": ("a:a b:a", 1, (0, 1), False, False),
+    "pods that ask for nothing count while they wait": ("a:a a:b", 1, None, True, True),
+    "and are there once": ("a:b", 1, (0, 1), False, False),
+    "none is needed": ("a:a", 0, None, True, True),
+    "pods without the label are in none": ("a a", 1, (0, 1), False, False),
+}
+
+
+@pytest.mark.parametrize(
+    ("picture", "minimum", "lacking", "ready", "pipelined"), SUB_GROUPS.values(), ids=SUB_GROUPS
+)
+def test_a_job_needs_whole_sub_groups(
+    picture: str, minimum: int, lacking: tuple[int, int] | None, ready: bool, pipelined: bool
+) -> None:
+    """As many as its policy says, whatever minMember says."""
+    subject = gangs.Gang(divided(1, picture, minimum=minimum))
+    reason = PLUGIN.job_valid(subject)
+    assert (reason and (reason.tasks, reason.minimum)) == lacking
+    if reason is not None:
+        assert reason.code is decisions.ReasonCode.TOO_FEW_SUB_GROUPS
+        assert reason.subject == "by part"
+    assert PLUGIN.job_ready(subject) is ready
+    assert PLUGIN.job_pipelined(subject) is pipelined
+
+
+def test_sub_groups_follow_what_the_cycle_does() -> None:
+    """Placed and taken back again."""
+    subject = gangs.Gang(divided(2, "a:p a:p", minimum=1))
+    tasks = subject.job.tasks
+    for task in tasks:
+        subject.move(task, Status.ALLOCATED, "n1")
+    assert PLUGIN.job_ready(subject)
+    subject.move(tasks[0], Status.PIPELINED, "n1")
+    assert not PLUGIN.job_ready(subject)
+    assert PLUGIN.job_pipelined(subject)
+    subject.move(tasks[0], Status.PENDING, None)
+    assert not PLUGIN.job_pipelined(subject)
+
+
+@pytest.mark.parametrize(("as_volcano", "valid"), [(False, True), (True, False)])
+def test_a_policy_without_keys_makes_one_sub_group(as_volcano: bool, valid: bool) -> None:
+    """Of all pods that its selector matches; in Volcano it never has any."""
+    selector = constraints.Selector(
+        (constraints.Requirement("part", constraints.Operator.IN, ("a",)),)
+    )
+    job = divided(1, "a:p a:p b:p", minimum=1, keys=(), selector=selector)
+    subject = gangs.Gang(job, as_volcano=as_volcano)
+    assert (PLUGIN.job_valid(subject) is None) is valid
+
+
+def test_a_pod_is_in_the_first_policy_that_it_matches() -> None:
+    """The others don't count it."""
+    job = divided(1, "a:p a:p", minimum=1)
+    job = replace(job, sub_groups=(*job.sub_groups, replace(job.sub_groups[0], name="second")))
+    reason = PLUGIN.job_valid(gangs.Gang(job))
+    assert reason is not None
+    assert (reason.subject, reason.tasks) == ("second", 0)
+
+
+@pytest.mark.parametrize(
+    ("picture", "spared"),
+    [
+        ("a:r a:r", [False, False]),
+        ("a:r a:r a:r", [True, True, True]),
+        ("a:r a:r b:r r", [False, False, True, True]),
+    ],
+)
+def test_a_whole_sub_group_spares_no_pod(picture: str, spared: list[bool]) -> None:
+    """Only what it has above its size, and pods that are in no whole one."""
+    subject = gangs.Gang(divided(0, picture, minimum=1))
+    assert [subject.spares(task) for task in subject.job.tasks] == spared
+
+
+@pytest.mark.parametrize(
+    ("picture", "torn"),
+    [("a:r a:p", True), ("a:r a:f", False), ("a:a a:w", False), ("a:p a:p", False), ("r p", False)],
+)
+def test_a_sub_group_is_torn_where_part_of_it_waits(picture: str, torn: bool) -> None:
+    """Nobody is evicted for such a part."""
+    found = gangs.Gang(divided(1, picture)).sub_groups
+    assert found is not None
+    assert found.torn is torn
 
 
 def test_orders() -> None:

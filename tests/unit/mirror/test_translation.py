@@ -75,6 +75,16 @@ def test_a_queue_is_translated_whole() -> None:
             "capability": {"cpu": "1", "nvidia.com/gpu": 0},
             "deserved": {"memory": "1Gi"},
             "guarantee": {"resource": {"cpu": "500m"}},
+            "affinity": {
+                "nodeGroupAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": ["a", "b"],
+                    "preferredDuringSchedulingIgnoredDuringExecution": ["b"],
+                },
+                "nodeGroupAntiAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": ["c"],
+                    "preferredDuringSchedulingIgnoredDuringExecution": ["d"],
+                },
+            },
         },
         state="Closing",
     )
@@ -90,7 +100,12 @@ def test_a_queue_is_translated_whole() -> None:
         capability={"cpu": 1000, "nvidia.com/gpu": 0},
         deserved={"memory": 2**30},
         guarantee={"cpu": 500},
+        node_groups=queues.NodeGroups(
+            required=("a", "b"), preferred=("b",), anti_required=("c",), anti_preferred=("d",)
+        ),
     )
+    assert queue({}).node_groups is None
+    assert queue({"affinity": {"nodeGroupAffinity": {}}}).node_groups == queues.NodeGroups()
 
 
 @pytest.mark.parametrize(
@@ -121,6 +136,16 @@ def test_a_group_is_translated_whole() -> None:
             "minResources": {"cpu": "2"},
             "queue": "gold",
             "priorityClassName": "high",
+            "subGroupPolicy": [
+                {
+                    "name": "replicas",
+                    "subGroupSize": 4,
+                    "minSubGroups": 2,
+                    "labelSelector": {"matchLabels": {"app": "a"}},
+                    "matchLabelKeys": ["replica", "zone"],
+                },
+                {},
+            ],
         },
         annotations=annotations,
         status={"phase": "Running", "conditions": [condition], "running": 2, "failed": 1},
@@ -136,6 +161,18 @@ def test_a_group_is_translated_whole() -> None:
         min_member=2,
         min_task_member={"ps": 1},
         min_resources={"cpu": 2000},
+        sub_groups=(
+            jobs.SubGroup(
+                name="replicas",
+                size=4,
+                minimum=2,
+                selector=constraints.Selector(
+                    (constraints.Requirement("app", constraints.Operator.IN, ("a",)),)
+                ),
+                keys=("replica", "zone"),
+            ),
+            jobs.SubGroup(name="", size=1, minimum=0),
+        ),
         annotations=annotations,
         state=jobs.GroupState(
             phase=jobs.Phase.RUNNING,
@@ -175,6 +212,25 @@ def test_an_empty_group_has_the_defaults() -> None:
         (manifests.group("g", {"minMember": -1}), "spec.minMember"),
         (manifests.group("g", {"minTaskMember": {"ps": -1}}), "spec.minTaskMember.ps"),
         (manifests.group("g", {"minResources": {"cpu": ""}}), "spec.minResources.cpu"),
+        (
+            manifests.group("g", {"subGroupPolicy": [{}, {"subGroupSize": 0}]}),
+            "spec.subGroupPolicy[1].subGroupSize",
+        ),
+        (
+            manifests.group("g", {"subGroupPolicy": [{"minSubGroups": -1}]}),
+            "spec.subGroupPolicy[0].minSubGroups",
+        ),
+        (
+            manifests.group(
+                "g", {"subGroupPolicy": [{"labelSelector": {"matchExpressions": [{"key": "a"}]}}]}
+            ),
+            "spec.subGroupPolicy[0].labelSelector.matchExpressions[0].operator",
+        ),
+        (manifests.quota("l", {"requests.cpu": "x"}), "spec.hard.requests.cpu"),
+        (
+            manifests.budget("b", {"matchExpressions": [{"operator": "Exists"}]}),
+            "spec.selector.matchExpressions[0].key",
+        ),
         (manifests.node("n", {"cpu": "four"}), "status.allocatable.cpu"),
         (manifests.node("n", spec={"taints": [{"key": "a"}]}), "spec.taints[0].effect"),
     ],

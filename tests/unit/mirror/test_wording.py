@@ -54,6 +54,22 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         {"tasks": 1, "minimum": 2, "role": "worker"},
         "1 of 2 pods of role worker exist (minTaskMember worker: 2); create 1 more",
     ),
+    (
+        Code.TOO_FEW_SUB_GROUPS,
+        {"tasks": 1, "minimum": 2, "subject": "replicas"},
+        (
+            "1 of 2 sub-groups of policy replicas have all their pods (minSubGroups 2); "
+            "create the others"
+        ),
+    ),
+    (
+        Code.TOO_FEW_SUB_GROUPS,
+        {"tasks": 0, "minimum": 1},
+        (
+            "0 of 1 sub-group of policy (no name) have all their pods (minSubGroups 1); "
+            "create the others"
+        ),
+    ),
     (Code.NOT_ADMITTED, {}, "queue a has not admitted this job yet"),
     (
         Code.NOT_ADMITTED,

@@ -6,9 +6,17 @@ Volcano: actions/allocate.
 import functools
 from collections import deque
 from collections.abc import Mapping
+from enum import Enum, auto
 from typing import ClassVar
 
-from vscheduler.core.framework import contracts, gangs, ordering, promises, statement
+from vscheduler.core.framework import (
+    contracts,
+    gangs,
+    ordering,
+    promises,
+    statement,
+    subgroups,
+)
 from vscheduler.core.framework import session as working
 from vscheduler.core.model import decisions, jobs, queues
 
@@ -17,6 +25,15 @@ TURN_COST = 20
 
 TASK_COST = 50
 """Microseconds, about: one task placed, or refused."""
+
+
+class Placed(Enum):
+    """What came of placing a task, or a sub-group."""
+
+    YES = auto()
+    NOWHERE = auto()
+    NOT_TRIED = auto()
+    """Its queue may not take it, or a task like it found no node before."""
 
 
 class Worksheet:
@@ -76,8 +93,8 @@ def _redeem(session: working.Session, gang: gangs.Gang) -> None:
     queue's already.
     """
     queue = session.queues[gang.job.queue]
-    tasks = list(gang.tasks(jobs.TaskStatus.PIPELINED))
-    tasks.sort(key=lambda task: ordering.task_key(session.dispatch, task))
+    waiting = gang.tasks(jobs.TaskStatus.PIPELINED)
+    tasks = ordering.tasks(session.dispatch, gang, waiting)
     with session.statement() as trial:
         for task in tasks:
             trial.withdraw(task)
@@ -123,7 +140,7 @@ def _line_up(session: working.Session) -> dict[str, ordering.Line[Worksheet]]:
             continue
         tasks = [task for task in gang.tasks(jobs.TaskStatus.PENDING) if not task.best_effort]
         if tasks:
-            tasks.sort(key=lambda task: ordering.task_key(session.dispatch, task))
+            tasks = ordering.tasks(session.dispatch, gang, tasks)
             line = lines.setdefault(job.queue, ordering.Line())
             key = ordering.job_key(session.dispatch, gang)
             line.join(key, Worksheet(gang, deque(tasks)))
@@ -155,26 +172,60 @@ def _fill(
     """Place tasks until the job is ready, or can't become ready, or no task is left."""
     gang = sheet.gang
     while sheet.tasks:
-        task = sheet.tasks.popleft()
-        session.spend("tasks", TASK_COST)
-        if not session.dispatch.all_agree("allocatable", queue, task):
-            _note_share(session, queue, sheet, task)
-            continue
-        if task.role and task.role in sheet.failed_roles:
-            continue
-        choice = session.placement.choose(task)
-        if choice is None:
-            sheet.failed_roles.add(task.role)
-            _note_no_room(session, sheet, task)
-            if _may_become_ready(sheet):
-                continue
-            return
-        if choice.idle:
-            trial.allocate(task, choice.row)
+        key = None if gang.sub_groups is None else gang.sub_groups.of(sheet.tasks[0])
+        if gang.sub_groups is None or key is None:
+            placed = _give_room(session, trial, queue, sheet)
         else:
-            trial.pipeline(task, choice.row)
-        if session.dispatch.all_agree("job_ready", gang):
+            placed = _fill_sub_group(session, trial, queue, sheet, (gang.sub_groups, key))
+        if placed is Placed.NOWHERE and not _may_become_ready(sheet):
             return
+        if placed is Placed.YES and session.dispatch.all_agree("job_ready", gang):
+            return
+
+
+def _fill_sub_group(
+    session: working.Session,
+    trial: statement.Statement,
+    queue: queues.Queue,
+    sheet: Worksheet,
+    sub_group: tuple[subgroups.SubGroups, subgroups.Key],
+) -> Placed:
+    """Place the next tasks, which are of this sub-group, until it is whole; else none of them.
+
+    Volcano: allocateResourcesForTasks, which discards a sub-job that isn't ready.
+    """
+    groups, key = sub_group
+    before = trial.checkpoint()
+    while sheet.tasks and groups.of(sheet.tasks[0]) == key:
+        placed = _give_room(session, trial, queue, sheet)
+        if groups.is_whole(key, subgroups.PLACED):
+            return placed
+    trial.rollback(before)
+    sheet.failed_roles.clear()  # the room that others of these roles may need is there again
+    return Placed.NOWHERE
+
+
+def _give_room(
+    session: working.Session, trial: statement.Statement, queue: queues.Queue, sheet: Worksheet
+) -> Placed:
+    """Place the next task."""
+    task = sheet.tasks.popleft()
+    session.spend("tasks", TASK_COST)
+    if not session.dispatch.all_agree("allocatable", queue, task):
+        _note_share(session, queue, sheet, task)
+        return Placed.NOT_TRIED
+    if task.role and task.role in sheet.failed_roles:
+        return Placed.NOT_TRIED
+    choice = session.placement.choose(task)
+    if choice is None:
+        sheet.failed_roles.add(task.role)
+        _note_no_room(session, sheet, task)
+        return Placed.NOWHERE
+    if choice.idle:
+        trial.allocate(task, choice.row)
+    else:
+        trial.pipeline(task, choice.row)
+    return Placed.YES
 
 
 def _may_become_ready(sheet: Worksheet) -> bool:

@@ -47,10 +47,8 @@ def line_up(
         if not gang.counts[jobs.TaskStatus.PENDING] or gang.job.id in denied:
             continue
         if session.dispatch.first_tier("job_starving", gang):
-            tasks = sorted(
-                gang.tasks(jobs.TaskStatus.PENDING),
-                key=lambda task: ordering.task_key(session.dispatch, task),
-            )
+            pending = gang.tasks(jobs.TaskStatus.PENDING)
+            tasks = ordering.tasks(session.dispatch, gang, pending)
             key = ordering.job_key(session.dispatch, gang)
             lines[queue.name].join(key, Claim(gang, deque(tasks)))
     return waiting, lines

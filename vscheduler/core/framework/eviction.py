@@ -172,6 +172,9 @@ class Attempt:
     def _done(self) -> bool:
         if self._has_minimum:
             return bool(self.placed)
+        groups = self._gang.sub_groups
+        if groups is not None and groups.torn:
+            return False
         return self._session.dispatch.vote("job_pipelined", self._gang)
 
     def _place_free(self, task: jobs.Task) -> bool:

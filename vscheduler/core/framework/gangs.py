@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from vscheduler.core.framework import subgroups
 from vscheduler.core.model import jobs
 
 
@@ -13,9 +14,12 @@ class Gang:
     only read.
     """
 
-    __slots__ = ("_moved", "counts", "job", "pending_best_effort", "phase", "role_counts")
+    __slots__ = (
+        *("_moved", "counts", "job", "pending_best_effort", "phase", "role_counts"),
+        "sub_groups",
+    )
 
-    def __init__(self, job: jobs.Job) -> None:
+    def __init__(self, job: jobs.Job, *, as_volcano: bool = False) -> None:
         self.job = job
         self.phase = job.phase
         self.counts: Counter[jobs.TaskStatus] = Counter(job.counts)
@@ -29,6 +33,10 @@ class Gang:
             self.pending_best_effort = sum(task.best_effort for task in pending)
         if job.min_task_member:
             self.role_counts.update((task.role, task.status) for task in job.tasks)
+        self.sub_groups: subgroups.SubGroups | None = None
+        """Only of a job that has policies for them."""
+        if job.sub_groups:
+            self.sub_groups = subgroups.SubGroups(job, as_volcano=as_volcano)
 
     def status(self, task: jobs.Task) -> jobs.TaskStatus:
         """Where the task stands now."""
@@ -51,6 +59,8 @@ class Gang:
         if self.job.min_task_member:
             self.role_counts[task.role, before] -= 1
             self.role_counts[task.role, status] += 1
+        if self.sub_groups is not None:
+            self.sub_groups.move(task, before, status)
         if (status, node) == (task.status, task.node):
             self._moved.pop(task.uid, None)
         else:
@@ -81,8 +91,10 @@ class Gang:
         return self.ready_tasks + self.pending_best_effort >= self.job.min_member
 
     def spares(self, task: jobs.Task) -> bool:
-        """Whether this task may go and the rest keeps its minimum, roles included."""
+        """Whether this task may go and all minima stay: of the job, its roles, its sub-groups."""
         if self.ready_tasks <= self.job.min_member:
+            return False
+        if self.sub_groups is not None and not self.sub_groups.spares(task):
             return False
         least = self.job.min_task_member.get(task.role, 0) if self.job.roles_count else 0
         return not least or self.role_tasks(task.role, jobs.READY) > least

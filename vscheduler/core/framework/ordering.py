@@ -95,6 +95,14 @@ def victim_key(
     )
 
 
+def tasks(
+    dispatch: combinators.Dispatch, gang: gangs.Gang, waiting: Iterable[jobs.Task]
+) -> list[jobs.Task]:
+    """A job's tasks in the order in which they are placed, sub-groups side by side."""
+    ordered = sorted(waiting, key=lambda task: task_key(dispatch, task))
+    return ordered if gang.sub_groups is None else gang.sub_groups.gathered(ordered)
+
+
 def task_key(dispatch: combinators.Dispatch, task: jobs.Task) -> SortKey:
     """Plugins, then the index, then the older pod, then the UID (Volcano: TaskOrderFn)."""
     return (*dispatch.key("task_key", task), task.index, task.created, task.uid)

@@ -64,7 +64,7 @@ class Session:
         """Jobs whose queue doesn't exist."""
         for job in snapshot.jobs:
             if job.queue in self.queues:
-                self.gangs[job.id] = gangs.Gang(job)
+                self.gangs[job.id] = gangs.Gang(job, as_volcano=self.as_volcano)
             else:
                 self.strays.append(job)
         self.binds: list[decisions.Bind] = []

@@ -48,6 +48,7 @@ class ReasonCode(StrEnum):
     """An annotation that can't be read."""
     TOO_FEW_PODS = "NotEnoughTasks"
     TOO_FEW_OF_ROLE = "NotEnoughPodsOfTask"
+    TOO_FEW_SUB_GROUPS = "NotEnoughSubGroups"
     NOT_ADMITTED = "NotAdmitted"
     QUEUE_FULL = "QueueFull"
     """Its minResources are more than the queue may still promise."""

@@ -132,6 +132,34 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SubGroup:
+    """A policy that divides some of a job's pods into gangs of their own (spec.subGroupPolicy).
+
+    Pods with the same values of the keys are one sub-group; without keys, all that the selector
+    matches are.
+    """
+
+    name: str
+    size: int = 1
+    """How many pods a sub-group needs."""
+    minimum: int = 0
+    """How many whole sub-groups the job needs to start."""
+    selector: constraints.Selector | None = None
+    """None matches every pod."""
+    keys: tuple[str, ...] = ()
+
+    def values(self, labels: Mapping[str, str]) -> tuple[str, ...] | None:
+        """What a pod with these labels has for the keys; None where the policy isn't about it.
+
+        Volcano: getSubJobMatchValues.
+        """
+        if self.selector is not None and not self.selector.matches(labels):
+            return None
+        found = tuple(labels.get(key, "") for key in self.keys)
+        return found if all(found) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
     """One condition of a PodGroup as it is stored."""
 
@@ -168,6 +196,7 @@ class Job:
     min_member: int = 1
     min_task_member: Mapping[str, int] = field(default_factory=dict)
     min_resources: resources.Amounts | None = None
+    sub_groups: tuple[SubGroup, ...] = ()
     priority: int = 0
     state: GroupState = GroupState()
     tasks: tuple[Task, ...] = ()

@@ -12,7 +12,7 @@ WAITING = jobs.READY | {jobs.TaskStatus.PIPELINED}
 
 
 class Gang(contracts.Plugin):
-    """minMember and, where minMember is no less than their sum, the minima of roles."""
+    """minMember, the minima of roles where minMember is no less than their sum, and sub-groups."""
 
     name = "gang"
     victim_role = contracts.VictimRole.UNITS
@@ -24,7 +24,7 @@ class Gang(contracts.Plugin):
     def job_valid(self, gang: gangs.Gang) -> decisions.Reason | None:
         """Whether the pods that exist can make up the minimum, roles first.
 
-        Volcano: gang validJobFn (CheckTaskValid, ValidTaskNum).
+        Volcano: gang validJobFn (CheckTaskValid, CheckSubJobValid, ValidTaskNum).
         """
         job = gang.job
         if job.roles_count:
@@ -38,6 +38,16 @@ class Gang(contracts.Plugin):
                         tasks=present,
                         minimum=minimum,
                     )
+        lacking = None if gang.sub_groups is None else gang.sub_groups.lacking(jobs.VALID)
+        if lacking is not None:
+            policy, whole = lacking
+            return decisions.Reason(
+                code=decisions.ReasonCode.TOO_FEW_SUB_GROUPS,
+                queue=job.queue,
+                subject=policy.name,
+                tasks=whole,
+                minimum=policy.minimum,
+            )
         present = gang.valid_tasks
         if present < job.min_member:
             return decisions.Reason(
@@ -49,16 +59,19 @@ class Gang(contracts.Plugin):
         return None
 
     def job_ready(self, gang: gangs.Gang) -> bool:
-        """Whether the minimum has room now (Volcano: CheckTaskReady and IsReady)."""
-        return gang.has_minimum and _has_roles(gang, jobs.READY)
+        """Whether the minimum has room now.
+
+        Volcano: CheckTaskReady, CheckSubJobReady and IsReady.
+        """
+        return gang.has_minimum and _has_parts(gang, jobs.READY)
 
     def job_pipelined(self, gang: gangs.Gang) -> bool:
         """Whether the minimum has room now or once pods are gone: a permit or a reject.
 
-        Volcano: CheckTaskPipelined and IsPipelined.
+        Volcano: CheckTaskPipelined, CheckSubJobPipelined and IsPipelined.
         """
         placed = gang.ready_tasks + gang.waiting_tasks + gang.pending_best_effort
-        return placed >= gang.job.min_member and _has_roles(gang, WAITING)
+        return placed >= gang.job.min_member and _has_parts(gang, WAITING)
 
     def job_starving(self, gang: gangs.Gang) -> bool:
         """Whether the minimum has no place yet, or, unlike in Volcano, any pod has none: an
@@ -96,6 +109,12 @@ class Gang(contracts.Plugin):
     def job_key(self, gang: gangs.Gang) -> contracts.Key:
         """Jobs that lack their minimum first, so that one half placed is completed."""
         return 1 if gang.has_minimum else 0
+
+
+def _has_parts(gang: gangs.Gang, statuses: frozenset[jobs.TaskStatus]) -> bool:
+    """Whether roles and sub-groups have their minima in these statuses."""
+    groups = gang.sub_groups
+    return _has_roles(gang, statuses) and (groups is None or groups.lacking(statuses) is None)
 
 
 def _has_roles(gang: gangs.Gang, statuses: frozenset[jobs.TaskStatus]) -> bool:
