@@ -89,14 +89,22 @@ def count(documents: Iterable[Document]) -> Census:
 
 
 def problems(
-    documents: Iterable[Document], result: decisions.CycleResult, *, gangs: bool = True
+    documents: Iterable[Document],
+    result: decisions.CycleResult,
+    *,
+    gangs: bool = True,
+    lending: bool = False,
 ) -> list[str]:
-    """Every rule that the decisions break, in words; gangs: whether plugin gang is configured."""
+    """Every rule that the decisions break, in words.
+
+    gangs: whether plugin gang is configured; lending: capacity instead of proportion, so that
+    queues may have more than they deserve.
+    """
     census = count(documents)
     found = list(_wrong_pods(census, result))
     found += _full_nodes(census, result)
     found += _split_gangs(census, result) if gangs else []
-    found += _queues_over_limit(census, result)
+    found += _queues_over_limit(census, result, lending=lending)
     found += _wrong_victims(census, result)
     found += _torn_gangs(census, result) if gangs else []
     found += _broken_budgets(census, result)
@@ -145,8 +153,10 @@ def _split_gangs(census: Census, result: decisions.CycleResult) -> Iterable[str]
             yield f"{group} has {census.members[group]} and is given {bound}, of {minimum}"
 
 
-def _queues_over_limit(census: Census, result: decisions.CycleResult) -> Iterable[str]:
-    """With proportion, queues that get something stay within capability and deserved.
+def _queues_over_limit(
+    census: Census, result: decisions.CycleResult, *, lending: bool
+) -> Iterable[str]:
+    """Queues that get something stay within capability and deserved, or what they can ever have.
 
     Pod slots are limited only where capability names them (Volcano: AllocatableFn).
     """
@@ -169,9 +179,10 @@ def _queues_over_limit(census: Census, result: decisions.CycleResult) -> Iterabl
             total = census.allocated[name][resource] + amount[resource]
             if resource in capability and total > capability[resource]:
                 yield f"queue {name} has {total} {resource}, can have {capability[resource]}"
-            deserved = entitlement.deserved.get(resource, 0.0)
-            if resource != "pods" and total > deserved * (1 + 1e-9):
-                yield f"queue {name} has {total} {resource}, deserves {deserved}"
+            most = entitlement.real_capability if lending else entitlement.deserved
+            limit = (most or {}).get(resource, 0.0)
+            if resource != "pods" and total > limit * (1 + 1e-9):
+                yield f"queue {name} has {total} {resource}, of {limit} at most"
 
 
 def _wrong_victims(census: Census, result: decisions.CycleResult) -> Iterable[str]:

@@ -69,7 +69,8 @@ def decide(picture: str, actions: str, tiers: str = running.STANDARD) -> list[De
     )
     assert outcome.problems == ()
     first = outcome.results[0]
-    assert checks.problems(documents, first, gangs="gang" in tiers) == []
+    lending = "capacity" in tiers
+    assert checks.problems(documents, first, gangs="gang" in tiers, lending=lending) == []
     settle(documents, outcome.results)
     return written(first)
 

@@ -22,9 +22,9 @@ import structlog
 from vscheduler.cluster import committing, evicting, reporting
 from vscheduler.core import cycle
 from vscheduler.core.framework import policy
-from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.model import decisions, jobs, queues, snapshot
 from vscheduler.daemon import metrics, pauses
-from vscheduler.mirror import events, state
+from vscheduler.mirror import events, state, wording
 
 log = structlog.get_logger(__name__)
 
@@ -94,6 +94,7 @@ class SchedulingLoop:
         self._total: Mapping[str, float] = {}
         self._rejected: set[events.Rejection] = set()
         self._ungrouped = 0
+        self._set_aside: set[queues.QueueProblem] = set()
         self._unbound: pauses.Pauses[jobs.TaskId] = pauses.Pauses(pace.growth(free=1))
         self._denied: pauses.Pauses[jobs.JobId] = pauses.Pauses(pace.growth(free=1))
         self._spared: pauses.Pauses[jobs.TaskId] = pauses.Pauses(pace.growth())
@@ -355,6 +356,13 @@ class SchedulingLoop:
             log.info("total.changed", total=dict(result.total))
         for fault in result.faults:
             log.error("plugin.failed", plugin=fault.plugin, hook=fault.hook, error=fault.error)
+        problems = {queue.problem for queue in result.queues if queue.problem is not None}
+        for problem in sorted(problems - self._set_aside, key=str):
+            message = wording.queue_problem(problem)
+            log.warning("queue.set_aside", queue=problem.queue, message=message)
+        for problem in sorted(self._set_aside - problems, key=str):
+            log.info("queue.put_right", queue=problem.queue)
+        self._set_aside = problems
         log.log(
             20 if bound or result.evicts else 10,
             "cycle.done",

@@ -133,18 +133,6 @@ def _too_few_of_role(reason: decisions.Reason) -> str:
     )
 
 
-def _not_admitted(reason: decisions.Reason) -> str:
-    if not reason.shortages:
-        return f"queue {reason.queue} has not admitted this job yet"
-    asked = _listed(
-        [f"{amount(each.resource, each.requested)} {each.resource}" for each in reason.shortages]
-    )
-    return (
-        f"not admitted yet: queue {reason.queue} has {_shortages(reason, 'may have')}; "
-        f"this job asks for {asked} (minResources)"
-    )
-
-
 def _too_few_sub_groups(reason: decisions.Reason) -> str:
     groups = f"{reason.minimum} sub-group{'' if reason.minimum == 1 else 's'}"
     return (
@@ -169,27 +157,35 @@ def _bad_setting(reason: decisions.Reason) -> str:
 
 def _queue_full(reason: decisions.Reason) -> str:
     owner = reason.subject or reason.queue
-    return f"not admitted: queue {owner} {_promised(reason)}"
+    has = _shortages(reason, "may have")
+    return f"not admitted: queue {owner} has, or was promised, {has}; {_asks(reason)}"
 
 
 def _quota_full(reason: decisions.Reason) -> str:
-    return f"not admitted: ResourceQuota {reason.subject} of the namespace {_promised(reason)}"
+    has = _shortages(reason, "allows")
+    return (
+        f"not admitted: ResourceQuota {reason.subject} counts, with what was promised, {has}; "
+        f"{_asks(reason)}"
+    )
 
 
 def _cluster_full(reason: decisions.Reason) -> str:
-    if not reason.subject:
-        return f"not admitted: the cluster {_promised(reason)}"
-    return (
-        f"not admitted: the cluster is too small for queue {reason.subject}, "
-        f"which {_promised(reason)}"
-    )
+    if reason.subject:
+        has = _shortages(reason, "may have")
+        return (
+            f"not admitted: the cluster is too small for queue {reason.subject}, "
+            f"which has, or was promised, {has}; {_asks(reason)}"
+        )
+    has = _shortages(reason, "may promise")
+    return f"not admitted: beside what runs, the cluster has promised {has}; {_asks(reason)}"
 
 
-def _promised(reason: decisions.Reason) -> str:
-    asked = _listed(
-        [f"{amount(each.resource, each.requested)} {each.resource}" for each in reason.shortages]
-    )
-    return f"has promised {_shortages(reason, 'may promise')}; this job asks for {asked}"
+def _asks(reason: decisions.Reason) -> str:
+    """What the job wants to be promised, of what is short."""
+    asked = [
+        f"{amount(each.resource, each.requested)} {each.resource}" for each in reason.shortages
+    ]
+    return f"this job asks for {_listed(asked)} (minResources)"
 
 
 def _queue_over_share(reason: decisions.Reason) -> str:
@@ -295,7 +291,6 @@ _SENTENCES: Mapping[Code, Callable[[decisions.Reason], str]] = {
     Code.TOO_FEW_PODS: _too_few_pods,
     Code.TOO_FEW_OF_ROLE: _too_few_of_role,
     Code.TOO_FEW_SUB_GROUPS: _too_few_sub_groups,
-    Code.NOT_ADMITTED: _not_admitted,
     Code.NOT_LEAF: _not_leaf,
     Code.SET_ASIDE: _set_aside,
     Code.BAD_SETTING: _bad_setting,

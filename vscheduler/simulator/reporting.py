@@ -70,4 +70,6 @@ def _queue(queue: decisions.QueueFigures) -> dict[str, Any]:
         if entitlement.real_capability is not None:
             figures["realCapability"] = amounts(entitlement.real_capability)
         figures["share"] = round(entitlement.share, SHARE_DIGITS)
+        if entitlement.problem is not None:
+            figures["message"] = wording.queue_problem(entitlement.problem)
     return figures

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model import decisions, jobs, queues
 from vscheduler.mirror import wording
 
 Code = decisions.ReasonCode
@@ -15,6 +15,11 @@ def shortage(resource: str, requested: float, allocated: float, limit: float) ->
     return decisions.Shortage(
         resource=resource, requested=requested, allocated=allocated, limit=limit
     )
+
+
+def problem(code: str, queue: str, *subjects: str) -> queues.QueueProblem:
+    """Why a queue is set aside."""
+    return queues.QueueProblem(code=queues.ProblemCode(code), queue=queue, subjects=subjects)
 
 
 CPU_HOLE = decisions.Hole(resource="cpu", free=6000, node="n7")
@@ -70,48 +75,64 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
             "create the others"
         ),
     ),
-    (Code.NOT_ADMITTED, {}, "queue a has not admitted this job yet"),
     (
-        Code.NOT_ADMITTED,
-        {
-            "shortages": (
-                shortage("cpu", 4000, 24000, 25000),
-                shortage("memory", GI, 8 * GI, 8 * GI),
-            )
-        },
-        (
-            "not admitted yet: queue a has 24 cpu of the 25 it may have and 8Gi memory of the 8Gi; "
-            "this job asks for 4 cpu and 1Gi memory (minResources)"
-        ),
+        Code.BAD_SETTING,
+        {"subject": "annotation volcano.sh/sla-waiting-time: 'soon' is no duration"},
+        "annotation volcano.sh/sla-waiting-time: 'soon' is no duration; correct it on the PodGroup",
     ),
     (Code.NOT_LEAF, {}, "queue a has child queues; name one of those in spec.queue"),
     (
         Code.SET_ASIDE,
-        {"subject": "b"},
-        "queue a is set aside because of queue b; the queue's condition says what is wrong",
+        {"problem": problem("ParentMissing", "b", "c")},
+        (
+            "queue a is set aside: parent c of queue b doesn't exist; "
+            "create it, or correct spec.parent"
+        ),
+    ),
+    (Code.SET_ASIDE, {}, "queue a is set aside until the tree of queues is put right"),
+    (
+        Code.CLUSTER_FULL,
+        {"subject": "b", "shortages": (shortage("cpu", 4000, 24000, 25000),)},
+        (
+            "not admitted: the cluster is too small for queue b, which has, or was promised, "
+            "24 cpu of the 25 it may have; this job asks for 4 cpu (minResources)"
+        ),
+    ),
+    (
+        Code.QUEUE_OVER_SHARE,
+        {"shortages": (replace(shortage("cpu", 1000, 4000, 4000), owner="b"),)},
+        "queue b has 4 cpu of the 4 it may have; this pod needs 1",
     ),
     (
         Code.QUEUE_FULL,
         {"shortages": (shortage("cpu", 4000, 24000, 25000),)},
         (
-            "not admitted: queue a has promised 24 cpu of the 25 it may promise; "
-            "this job asks for 4 cpu"
+            "not admitted: queue a has, or was promised, 24 cpu of the 25 it may have; "
+            "this job asks for 4 cpu (minResources)"
         ),
     ),
     (
         Code.QUOTA_FULL,
         {"subject": "lab", "shortages": (shortage("cpu", 4000, 24000, 25000),)},
         (
-            "not admitted: ResourceQuota lab of the namespace has promised 24 cpu of the 25 "
-            "it may promise; this job asks for 4 cpu"
+            "not admitted: ResourceQuota lab counts, with what was promised, 24 cpu of the 25 "
+            "it allows; this job asks for 4 cpu (minResources)"
         ),
     ),
     (
         Code.CLUSTER_FULL,
         {"shortages": (shortage("cpu", 4000, 24000, 25000),)},
         (
-            "not admitted: the cluster has promised 24 cpu of the 25 it may promise; "
-            "this job asks for 4 cpu"
+            "not admitted: beside what runs, the cluster has promised 24 cpu of the 25 it may "
+            "promise; this job asks for 4 cpu (minResources)"
+        ),
+    ),
+    (
+        Code.CLUSTER_FULL,
+        {"subject": "b", "shortages": (shortage("cpu", 4000, 24000, 25000),)},
+        (
+            "not admitted: the cluster is too small for queue b, which has, or was promised, "
+            "24 cpu of the 25 it may have; this job asks for 4 cpu (minResources)"
         ),
     ),
     (

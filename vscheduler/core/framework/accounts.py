@@ -156,12 +156,13 @@ class Books:
     def unpromisable(
         self, account: Account, amounts: resources.Amounts, *, ceiling: bool = False
     ) -> tuple[Account, tuple[decisions.Shortage, ...]] | None:
-        """The first queue, from this one up, that can't promise these amounts, and the numbers.
+        """The first queue, from root down to this one, that can't promise these amounts, and the
+        numbers: what a queue can have, those below it can't have more of.
 
         ceiling: could it, if the cluster were large enough?
         """
         names = sorted(name for name, amount in amounts.items() if amount)
-        for each in account.line:
+        for each in reversed(account.line):
             short = []
             for name in names:
                 has, limit = self._standing(each, name, ceiling=ceiling)
@@ -239,6 +240,10 @@ class Books:
         for name, account in self.accounts.items():
             self._fill(account, specs[name], real[name])
             account.ceiling = ceiling[name].tolist()
+        for account in reversed(below):
+            above = account.line[1]
+            above.owned = [sum(pair) for pair in zip(above.owned, account.held, strict=True)]
+            above.held = [max(pair) for pair in zip(above.owned, above.guarantee, strict=True)]
         if bounded:  # nobody is refused for a full cluster: the nodes do that, and say more
             self.accounts[self._top].limit = top.capability.tolist()
 

@@ -248,6 +248,8 @@ def _plugin(
         found.problem((*path, "name"), f"{name} is configured twice")
         return None
     seen.add(name)
+    if name in vocabulary.QUOTAS and seen >= vocabulary.QUOTAS:
+        found.warn((*path, "name"), "capacity and proportion contradict each other; leave one out")
     known = _known(found, (*path, "name"), ("plugin", name), vocabulary.PLUGINS, existing)
     if not known or name not in existing:
         return None

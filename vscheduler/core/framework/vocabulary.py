@@ -47,6 +47,9 @@ PLUGINS = frozenset(
 )
 """Volcano's plugins: those that don't exist here are left out of a configuration, not refused."""
 
+QUOTAS = frozenset({"capacity", "proportion"})
+"""Each of them says what queues may have: they aren't for use together."""
+
 ACTIONS = frozenset({"enqueue", "allocate", "backfill", "preempt", "reclaim", "shuffle"})
 """Volcano's actions, the same way."""
 

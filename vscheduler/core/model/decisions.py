@@ -49,7 +49,6 @@ class ReasonCode(StrEnum):
     TOO_FEW_PODS = "NotEnoughTasks"
     TOO_FEW_OF_ROLE = "NotEnoughPodsOfTask"
     TOO_FEW_SUB_GROUPS = "NotEnoughSubGroups"
-    NOT_ADMITTED = "NotAdmitted"
     QUEUE_FULL = "QueueFull"
     """Its minResources are more than the queue may still promise."""
     QUOTA_FULL = "NamespaceQuotaFull"
@@ -165,6 +164,11 @@ class QueueFigures:
     allocated: Mapping[str, float]
     request: Mapping[str, float]
     entitlement: Entitlement | None = None
+
+    @property
+    def problem(self) -> queues.QueueProblem | None:
+        """Why the queue is set aside, if it is."""
+        return self.entitlement.problem if self.entitlement is not None else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,10 +145,11 @@ def _climb(
         at = known[at].parent or ROOT
     way = list(trail)
     if at in trail:
-        cycle = way[way.index(at) :]
-        _set_aside(cycle, ProblemCode.CYCLE, min(cycle), cycle, problems)
-        paths.update((each, (ROOT,)) for each in cycle)
-        way = way[: way.index(at)]
+        way, cycle = way[: way.index(at)], way[way.index(at) :]
+        first = cycle.index(min(cycle))
+        round_about = (*cycle[first:], *cycle[:first])
+        _set_aside(cycle, ProblemCode.CYCLE, round_about[0], round_about, problems)
+        paths.update(dict.fromkeys(cycle, (ROOT,)))
     elif at not in paths:
         top = way.pop()
         _set_aside([top], ProblemCode.PARENT_MISSING, top, [at], problems)

@@ -93,20 +93,24 @@ class Capacity(contracts.Plugin):
         code = self._barred(queue)
         if code is not None:
             return decisions.Refusal(code=code, problem=self._problems.get(queue.name))
-        if gang.job.min_resources is None:
-            return True
-        found = self._books.unpromisable(self._books.accounts[queue.name], gang.job.min_resources)
+        asked = self._asked(gang.job)
+        account = self._books.accounts[queue.name]
+        found = self._books.unpromisable(account, asked)
         if found is None:
             return True
-        account, shortages = found
-        subject = account.name if account.name != queue.name else ""
-        code = self._full(self._books.accounts[queue.name], gang.job.min_resources)
-        return decisions.Refusal(code=code, shortages=shortages, subject=subject)
+        owner, shortages = found
+        # Volcano doesn't tell a queue that is full from a cluster that is too small for it.
+        if self._session.as_volcano or self._books.unpromisable(account, asked, ceiling=True):
+            code = decisions.ReasonCode.QUEUE_FULL
+        else:
+            code = decisions.ReasonCode.CLUSTER_FULL
+        return decisions.Refusal(code=code, shortages=shortages, subject=owner.name)
 
     def job_enqueued(self, gang: gangs.Gang) -> None:
         """Count what the group was promised, pods behind a gate aside."""
-        account = self._books.accounts[gang.job.queue]
-        self._books.promise(account, reservations.minimum(gang))
+        whole = self._session.as_volcano
+        promised = reservations.minimum(gang) if whole else reservations.outstanding(gang)
+        self._books.promise(self._books.accounts[gang.job.queue], promised)
 
     def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool:
         """Whether the queue is open, is for jobs, and it and all above it stay within their
@@ -118,10 +122,13 @@ class Capacity(contracts.Plugin):
         return next(self._books.exceeded(account, self._request(task)), None) is None
 
     def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
-        """The resources of which the task would take one queue, the nearest, above its limit."""
+        """The resources of which the task would take one queue above its limit."""
         if self._barred(queue) is not None:
             return ()
-        exceeded = list(self._books.exceeded(self._books.accounts[queue.name], self._request(task)))
+        account = self._books.accounts[queue.name]
+        exceeded = list(self._books.exceeded(account, self._request(task)))
+        # Of several, the highest: what it can't have, those below it can't either.
+        owner = max((each.account for each in exceeded), key=account.line.index, default=None)
         names = self._session.space.names
         found = {
             names[each.column]: decisions.Shortage(
@@ -132,7 +139,7 @@ class Capacity(contracts.Plugin):
                 owner=each.account.name,
             )
             for each in exceeded
-            if each.account is exceeded[0].account
+            if each.account is owner
         }
         return tuple(found[name] for name in sorted(found))
 
@@ -213,11 +220,12 @@ class Capacity(contracts.Plugin):
             return decisions.ReasonCode.SET_ASIDE
         return None
 
-    def _full(self, account: accounts.Account, amounts: resources.Amounts) -> decisions.ReasonCode:
-        """Whether queues' limits keep these amounts out, or only that the cluster is small."""
-        if self._session.as_volcano or self._books.unpromisable(account, amounts, ceiling=True):
-            return decisions.ReasonCode.QUEUE_FULL
-        return decisions.ReasonCode.CLUSTER_FULL
+    def _asked(self, job: jobs.Job) -> resources.Amounts:
+        """The group's minResources; what it has of them is among what its queue has already."""
+        least = job.min_resources or {}
+        if self._session.as_volcano:
+            return least
+        return {name: max(0, each - job.allocated.get(name, 0)) for name, each in least.items()}
 
     def _deserves(self, account: accounts.Account, wanted: Mapping[int, int]) -> bool:
         """Whether this much more is still what the queue deserves."""

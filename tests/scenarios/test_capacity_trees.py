@@ -1,0 +1,194 @@
+import pytest
+
+from tests import pictures, running
+from vscheduler.core.model import decisions, jobs
+from vscheduler.simulator import reporting, run
+
+TREE = "gang | capacity:enableHierarchy=true predicates nodeorder"
+
+
+def cycle(picture: str, actions: str = "allocate", *, volcano: bool = False) -> run.Outcome:
+    """One cycle with a tree of queues."""
+    tree = {"actions": actions, "tiers": running.tiers(TREE)}
+    if volcano:
+        tree["compatibility"] = "volcano"
+    options = run.Options(claim_unowned=True)
+    outcome = run.simulate(pictures.documents(picture), running.policy_of(tree), options)
+    assert outcome.problems == ()
+    return outcome
+
+
+def reasons(result: decisions.CycleResult) -> dict[str, tuple[str, str]]:
+    """By job: the code, and the queue at fault."""
+    return {
+        status.job.partition("/")[2]: (
+            str(status.reason.code),
+            status.reason.problem.queue if status.reason.problem else "",
+        )
+        for status in result.groups
+        if status.reason is not None
+    }
+
+
+SOUND = """
+    node  n1 cpu=9
+    queue team   queue good parent=team   job good/fine -
+    """
+BROKEN = {
+    "a parent that doesn't exist": (
+        """
+        queue lost parent=nowhere   queue below parent=lost
+        job   below/b -
+        """,
+        {"b": ("QueueSetAside", "lost")},
+        "parent nowhere of queue lost doesn't exist; create it, or correct spec.parent",
+    ),
+    "a circle": (
+        """
+        queue x parent=z   queue lost parent=x   queue z parent=lost   queue below parent=z
+        job   below/b -
+        """,
+        {"b": ("QueueSetAside", "lost")},
+        (
+            "queue lost is its own ancestor (lost -> x -> z -> lost); "
+            "correct spec.parent of one of them"
+        ),
+    ),
+    "a queue that is its own parent": (
+        """
+        queue lost parent=lost   job lost/b -
+        """,
+        {"b": ("QueueSetAside", "lost")},
+        "queue lost is its own ancestor (lost -> lost); correct spec.parent of one of them",
+    ),
+    "a job in an inner queue": (
+        """
+        queue lost   queue leaf parent=lost   queue twig parent=lost
+        job   lost/wrong -                    job   leaf/b -
+        """,
+        {"wrong": ("QueueNotLeaf", ""), "b": ("QueueSetAside", "lost")},
+        (
+            "queue lost has child queues and a job of its own, default/wrong; "
+            "only queues without children are for jobs"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("broken", "why", "message"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_subtree_is_set_aside_and_the_rest_goes_on(
+    broken: str, why: dict[str, tuple[str, str]], message: str
+) -> None:
+    """Its jobs and its queues say so; in Volcano's way everything stops."""
+    outcome = cycle(SOUND + broken)
+    assert [each.task.name for each in outcome.binds] == ["fine-0"]
+    assert reasons(outcome.last) == why
+    tree = reporting.tree(outcome)
+    assert tree["queues"]["lost"]["message"] == message
+    assert "message" not in tree["queues"]["team"]
+    assert cycle(SOUND + broken, volcano=True).binds == ()
+
+
+def test_a_job_in_root_is_only_its_own_misfortune() -> None:
+    """Anybody could stop everybody otherwise."""
+    picture = f"{SOUND} queue root   job root/wrong -"
+    outcome = cycle(picture)
+    assert [each.task.name for each in outcome.binds] == ["fine-0"]
+    assert reasons(outcome.last) == {"wrong": ("QueueNotLeaf", "")}
+    assert cycle(picture, volcano=True).binds == ()
+
+
+def test_jobs_that_are_done_stand_in_nobodys_way() -> None:
+    """A completed group in a queue that has become an inner one."""
+    picture = f"{SOUND} job team/old phase=Completed"
+    assert [each.task.name for each in cycle(picture).binds] == ["fine-0"]
+
+
+def test_pods_in_broken_queues_still_count() -> None:
+    """What they hold isn't there for others' guarantees."""
+    picture = """
+        node  n1 cpu=6
+        queue lost parent=nowhere   queue kept deserved=cpu:2 guarantee=cpu:2   queue good
+        job   lost/l n1*2           job   good/g -*6
+        """
+    assert len(cycle(picture).binds) == 2
+
+
+ADMISSIONS = {
+    "its own limit": (
+        "queue a parent=team capability=cpu:2   job a/j phase=Pending minresources=cpu:3",
+        ("QueueFull", "a"),
+    ),
+    "its parent's limit, with what siblings were promised": (
+        """
+        queue a parent=team   job a/j phase=Pending minresources=cpu:3
+        queue b parent=team   job b/k phase=Inqueue minresources=cpu:2
+        """,
+        ("QueueFull", "team"),
+    ),
+    "a sibling's guarantee within the parent": (
+        """
+        queue a parent=team   job a/j phase=Pending minresources=cpu:3
+        queue b parent=team deserved=cpu:2 guarantee=cpu:2
+        """,
+        ("QueueFull", "a"),
+    ),
+    "only the size of the cluster": (
+        "queue a   job a/j phase=Pending minresources=cpu:10",
+        ("ClusterFull", "a"),
+    ),
+    "a resource that no node has yet": (
+        "queue a parent=team   job a/j phase=Pending minresources=gpu:1",
+        ("ClusterFull", "team"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("queues", "expected"), ADMISSIONS.values(), ids=ADMISSIONS)
+def test_a_group_is_refused_by(queues: str, expected: tuple[str, str]) -> None:
+    """The queue whose limit it is; the cluster, where more nodes would help."""
+    picture = f"node n1 cpu=9   queue team capability=cpu:4   {queues}"
+    (refused,) = (each for each in cycle(picture, "enqueue").last.groups if each.reason)
+    assert refused.reason is not None
+    assert refused.job == "default/j"
+    assert (str(refused.reason.code), refused.reason.subject) == expected
+    assert refused.phase is jobs.Phase.PENDING
+
+
+def test_what_is_admitted_counts_for_the_next() -> None:
+    """Also for all above the queue; what a group has already isn't promised twice."""
+    picture = """
+        node  n1 cpu=9   queue team capability=cpu:4
+        queue a parent=team   queue b parent=team
+        job   a/j phase=Pending age=9 minresources=cpu:3 n1
+        job   b/k phase=Pending minresources=cpu:2
+        job   b/l phase=Pending minresources=cpu:1
+        """
+    phases = {each.job: each.phase for each in cycle(picture, "enqueue").last.groups}
+    assert phases == {
+        "default/j": jobs.Phase.RUNNING,
+        "default/k": jobs.Phase.PENDING,
+        "default/l": jobs.Phase.INQUEUE,
+    }
+
+
+def test_a_limit_says_whose_it_is() -> None:
+    """The numbers are those of the queue that is full."""
+    picture = """
+        node  n1 cpu=9   queue team capability=cpu:2   queue a parent=team
+        job   a/j n1*2 -
+        """
+    tree = reporting.tree(cycle(picture))
+    message = tree["podGroups"]["default/j"]["message"]
+    assert message == "queue team has 2 cpu of the 2 it may have; this pod needs 1"
+
+
+def test_in_volcanos_way_guarantees_are_kept_from_each_queue_alone() -> None:
+    """Together, they may use up an idle queue's."""
+    picture = """
+        node  n1 cpu=6
+        queue idle deserved=cpu:2 guarantee=cpu:2
+        queue gold deserved=cpu:2   queue lead deserved=cpu:2
+        job   gold/g -*4            job   lead/l -*4
+        """
+    assert len(cycle(picture, volcano=True).binds) == 6
