@@ -46,9 +46,10 @@ def test_one_cycle_decides_and_says_why() -> None:
         "default/small": "Inqueue",
     }
     big = tree["podGroups"]["default/big"]
-    assert (big["queue"], big["reason"]) == ("gold", "NotEnoughResources")
+    assert (big["queue"], big["reason"]) == ("gold", "NeverFits")
     assert big["message"] == (
-        "needs 3 cpu; the largest hole is 2 cpu on n1; 0/2 nodes are available: 2 Insufficient cpu"
+        "a pod of 3 cpu is larger than any node it may use, the most is 2 cpu on n1; "
+        "ask for less, or add a larger node"
     )
     assert [(each["type"], each["status"]) for each in big["conditions"]] == [
         ("Unschedulable", "True")

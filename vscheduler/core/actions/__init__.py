@@ -9,9 +9,9 @@ from vscheduler.core.actions.shuffle import Shuffle
 from vscheduler.core.framework import contracts
 
 ACTIONS: tuple[type[contracts.Action], ...] = (
-    Enqueue,
     Allocate,
     Backfill,
+    Enqueue,
     Preempt,
     Reclaim,
     Shuffle,

@@ -132,11 +132,11 @@ class Proportion(contracts.Plugin):
             for column, _ in self._requests.get(claimant.kind) or self._request(claimant)
             if column != self._session.space.columns[resources.PODS]
         }
-        left: dict[int, list[int]] = {}
+        left: dict[Ledger, list[int]] = {}
         victims = []
         for task in candidates:
             ledger = self._by_job[task.job]
-            allocated = left.setdefault(id(ledger), list(ledger.allocated))
+            allocated = left.setdefault(ledger, list(ledger.allocated))
             request = self._requests.get(task.kind) or self._request(task)
             if self._session.as_volcano:
                 over = any(map(operator.gt, allocated, ledger.surely))
