@@ -280,7 +280,7 @@ class Attempt:
                 if current is None or not self._is_proportionate(current):
                     continue
                 self._evict(current)
-                chosen.append(current)
+                chosen = units.merged(chosen, current)
                 if self._starts(task, row):
                     break
             else:
@@ -305,7 +305,9 @@ class Attempt:
         return needed
 
     def _is_proportionate(self, unit: units.Unit) -> bool:
-        if not unit.whole or self._planner.whole_gangs is WholeGangs.ALWAYS:
+        """Whether it may go for what is lacking; for pods above a minimum, always by proportion."""
+        always = self._planner.whole_gangs is WholeGangs.ALWAYS and not self._has_minimum
+        if not unit.whole or always:
             return True
         freed = self._freed_whole + self._share(unit.tasks)
         return freed <= PROPORTION * self._lack * (1 + 1e-9)
@@ -348,11 +350,9 @@ class Attempt:
             self._chosen[unit.tasks[0].uid] = unit
             return
         earlier = [key for key, each in self._chosen.items() if each.gang is unit.gang]
-        tasks = [task for key in earlier for task in self._chosen.pop(key).tasks]
+        *_, gang = units.merged([self._chosen.pop(key) for key in earlier], unit)
         self._freed_whole += self._share(unit.tasks)
-        self._chosen[unit.gang.job.id] = units.Unit(
-            gang=unit.gang, tasks=(*unit.tasks, *tasks), whole=True
-        )
+        self._chosen[gang.gang.job.id] = gang
 
     def _replaced(self, spared: units.Unit) -> bool:
         """Whether all that was placed finds room again, now that these stay."""

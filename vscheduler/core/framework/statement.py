@@ -112,7 +112,6 @@ class Statement:
         for step, task, row in self._operations:
             if step is Step.WITHDRAWN:
                 self._session.held.pop(task.uid, None)
-                self._session.nominations.pop(task.uid, None)
             elif step is Step.PLACED:
                 gang = self._session.gang_of(task)
                 if gang.status(task) is jobs.TaskStatus.ALLOCATED:

@@ -54,6 +54,15 @@ def whole(gang: gangs.Gang) -> Unit | None:
     return Unit(gang=gang, tasks=tuple(held), whole=True)
 
 
+def merged(chosen: Sequence[Unit], more: Unit) -> list[Unit]:
+    """One unit more; a gang that goes whole takes its single pods that were chosen before."""
+    if not more.whole:
+        return [*chosen, more]
+    tasks = [task for each in chosen if each.gang is more.gang for task in each.tasks]
+    rest = [each for each in chosen if each.gang is not more.gang]
+    return [*rest, Unit(gang=more.gang, tasks=(*more.tasks, *tasks), whole=True)]
+
+
 def cost(chosen: Sequence[Unit]) -> tuple[float, ...]:
     """What is lost with these: fewer gangs, lower priorities, fewer pods, less run time."""
     if not chosen:

@@ -1,0 +1,163 @@
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from hypothesis import given
+
+from tests import running
+from tests.properties import clusters, lives
+from vscheduler.core.framework import session
+from vscheduler.core.model import decisions, jobs, resources
+from vscheduler.core.model import snapshot as snapshots
+
+STARTING_CYCLES = 3
+"""Victims leave in the cycle after their eviction, and the claimant binds in the next."""
+
+SETTLING_CYCLES = 30
+QUIET_CYCLES = 50
+
+Results = list[tuple[snapshots.Snapshot, decisions.CycleResult]]
+
+
+def live(picture: str, cycles: int) -> Results:
+    """What is decided in so many cycles once the other half of the jobs has come."""
+    life, later = lives.lived_in(picture)
+    life.add(later)
+    found = []
+    for _ in range(cycles):
+        taken = running.snapshot_of(life.documents, life.carried)
+        found.append((taken, life.cycle()))
+    return found
+
+
+def by_claimant(result: decisions.CycleResult) -> dict[jobs.JobId, list[decisions.Evict]]:
+    """Evictions by the job that they are made for."""
+    found: defaultdict[jobs.JobId, list[decisions.Evict]] = defaultdict(list)
+    for evict in result.evicts:
+        assert evict.beneficiary is not None
+        found[evict.beneficiary].append(evict)
+    return found
+
+
+def ready(job: jobs.Job) -> int:
+    """Pods that count towards the minimum."""
+    return sum(job.counts.get(status, 0) for status in jobs.READY)
+
+
+@clusters.bounded(60)
+@given(lives.contested())
+def test_whoever_others_were_evicted_for_starts(picture: str) -> None:
+    """At most three cycles later the job has its minimum, or one pod more than it had."""
+    results = live(picture, 12)
+    for at, (taken, result) in enumerate(results[:-STARTING_CYCLES]):
+        before = {job.id: job for job in taken.jobs}
+        after = {job.id: job for job in results[at + STARTING_CYCLES][0].jobs}
+        lost = Counter(
+            evict.task.job
+            for _, each in results[at : at + STARTING_CYCLES]
+            for evict in each.evicts
+        )
+        for claimant in by_claimant(result):
+            had, has = ready(before[claimant]), ready(after[claimant]) + lost[claimant]
+            assert has >= max(before[claimant].min_member, had + 1), claimant
+
+
+@clusters.bounded(60)
+@given(lives.contested())
+def test_no_minimum_is_split(picture: str) -> None:
+    """A job that had its minimum keeps it, or nothing of it stays."""
+    for taken, result in live(picture, 6):
+        known = {job.id: job for job in taken.jobs}
+        for name, lost in Counter(evict.task.job for evict in result.evicts).items():
+            job = known[name]
+            left = ready(job) - lost
+            holding = sum(job.counts.get(status, 0) for status in jobs.HOLDING) - lost
+            assert left >= job.min_member or holding == 0, name
+
+
+@clusters.bounded(60)
+@given(lives.contested())
+def test_reclaim_takes_from_those_above_their_share(picture: str) -> None:
+    """Without the pods or the gang that it loses last, the queue is above what it deserves."""
+    for taken, result in live(picture, 6):
+        known = {job.id: job for job in taken.jobs}
+        figures = {queue.name: queue for queue in result.queues}
+        lost: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        largest: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for unit in _units(evict for evict in result.evicts if evict.action == "reclaim"):
+            amounts: Counter[str] = Counter()
+            for evict in unit:
+                amounts.update(evict.task.kind.request)
+            queue = known[unit[0].task.job].queue
+            lost[queue].update(amounts)
+            largest[queue] |= amounts
+        for queue, amounts in lost.items():
+            entitlement = figures[queue].entitlement
+            assert entitlement is not None
+            had = Counter[str]()
+            for job in known.values():
+                if job.queue == queue:
+                    had.update(dict(job.allocated))
+            assert any(
+                had[name] - amount + largest[queue][name] > entitlement.deserved.get(name, 0.0)
+                for name, amount in amounts.items()
+                if name != resources.PODS
+            ), queue
+
+
+@clusters.bounded(50)
+@given(lives.contested())
+def test_nobody_is_evicted_in_vain(picture: str) -> None:
+    """With any one of the victims, or of the gangs, left in place the job doesn't fit."""
+    for taken, result in live(picture, 3):
+        for claimant, evicts in by_claimant(result).items():
+            for spared in _units(evicts):
+                kept = {evict.task.uid for evict in spared}
+                assert not _fits(taken, result, claimant, kept), (claimant, spared)
+
+
+@clusters.bounded(25)
+@given(lives.contested())
+def test_clusters_come_to_rest(picture: str) -> None:
+    """When nothing comes or ends, evictions end: nobody is evicted back and forth."""
+    results = live(picture, SETTLING_CYCLES + QUIET_CYCLES)
+    for _, result in results[SETTLING_CYCLES:]:
+        assert (result.binds, result.evicts) == ((), ())
+
+
+def _units(evicts: Iterable[decisions.Evict]) -> list[list[decisions.Evict]]:
+    """What went together: the pods of a gang that went whole, else single pods."""
+    found: defaultdict[object, list[decisions.Evict]] = defaultdict(list)
+    every = list(evicts)
+    gone = {evict.task.job for evict in every if evict.whole}
+    for evict in every:
+        found[evict.task.job if evict.task.job in gone else evict.task.uid].append(evict)
+    return list(found.values())
+
+
+def _fits(
+    taken: snapshots.Snapshot,
+    result: decisions.CycleResult,
+    claimant: jobs.JobId,
+    kept: set[jobs.TaskId],
+) -> bool:
+    """Whether the job's decided pods find room where only these victims stay."""
+    opened = session.Session(taken, running.policy_of(lives.TREE))
+    with opened.statement() as trial:
+        for bind in result.binds:
+            trial.allocate(bind.task, opened.layout.rows[bind.node])
+        for evict in result.evicts:
+            if evict.task.uid not in kept:
+                trial.evict(evict)
+        for each in result.pipelined:
+            if each.task.job != claimant:
+                trial.pipeline(each.task, opened.layout.rows[each.node])
+        queue = opened.queues[opened.gangs[claimant].job.queue]
+        for each in result.pipelined:
+            if each.task.job == claimant:
+                choice = opened.placement.choose(each.task)
+                if choice is None:
+                    return False
+                if not opened.dispatch.all_agree("allocatable", queue, each.task):
+                    return False
+                trial.pipeline(each.task, choice.row)
+    return True
