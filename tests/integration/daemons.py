@@ -1,0 +1,132 @@
+"""`vscheduler run` as a process, and what it is to schedule."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from vscheduler.sandbox import control_plane
+
+PODS = "/api/v1/namespaces/default/pods"
+GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+GROUP_NAME = "scheduling.k8s.io/group-name"
+QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
+PATIENCE_SECONDS = 40.0
+
+
+class Daemon:
+    """A running scheduler and what it says."""
+
+    def __init__(self, kubeconfig: Path, log: Path, *flags: str) -> None:
+        self._log = log
+        command = [sys.executable, "-m", "vscheduler", "run", "--log-format=json"]
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(  # noqa: S603 - our own command
+                [*command, f"--kubeconfig={kubeconfig}", *flags], stderr=output
+            )
+
+    def text(self) -> str:
+        """All that it said."""
+        return self._log.read_text()
+
+    def said(self, event: str) -> list[dict[str, Any]]:
+        """The log's lines about one kind of event."""
+        lines = [json.loads(line) for line in self._log.read_text().splitlines()]
+        return [line for line in lines if line["event"] == event]
+
+    def stop(self) -> int:
+        """Ask it to end; its exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE_SECONDS)
+
+
+Start = Callable[..., Daemon]
+
+
+def a_gang(
+    cluster: control_plane.ControlPlane,
+    name: str,
+    size: int,
+    cpu: str = "1",
+    *,
+    minimum: int | None = None,
+    group: dict[str, Any] | None = None,
+    annotations: dict[str, str] | None = None,
+    labels: dict[str, str] | None = None,
+) -> None:
+    """A PodGroup that needs all its pods, or a minimum of them, and its pods.
+
+    group is more of its spec.
+    """
+    spec = {"minMember": size if minimum is None else minimum, **(group or {})}
+    cluster.api.create(
+        GROUPS,
+        {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": name},
+            "spec": spec,
+        },
+    )
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}}}
+    cluster.api.create_all(
+        PODS,
+        [
+            {
+                "metadata": {
+                    "name": f"{name}-{number}",
+                    "annotations": {GROUP_NAME: name, **(annotations or {})},
+                    "labels": {"app": name, **(labels or {})},
+                },
+                "spec": {"schedulerName": "vscheduler", "containers": [container]},
+            }
+            for number in range(size)
+        ],
+    )
+
+
+def a_queue(cluster: control_plane.ControlPlane, name: str) -> None:
+    """A queue like any other."""
+    cluster.api.create(
+        QUEUES,
+        {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "Queue",
+            "metadata": {"name": name},
+            "spec": {"weight": 1},
+        },
+    )
+
+
+def nodes_of(cluster: control_plane.ControlPlane) -> dict[str, str]:
+    """Bound pods and their nodes."""
+    return {
+        pod["metadata"]["name"]: pod["spec"]["nodeName"]
+        for pod in cluster.api.list(PODS)
+        if pod["spec"].get("nodeName")
+    }
+
+
+def until(done: Callable[[], object], daemon: Daemon) -> None:
+    """Wait until something is so, and the daemon still runs."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not done():
+        assert daemon.process.poll() is None, "the daemon has ended"
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def phase(cluster: control_plane.ControlPlane, group: str) -> str:
+    """A PodGroup's phase."""
+    return str(cluster.api.get(f"{GROUPS}/{group}").get("status", {}).get("phase", ""))
+
+
+def conditions(cluster: control_plane.ControlPlane, group: str) -> dict[str, dict[str, str]]:
+    """A PodGroup's conditions by type."""
+    status = cluster.api.get(f"{GROUPS}/{group}").get("status", {})
+    return {each["type"]: each for each in status.get("conditions", [])}

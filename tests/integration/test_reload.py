@@ -1,0 +1,81 @@
+"""The configuration file of a running scheduler, changed as the kubelet does it."""
+
+import time
+from pathlib import Path
+
+from tests.integration import daemons
+from vscheduler.sandbox import control_plane
+
+PROMPTLY_SECONDS = 2.0
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+IDLE = "actions: backfill\ntiers: [{plugins: [{name: gang}]}]\n"
+PLACING = "actions: allocate\ntiers: [{plugins: [{name: gang}, {name: predicates}]}]\n"
+BAD = "actions: allocat\ntiers: [{plugins: [{name: gnag}]}]\n"
+
+
+def mount(folder: Path, text: str) -> Path:
+    """Write the file as a mounted ConfigMap: file → ..data → a folder of this version."""
+    version = folder / f"..{time.monotonic_ns()}"
+    version.mkdir(parents=True)
+    (version / "conf.yaml").write_text(text)
+    link = folder / "..data_tmp"
+    link.symlink_to(version.name)
+    link.replace(folder / "..data")
+    path = folder / "conf.yaml"
+    if not path.is_symlink():
+        path.symlink_to("..data/conf.yaml")
+    return path
+
+
+def soon(daemon: daemons.Daemon, event: str, count: int) -> None:
+    """The log says so in time; what it can't say in time it says late, and the test fails."""
+    started = time.monotonic()
+    daemons.until(lambda: len(daemon.said(event)) == count, daemon)
+    assert time.monotonic() - started < PROMPTLY_SECONDS
+
+
+def test_a_good_file_is_in_force_at_once_and_a_bad_one_never(
+    cluster: control_plane.ControlPlane, start: daemons.Start, tmp_path: Path
+) -> None:
+    """In place of the last good one, a log line, a metric and an event."""
+    cluster.create_nodes(count=1, cpu="4")
+    folder = tmp_path / "mounted"
+    path = mount(folder, IDLE)
+    daemon = start(f"--scheduler-conf={path}")
+    daemons.until(lambda: daemon.said("total.changed"), daemon)
+    daemons.a_gang(cluster, "first", 2)
+    time.sleep(1)
+    assert daemons.nodes_of(cluster) == {}
+    mount(folder, PLACING)
+    soon(daemon, "configuration.reloaded", 1)
+    daemons.until(lambda: len(daemons.nodes_of(cluster)) == 2, daemon)
+    mount(folder, BAD)
+    soon(daemon, "configuration.rejected", 1)
+    (line,) = daemon.said("configuration.rejected")
+    assert len(line["problems"]) == 2
+    daemons.a_gang(cluster, "second", 2)
+    daemons.until(lambda: len(daemons.nodes_of(cluster)) == 4, daemon)
+    daemons.until(
+        lambda: told(cluster) == {"ConfigurationReloaded", "ConfigurationRejected"}, daemon
+    )
+    assert daemon.stop() == 0
+
+
+def told(cluster: control_plane.ControlPlane) -> set[str]:
+    """Reasons of events about the default queue, which stands for a scheduler outside of pods."""
+    return {
+        each["reason"]
+        for each in cluster.api.list(EVENTS)
+        if (each["regarding"]["kind"], each["regarding"]["name"]) == ("Queue", "default")
+    }
+
+
+def test_a_file_that_is_bad_at_the_start_stops_it(
+    cluster: control_plane.ControlPlane, start: daemons.Start, tmp_path: Path
+) -> None:
+    """With all that is wrong with it."""
+    del cluster
+    daemon = start(f"--scheduler-conf={mount(tmp_path / 'mounted', BAD)}")
+    assert daemon.process.wait(daemons.PATIENCE_SECONDS) == 1
+    assert "allocat" in daemon.text()
+    assert "gnag" in daemon.text()
