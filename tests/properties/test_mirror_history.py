@@ -40,6 +40,8 @@ def some_pod(chance: random.Random) -> Document:
     if chance.random() < 0.1:
         document["spec"]["tolerations"] = [{"value": "no key"}]
     if chance.random() < 0.2:
+        document["metadata"]["labels"] = {"a": chance.choice("xy")}
+        document["metadata"]["annotations"]["volcano.sh/revocable-zone"] = "*"
         document["spec"]["containers"][0]["ports"] = [{"hostPort": chance.randrange(80, 82)}]
     return document
 
