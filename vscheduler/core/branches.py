@@ -86,6 +86,11 @@ class Branch:
         self.stale = True
         """Whether something changed below since the three were worked out."""
 
+    @property
+    def weighted(self) -> float:
+        """The share by weight."""
+        return round(self.share / self.weight, DIGITS)
+
     def change(self) -> None:
         """What it holds is another now, and what is above it, too."""
         branch: Branch | None = self
@@ -179,14 +184,30 @@ class Tree:
         """What queues are compared by, smaller first: from the root down, whether the branch is
         saturated, and its share by weight (Volcano: compareQueues).
         """
+        return tuple(
+            part
+            for branch in self._way(queue)
+            for part in (float(branch.saturated), branch.weighted)
+        )
+
+    def no_more(self, queue: str, other: str) -> bool:
+        """Whether the one's branch has a share by weight no larger than the other's, where their
+        ways part.
+        """
+        pairs = zip(self._way(queue), self._way(other), strict=False)
+        mine, theirs = next(pair for pair in pairs if pair[0] is not pair[1])
+        return mine.weighted <= theirs.weighted
+
+    def _way(self, queue: str) -> list[Branch]:
+        """The branches from below the root to the queue's own, as they are now."""
         if self._root.stale:
             self._root.settle(self._total, self._wanted)
-        levels: list[tuple[float, float]] = []
+        way: list[Branch] = []
         branch: Branch = self._stems[queue]
         while branch.parent is not None:
-            levels.append((float(branch.saturated), round(branch.share / branch.weight, DIGITS)))
+            way.append(branch)
             branch = branch.parent
-        return tuple(part for level in reversed(levels) for part in level)
+        return way[::-1]
 
 
 def _sum(held: NDArray[np.float64], shares: NDArray[np.float64], saturated: Mask) -> Shares:

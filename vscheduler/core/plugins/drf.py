@@ -83,9 +83,10 @@ class Drf(contracts.Plugin):
     def reclaimable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task] | None:
-        """Pods without which their queue still comes after the claimant's, which has its pod then.
+        """Pods without which their branch still has no less than the claimant's with its pod.
 
-        Volcano: drf reclaimFn, where each candidate is judged as if it were the only one.
+        Volcano: drf reclaimFn, where it must have more, where a branch that is saturated then gets
+        nothing, and where each candidate is judged as if it were the only one.
         """
         if self._tree is None:
             return None
@@ -95,7 +96,10 @@ class Drf(contracts.Plugin):
         for task in candidates:
             queue = self._session.gangs[task.job].job.queue
             self._shift(task, -1)
-            goes = self._tree.key(mine) < self._tree.key(queue)
+            if self._session.as_volcano:
+                goes = self._tree.key(mine) < self._tree.key(queue)
+            else:
+                goes = mine != queue and self._tree.no_more(mine, queue)
             if goes:
                 victims.append(task)
             if not goes or self._session.as_volcano:

@@ -1,0 +1,59 @@
+"""Plugin drf with enableHierarchy."""
+
+from collections import Counter
+
+from tests import pictures, running
+from tests.scenarios.deciding import decide, evict, pipeline
+
+TIERS = "gang drf:enableHierarchy=true | predicates"
+
+
+def placed(picture: str, places: dict[str, str]) -> Counter[str]:
+    """Pods by job, with queues at these paths; all weights are 1."""
+    documents = pictures.documents(picture)
+    for document in documents:
+        if document["kind"] == "Queue":
+            path = places[document["metadata"]["name"]]
+            document["metadata"]["annotations"] = {"volcano.sh/hierarchy": path}
+    tree = {"actions": "allocate", "tiers": running.tiers(TIERS)}
+    return Counter(each.task.job for each in running.run(documents, tree).binds)
+
+
+def test_branches_share_before_queues_do() -> None:
+    """Two queues of one branch get together what a queue that is a branch of its own gets."""
+    picture = """
+        node  n1 cpu=8
+        queue sci   queue dev   queue prod
+        job   sci/a  min=0 -*9
+        job   dev/b  min=0 -*9
+        job   prod/c min=0 -*9
+        """
+    places = {"sci": "root/sci", "dev": "root/eng/dev", "prod": "root/eng/prod"}
+    # cores scaled to the smaller part: the branch has as much as two of its smallest queue
+    assert placed(picture, places) == {"default/a": 4, "default/b": 2, "default/c": 2}
+    alone = {name: f"root/{name}" for name in places}
+    assert sorted(placed(picture, alone).values()) == [2, 3, 3]
+
+
+def test_queues_share_by_weight() -> None:
+    """Where no queue has a place in a tree, each is a branch of its own."""
+    picture = """
+        node  n1 cpu=9
+        queue a weight=2   queue b
+        job   a/x min=0 -*9
+        job   b/y min=0 -*9
+        """
+    found = decide(picture, "allocate", TIERS)
+    assert Counter(each.pod[0] for each in found) == {"x": 6, "y": 3}
+
+
+def test_a_branch_reclaims_its_share_and_no_more() -> None:
+    """The one that has less gets one pod, and then both have the same."""
+    picture = """
+        node  n1 cpu=4
+        queue a   queue b
+        job   a/x min=0 n1 n1 n1
+        job   b/y min=0 n1 -*3
+        """
+    expected = [evict("x-2", for_="y"), pipeline("y-1", "n1")]
+    assert decide(picture, "allocate, reclaim", TIERS) == expected
