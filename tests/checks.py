@@ -198,8 +198,8 @@ def _wrong_victims(census: Census, result: decisions.CycleResult) -> Iterable[st
             yield f"{evict.task.key} is being deleted already"
         if pod["metadata"]["annotations"].get("volcano.sh/preemptable") == "false":
             yield f"{evict.task.key} isn't preemptable"
-        if evict.beneficiary == group_of(pod):
-            yield f"{evict.task.key} is evicted for its own job"
+        if evict.beneficiary == group_of(pod) and evict.action != "preempt":
+            yield f"{evict.task.key} is evicted for its own job by {evict.action}"
 
 
 def _torn_gangs(census: Census, result: decisions.CycleResult) -> Iterable[str]:

@@ -54,7 +54,7 @@ AFFINITIES = {
 JOB_SETTINGS = {
     *("min", "priority", "phase", "age", "roles", "minresources", "scheduler", "preemptable"),
     *("select", "prefer", "tolerate", "port", "label", "annotation", "class", "scheduled"),
-    "subgroups",
+    *("subgroups", "preempts"),
 }
 
 Document = dict[str, Any]
@@ -293,6 +293,8 @@ def _pod_spec(statement: statements.Statement, word: statements.Word) -> Documen
         spec["affinity"] = {"nodeAffinity": terms}
     if name := statement.one("class"):
         spec["priorityClassName"] = name
+    if policy := statement.one("preempts"):
+        spec["preemptionPolicy"] = policy
     if word.priority:
         spec["priority"] = int(word.priority)
     if word.place == "!":

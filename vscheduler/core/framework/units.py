@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vscheduler.core.framework import gangs
+from vscheduler.core.framework import gangs, ordering
 from vscheduler.core.model import jobs, queues
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Pool:
             unit.gang.job.priority,
             max(task.priority for task in unit.tasks),
             -unit.started,
-            unit.tasks[0].uid,
+            ordering.Descending(ordering.task_key(self._session.dispatch, unit.tasks[0])),
         )
 
     def legal(self, claimant: jobs.Task, unit: Unit) -> Unit | None:

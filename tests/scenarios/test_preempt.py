@@ -1,0 +1,135 @@
+import pytest
+
+from tests.scenarios.deciding import Decision, decide, evict, pipeline
+
+TIERS = "priority gang conformance pdb | drf predicates proportion nodeorder binpack"
+
+
+def preempt(picture: str, tiers: str = TIERS) -> list[Decision]:
+    """What one cycle of allocate and preempt decides."""
+    return decide(picture, "allocate, preempt", tiers)
+
+
+def test_the_lowest_priority_gives_way() -> None:
+    """One pod of the least important job goes, its youngest."""
+    assert preempt("""
+        node  n1 cpu=4
+        queue q
+        job   q/low  min=1 cpu=1               n1 n1
+        job   q/mid  min=1 cpu=1 priority=5    n1 n1
+        job   q/high min=1 cpu=1 priority=10   -
+        """) == [evict("low-1", "n1", for_="high"), pipeline("high-0", "n1")]
+
+
+def test_equals_do_not_preempt_each_other() -> None:
+    """Neither of the two jobs has the smaller share."""
+    assert (
+        preempt("""
+        node  n1 cpu=2
+        queue q
+        job   q/a min=1 cpu=1   n1 n1
+        job   q/b min=2 cpu=1   - -
+        """)
+        == []
+    )
+
+
+def test_among_equals_the_smaller_share_counts() -> None:
+    """Drf has its say where priorities are equal: one pod each in the end."""
+    assert preempt("""
+        node  n1 cpu=2
+        queue q
+        job   q/a min=1 cpu=1   n1 n1
+        job   q/b min=1 cpu=1   -
+        """) == [evict("a-1", for_="b"), pipeline("b-0", "n1")]
+
+
+def test_a_lower_gang_goes_whole() -> None:
+    """What matters more needs not be as large as what goes for it."""
+    assert preempt("""
+        node  n1 cpu=4
+        queue q
+        job   q/low  min=4 cpu=1               n1 n1 n1 n1
+        job   q/high min=1 cpu=2 priority=10   -
+        """) == [*(evict(f"low-{n}", for_="high") for n in range(4)), pipeline("high-0", "n1")]
+
+
+def test_no_gang_goes_for_a_pod_above_a_minimum() -> None:
+    """A job that runs takes surplus pods for its next one, no larger gang."""
+    assert (
+        preempt("""
+        node  n1 cpu=5
+        queue q
+        job   q/low  min=4 cpu=1               n1 n1 n1 n1
+        job   q/high min=1 cpu=1 priority=10   n1 -
+        """)
+        == []
+    )
+
+
+def test_other_queues_are_left_alone() -> None:
+    """However little their jobs matter."""
+    assert (
+        preempt("""
+        node  n1 cpu=2
+        queue q   queue r
+        job   r/low  min=1 cpu=1               n1 n1
+        job   q/high min=1 cpu=1 priority=10   -
+        """)
+        == []
+    )
+
+
+def test_the_queues_limit_is_made_room_under() -> None:
+    """There is room on the node, but the queue may have no more than it has."""
+    assert preempt("""
+        node  n1 cpu=4
+        queue q capability=cpu:2
+        job   q/low  min=1 cpu=1               n1 n1
+        job   q/high min=1 cpu=1 priority=10   -
+        """) == [evict("low-1", for_="high"), pipeline("high-0", "n1")]
+
+
+def test_within_a_job_the_more_important_pod_takes_the_place() -> None:
+    """Only where the job keeps its minimum meanwhile."""
+    assert preempt("""
+        node  n1 cpu=2
+        queue q
+        job   q/j min=1 cpu=1   n1 n1^1 -^9
+        """) == [evict("j-1", for_="j"), pipeline("j-2", "n1")]
+
+
+def test_a_port_is_made_free() -> None:
+    """What is in the way needn't be room."""
+    assert preempt("""
+        node  n1 cpu=4
+        queue q
+        job   q/low  min=1 cpu=1 port=80               n1
+        job   q/high min=1 cpu=1 port=80 priority=10   -
+        """) == [evict("low-0", for_="high"), pipeline("high-0", "n1")]
+
+
+@pytest.mark.parametrize(("allowed", "victims"), [(0, []), (1, []), (2, ["low-1", "low-2"])])
+def test_budgets_hold(allowed: int, victims: list[str]) -> None:
+    """Two pods must go, or none need."""
+    found = preempt(f"""
+        node  n1 cpu=3
+        queue q
+        job   q/low  min=1 cpu=1 label=app=db   n1 n1 n1
+        job   q/high min=2 cpu=1 priority=10   - -
+        budget calm select=app=db allowed={allowed}
+        """)
+    assert [each.pod for each in found if each.what == "evict"] == victims
+
+
+def test_the_whole_gang_is_placed_before_anyone_goes() -> None:
+    """Three pods would fit, on nodes of their zone, and four are needed."""
+    assert (
+        preempt("""
+        node  n1 cpu=2 label=zone=a   node n2 cpu=1 label=zone=a   node n3 cpu=9 label=zone=b
+        queue q
+        job   q/low  min=1 cpu=1   n1 n1 n2
+        job   q/high min=4 cpu=1 priority=10 select=zone=a   - - - -
+        """)
+        == []
+    )

@@ -1,0 +1,183 @@
+import pytest
+
+from tests.scenarios.deciding import Decision, decide, evict, pipeline
+
+TIERS = "priority gang conformance pdb | drf predicates proportion nodeorder binpack"
+
+
+def reclaim(picture: str, tiers: str = TIERS) -> list[Decision]:
+    """What one cycle of allocate and reclaim decides."""
+    return decide(picture, "allocate, reclaim", tiers)
+
+
+def test_a_queue_gets_back_only_what_its_job_needs() -> None:
+    """An over-served queue loses one pod, the youngest of its surplus, not its whole job."""
+    assert reclaim("""
+        node  n1 cpu=4
+        queue gold    queue lead
+        job   lead/greedy min=1 cpu=1   n1 n1 n1 n1
+        job   gold/needy min=1 cpu=1   -
+        """) == [evict("greedy-3", "n1", for_="needy"), pipeline("needy-0", "n1")]
+
+
+def test_nobody_is_evicted_for_a_gang_that_would_not_fit() -> None:
+    """Two nodes could be cleared for three of the four pods, which would start nothing."""
+    assert (
+        reclaim("""
+        node  n1 cpu=4   node n2 cpu=4   node n3 cpu=8 taint=dedicated=lab:NoSchedule
+        queue gold    queue lead
+        job   lead/greedy min=1 cpu=2   n1 n1 n2 n2
+        job   gold/needy min=4 cpu=4   - - - -
+        """)
+        == []
+    )
+
+
+def test_free_room_comes_first() -> None:
+    """One of two pods fits without any eviction, so one pod goes for the other."""
+    assert reclaim("""
+        node  n1 cpu=2   node n2 cpu=6
+        queue gold    queue lead
+        job   lead/greedy min=1 cpu=2   n2 n2 n2
+        job   gold/needy min=2 cpu=2   - -
+        """) == [
+        evict("greedy-2", for_="needy"),
+        pipeline("needy-0", "n1"),
+        pipeline("needy-1", "n2"),
+    ]
+
+
+def test_surplus_goes_before_whole_gangs() -> None:
+    """The elastic job on the worse node loses a pod; the rigid one keeps its gang."""
+    assert reclaim("""
+        node  n1 cpu=2   node n2 cpu=2
+        queue gold    queue lead
+        job   lead/rigid min=2 cpu=1 age=0      n1 n1
+        job   lead/loose min=1 cpu=1 age=600    n2 n2
+        job   gold/needy min=1 cpu=1   -
+        """) == [evict("loose-1", "n2", for_="needy"), pipeline("needy-0", "n2")]
+
+
+def test_a_gang_goes_whole_or_not_at_all() -> None:
+    """With no surplus anywhere a rigid gang goes, both pods, though one would make the room."""
+    assert reclaim("""
+        node  n1 cpu=2   node n2 cpu=2
+        queue gold    queue lead
+        job   lead/rigid min=2 cpu=2   n1 n2
+        job   gold/needy min=1 cpu=2   -
+        """) == [
+        evict("rigid-0", "n1", for_="needy"),
+        evict("rigid-1", "n2", for_="needy"),
+        pipeline("needy-0", "n1"),
+    ]
+
+
+def test_no_gang_goes_for_a_trifle() -> None:
+    """A gang of four cpu is more than twice what is lacking."""
+    assert (
+        reclaim("""
+        node  n1 cpu=4
+        queue gold    queue lead
+        job   lead/rigid min=4 cpu=1   n1 n1 n1 n1
+        job   gold/needy min=1 cpu=1   -
+        """)
+        == []
+    )
+
+
+def test_the_lower_priority_goes_first_then_the_younger() -> None:
+    """Of three jobs with surplus: priority counts before age."""
+    assert reclaim("""
+        node  n1 cpu=6
+        queue gold    queue lead
+        job   lead/high min=1 cpu=1 priority=10 age=0    n1 n1
+        job   lead/old  min=1 cpu=1 age=600              n1 n1
+        job   lead/new  min=1 cpu=1 age=60               n1 n1
+        job   gold/needy min=1 cpu=1   -
+        """) == [evict("new-1", for_="needy"), pipeline("needy-0", "n1")]
+
+
+def test_a_queue_within_its_share_loses_nothing() -> None:
+    """Both have what they deserve of the resource that is asked for."""
+    assert (
+        reclaim("""
+        node  n1 cpu=4
+        queue gold    queue lead
+        job   lead/half min=1 cpu=1   n1 n1
+        job   gold/more min=1 cpu=1   n1 n1 -
+        """)
+        == []
+    )
+
+
+def test_what_is_protected_stays() -> None:
+    """Queues that don't give back, pods marked so, critical ones, those that a budget covers."""
+    assert reclaim("""
+        node  n1 cpu=8
+        queue gold    queue lead    queue stone reclaimable=false
+        job   lead/marked min=1 cpu=1 preemptable=false   n1 n1
+        job   lead/vital  min=1 cpu=1 class=system-node-critical   n1
+        job   lead/kept   min=1 cpu=1 label=app=db   n1
+        job   lead/plain  min=1 cpu=1   n1
+        job   stone/own   min=1 cpu=1   n1 n1 n1
+        job   gold/needy  min=1 cpu=1   -
+        budget calm select=app=db allowed=0
+        """) == [evict("plain-0", for_="needy"), pipeline("needy-0", "n1")]
+
+
+def test_an_elastic_job_gets_its_share_back() -> None:
+    """A job that runs with its minimum still gets what its queue is owed, pod by pod."""
+    assert reclaim("""
+        node  n1 cpu=6
+        queue gold    queue lead
+        job   lead/greedy min=1 cpu=1   n1 n1 n1 n1 n1
+        job   gold/needy  min=1 cpu=1   n1 - - -
+        """) == [
+        evict("greedy-3", for_="needy"),
+        evict("greedy-4", for_="needy"),
+        pipeline("needy-1", "n1"),
+        pipeline("needy-2", "n1"),
+    ]
+
+
+def test_roles_keep_their_minimum() -> None:
+    """The only master stays; of three workers, two of which are needed, one may go."""
+    assert reclaim("""
+        node  n1 cpu=4
+        queue gold    queue lead
+        job   lead/greedy min=3 cpu=1 roles=m:1,w:2   m:n1 w:n1 w:n1 w:n1
+        job   gold/needy min=1 cpu=1   -
+        """) == [evict("greedy-3", for_="needy"), pipeline("needy-0", "n1")]
+
+
+@pytest.mark.parametrize(
+    ("tier", "evicted"),
+    [
+        ("gang | proportion predicates", ["greedy-1"]),
+        ("gang | predicates", []),
+    ],
+    ids=["someone entitles", "nobody does"],
+)
+def test_somebody_must_be_entitled(tier: str, evicted: list[str]) -> None:
+    """Without a plugin that says who may lose pods to whom, nobody does."""
+    found = reclaim(
+        """
+        node  n1 cpu=2
+        queue gold    queue lead
+        job   lead/greedy min=1 cpu=1   n1 n1
+        job   gold/needy min=1 cpu=1   -
+        """,
+        tier,
+    )
+    assert [each.pod for each in found if each.what == "evict"] == evicted
+
+
+def test_those_who_never_preempt_take_nothing() -> None:
+    """A pod that says preemptionPolicy Never waits."""
+    picture = """
+        node  n1 cpu=2
+        queue gold    queue lead
+        job   lead/greedy min=1 cpu=1   n1 n1
+        job   gold/needy min=1 cpu=1 preempts=Never   -
+        """
+    assert reclaim(picture) == []
