@@ -3,6 +3,7 @@ from collections.abc import Callable, Iterator
 
 from hypothesis import given, settings, strategies
 
+from tests.properties import neighbourhoods
 from tests.unit.mirror import manifests
 from vscheduler.core.model import jobs
 from vscheduler.mirror import events, state
@@ -43,6 +44,10 @@ def some_pod(chance: random.Random) -> Document:
         document["metadata"]["labels"] = {"a": chance.choice("xy")}
         document["metadata"]["annotations"]["volcano.sh/revocable-zone"] = "*"
         document["spec"]["containers"][0]["ports"] = [{"hostPort": chance.randrange(80, 82)}]
+    if chance.random() < 0.5:
+        look = neighbourhoods.shape(chance)
+        document["metadata"]["labels"] = look["labels"]
+        document["spec"] |= look["spec"]
     return document
 
 
@@ -81,9 +86,14 @@ def some_class(chance: random.Random) -> Document:
     return manifests.priority_class(name, chance.randrange(9), default=chance.random() < 0.5)
 
 
+def some_namespace(chance: random.Random) -> Document:
+    """The pods' own, or another one, with labels that come and go."""
+    return neighbourhoods.namespace(chance, chance.choice(("ns", "lab")))
+
+
 MAKERS: tuple[Callable[[random.Random], Document], ...] = (
     *(some_pod, some_pod, some_pod, some_node, some_group, some_group, some_queue, some_class),
-    *(some_budget, some_quota),
+    *(some_budget, some_quota, some_namespace),
 )
 
 

@@ -155,6 +155,7 @@ def canonical(found: snapshot.Snapshot) -> Document:
         "quotas": found.quotas,
         "queues": list(found.queues.items()),
         "jobs": [_job(job) for job in found.jobs],
+        "residents": found.residents,
     }
 
 

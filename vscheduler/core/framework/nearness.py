@@ -20,7 +20,6 @@ Flags = NDArray[np.bool_]
 Scores = NDArray[np.float64]
 
 FULL_SCORE = 100.0
-HOSTNAME = "kubernetes.io/hostname"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,8 @@ def evenness(
 ) -> Scores | None:
     """How few pods of soft spreads feasible nodes have near, 0 to 100 (N,); None: there are none.
 
-    Kubernetes: PodTopologySpread.Score, NormalizeScore.
+    Kubernetes: PodTopologySpread.Score, NormalizeScore. Hostnames are labels like others here:
+    no two nodes have the same.
     """
     spreads = [each for each in standing.spreading if not each.spread.hard]
     if not spreads:
@@ -144,8 +144,6 @@ def evenness(
     total = np.zeros(layout.size)
     for each, domains in zip(spreads, _domains(spreads, limits, layout), strict=True):
         near, values = domains.standing[domains.codes], np.unique(domains.codes[counted]).size
-        if each.spread.topology_key == HOSTNAME:
-            near, values = each.pods.by_node().standing[:-1], int(counted.sum())
         total += near * np.log(values + 2) + (each.spread.max_skew - 1)
     total = np.floor(total + 0.5)
     least, most = total[counted].min(), total[counted].max()

@@ -89,11 +89,6 @@ class Tally:
         found = self._domains.get(key)
         return found or self._keep(key, Domains(self._layout.label(key)[0]))
 
-    def by_node(self) -> Domains:
-        """How many there are on each node."""
-        found = self._domains.get(None)
-        return found or self._keep(None, Domains(np.arange(self._layout.size)))
-
     def among(self, key: str, scope: Hashable, eligible: nodes.Mask) -> Domains:
         """The same as by_label, on nodes that count only; the scope says which these are."""
         found = self._domains.get((key, scope))
