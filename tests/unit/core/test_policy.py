@@ -225,6 +225,24 @@ STRANGE: dict[str, tuple[object, list[str]]] = {
         configured(metrics={"type": "prometheus"}),
         ["metrics: is left out: nothing here reads load figures yet"],
     ),
+    "two plugins that say what queues may have": (
+        configured({"name": "capacity"}, {"name": "proportion"}),
+        ["tiers[0].plugins[1].name: capacity and proportion contradict each other; leave one out"],
+    ),
+    "resources that are claimed": (
+        configured(
+            {
+                "name": "capacity",
+                "arguments": {"capacity.DynamicResourceAllocationEnable": True},
+            }
+        ),
+        [
+            (
+                f"{GIVEN}.capacity.DynamicResourceAllocationEnable: has no effect yet "
+                "(dynamic resource allocation)"
+            )
+        ],
+    ),
     "hierarchical drf": (configured({"name": "drf", "enableHierarchy": True}), []),
     "a filter that isn't there, wanted": (
         configured({"name": "predicates", "arguments": {"predicate.VolumeZoneEnable": True}}),
@@ -297,6 +315,18 @@ def test_bounds_and_choices_are_kept(name: str, value: object, problem: str) -> 
     tree = configured({"name": "ranged", "arguments": {name: value}})
     parsed = policy.parse(tree, [Ranged], actions.ACTIONS)
     assert [each.message for each in parsed.problems] == ([problem] if problem else [])
+
+
+@pytest.mark.parametrize("value", [0.5, "1.5", None, [1]])
+def test_as_in_volcano_an_argument_that_is_wrong_is_left_out(value: object) -> None:
+    """With a warning, which Volcano writes to its log."""
+    tree = configured({"name": "ranged", "arguments": {"factor": value, "mode": "fast"}})
+    parsed = policy.parse(tree | {"compatibility": "volcano"}, [Ranged], actions.ACTIONS)
+    assert parsed.policy is not None
+    assert parsed.policy.tiers[0][0].arguments == {"mode": "fast"}
+    (warning,) = parsed.warnings
+    assert str(warning).startswith(f"{FIRST}.arguments.factor: must be ")
+    assert str(warning).endswith("; it is left out, as in Volcano")
 
 
 class Preempt(actions.ACTIONS[0]):  # type: ignore[misc,valid-type]  # a class as a value

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 from structlog import testing
 
-from tests import pictures
+from tests import pictures, running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from vscheduler.core.actions import allocate
@@ -188,3 +188,23 @@ async def test_what_is_left_out_is_told_once(serve: Serve) -> None:
     assert [each["pods"] for each in said if each["event"] == "pods.ungrouped"] == [1]
     assert "vscheduler_rejected_objects 1.0" in exposition
     assert "vscheduler_ungrouped_pods 1.0" in exposition
+
+
+async def test_a_queue_in_the_wrong_place_is_told_of_once(serve: Serve) -> None:
+    """What is wrong when it is seen first, and that it was put right; then its jobs start."""
+    tiers = running.tiers("gang | capacity:enableHierarchy=true predicates")
+    tree = {"actions": "allocate", "tiers": tiers}
+    broken = "node n1 cpu=4   queue default   queue leaf parent=team   job leaf/j -"
+    with testing.capture_logs() as said:
+        async with worlds.world(serve, broken, tree=tree) as made:
+            await worlds.until(lambda: made.statuses("j"))
+            made.show(*pictures.documents("node n2 cpu=1"))
+            await asyncio.sleep(0.1)
+            made.show(*pictures.documents("queue team"))
+            await worlds.until(lambda: made.bound() == {"j-0": 1})
+    told = [each for each in said if each["event"].startswith("queue.")]
+    assert [(each["event"], each["queue"]) for each in told] == [
+        ("queue.set_aside", "leaf"),
+        ("queue.put_right", "leaf"),
+    ]
+    assert told[0]["message"].startswith("parent team of queue leaf doesn't exist; ")
