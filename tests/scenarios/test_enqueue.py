@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import decisions
+from vscheduler.core.model import decisions, snapshot
 from vscheduler.simulator import run
 
 CLOSED, QUEUE_FULL, CLUSTER_FULL = (
@@ -262,3 +262,44 @@ def test_more_than_is_owed_is_not_admitted() -> None:
     picture = OWED.replace("cpu:4", "cpu:6").format(pods="")
     (result,) = cycles(picture, actions="enqueue, reclaim")
     assert reasons(result) == {"p": CLUSTER_FULL}
+
+
+@pytest.mark.parametrize("budget", [1, 50])
+def test_cycles_that_are_cut_short_let_everyone_in_and_get_to_placing(budget: int) -> None:
+    """Groups that were refused aren't asked about again before all others had their turn."""
+    documents = pictures.documents(
+        """
+        node  n1 cpu=4
+        queue q capability=cpu:4
+        job   q/a phase=Pending minresources=cpu:9 age=4 -
+        job   q/b phase=Pending minresources=cpu:2 age=3 -
+        job   q/c phase=Pending minresources=cpu:9 age=2 -
+        job   q/d phase=Pending minresources=cpu:1 age=1 -
+        """
+    )
+    tree = {"actions": "enqueue, allocate", "tiers": running.tiers(TIERS)}
+    bound: set[str] = set()
+    told: dict[str, str] = {}
+    carried = snapshot.FRESH
+    for _ in range(12):
+        result = running.run(documents, tree, budget=budget, carried=carried)
+        bound |= {bind.task.name for bind in result.binds}
+        told |= phases(result)
+        documents, carried = running.obey(documents, result), result.carried
+        if result.finished and bound:
+            break
+    assert bound == {"b-0", "d-0"}
+    assert told == {"a": "Pending", "b": "Running", "c": "Pending", "d": "Running"}
+
+
+def test_a_group_whose_pods_lost_their_nodes_may_be_refused_anew() -> None:
+    """Below its minimum it is Pending again, and what it was promised is given to others."""
+    picture = """
+        node  n1 cpu=4
+        queue q capability=cpu:4
+        job   q/a phase=Running min=2 minresources=cpu:2 +n1 -
+        job   q/b phase=Inqueue min=3 minresources=cpu:3 -*3
+        """
+    first, second = cycles(picture, 2, actions="enqueue")
+    assert phases(first)["a"] == "Pending"
+    assert reasons(second)["a"] is QUEUE_FULL

@@ -26,3 +26,11 @@ def test_other_durations_are_refused(text: str) -> None:
     """A number without a unit is no duration in Go, either."""
     with pytest.raises(ValueError, match="is no duration"):
         durations.seconds(text)
+
+
+@pytest.mark.parametrize("text", ["0", "0s", "0h0m"])
+def test_some_must_be_longer_than_nothing(text: str) -> None:
+    """Time-outs and waiting times."""
+    assert durations.positive("1s") == 1
+    with pytest.raises(ValueError, match="must be longer than nothing"):
+        durations.positive(text)

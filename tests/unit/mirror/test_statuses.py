@@ -172,6 +172,28 @@ def test_conditions_have_volcanos_reasons(code: decisions.ReasonCode, reason: st
     assert [each.reason for each in wanted.conditions] == [reason]
 
 
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (decisions.ReasonCode.QUEUE_FULL, "Normal"),
+        (decisions.ReasonCode.QUOTA_FULL, "Normal"),
+        (decisions.ReasonCode.CLUSTER_FULL, "Normal"),
+        (decisions.ReasonCode.NO_ROOM, "Warning"),
+        (decisions.ReasonCode.QUEUE_CLOSED, "Warning"),
+    ],
+)
+def test_a_group_that_waits_to_be_let_in_is_nothing_to_warn_of(
+    code: decisions.ReasonCode, kind: str
+) -> None:
+    """Volcano's events of the same kinds."""
+    short = decisions.Shortage(resource="cpu", requested=1000, allocated=0, limit=0)
+    seen = status(reason=decisions.Reason(code=code, queue="a", shortages=(short,)))
+    wanted = statuses.group_state(seen, stored(), now=NOW, transition="1")
+    notice = statuses.group_notice(seen, stored(), wanted)
+    assert notice is not None
+    assert (notice.type, notice.reason) == (kind, "Unschedulable")
+
+
 def test_unplaced_pods_are_told_why() -> None:
     """The pod's condition and its event carry the group's sentence."""
     seen = status(reason=SHORT, unplaced=(task("g-0"),))

@@ -287,7 +287,9 @@ def _note_share(
 ) -> None:
     """Say that the queue has had its share, or is closed."""
     task = task or sheet.tasks[0]
-    if queue.open:
+    if queue.open and not session.layout.size:
+        code, shortages = decisions.ReasonCode.NO_NODES, ()
+    elif queue.open:
         code = decisions.ReasonCode.QUEUE_OVER_SHARE
         answers = session.dispatch.every("shortages", queue, task)
         shortages = tuple(shortage for answer in answers for shortage in answer or ())

@@ -5,6 +5,7 @@ actions/enqueue. There a group that never starts keeps what it was promised for 
 the cluster has no room for can't reclaim what its queue is owed; here neither is so.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -30,6 +31,7 @@ class Enqueue(contracts.Action):
         """Phases as the cycles before left them, which the API server may not show yet; groups
         that are Inqueue for too long are Pending again, before any plugin counts their promise.
         """
+        timeout = self.seconds(TIMEOUT)
         for gang in session.gangs.values():
             uid = gang.job.uid
             if gang.phase is jobs.Phase.PENDING and uid in session.admitted:
@@ -37,7 +39,7 @@ class Enqueue(contracts.Action):
             elif gang.phase is jobs.Phase.INQUEUE and uid in session.lapsed:
                 gang.phase = jobs.Phase.PENDING
             if gang.phase is jobs.Phase.INQUEUE and not session.as_volcano:
-                self._hold_to_time(session, gang)
+                _hold_to_time(session, gang, timeout)
 
     def execute(self, session: working.Session) -> None:
         """Queue after queue, one group a turn; those that lost their place after all others."""
@@ -51,26 +53,6 @@ class Enqueue(contracts.Action):
                 pending[gang.job.uid in session.lapsed].append(gang)
         for waiting in pending:
             self._take_turns(session, waiting)
-
-    def _hold_to_time(self, session: working.Session, gang: gangs.Gang) -> None:
-        """Take the group's place from it where it had long enough to start.
-
-        One that waits for room that evictions made for it keeps its place; one that was promised
-        nothing has nothing to give back.
-        """
-        now, uid = session.snapshot.now, gang.job.uid
-        since = session.admitted.setdefault(uid, now)
-        promised = session.snapshot.carried.nominations
-        if gang.has_minimum or gang.job.min_resources is None:
-            return
-        if promised and any(task.uid in promised for task in gang.job.tasks):
-            return
-        due = since + self.seconds(TIMEOUT)
-        if now < due:
-            session.wake(due)
-            return
-        gang.phase = jobs.Phase.PENDING
-        session.lapsed[uid] = now
 
     def _take_turns(self, session: working.Session, pending: list[gangs.Gang]) -> None:
         lines: dict[str, ordering.Line[gangs.Gang]] = {}
@@ -95,8 +77,8 @@ class Enqueue(contracts.Action):
         refusal = None
         # Volcano lets a group that names no minResources in unasked, even into a closed queue.
         if gang.job.min_resources is not None or not session.as_volcano:
-            refusal = session.dispatch.refusal("job_enqueueable", gang)
-        if refusal is None or _is_owed(session, queue, gang, refusal):
+            refusal = _refusal(session, queue, gang)
+        if refusal is None:
             self._admit(session, gang)
             return
         job = gang.job
@@ -121,16 +103,59 @@ class Enqueue(contracts.Action):
             session.wake(now + self.seconds(TIMEOUT))
 
 
-def _is_owed(
-    session: working.Session, queue: queues.Queue, gang: gangs.Gang, refusal: decisions.Refusal
-) -> bool:
+def _hold_to_time(session: working.Session, gang: gangs.Gang, timeout: float) -> None:
+    """Take the group's place from it where it had long enough to start.
+
+    One that waits for room that evictions made for it keeps its place; one that was promised
+    nothing has nothing to give back.
+    """
+    now, uid = session.snapshot.now, gang.job.uid
+    due = session.admitted.setdefault(uid, now) + timeout
+    if gang.job.min_resources is None or gang.ready_tasks >= max(1, gang.job.min_member):
+        return
+    kept = session.snapshot.carried.nominations
+    if kept and any(task.uid in kept for task in gang.job.tasks):
+        return
+    if now < due:
+        session.wake(due)
+        return
+    gang.phase = jobs.Phase.PENDING
+    session.lapsed[uid] = now
+
+
+def _refusal(
+    session: working.Session, queue: queues.Queue, gang: gangs.Gang
+) -> decisions.Refusal | None:
+    """Why the group isn't let in. That the cluster has no room is the last of reasons: it is told,
+    and may be overcome by reclaiming, only where there is no other.
+    """
+    ask = functools.partial(session.dispatch.refusal, "job_enqueueable", gang)
+    refusal = ask()
+    if refusal is None or not _lacks_room(refusal):
+        return refusal
+    other = ask(forgive=_lacks_room)
+    if other is not None or session.as_volcano:
+        return other or refusal
+    limit = ask(forgive=_is_promised_away)
+    return None if limit is None and _is_owed(session, queue, gang) else refusal
+
+
+def _lacks_room(refusal: decisions.Refusal) -> bool:
+    """Whether more nodes would help."""
+    return refusal.code is decisions.ReasonCode.CLUSTER_FULL
+
+
+def _is_promised_away(refusal: decisions.Refusal) -> bool:
+    """Whether evictions would help: no queue would have more than it can have in this cluster."""
+    return _lacks_room(refusal) and not refusal.subject
+
+
+def _is_owed(session: working.Session, queue: queues.Queue, gang: gangs.Gang) -> bool:
     """Whether the group may reclaim what the cluster has no room for: its queue is owed it.
 
     Plugins are asked about one pod as large as what the group needs at least, since there may be
     no pods yet.
     """
-    if refusal.code is not decisions.ReasonCode.CLUSTER_FULL or session.as_volcano:
-        return False
     if not (session.runs("reclaim") and session.dispatch.asks("preemptive")):
         return False
     if session.dispatch.any_says("overused", queue):

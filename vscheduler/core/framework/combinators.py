@@ -140,14 +140,23 @@ class Dispatch:
                 return True
         return True
 
-    def refusal(self, hook: str, *subject: object) -> decisions.Refusal | None:
-        """The same for a vote whose reject has numbers: the refusal that decides, if any."""
+    def refusal(
+        self,
+        hook: str,
+        *subject: object,
+        forgive: Callable[[decisions.Refusal], bool] = lambda _: False,
+    ) -> decisions.Refusal | None:
+        """The same for a vote whose reject has numbers: the refusal that decides, if any; one that
+        is forgiven counts as an abstention.
+        """
         for tier in self._tiers[hook]:
             permitted = False
             for call in tier:
                 answer = self._ask(call, hook, subject, None)
                 if isinstance(answer, decisions.Refusal):
-                    return answer
+                    if not forgive(answer):
+                        return answer
+                    continue
                 permitted = permitted or bool(answer)
             if permitted:
                 return None

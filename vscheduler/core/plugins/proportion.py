@@ -21,8 +21,8 @@ class Ledger:
     """What one queue with jobs has and may have, one amount per column."""
 
     __slots__ = (
-        *("allocated", "deserved", "enough", "limit", "promised", "real", "request", "share"),
-        "surely",
+        *("allocated", "ceiling", "deserved", "enough", "limit", "promised", "real", "request"),
+        *("share", "surely"),
     )
 
     def __init__(self, size: int) -> None:
@@ -32,7 +32,9 @@ class Ledger:
         """To admitted groups that don't have it yet, less what groups have above their minimum
         (Volcano: inqueue, elastic)."""
         self.real: list[float] = []
-        """The most that it can ever have."""
+        """The most that it can have in this cluster."""
+        self.ceiling: list[float] = []
+        """The most that it could have in any: its capability."""
         self.deserved: list[float] = []
         self.limit: list[float] = []
         """The most that it may have where a pod asks for something."""
@@ -162,9 +164,10 @@ class Proportion(contracts.Plugin):
             return decisions.Refusal(code=decisions.ReasonCode.QUEUE_CLOSED)
         ledger = self._by_job[job.id]
         own = {} if self._session.as_volcano else job.allocated
+        columns = self._session.space.columns
         found = []
         for name, amount in sorted((job.min_resources or {}).items()):
-            column = self._session.space.columns[name]
+            column = columns[name]
             counted = name != resources.PODS or name in queue.capability
             # What the group has already is among what the queue has: it isn't asked for again.
             asked = max(0, amount - own.get(name, 0))
@@ -180,7 +183,15 @@ class Proportion(contracts.Plugin):
                 )
         if not found:
             return True
-        return decisions.Refusal(code=decisions.ReasonCode.QUEUE_FULL, shortages=tuple(found))
+        full = self._session.as_volcano or any(
+            each.allocated + each.requested > ledger.ceiling[columns[each.resource]]
+            for each in found
+        )
+        if full:
+            return decisions.Refusal(code=decisions.ReasonCode.QUEUE_FULL, shortages=tuple(found))
+        # More nodes would help: the queue is entitled to more than there is.
+        code = decisions.ReasonCode.CLUSTER_FULL
+        return decisions.Refusal(code=code, shortages=tuple(found), subject=queue.name)
 
     def job_enqueued(self, gang: gangs.Gang) -> None:
         """Its minResources are promised to it."""
@@ -286,6 +297,7 @@ class Proportion(contracts.Plugin):
         ledgers = [self._ledgers[names[place]] for place in busy]
         for place, ledger in zip(busy, ledgers, strict=True):
             ledger.real = self._real[names[place]]
+            ledger.ceiling = capability[place].tolist()
         if not self._session.as_volcano:
             self._announce()
         request = np.array([ledger.request for ledger in ledgers], dtype=np.float64)

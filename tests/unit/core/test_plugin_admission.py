@@ -1,0 +1,211 @@
+from typing import Any
+
+import pytest
+
+from tests.unit.core import sessions
+from vscheduler.core.framework import reservations
+from vscheduler.core.model import decisions, jobs, limits, queues, snapshot
+from vscheduler.core.plugins import overcommit, proportion, resourcequota, sla
+
+RUNNING, GATED, PENDING, SUCCEEDED = (
+    jobs.TaskStatus.RUNNING,
+    jobs.TaskStatus.GATED,
+    jobs.TaskStatus.PENDING,
+    jobs.TaskStatus.SUCCEEDED,
+)
+INQUEUE = jobs.GroupState(phase=jobs.Phase.INQUEUE)
+STARTED = jobs.GroupState(phase=jobs.Phase.RUNNING)
+
+
+def job(name: str = "j", *standing: jobs.TaskStatus, **fields: Any) -> jobs.Job:
+    """A job of pods of one cpu that stand so, and with minResources of four cpus and a device."""
+    tasks = [sessions.task(name, place, status) for place, status in enumerate(standing)]
+    least = {"cpu": 4000, sessions.GPU: 1}
+    return sessions.job(name, *tasks, **{"min_resources": least, **fields})
+
+
+def gang(*standing: jobs.TaskStatus, **fields: Any) -> sessions.Gang:
+    """The same as a cycle sees it."""
+    return sessions.Gang(job("j", *standing, **fields))
+
+
+FIGURES = {
+    "nothing there yet": ((), (4000, 1), (4000, 1), (4000, 1)),
+    "some run, some wait": ((RUNNING, PENDING), (4000, 1), (3000, 1), (2000, 1)),
+    "some behind a gate": ((RUNNING, GATED), (3000, 1), (2000, 1), (2000, 1)),
+    "more behind a gate than it needs": ((GATED,) * 9, (0, 1), (0, 1), (0, 1)),
+    "more than it needs": ((RUNNING,) * 9, (4000, 1), (0, 1), (0, 1)),
+    "what is done has given its room back": ((SUCCEEDED,), (4000, 1), (4000, 1), (4000, 1)),
+}
+
+
+@pytest.mark.parametrize(("standing", "least", "left", "unborn"), FIGURES.values(), ids=FIGURES)
+def test_what_a_group_is_promised(
+    standing: tuple[jobs.TaskStatus, ...],
+    least: tuple[int, int],
+    left: tuple[int, int],
+    unborn: tuple[int, int],
+) -> None:
+    """By resource that minResources name: at admission, of that not yet had, and not asked for."""
+    subject = gang(*standing)
+    for figure, expected in (
+        (reservations.minimum, least),
+        (reservations.outstanding, left),
+        (reservations.unborn, unborn),
+    ):
+        assert figure(subject) == dict(zip(("cpu", sessions.GPU), expected, strict=True))
+
+
+def test_a_group_without_minimum_is_promised_nothing() -> None:
+    """And all that it has is above its minimum."""
+    subject = gang(RUNNING, RUNNING, min_resources=None, state=INQUEUE)
+    assert reservations.outstanding(subject) == {}
+    assert not reservations.holds(subject)
+    assert reservations.elastic(subject) == {"cpu": 2000, "pods": 2}
+
+
+def test_what_is_above_the_minimum_is_counted_by_resource() -> None:
+    """Six cpus of four; no device of one."""
+    assert reservations.elastic(gang(*[RUNNING] * 6)) == {"cpu": 2000, "pods": 6}
+
+
+@pytest.mark.parametrize(
+    ("state", "standing", "holds"),
+    [
+        (INQUEUE, (), True),
+        (STARTED, (RUNNING, RUNNING), True),
+        (STARTED, (RUNNING, SUCCEEDED), False),
+        (jobs.GroupState(), (), False),
+        (jobs.GroupState(phase=jobs.Phase.UNKNOWN), (RUNNING,), False),
+    ],
+)
+def test_who_is_promised_something(
+    state: jobs.GroupState, standing: tuple[jobs.TaskStatus, ...], holds: bool
+) -> None:
+    """Groups that are let in, and those that run with their minimum of two."""
+    assert reservations.holds(gang(*standing, state=state, min_member=2)) is holds
+
+
+def test_a_place_that_was_lost_is_seen_by_its_phase_in_the_cycle() -> None:
+    """Not by the one that is stored."""
+    subject = gang(state=INQUEUE)
+    subject.phase = jobs.Phase.PENDING
+    assert not reservations.holds(subject)
+
+
+def test_a_queue_deserves_something_for_pods_that_are_still_to_be_made() -> None:
+    """Four cpus of each group that waits or is let in, and none of one that it can't have."""
+    waits = job("w", PENDING, queue="a")
+    admitted = job("i", queue="b", state=INQUEUE)
+    huge = job("h", queue="c", min_resources={"cpu": 40_000})
+    shut = job("s", queue="d")
+    there = [
+        *(sessions.queue(name) for name in "abc"),
+        sessions.queue("d", state=queues.QueueState.CLOSED),
+    ]
+    whole = sessions.total(cpu=20_000, gpu=8)
+    opened = sessions.opened(waits, admitted, huge, shut, queues=there, total=whole)
+    for volcano in (False, True):
+        opened.as_volcano = volcano
+        plugin = proportion.Proportion({})
+        plugin.open(opened)
+        deserved = {name: each.deserved for name, each in plugin.entitlements().items()}
+        assert deserved["a"].get("cpu", 0) == (1000 if volcano else 4000)
+        assert deserved["a"].get(sessions.GPU, 0) == (0 if volcano else 1)
+        assert deserved["b"].get("cpu", 0) == (0 if volcano else 4000)
+        assert "cpu" not in deserved["c"]
+        assert "cpu" not in deserved["d"]
+
+
+def test_a_queue_tells_its_own_limit_from_the_cluster_s() -> None:
+    """Its capability is nobody else's matter; of what the cluster hasn't there could be more."""
+    small = sessions.queue("small", capability={"cpu": 3000})
+    wide = sessions.queue("wide", capability={"cpu": 90_000})
+    refused = [job("a", queue="small"), job("b", queue="wide", min_resources={"cpu": 50_000})]
+    opened = sessions.opened(
+        *refused, queues=[small, wide], total=sessions.total(cpu=10_000, gpu=8)
+    )
+    plugin = proportion.Proportion({})
+    plugin.open(opened)
+    answers = [plugin.job_enqueueable(opened.gang(name)) for name in "ab"]
+    assert answers == [
+        decisions.Refusal(
+            code=decisions.ReasonCode.QUEUE_FULL,
+            shortages=(
+                decisions.Shortage(resource="cpu", requested=4000, allocated=0, limit=3000),
+            ),
+        ),
+        decisions.Refusal(
+            code=decisions.ReasonCode.CLUSTER_FULL,
+            subject="wide",
+            shortages=(
+                decisions.Shortage(resource="cpu", requested=50_000, allocated=0, limit=10_000),
+            ),
+        ),
+    ]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_pod_slots_limit_a_queue_where_its_capability_names_them(named: bool) -> None:
+    """Volcano's comparisons leave them out."""
+    capability = {"cpu": 9000} | ({"pods": 2} if named else {})
+    asked = job("a", min_resources={"pods": 3})
+    opened = sessions.opened(
+        asked, queues=[sessions.queue(capability=capability)], total=sessions.total(pods=2)
+    )
+    plugin = proportion.Proportion({})
+    plugin.open(opened)
+    assert (plugin.job_enqueueable(opened.gang("a")) is True) is not named
+
+
+def test_promises_of_a_cycle_add_up() -> None:
+    """Each plugin lets two groups of four cpus in where there is room for ten."""
+    quota = limits.Quota(namespace="ns", name="small", hard={"cpu": 10_000}, used={})
+    for kind in (proportion.Proportion, resourcequota.ResourceQuota):
+        opened = sessions.opened(*(job(name) for name in "abc"), total=sessions.total(gpu=8))
+        opened.snapshot = snapshot.Snapshot(
+            now=0.0,
+            space=opened.space,
+            nodes=opened.snapshot.nodes,
+            queues=opened.queues,
+            jobs=(),
+            quotas=(quota,),
+        )
+        plugin = kind({})
+        plugin.open(opened)
+        answers = []
+        for name in "abc":
+            answers.append(plugin.job_enqueueable(opened.gang(name)))
+            if answers[-1] is True:
+                plugin.job_enqueued(opened.gang(name))
+        assert answers[:2] == [True, True]
+        assert isinstance(answers[2], decisions.Refusal)
+        (shortage,) = answers[2].shortages
+        assert (shortage.requested, shortage.allocated, shortage.limit) == (4000, 8000, 10_000)
+
+
+def test_nobody_counts_promises_where_no_group_asks() -> None:
+    """A cycle without Pending groups pays nothing."""
+    opened = sessions.opened(job("a", state=INQUEUE))
+    plugin = overcommit.Overcommit({})
+    plugin.open(opened)
+    assert plugin.job_enqueueable(sessions.Gang(job("b", min_resources=None))) is True
+    assert opened.requests == 0
+
+
+@pytest.mark.parametrize(
+    ("annotations", "due"),
+    [
+        ({"volcano.sh/sla-waiting-time": "1m", "sla-waiting-time": "1h"}, 60.0),
+        ({"sla-waiting-time": "1h"}, 3600.0),
+        ({}, 7200.0),
+    ],
+)
+def test_the_nearest_waiting_time_counts(annotations: dict[str, str], due: float) -> None:
+    """The annotation's first name, its second, the plugin's argument."""
+    opened = sessions.opened(job("a", annotations=annotations))
+    plugin = sla.Sla({"sla-waiting-time": "2h"})
+    plugin.open(opened)
+    assert plugin.job_enqueueable(opened.gang("a")) is None
+    assert opened.due == [due]
+    assert plugin.job_key(opened.gang("a")) == (0, due)
