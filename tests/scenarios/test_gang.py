@@ -1,6 +1,9 @@
+from typing import Any
+
 import pytest
 
-from tests.scenarios.deciding import bind, decide, pipeline
+from tests import pictures, running
+from tests.scenarios.deciding import bind, decide, evict, pipeline, written
 
 TABLE = {
     "a gang that doesn't fit leaves no trace": (
@@ -192,3 +195,102 @@ TABLE = {
 def test_a_gang_starts_whole_or_not_at_all(picture: str, decisions: list[object]) -> None:
     """What minMember and minTaskMember promise."""
     assert decide(picture, "allocate", "gang | predicates") == decisions
+
+
+def divided(picture: str, parts: str, **policy: Any) -> list[pictures.Document]:
+    """The picture, its pods labelled part=a, part=b and so on, in sub-groups of two."""
+    documents = pictures.documents(picture)
+    drawn = [document for document in documents if document["kind"] == "Pod"]
+    for pod, part in zip(drawn, parts, strict=True):
+        pod["metadata"]["labels"]["part"] = part
+    (group,) = (document for document in documents if document["kind"] == "PodGroup")
+    group["spec"]["subGroupPolicy"] = [{"subGroupSize": 2, "minSubGroups": 1, **policy}]
+    return documents
+
+
+def test_a_role_that_found_no_room_in_one_sub_group_may_find_it_in_another() -> None:
+    """The room that the first sub-group gave back is there for the next."""
+    documents = divided(
+        "node n1 cpu=4   queue q   job q/j min=2 w:-@3 w:-@3 w:- w:-",
+        "aabb",
+        matchLabelKeys=["part"],
+    )
+    tree = {"actions": "allocate", "tiers": running.tiers("gang | predicates")}
+    assert written(running.run(documents, tree)) == [bind("j-2", "n1"), bind("j-3", "n1")]
+
+
+@pytest.mark.parametrize(
+    ("compatibility", "decisions"),
+    [({}, [bind("j-0", "n1"), bind("j-1", "n1")]), ({"compatibility": "volcano"}, [])],
+)
+def test_a_sub_group_may_be_all_that_a_selector_matches(
+    compatibility: dict[str, str], decisions: list[object]
+) -> None:
+    """In Volcano such a policy has no sub-groups, and what needs one never starts."""
+    documents = divided(
+        "node n1 cpu=2   queue q   job q/j min=2 - - -",
+        "aab",
+        labelSelector={"matchLabels": {"part": "a"}},
+    )
+    tree = {"actions": "allocate", "tiers": running.tiers("gang | predicates"), **compatibility}
+    assert written(running.run(documents, tree)) == decisions
+
+
+TIERS = "priority gang | predicates"
+
+
+def test_pods_go_for_whole_sub_groups() -> None:
+    """Two surplus pods for two pods of one sub-group; the last would help no other."""
+    assert decide(
+        """
+        node  n1 cpu=4
+        queue q
+        job   q/peer min=1 priority=10 n1
+        job   q/low  min=1 n1*3
+        job   q/high min=2 priority=10 subgroups=1x2 a:- b:- a:- b:-
+        """,
+        "allocate, preempt",
+        TIERS,
+    ) == [
+        evict("low-1", for_="high"),
+        evict("low-2", for_="high"),
+        pipeline("high-0", "n1"),
+        pipeline("high-2", "n1"),
+    ]
+
+
+def test_no_pod_goes_for_a_part_of_a_sub_group() -> None:
+    """Its other pod would have no room."""
+    assert (
+        decide(
+            """
+        node  n1 cpu=4
+        queue q
+        job   q/low  min=1 n1
+        job   q/peer min=1 priority=10 n1
+        job   q/high min=2 priority=10 subgroups=1x2 a:n1 a:n1 b:- b:-
+        """,
+            "allocate, preempt",
+            TIERS,
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("low", "victims"), [("a:n1*2 b:n1*2", [0, 1, 2, 3]), ("a:n1*2 b:n1 b:-", [2])]
+)
+def test_no_pod_of_a_whole_sub_group_goes_alone(low: str, victims: list[int]) -> None:
+    """The gang goes whole, though it has more pods than its minimum."""
+    peer = "" if len(victims) == 4 else "job q/peer min=1 priority=10 n1"
+    assert decide(
+        f"""
+        node  n1 cpu=4
+        queue q
+        {peer}
+        job   q/low  min=2 subgroups=1x2 {low}
+        job   q/high min=1 priority=10 -
+        """,
+        "allocate, preempt",
+        TIERS,
+    ) == [*(evict(f"low-{at}", for_="high") for at in victims), pipeline("high-0", "n1")]

@@ -179,14 +179,15 @@ def test_a_whole_sub_group_spares_no_pod(picture: str, spared: list[bool]) -> No
 
 
 @pytest.mark.parametrize(
-    ("picture", "torn"),
-    [("a:r a:p", True), ("a:r a:f", False), ("a:a a:w", False), ("a:p a:p", False), ("r p", False)],
+    ("picture", "whole"),
+    [("a:r a:w", True), ("a:p a:w", False), ("b:p a:r a:w", True), ("r w", True), ("p p", True)],
 )
-def test_a_sub_group_is_torn_where_part_of_it_waits(picture: str, torn: bool) -> None:
-    """Nobody is evicted for such a part."""
-    found = gangs.Gang(divided(1, picture)).sub_groups
-    assert found is not None
-    assert found.torn is torn
+def test_nobody_is_evicted_for_a_part_of_a_sub_group(picture: str, whole: bool) -> None:
+    """Sub-groups of which nothing was placed don't count."""
+    subject = gangs.Gang(divided(1, picture))
+    assert subject.sub_groups is not None
+    placed = [task for task in subject.job.tasks if task.status is Status.PIPELINED]
+    assert subject.sub_groups.completes(placed) is whole
 
 
 def test_orders() -> None:

@@ -170,11 +170,11 @@ class Attempt:
                 self.placed = before
 
     def _done(self) -> bool:
+        groups = self._gang.sub_groups
+        if groups is not None and not groups.completes(task for task, _ in self.placed.values()):
+            return False
         if self._has_minimum:
             return bool(self.placed)
-        groups = self._gang.sub_groups
-        if groups is not None and groups.torn:
-            return False
         return self._session.dispatch.vote("job_pipelined", self._gang)
 
     def _place_free(self, task: jobs.Task) -> bool:

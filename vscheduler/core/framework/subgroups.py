@@ -68,15 +68,10 @@ class SubGroups:
             return True
         return self._standing(key, jobs.READY) > self._policies[key[0]].size
 
-    @property
-    def torn(self) -> bool:
-        """Whether a sub-group has some of its pods placed, others waiting, and isn't whole."""
-        return any(
-            self._counts[key, jobs.TaskStatus.PENDING]
-            and self._standing(key, PLACED)
-            and not self.is_whole(key, PLACED)
-            for key in set(self._keys.values())
-        )
+    def completes(self, placed: Iterable[jobs.Task]) -> bool:
+        """Whether every sub-group that one of these tasks is in is whole now, or will be."""
+        keys = {self.of(task) for task in placed}
+        return all(key is None or self.is_whole(key, PLACED) for key in keys)
 
     def gathered(self, tasks: Iterable[jobs.Task]) -> list[jobs.Task]:
         """These tasks with those of a sub-group side by side, in their order otherwise.
