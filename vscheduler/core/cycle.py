@@ -3,6 +3,7 @@
 from vscheduler.core.framework import (
     closing,
     combinators,
+    halves,
     invariants,
     policy,
     promises,
@@ -43,6 +44,7 @@ def _run(
     faults: tuple[decisions.Fault, ...],
 ) -> decisions.CycleResult:
     opened = session.Session(taken, configured, guarded=guarded, budget=budget)
+    halves.settle(opened)
     promises.keep(opened)
     for setting in configured.actions:
         setting.action(setting.arguments).execute(opened)

@@ -5,6 +5,7 @@ The words about nodes are those that kubectl users know from kube-scheduler.
 
 from collections.abc import Callable, Mapping, Sequence
 
+from vscheduler.core.framework import halves
 from vscheduler.core.model import decisions, jobs, queues, resources
 
 Code = decisions.ReasonCode
@@ -83,6 +84,8 @@ def rejected_configuration(path: str, problems: Sequence[str]) -> str:
 
 
 def _rule(evict: decisions.Evict) -> str:
+    if evict.action == halves.RULE:
+        return "gang.bindTimeout, as the rest of its gang could not be bound in time"
     return evict.action + (f" so that {evict.beneficiary} can start" if evict.beneficiary else "")
 
 

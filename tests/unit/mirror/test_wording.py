@@ -319,5 +319,10 @@ def test_events_say_what_happened_to_a_pod() -> None:
     assert wording.evicted(whole, gang) == (
         f"{said}; its whole gang goes, and needs 4 pods, this one of 2 cpu, to run again"
     )
+    half = replace(whole, action="gang", beneficiary=None)
+    assert wording.evicted(half, gang) == (
+        "evicted from n1 by gang.bindTimeout, as the rest of its gang could not be bound in time; "
+        "its whole gang goes, and needs 4 pods, this one of 2 cpu, to run again"
+    )
     assert wording.lost([evict]) == "1 pod evicted by reclaim so that ns/needy can start"
     assert wording.lost([replace(evict, beneficiary=None)] * 2) == "2 pods evicted by reclaim"

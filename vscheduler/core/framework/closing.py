@@ -38,6 +38,7 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
             admitted=_still(session, session.admitted, jobs.Phase.INQUEUE),
             lapsed=_still(session, session.lapsed, jobs.Phase.PENDING),
             shuffled_at=session.shuffled_at,
+            halves=session.halves,
         ),
         finished=not session.exhausted,
         wake_at=session.wake_at,

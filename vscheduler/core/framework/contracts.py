@@ -224,6 +224,11 @@ class Hooks(Protocol):
     def job_ready(self, gang: gangs.Gang) -> bool | None:
         """[JobReady; all] Whether what is allocated so far may be bound."""
 
+    def start_timeout(self, gang: gangs.Gang) -> float | None:
+        """[-; first] How many seconds a gang of which only a part could be bound has to become
+        whole; then that part is evicted. Where no plugin has an answer, it stays.
+        """
+
     def job_pipelined(self, gang: gangs.Gang) -> bool | None:
         """[JobPipelined; a reject loses, a tier with a permit decides] Whether the job may hold
         room that is being freed until it can start.
@@ -348,6 +353,7 @@ HOOKS: Mapping[str, Hook] = {
     "task_key": Hook("TaskOrder", "enableTaskOrder", Combine.FIRST_DIFFERENCE),
     "job_valid": Hook("JobValid", None, Combine.FIRST, closed=True),
     "job_ready": Hook("JobReady", "enableJobReady", Combine.ALL, closed=True),
+    "start_timeout": Hook("", None, Combine.FIRST),
     "job_pipelined": Hook("JobPipelined", "enableJobPipelined", Combine.VOTE),
     "job_starving": Hook("JobStarving", "enableJobStarving", Combine.FIRST_TIER),
     "job_enqueueable": Hook("JobEnqueueable", "enableJobEnqueued", Combine.VOTE),

@@ -80,6 +80,8 @@ class Session:
         """Since when groups are Inqueue, by UID; those that aren't any more included."""
         self.lapsed = dict(snapshot.carried.lapsed)
         """When groups lost their place, by UID: those that weren't admitted again since."""
+        self.halves: dict[str, float] = {}
+        """Since when gangs are bound in part, by UID: those that still are."""
         self.wake_at: float | None = None
         self.shuffled_at = snapshot.carried.shuffled_at
         """When the action shuffle last evicted a pod, in this cycle or before."""

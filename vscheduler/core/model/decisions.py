@@ -30,7 +30,8 @@ class Evict:
     task: jobs.Task
     node: str
     action: str
-    """The action that decided it: reclaim, preempt, shuffle."""
+    """The action that decided it: reclaim, preempt, shuffle; or gang, of which only a part could
+    be bound."""
     beneficiary: jobs.JobId | None
     whole: bool = False
     """Whether its whole gang goes; else it is surplus, or a group of one pod."""

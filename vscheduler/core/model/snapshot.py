@@ -31,6 +31,8 @@ class Carried:
     again: they stand behind all others."""
     shuffled_at: float | None = None
     """When the action shuffle last evicted a pod; None where it never did."""
+    halves: Mapping[str, float] = field(default_factory=dict)
+    """Since when gangs that never had their minimum are bound in part, by UID."""
     spared: frozenset[jobs.TaskId] = frozenset()
     """Pods that the API server refused to evict a moment ago: nobody asks for them for now."""
     denied: frozenset[jobs.JobId] = frozenset()

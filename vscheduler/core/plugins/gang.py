@@ -3,10 +3,11 @@
 Volcano: plugins/gang. Its rules need no state of their own: a Gang counts its tasks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from vscheduler.core.framework import contracts, gangs
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model import decisions, durations, jobs
 
 WAITING = jobs.READY | {jobs.TaskStatus.PIPELINED}
 
@@ -16,6 +17,9 @@ class Gang(contracts.Plugin):
 
     name = "gang"
     victim_role = contracts.VictimRole.UNITS
+    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
+        "gang.bindTimeout": contracts.Argument(str, "60s", parse=durations.seconds),
+    }
 
     def open(self, session: contracts.Session) -> None:
         """Gangs count their tasks: there is nothing to work out."""
@@ -72,6 +76,11 @@ class Gang(contracts.Plugin):
         """
         placed = gang.ready_tasks + gang.waiting_tasks + gang.pending_best_effort
         return placed >= gang.job.min_member and _has_parts(gang, WAITING)
+
+    def start_timeout(self, gang: gangs.Gang) -> float:
+        """The same for all gangs."""
+        del gang
+        return self.seconds("gang.bindTimeout")
 
     def job_starving(self, gang: gangs.Gang) -> bool:
         """Whether the minimum has no place yet, or, unlike in Volcano, any pod has none: an

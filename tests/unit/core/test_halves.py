@@ -1,0 +1,104 @@
+import dataclasses
+
+import pytest
+
+from tests import pictures, running
+from vscheduler.core.model import decisions, jobs, snapshot
+
+NOW = pictures.NOW.timestamp()
+SIXTY = {"actions": "allocate", "tiers": running.tiers(running.STANDARD)}
+HALF = """
+    node  n1 cpu=3  node n2 cpu=1
+    queue q
+    job   q/half min=4  n1 +n2 -
+    job   q/next min=1  -
+"""
+
+
+def cycle(
+    picture: str = HALF,
+    now: float = 0.0,
+    tree: running.Tree = SIXTY,
+    carried: snapshot.Carried = snapshot.FRESH,
+) -> decisions.CycleResult:
+    """One cycle, some seconds after the picture was taken."""
+    return running.run_at(pictures.documents(picture), tree, NOW + now, carried)
+
+
+def evicted(result: decisions.CycleResult) -> list[str]:
+    """Who goes."""
+    return [evict.task.name for evict in result.evicts]
+
+
+def test_a_gang_that_is_bound_in_part_has_its_time_and_then_goes() -> None:
+    """The next cycle is at that instant; all of it goes at once; others get its room then."""
+    first = cycle()
+    assert evicted(first) == []
+    (since,) = first.carried.halves.values()
+    assert (since, first.wake_at) == (NOW, NOW + 60)
+    before = cycle(now=59.0, carried=first.carried)
+    assert (evicted(before), before.wake_at) == ([], NOW + 60)
+    assert before.carried.halves == first.carried.halves
+    after = cycle(now=60.0, carried=first.carried)
+    assert evicted(after) == ["half-0", "half-1"]
+    assert {(each.action, each.beneficiary, each.whole) for each in after.evicts} == {
+        ("gang", None, True)
+    }
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        "- - - -",
+        "n1 n1 n1 n2",
+        "~n1 - - -",
+    ],
+)
+def test_a_gang_with_all_or_nothing_bound_is_left_alone(pods: str) -> None:
+    """Time that was running ends."""
+    picture = HALF.replace("n1 +n2 -", pods)
+    result = cycle(picture, 99.0, carried=snapshot.Carried(halves=halves_of(picture)))
+    assert (evicted(result), result.carried.halves) == ([], {})
+
+
+def halves_of(picture: str) -> dict[str, float]:
+    """As if every gang of the picture had been bound in part since it was taken."""
+    found = running.snapshot_of(pictures.documents(picture))
+    return {job.uid: NOW for job in found.jobs}
+
+
+@pytest.mark.parametrize("phase", ["Running", "Unknown"])
+def test_a_gang_that_had_its_minimum_keeps_what_is_left(phase: str) -> None:
+    """It lost pods to a node or to its user; but one whose time runs is not forgotten."""
+    picture = HALF.replace("min=4", f"min=4 phase={phase}")
+    assert cycle(picture).carried.halves == {}
+    running_out = snapshot.Carried(halves=halves_of(picture))
+    assert evicted(cycle(picture, 60.0, carried=running_out)) == ["half-0", "half-1"]
+
+
+def test_how_long_is_an_argument_of_gang() -> None:
+    """Without that plugin nobody goes."""
+    tiers = [{"plugins": [{"name": "gang", "arguments": {"gang.bindTimeout": "2m"}}]}]
+    first = cycle(tree={"actions": "allocate", "tiers": tiers})
+    assert first.wake_at == NOW + 120
+    none = cycle(tree={"actions": "allocate", "tiers": running.tiers("predicates")})
+    assert (none.wake_at, none.carried.halves) == (None, {})
+
+
+def test_not_in_volcanos_way() -> None:
+    """There it stays as it is."""
+    result = cycle(tree={**SIXTY, "compatibility": "volcano"})
+    assert (result.wake_at, result.carried.halves) == (None, {})
+
+
+def test_it_is_left_alone_while_the_server_refuses_one_of_its_pods() -> None:
+    """All of it or none."""
+    first = cycle()
+    tasks = [
+        task.uid
+        for job in running.snapshot_of(pictures.documents(HALF)).jobs
+        for task in job.tasks
+        if task.name == "half-1"
+    ]
+    carried = dataclasses.replace(first.carried, spared=frozenset(map(jobs.TaskId, tasks)))
+    assert evicted(cycle(now=60.0, carried=carried)) == []

@@ -1,0 +1,68 @@
+"""Gangs of which only a part could be bound: they have some time to become whole, then it goes.
+
+The API server may refuse one bind of a gang and take the others. The rest is tried again in every
+cycle; what never comes together must not hold its room for ever.
+"""
+
+from typing import TYPE_CHECKING
+
+from vscheduler.core.framework import gangs
+from vscheduler.core.model import decisions, jobs
+
+if TYPE_CHECKING:
+    from vscheduler.core.framework import session as working
+
+RULE = "gang"
+"""The plugin that says how long; named in the evictions."""
+
+YOUNG = (jobs.Phase.PENDING, jobs.Phase.INQUEUE)
+"""Phases of a group that never had its minimum: a Running one that lost pods keeps the others."""
+
+
+def settle(session: "working.Session") -> None:
+    """Before any action: evict what was bound of gangs whose time is over, wake up for the others.
+
+    Not in Volcano's way, which leaves them as they are.
+    """
+    if session.as_volcano:
+        return
+    for gang in session.gangs.values():
+        if not _is_half(gang):
+            continue
+        uid = gang.job.uid
+        since = session.snapshot.carried.halves.get(uid)
+        if since is None and gang.job.phase not in YOUNG:
+            continue
+        seconds = session.dispatch.first("start_timeout", None, gang)
+        if seconds is None:
+            continue
+        since = session.halves[uid] = session.snapshot.now if since is None else since
+        session.wake(since + seconds)
+        if since + seconds <= session.snapshot.now:
+            _evict(session, gang)
+
+
+def _is_half(gang: gangs.Gang) -> bool:
+    """Whether pods of it have nodes, and fewer than its minimum (binds on the way don't count)."""
+    bound = sum(gang.counts[status] for status in jobs.SCHEDULED)
+    return bound > 0 and bound + gang.pending_best_effort < gang.job.min_member
+
+
+def _evict(session: "working.Session", gang: gangs.Gang) -> None:
+    """All that can go, at once; nothing where the API server just refused one of them."""
+    held = [
+        task
+        for task in gang.job.tasks
+        if gang.status(task) in jobs.EVICTABLE and task.node in session.layout.rows
+    ]
+    if not session.snapshot.carried.spared.isdisjoint(task.uid for task in held):
+        return
+    with session.statement() as trial:
+        for task in held:
+            assert task.node is not None
+            trial.evict(
+                decisions.Evict(
+                    task=task, node=task.node, action=RULE, beneficiary=None, whole=True
+                )
+            )
+        trial.commit()
