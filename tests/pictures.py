@@ -18,7 +18,7 @@ settings stands one word per pod, numbered from zero (`greedy-0`, …):
 A job's labels and annotations are those of its pods; `class=` is their priority class, `scheduled=`
 for how many seconds they have had their nodes. A queue's groups of nodes are written
 `affinity=required:a,b|preferred:c`, `anti_required` and `anti_preferred` likewise. A budget
-without `select` is about all pods.
+without `select` is about all pods. What pods say about other pods is in tests/pod_terms.py.
 
 A picture of a cluster that can't be (names twice, nodes overfull, unknown queues) is refused.
 """
@@ -27,7 +27,7 @@ import datetime as dt
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests import statements
+from tests import pod_terms, statements
 from vscheduler.mirror import quantities
 
 NOW = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
@@ -55,6 +55,7 @@ JOB_SETTINGS = {
     *("min", "priority", "phase", "age", "roles", "minresources", "scheduler", "preemptable"),
     *("select", "prefer", "tolerate", "port", "label", "annotation", "class", "scheduled"),
     *("subgroups", "preempts"),
+    *pod_terms.SETTINGS,
 }
 
 Document = dict[str, Any]
@@ -287,10 +288,12 @@ def _pod_spec(statement: statements.Statement, word: statements.Word) -> Documen
         "containers": [{"name": "main", "resources": {"requests": requests}, "ports": ports}],
         "nodeSelector": statements.pairs(statement.many("select")),
         "tolerations": [_toleration(text) for text in statement.many("tolerate")],
+        "affinity": pod_terms.affinity(statement),
+        "topologySpreadConstraints": pod_terms.spreads(statement),
     }
     if preferences := [_preference(text) for text in statement.many("prefer")]:
         terms = {"preferredDuringSchedulingIgnoredDuringExecution": preferences}
-        spec["affinity"] = {"nodeAffinity": terms}
+        spec["affinity"]["nodeAffinity"] = terms
     if name := statement.one("class"):
         spec["priorityClassName"] = name
     if policy := statement.one("preempts"):

@@ -14,7 +14,10 @@ SHORT = {"gpu": "nvidia.com/gpu"}
 FLAGS = {"cordoned", "unready"}
 """Settings of nodes that have no value."""
 
-REPEATED = {"label", "annotation", "taint", "select", "prefer", "tolerate", "port"}
+REPEATED = {
+    *("label", "annotation", "taint", "select", "prefer", "tolerate", "port"),
+    *("near", "apart", "like", "dislike", "spread", "even"),
+}
 
 
 class ImpossibleError(ValueError):
