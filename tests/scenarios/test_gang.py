@@ -259,6 +259,23 @@ def test_pods_go_for_whole_sub_groups() -> None:
     ]
 
 
+def test_room_that_was_made_for_sub_groups_is_taken_by_them() -> None:
+    """In later cycles, too, their pods are placed side by side."""
+    assert decide(
+        """
+        node  n1 cpu=4
+        queue q
+        job   q/low  min=1 n1*4
+        job   q/high min=4 priority=10 subgroups=2x2 a:- b:- a:- b:-
+        """,
+        "allocate, preempt",
+        TIERS,
+    ) == [
+        *(evict(f"low-{at}", for_="high") for at in range(4)),
+        *(pipeline(f"high-{at}", "n1") for at in range(4)),
+    ]
+
+
 def test_no_pod_goes_for_a_part_of_a_sub_group() -> None:
     """Its other pod would have no room."""
     assert (
