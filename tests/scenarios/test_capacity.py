@@ -191,8 +191,8 @@ def test_what_is_owed_is_given_back() -> None:
         job   lead/l n1*4           job   gold/g -*4
         """
     assert decide(picture, "allocate, reclaim", FLAT) == [
-        evict("l-0", "n1", "g"),
-        evict("l-1", "n1", "g"),
+        evict("l-2", "n1", "g"),
+        evict("l-3", "n1", "g"),
         pipeline("g-0", "n1"),
         pipeline("g-1", "n1"),
     ]
@@ -240,7 +240,7 @@ def test_a_guarantee_of_something_else_protects_nothing() -> None:
         queue gold deserved=cpu:2   queue lead deserved=cpu:2,gpu:2 guarantee=gpu:2
         job   lead/l n1*4           job   gold/g -
         """
-    expected = [evict("l-0", "n1", "g"), pipeline("g-0", "n1")]
+    expected = [evict("l-3", "n1", "g"), pipeline("g-0", "n1")]
     assert decide(picture, "allocate, reclaim", FLAT) == expected
 
 
@@ -252,13 +252,13 @@ def test_relations_lend_before_strangers() -> None:
         queue b parent=team         queue far deserved=cpu:1
         job   b/near priority=9 n1*2   job   far/far n1*2   job   a/a -
         """
-    expected = [evict("near-0", "n1", "a"), pipeline("a-0", "n1")]
+    expected = [evict("near-1", "n1", "a"), pipeline("a-0", "n1")]
     assert decide(picture, "allocate, reclaim", TREE) == expected
 
 
 LEVELS = {
     0: [],
-    1: [evict("l-0", "n1", "p"), pipeline("p-0", "n1")],
+    1: [evict("l-1", "n1", "p"), pipeline("p-0", "n1")],
 }
 
 

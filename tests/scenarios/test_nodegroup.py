@@ -153,5 +153,5 @@ def test_a_pod_of_the_same_queue_makes_way_under_the_limit() -> None:
         job   q/low preemptable=true n1*3   job q/high priority=9 -
         """
     outcome = placed(picture, limits=LIMITED, actions="allocate, preempt")
-    assert [each.task.name for each in outcome.last.evicts] == ["low-0"]
+    assert [each.task.name for each in outcome.last.evicts] == ["low-2"]
     assert [(each.task.name, each.node) for each in outcome.last.pipelined] == [("high-0", "n1")]
