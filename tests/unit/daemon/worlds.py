@@ -126,3 +126,11 @@ async def until(done: Callable[[], object]) -> None:
     async with asyncio.timeout(5):
         while not done():  # noqa: ASYNC110 - of what is waited for nobody tells
             await asyncio.sleep(0.005)
+
+
+async def rest(made: World, seconds: float = 0.3) -> None:
+    """Wait until for some time no call was made and no cycle run."""
+    async with asyncio.timeout(10):
+        before = None
+        while before != (before := (len(made.calls), made.loop.cycles)):  # noqa: ASYNC110 - the same
+            await asyncio.sleep(seconds)
