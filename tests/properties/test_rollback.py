@@ -7,7 +7,16 @@ from tests import pictures, running
 from tests.properties import clusters
 from vscheduler.core.framework import session as working
 from vscheduler.core.framework import statement
-from vscheduler.core.model import jobs
+from vscheduler.core.model import decisions, jobs
+
+TREE = {
+    "actions": "enqueue, allocate, backfill, preempt, reclaim, shuffle",
+    "tiers": running.tiers(
+        "priority gang conformance pdb cdp sla | overcommit drf predicates proportion nodeorder "
+        "binpack nodegroup resourcequota tdm resource-strategy-fit"
+    ),
+}
+"""All plugins that go together."""
 
 
 def pending(session: working.Session) -> list[jobs.Task]:
@@ -22,6 +31,7 @@ def books(session: working.Session) -> dict[str, object]:
         "used": session.used.tobytes(),
         "future_used": session.future_used.tobytes(),
         "ports": dict(session.ports),
+        "leaving_ports": dict(session.leaving_ports),
         "gangs": [
             (gang.phase, +gang.counts, +gang.role_counts, gang.pending_best_effort, gang.untouched)
             for gang in session.gangs.values()
@@ -31,7 +41,8 @@ def books(session: working.Session) -> dict[str, object]:
             for gang in session.gangs.values()
             for task in gang.job.tasks
         ],
-        "decided": (list(session.binds), list(session.held)),
+        "decided": (list(session.binds), list(session.held), list(session.evicts)),
+        "budgets": [session.budgets.spare([task]) for task in evictable(session)],
     }
 
 
@@ -39,7 +50,7 @@ def answers(session: working.Session) -> dict[str, object]:
     """What every plugin says about everything, scores as bytes, and what placement makes of it."""
     dispatch = session.dispatch
     said: dict[str, object] = {}
-    for hook in ("job_key", "job_valid", "job_ready", "job_pipelined"):
+    for hook in ("job_key", "job_valid", "job_ready", "job_pipelined", "job_starving"):
         said[hook] = [dispatch.every(hook, gang) for gang in session.gangs.values()]
     for hook in ("queue_key", "overused"):
         said[hook] = [dispatch.every(hook, queue) for queue in session.queues.values()]
@@ -48,35 +59,62 @@ def answers(session: working.Session) -> dict[str, object]:
         queue = session.queues[session.gang_of(task).job.queue]
         said[f"allocatable {task.key}"] = dispatch.every("allocatable", queue, task)
         scores = dispatch.every("score_nodes", task, session.view())
-        said[f"scores {task.key}"] = [score.tobytes() for score in scores]
+        said[f"scores {task.key}"] = [None if row is None else row.tobytes() for row in scores]
         verdicts = dispatch.every("filter_nodes", task, session.view())
         said[f"masks {task.key}"] = [each.passes.tobytes() for some in verdicts for each in some]
+        for hook in ("preemptable", "reclaimable"):
+            victims = dispatch.every(hook, task, evictable(session))
+            said[f"{hook} {task.key}"] = [[each.key for each in some or ()] for some in victims]
+        said[f"preemptive {task.key}"] = dispatch.every("preemptive", queue, (task,))
         said[f"choice {task.key}"] = session.placement.choose(task)
     return said
 
 
-def place(session: working.Session, trial: statement.Statement, tasks: Iterable[jobs.Task]) -> None:
-    """Give each task the room that placement chooses, whatever queues and gangs say."""
+def evictable(session: working.Session) -> list[jobs.Task]:
+    """All tasks that could be asked to go, by node and UID."""
+    return [task for row in range(session.layout.size) for task in session.residents(row)]
+
+
+def act(
+    session: working.Session,
+    trial: statement.Statement,
+    tasks: Iterable[jobs.Task],
+    chance: random.Random,
+) -> None:
+    """Do and undo things with each task, whatever queues and gangs say."""
     for task in tasks:
-        choice = session.placement.choose(task)
-        if choice is not None:
-            (trial.allocate if choice.idle else trial.pipeline)(task, choice.row)
+        if session.gang_of(task).status(task) in jobs.EVICTABLE:
+            assert task.node is not None
+            trial.evict(decisions.Evict(task=task, node=task.node, action="x", beneficiary=None))
+            if chance.random() < 0.3:
+                trial.spare(task)
+        else:
+            _place(session, trial, task)
+            waits = session.gang_of(task).status(task) is jobs.TaskStatus.PIPELINED
+            if waits and chance.random() < 0.3:
+                trial.withdraw(task)
+
+
+def _place(session: working.Session, trial: statement.Statement, task: jobs.Task) -> None:
+    choice = session.placement.choose(task)
+    if choice is not None:
+        (trial.allocate if choice.idle else trial.pipeline)(task, choice.row)
 
 
 @clusters.bounded(60)
 @given(clusters.pictures(), strategies.randoms(use_true_random=False))
 def test_leaving_without_commit_undoes_everything(picture: str, chance: random.Random) -> None:
     """What-ifs that are undone, in part or whole, leave no bit changed, in no plugin either."""
-    session = running.open_session(pictures.documents(picture), running.TREE)
-    tasks = pending(session)
+    session = running.open_session(pictures.documents(picture), TREE)
+    tasks = pending(session) + evictable(session)
     chance.shuffle(tasks)
     half = len(tasks) // 2
     before = books(session), answers(session)
     with session.statement() as trial:
-        place(session, trial, tasks[:half])
+        act(session, trial, tasks[:half], chance)
         middle = trial.checkpoint()
         halfway = books(session), answers(session)
-        place(session, trial, tasks[half:])
+        act(session, trial, tasks[half:], chance)
         trial.rollback(middle)
         assert (books(session), answers(session)) == halfway
     assert (books(session), answers(session)) == before
