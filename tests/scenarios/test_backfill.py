@@ -1,8 +1,10 @@
+from typing import Any
+
 import pytest
 
 from tests import pictures, running
 from tests.scenarios.deciding import bind, decide
-from vscheduler.core.model import decisions
+from vscheduler.core.model import decisions, jobs, snapshot
 
 TIERS = "priority gang | predicates proportion nodeorder"
 
@@ -39,6 +41,14 @@ TABLE = {
         node  n1 cpu=4 pods=2
         queue q
         job   q/idle cpu= min=3 roles=a:1,b:2 a:- b:-*2
+        """,
+        [],
+    ),
+    "each role needs its own": (
+        """
+        node  n1 cpu=4 pods=2
+        queue q
+        job   q/idle cpu= min=2 roles=a:1,b:1 a:-*2 b:-
         """,
         [],
     ),
@@ -121,10 +131,19 @@ def test_pods_that_ask_for_nothing(picture: str, decisions: list[object]) -> Non
         assert decide(picture, "backfill", TIERS) == decisions
 
 
-def first(picture: str, tiers: str = TIERS) -> decisions.CycleResult:
+def first(picture: str, volcano: bool = False, **carried: Any) -> decisions.CycleResult:
     """One cycle, nothing after it."""
-    tree = {"actions": "backfill", "tiers": running.tiers(tiers)}
-    return running.run(pictures.documents(picture), tree)
+    tree: dict[str, Any] = {"actions": "backfill", "tiers": running.tiers(TIERS)}
+    if volcano:
+        tree["compatibility"] = "volcano"
+    documents = pictures.documents(picture)
+    return running.run(documents, tree, carried=snapshot.Carried(**carried))
+
+
+def outcome(result: decisions.CycleResult) -> tuple[list[str], list[str]]:
+    """The pods that are bound, and those that wait."""
+    bound = [each.task.name for each in result.binds]
+    return bound, [each.task.name for each in result.pipelined]
 
 
 def test_queues_take_their_turns_in_order() -> None:
@@ -178,3 +197,63 @@ def test_a_cycle_that_ends_early_says_nothing_of_the_rest() -> None:
     assert [each.task.name for each in result.binds] == ["a-0"]
     assert not result.finished
     assert [status.job for status in result.groups] == ["default/a"]
+
+
+def test_what_was_said_before_stays_said() -> None:
+    """Allocate had a reason; that backfill has no time for the job is none."""
+    picture = """
+        node  n1 cpu=1
+        queue q
+        job   q/a cpu= min=2 -@9 -
+        """
+    tree = {"actions": "allocate, backfill", "tiers": running.tiers(TIERS)}
+    (status,) = running.run(pictures.documents(picture), tree, budget=1).groups
+    assert status.reason is not None
+    assert status.reason.code is decisions.ReasonCode.QUEUE_OVER_SHARE
+
+
+def test_jobs_that_had_their_turn_wait_for_the_next_round() -> None:
+    """Their number mustn't use up every budget."""
+    picture = "node n1 cpu=1 queue q job q/a cpu= - job q/b cpu= -"
+    result = first(picture, tried=frozenset({jobs.JobId("default/a")}))
+    assert outcome(result) == (["b-0"], [])
+    assert [status.job for status in result.groups] == ["default/b"]
+
+
+PROMISED = {jobs.TaskId("idle-00000"): "n1"}
+
+
+def test_a_promise_is_exchanged_for_a_place() -> None:
+    """The slot that was being freed is free."""
+    picture = "node n1 cpu=1 pods=1 queue q job q/idle cpu= -"
+    assert outcome(first(picture, nominations=PROMISED)) == (["idle-0"], [])
+
+
+def test_a_promise_that_is_none_yet_stays() -> None:
+    """In Volcano it is given up."""
+    picture = "node n1 cpu=1 pods=1 queue q job q/gone min=0 ~n1 job q/idle cpu= -"
+    assert outcome(first(picture, nominations=PROMISED)) == ([], ["idle-0"])
+    assert outcome(first(picture, volcano=True, nominations=PROMISED)) == ([], [])
+    both = picture.replace("cpu= -", "cpu= min=0 -*2 node n2 cpu=1 pods=1")
+    assert outcome(first(both, nominations=PROMISED)) == (["idle-1"], ["idle-0"])
+
+
+def test_a_job_that_isnt_ready_keeps_no_slot() -> None:
+    """In Volcano it does, and others wait with it."""
+    picture = """
+        node  n1 cpu=1 pods=1
+        queue q
+        job   q/a cpu= min=2 -@9 -
+        job   q/b cpu= -
+        """
+    assert outcome(first(picture)) == (["b-0"], [])
+    assert outcome(first(picture, volcano=True)) == ([], ["a-1"])
+
+
+def test_in_volcano_queues_arent_asked() -> None:
+    """Nor does it matter that a gang has less than its minimum."""
+    closed = "node n1 cpu=1 queue q state=Closed job q/idle cpu= -"
+    assert outcome(first(closed, volcano=True)) == (["idle-0"], [])
+    part = "node n1 cpu=1 pods=1 queue q job q/idle cpu= min=2 -*2"
+    assert outcome(first(part)) == ([], [])
+    assert outcome(first(part, volcano=True)) == (["idle-0"], [])

@@ -1,8 +1,63 @@
+from collections.abc import Sequence
+
 from tests import pictures, running
 from tests.scenarios.deciding import decide, evict
+from vscheduler.core import cycle
+from vscheduler.core.actions import shuffle
+from vscheduler.core.framework import contracts, policy
+from vscheduler.core.model import jobs
+from vscheduler.core.plugins import gang
 
 CLOSED = "tdm:tdm.revocable-zone.night=22:00-06:00"
 LENT = "label=volcano.sh/revocable-zone=night"
+
+
+class Everyone(contracts.Plugin):
+    """Wants all pods gone."""
+
+    name = "everyone"
+
+    def shuffle_victims(self, candidates: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
+        """All of them."""
+        return candidates
+
+
+def all_gone(picture: str) -> list[tuple[str, bool]]:
+    """Who goes where all are wanted gone, and whether whole gangs do."""
+    action = policy.ActionSetting(action=shuffle.Shuffle)
+    tier = (policy.PluginSetting(plugin=Everyone), policy.PluginSetting(plugin=gang.Gang))
+    configured = policy.Policy(actions=(action,), tiers=(tier,))
+    result = cycle.run_cycle(running.snapshot_of(pictures.documents(picture)), configured)
+    return [(each.task.name, each.whole) for each in result.evicts]
+
+
+def test_gangs_go_whole_and_pods_that_say_no_stay() -> None:
+    """What is above a minimum goes alone where the rest can't go."""
+    picture = """
+        node  n1 cpu=9
+        queue q
+        job   q/gang   min=2 n1 n1
+        job   q/single min=1 n1
+        job   q/firm   min=1 preemptable=false n1
+        job   q/young  min=1 n1 +n1
+        """
+    assert all_gone(picture) == [
+        ("gang-0", True),
+        ("gang-1", True),
+        ("single-0", False),
+        ("young-0", False),
+    ]
+
+
+def test_where_a_budget_keeps_a_gang_the_rest_of_it_goes() -> None:
+    """One above the minimum of two, whatever the budget would allow."""
+    picture = """
+        node   n1 cpu=9
+        queue  q
+        job    q/gang min=2 label=app=db n1 n1 n1
+        budget calm select=app=db allowed=2
+        """
+    assert all_gone(picture) == [("gang-0", False)]
 
 
 def test_without_a_reason_nobody_goes() -> None:

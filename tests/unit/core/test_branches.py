@@ -99,6 +99,11 @@ def test_what_it_holds_nothing_of_saturates_no_job_but_for_cpu_and_memory() -> N
     planted = branches.Tree(total, {name: branches.place("", "") for name in held}, held)
     assert planted.key("has")[0] == 1.0
     assert planted.key("none")[0] == 0.0
+    cores = {
+        "has": [holding("x", amounts(10), amounts(99))],
+        "none": [holding("y", amounts(0), amounts(1))],
+    }
+    assert tree(dict.fromkeys(cores, "root/e"), cores).key("none")[-2:] == (1.0, 0.0)
 
 
 def test_queues_without_jobs_want_nothing() -> None:

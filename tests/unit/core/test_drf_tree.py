@@ -108,6 +108,12 @@ def test_who_reclaims_stays_behind(has: int, volcano: bool, expected: list[str])
     assert [plugin.queue_key(each) for each in session.queues.values()] == before
 
 
+def test_no_queue_reclaims_from_itself() -> None:
+    """Whatever it is asked."""
+    plugin, session = opened({"a": 4}, queue("a"))
+    assert plugin.reclaimable(pending(session, "a"), pods(session, "a", 4)) == []
+
+
 def test_evictions_are_known_to_it() -> None:
     """What goes already is what the queue hasn't any more."""
     plugin, session = opened({"a": 4, "b": 0}, queue("a"), queue("b"))

@@ -74,13 +74,13 @@ STRATEGIES: dict[str, tuple[dict[str, Any], jobs.TaskClass, list[float]]] = {
     "by the beginning of a name": ({"nvidia.com/*": {"type": "MostAllocated"}}, DEVICE, [0, 500]),
     "the longest one wins": (
         {"nvidia.com/*": {"type": "MostAllocated"}, "nvidia*": {"type": "LeastAllocated"}},
-        DEVICE,
-        [0.0, 500.0],
+        sessions.kind(gpu=2),
+        [0.0, 750.0],
     ),
     "the name itself wins": (
         {"nvidia.com/*": {}, sessions.GPU: {"type": "MostAllocated", "weight": 2}},
-        DEVICE,
-        [0.0, 500.0],
+        sessions.kind(gpu=2),
+        [0.0, 750.0],
     ),
     "nothing that counts": ({"example.com/x": {}}, POD, [0.0, 0.0]),
     "a node where it doesn't fit": ({"cpu": {}}, sessions.kind(cpu=4000), [375.0, 0.0]),
