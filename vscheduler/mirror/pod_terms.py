@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from vscheduler.core.model import constraints
-from vscheduler.mirror import fields, selectors, wire
+from vscheduler.mirror import fields, selectors, wire, wire_terms
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -37,12 +37,12 @@ def of_resident(spec: wire.PodSpec, metadata: wire.Metadata) -> constraints.Cons
     return _with_affinity(selectors.of_ports(spec), spec.affinity, metadata)
 
 
-def _names_pods(affinity: wire.Affinity | None) -> bool:
+def _names_pods(affinity: wire_terms.Affinity | None) -> bool:
     return affinity is not None and bool(affinity.pod_affinity or affinity.pod_anti_affinity)
 
 
 def _with_affinity(
-    found: constraints.Constraints, affinity: wire.Affinity | None, metadata: wire.Metadata
+    found: constraints.Constraints, affinity: wire_terms.Affinity | None, metadata: wire.Metadata
 ) -> constraints.Constraints:
     if affinity is None or not _names_pods(affinity):
         return found
@@ -55,7 +55,7 @@ def _with_affinity(
 
 
 def _required(
-    found: wire.PodAffinity | None, metadata: wire.Metadata, name: str
+    found: wire_terms.PodAffinity | None, metadata: wire.Metadata, name: str
 ) -> tuple[constraints.PodTerm, ...]:
     """The required terms of an affinity, or of an anti-affinity."""
     return tuple(
@@ -65,7 +65,7 @@ def _required(
 
 
 def _preferred(
-    affinity: wire.Affinity, metadata: wire.Metadata
+    affinity: wire_terms.Affinity, metadata: wire.Metadata
 ) -> Iterator[constraints.PreferredPodTerm]:
     """The preferred terms of both, those of anti-affinity with weights below 0."""
     for name, sign, found in (
@@ -81,7 +81,9 @@ def _preferred(
             yield constraints.PreferredPodTerm(sign * each.weight, term)
 
 
-def _term(term: wire.PodAffinityTerm, metadata: wire.Metadata, field: str) -> constraints.PodTerm:
+def _term(
+    term: wire_terms.PodAffinityTerm, metadata: wire.Metadata, field: str
+) -> constraints.PodTerm:
     """Without any namespaces it is about the pod's own; an empty selector of them is about all."""
     if not term.topology_key:
         raise fields.FieldError(f"{field}.topologyKey", "is missing")
@@ -98,7 +100,7 @@ def _term(term: wire.PodAffinityTerm, metadata: wire.Metadata, field: str) -> co
 
 
 def _spread(
-    found: wire.SpreadConstraint, metadata: wire.Metadata, field: str
+    found: wire_terms.SpreadConstraint, metadata: wire.Metadata, field: str
 ) -> constraints.Spread:
     if not found.topology_key:
         raise fields.FieldError(f"{field}.topologyKey", "is missing")
@@ -127,7 +129,7 @@ def _spread(
     )
 
 
-def _labels(selector: wire.LabelSelector | None, field: str) -> constraints.Selector | None:
+def _labels(selector: wire_terms.LabelSelector | None, field: str) -> constraints.Selector | None:
     return None if selector is None else selectors.of_labels(selector, field)
 
 

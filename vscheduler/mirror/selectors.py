@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from vscheduler.core.model import constraints
-from vscheduler.mirror import fields, requests, wire
+from vscheduler.mirror import fields, requests, wire, wire_terms
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - Kubernetes' spelling of every address; nothing is bound
 _AFFINITY = "spec.affinity.nodeAffinity"
@@ -64,7 +64,7 @@ def host_ports(spec: wire.PodSpec) -> tuple[constraints.HostPort, ...]:
     return tuple(sorted(found))
 
 
-def of_labels(selector: wire.LabelSelector, field: str) -> constraints.Selector:
+def of_labels(selector: wire_terms.LabelSelector, field: str) -> constraints.Selector:
     """What an object's labels must be like (Kubernetes: meta/v1 LabelSelectorAsSelector)."""
     expressions = _requirements(selector.match_expressions, f"{field}.matchExpressions")
     for at, each in enumerate(expressions):
@@ -85,7 +85,7 @@ def effect(text: str, field: str) -> constraints.Effect:
         raise fields.FieldError(field, f"{text!r} is none of {known}") from error
 
 
-def _tolerations(listed: Sequence[wire.Toleration]) -> tuple[constraints.Toleration, ...]:
+def _tolerations(listed: Sequence[wire_terms.Toleration]) -> tuple[constraints.Toleration, ...]:
     return tuple(
         _toleration(each.key, each.operator, each.value, each.effect, at)
         for at, each in enumerate(listed)
@@ -110,13 +110,13 @@ def _toleration(
     )
 
 
-def _preferred(term: wire.PreferredTerm, field: str) -> constraints.PreferredTerm:
+def _preferred(term: wire_terms.PreferredTerm, field: str) -> constraints.PreferredTerm:
     if not 1 <= term.weight <= 100:
         raise fields.FieldError(f"{field}.weight", f"{term.weight} is not between 1 and 100")
     return constraints.PreferredTerm(term.weight, _term(term.preference, f"{field}.preference"))
 
 
-def _term(term: wire.Term, field: str) -> constraints.Term:
+def _term(term: wire_terms.Term, field: str) -> constraints.Term:
     return constraints.Term(
         labels=_requirements(term.match_expressions, f"{field}.matchExpressions"),
         fields=_requirements(term.match_fields, f"{field}.matchFields"),
@@ -124,12 +124,12 @@ def _term(term: wire.Term, field: str) -> constraints.Term:
 
 
 def _requirements(
-    listed: Sequence[wire.Requirement], field: str
+    listed: Sequence[wire_terms.Requirement], field: str
 ) -> tuple[constraints.Requirement, ...]:
     return tuple(_requirement(each, f"{field}[{at}]") for at, each in enumerate(listed))
 
 
-def _requirement(requirement: wire.Requirement, field: str) -> constraints.Requirement:
+def _requirement(requirement: wire_terms.Requirement, field: str) -> constraints.Requirement:
     """Kubernetes: validation.ValidateNodeSelectorRequirement."""
     try:
         operator = constraints.Operator(requirement.operator)

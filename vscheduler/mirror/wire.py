@@ -10,7 +10,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import field
 
-from vscheduler.mirror import quantities
+from vscheduler.mirror import quantities, wire_terms
 
 ResourceList: TypeAlias = dict[str, quantities.Quantity]
 """Resource name to quantity."""
@@ -58,111 +58,6 @@ class Container(Struct, frozen=True):
     restart_policy: str = ""
 
 
-class Requirement(Struct, frozen=True):
-    """core/v1 NodeSelectorRequirement."""
-
-    key: str = ""
-    operator: str = ""
-    values: list[str] = []
-
-
-class LabelSelector(Struct, frozen=True):
-    """meta/v1 LabelSelector: all of it must hold."""
-
-    match_labels: dict[str, str] = {}
-    match_expressions: list[Requirement] = []
-
-
-class Term(Struct, frozen=True):
-    """core/v1 NodeSelectorTerm."""
-
-    match_expressions: list[Requirement] = []
-    match_fields: list[Requirement] = []
-
-
-class NodeSelector(Struct, frozen=True):
-    """core/v1 NodeSelector: any of the terms."""
-
-    node_selector_terms: list[Term] = []
-
-
-class PreferredTerm(Struct, frozen=True):
-    """core/v1 PreferredSchedulingTerm."""
-
-    weight: int = 0
-    preference: Term = Term()
-
-
-class NodeAffinity(Struct, frozen=True):
-    """core/v1 NodeAffinity."""
-
-    required: NodeSelector | None = field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    preferred: list[PreferredTerm] = field(
-        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
-    )
-
-
-class PodAffinityTerm(Struct, frozen=True):
-    """core/v1 PodAffinityTerm."""
-
-    label_selector: LabelSelector | None = None
-    namespaces: list[str] = []
-    topology_key: str = ""
-    namespace_selector: LabelSelector | None = None
-    match_label_keys: list[str] = []
-    mismatch_label_keys: list[str] = []
-
-
-class PreferredPodAffinityTerm(Struct, frozen=True):
-    """core/v1 WeightedPodAffinityTerm."""
-
-    weight: int = 0
-    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
-
-
-class PodAffinity(Struct, frozen=True):
-    """core/v1 PodAffinity and PodAntiAffinity."""
-
-    required: list[PodAffinityTerm] = field(
-        default_factory=list, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    preferred: list[PreferredPodAffinityTerm] = field(
-        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
-    )
-
-
-class Affinity(Struct, frozen=True):
-    """core/v1 Affinity."""
-
-    node_affinity: NodeAffinity | None = None
-    pod_affinity: PodAffinity | None = None
-    pod_anti_affinity: PodAffinity | None = None
-
-
-class Toleration(Struct, frozen=True):
-    """core/v1 Toleration."""
-
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
-
-
-class SpreadConstraint(Struct, frozen=True):
-    """core/v1 TopologySpreadConstraint."""
-
-    max_skew: int = 1
-    topology_key: str = ""
-    when_unsatisfiable: str = "DoNotSchedule"
-    label_selector: LabelSelector | None = None
-    min_domains: int | None = None
-    node_affinity_policy: str = "Honor"
-    node_taints_policy: str = "Ignore"
-    match_label_keys: list[str] = []
-
-
 class Volume(Struct, frozen=True):
     """core/v1 Volume: only whether a claim is made for this pod."""
 
@@ -183,10 +78,10 @@ class PodSpec(Struct, frozen=True):
     overhead: ResourceList = {}
     host_network: bool = False
     node_selector: dict[str, str] = {}
-    affinity: Affinity | None = None
-    tolerations: list[Toleration] = []
+    affinity: wire_terms.Affinity | None = None
+    tolerations: list[wire_terms.Toleration] = []
     scheduling_gates: list[object] = []
-    topology_spread_constraints: list[SpreadConstraint] = []
+    topology_spread_constraints: list[wire_terms.SpreadConstraint] = []
     resource_claims: list[object] = []
     volumes: list[Volume] = []
 
@@ -328,7 +223,7 @@ class SubGroupPolicy(Struct, frozen=True):
     name: str = ""
     sub_group_size: int | None = None
     min_sub_groups: int = 0
-    label_selector: LabelSelector | None = None
+    label_selector: wire_terms.LabelSelector | None = None
     match_label_keys: list[str] = []
 
 
@@ -378,7 +273,7 @@ class Namespace(Struct, frozen=True):
 class BudgetSpec(Struct, frozen=True):
     """policy/v1 PodDisruptionBudgetSpec; what it allows is worked out in its status."""
 
-    selector: LabelSelector | None = None
+    selector: wire_terms.LabelSelector | None = None
 
 
 class BudgetStatus(Struct, frozen=True):

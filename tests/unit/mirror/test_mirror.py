@@ -8,7 +8,6 @@ from vscheduler.mirror import entries, events, state
 
 Document = manifests.Document
 KIND = events.Kind
-P = jobs.TaskId("p")
 
 CLUSTER = (
     manifests.node("n1"),
@@ -331,76 +330,6 @@ def test_a_snapshot_stays_as_it_was() -> None:
         apply(seen, document)
         assert manifests.canonical(seen.snapshot(1.0)) != kept
         assert manifests.canonical(before) == kept
-
-
-def pending(**options: Any) -> state.Mirror:
-    """A mirror with a pod p that waits in group g."""
-    return manifests.mirror(*CLUSTER, manifests.pod("p", group="g"), **options)
-
-
-def test_an_assumed_bind_counts_until_it_is_confirmed() -> None:
-    """Binding on the node, then what the watch shows."""
-    seen = pending()
-    assert seen.assume(P, "n1", now=1.0)
-    assert (manifests.used(seen, "n1"), seen.assumed) == (1000, 1)
-    assert manifests.statuses(manifests.job_of(seen, "g")) == {"p": "Binding"}
-    assert manifests.job_of(seen, "g").allocated == {"cpu": 1000, "pods": 1}
-    assert not apply(seen, manifests.pod("p", group="g", version=2))
-    assert manifests.statuses(manifests.job_of(seen, "g")) == {"p": "Binding"}
-    assert apply(seen, manifests.pod("p", group="g", node="n1", phase="Pending"))
-    assert manifests.statuses(manifests.job_of(seen, "g")) == {"p": "Bound"}
-    assert (manifests.used(seen, "n1"), seen.assumed) == (1000, 0)
-    assert not seen.forget(P)
-    assert seen.expire(now=1000.0) == []
-    assert not seen.assume(P, "n2", now=2.0)
-
-
-@pytest.mark.parametrize(
-    ("after", "used"),
-    [
-        (manifests.pod("p", group="g", node="n2"), (0, 1000)),
-        (manifests.pod("p", group="g", phase="Failed"), (0, 0)),
-        (manifests.pod("p", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), (0, 0)),
-        (manifests.pod("p", spec={"resourceClaims": [{}]}), (0, 0)),
-        (manifests.pod("p") | {"spec": 1}, (0, 0)),
-        (None, (0, 0)),
-    ],
-)
-def test_what_the_watch_shows_ends_an_assumption(
-    after: Document | None, used: tuple[int, int]
-) -> None:
-    """Another node, the pod's end, or that it can't be bound any more."""
-    seen = pending()
-    seen.assume(P, "n1", now=1.0)
-    if after is None:
-        seen.apply(manifests.removal_of(manifests.pod("p")))
-    else:
-        apply(seen, after)
-    assert (manifests.used(seen, "n1"), manifests.used(seen, "n2")) == used
-    assert seen.assumed == 0
-
-
-def test_a_bind_that_failed_is_forgotten() -> None:
-    """The pod waits again, as if nothing had been sent."""
-    seen = pending()
-    before = manifests.canonical(seen.snapshot(0.0))
-    seen.assume(P, "n1", now=1.0)
-    assert seen.forget(P)
-    assert manifests.canonical(seen.snapshot(0.0)) == before
-    assert not seen.assume(jobs.TaskId("nobody"), "n1", now=1.0)
-
-
-def test_a_bind_that_is_never_seen_expires() -> None:
-    """After the configured time, and not before."""
-    seen = pending(assume_seconds=10.0)
-    apply(seen, manifests.pod("a", group="g"))
-    seen.assume(P, "n1", now=1.0)
-    seen.assume(jobs.TaskId("a"), "n1", now=5.0)
-    assert seen.expire(now=11.0) == []
-    assert seen.expire(now=11.1) == ["p"]
-    assert manifests.statuses(manifests.job_of(seen, "g")) == {"a": "Binding", "p": "Pending"}
-    assert seen.expire(now=99.0) == ["a"]
-    assert manifests.used(seen, "n1") == 0
 
 
 def test_one_event_costs_one_job_and_one_row() -> None:
