@@ -49,10 +49,14 @@ def policy_of(tree: Mapping[str, Any]) -> policy.Policy:
 
 
 def snapshot_of(
-    documents: Iterable[Document], carried: snapshot.Carried = snapshot.FRESH
+    documents: Iterable[Document],
+    carried: snapshot.Carried = snapshot.FRESH,
+    *,
+    claim_unowned: bool = False,
 ) -> snapshot.Snapshot:
     """The snapshot that a mirror takes after it was shown these manifests in this order."""
-    mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+    options = state.Options(scheduler_names=(pictures.SCHEDULER,), claim_unowned=claim_unowned)
+    mirror = state.Mirror(options)
     for document in documents:
         kind = decoding.kind_of(document)
         assert kind is not None, document["kind"]
@@ -70,6 +74,15 @@ def run(
 ) -> decisions.CycleResult:
     """One cycle on these manifests."""
     return decide(snapshot_of(documents, carried), tree, budget)
+
+
+def run_claimed(
+    documents: Iterable[Document],
+    tree: Mapping[str, Any],
+    carried: snapshot.Carried = snapshot.FRESH,
+) -> decisions.CycleResult:
+    """One cycle for which groups without pods count as well."""
+    return decide(snapshot_of(documents, carried, claim_unowned=True), tree)
 
 
 def run_at(

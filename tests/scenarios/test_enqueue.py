@@ -1,9 +1,14 @@
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.model import decisions, snapshot
+from vscheduler.core import cycle
+from vscheduler.core.actions import ACTIONS
+from vscheduler.core.framework import contracts, policy
+from vscheduler.core.model import decisions, jobs, queues, snapshot
+from vscheduler.core.plugins import overcommit
 from vscheduler.simulator import run
 
 CLOSED, QUEUE_FULL, CLUSTER_FULL = (
@@ -202,6 +207,71 @@ def test_a_group_alone_keeps_its_place() -> None:
     assert [result.wake_at for result in results] == due
 
 
+def test_those_that_lost_their_place_come_after_groups_of_all_queues() -> None:
+    """Queue a is first in line; there is room for one."""
+    picture = """
+        node  n1 cpu=4
+        queue a age=9   queue b
+        job   a/stuck phase=Pending minresources=cpu:4 min=4
+        job   b/next  phase=Pending minresources=cpu:4 min=4
+        """
+    results = cycles(picture, 4, actions="enqueue", **timeout("2s"))
+    assert [phases(result)["next"] for result in results] == [*["Pending"] * 2, *["Inqueue"] * 2]
+
+
+def test_who_lost_its_place_first_is_the_first_to_have_one_again() -> None:
+    """Though the other is older."""
+    documents = pictures.documents(
+        """
+        node  n1 cpu=4
+        queue q
+        job   q/a phase=Pending minresources=cpu:4 age=9   job q/b phase=Pending minresources=cpu:4
+        """
+    )
+    now = pictures.NOW.timestamp()
+    carried = snapshot.Carried(lapsed={"a": now - 1, "b": now - 5})
+    tree = {"actions": "enqueue", "tiers": running.tiers(TIERS)}
+    result = running.run_claimed(documents, tree, carried)
+    assert phases(result) == {"a": "Pending", "b": "Inqueue"}
+    assert result.carried.lapsed == {"a": now - 1}
+
+
+def test_a_group_for_which_pods_are_evicted_keeps_its_place() -> None:
+    """Its time is over; the room that is made for it isn't taken from it."""
+    documents = pictures.documents(
+        """
+        node  n1 cpu=4
+        queue q
+        job   q/old min=1 ~n1*4
+        job   q/a phase=Inqueue minresources=cpu:4 min=4 -*4
+        job   q/b phase=Pending minresources=cpu:4
+        """
+    )
+    now = pictures.NOW.timestamp()
+    tree = {"actions": "enqueue", "tiers": running.tiers(TIERS), **timeout("2s")}
+    for promised, phase in ((True, "Inqueue"), (False, "Pending")):
+        carried = snapshot.Carried(
+            admitted={"a": now - 9},
+            nominations={jobs.TaskId("a-00000"): "n1"} if promised else {},
+        )
+        assert phases(running.run_claimed(documents, tree, carried))["a"] == phase
+
+
+def test_only_a_promise_can_be_given_back() -> None:
+    """A group without minResources has none, and no time-out wakes the daemon for it."""
+    picture = "node n1 cpu=4 queue q job q/a phase=Pending cpu=9 -"
+    results = cycles(picture, 4, **timeout("2s"))
+    assert [phases(result)["a"] for result in results] == ["Inqueue"] * 4
+    assert [result.wake_at for result in results] == [None] * 4
+
+
+def test_a_group_that_needs_no_pods_has_not_started_without_any() -> None:
+    """A promise to a group of minMember 0 isn't kept for ever, either."""
+    picture = STUCK.replace("min=1 cpu=6", "min=0 cpu=6").replace("Pending", "Inqueue", 1)
+    results = cycles(picture, 3, **timeout("2s"))
+    assert phases(results[-1]) == {"stuck": "Pending", "next": "Inqueue"}
+
+
 def test_as_in_volcano_a_place_is_never_lost() -> None:
     """With compatibility."""
     results = cycles(STUCK, 5, compatibility="volcano", **timeout("2s"))
@@ -262,6 +332,48 @@ def test_more_than_is_owed_is_not_admitted() -> None:
     picture = OWED.replace("cpu:4", "cpu:6").format(pods="")
     (result,) = cycles(picture, actions="enqueue, reclaim")
     assert reasons(result) == {"p": CLUSTER_FULL}
+
+
+def test_what_its_queue_has_promised_to_others_is_not_owed() -> None:
+    """Six of ten cpus; five more is more than any queue can have here."""
+    picture = """
+        node  n1 cpu=10
+        queue q
+        job   q/a phase=Inqueue minresources=cpu:6
+        job   q/b phase=Pending minresources=cpu:5
+        """
+    (result,) = cycles(picture, actions="enqueue, reclaim")
+    assert reasons(result)["b"] is CLUSTER_FULL
+
+
+class Sated(contracts.Plugin):
+    """Says that every queue is owed all, and has had enough."""
+
+    name = "sated"
+
+    def preemptive(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> bool:
+        """All."""
+        del queue, tasks
+        return True
+
+    def overused(self, queue: queues.Queue) -> bool:
+        """Enough, where it may say so."""
+        del queue
+        return True
+
+
+@pytest.mark.parametrize("sated", [False, True])
+def test_a_queue_that_has_had_enough_is_owed_nothing(sated: bool) -> None:
+    """As in reclaim."""
+    flags = {"enabledOverused": sated}
+    tiers = [{"plugins": [{"name": "overcommit"}, {"name": "sated", **flags}]}]
+    parsed = policy.parse(
+        {"actions": "enqueue, reclaim", "tiers": tiers}, [overcommit.Overcommit, Sated], ACTIONS
+    )
+    assert parsed.policy is not None
+    picture = "node n1 cpu=1 queue q job q/a phase=Pending minresources=cpu:4 -"
+    result = cycle.run_cycle(running.snapshot_of(pictures.documents(picture)), parsed.policy)
+    assert phases(result) == {"a": "Pending" if sated else "Inqueue"}
 
 
 @pytest.mark.parametrize("budget", [1, 50])

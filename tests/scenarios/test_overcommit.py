@@ -11,7 +11,7 @@ def admitted(picture: str, plugin: str = "overcommit", volcano: bool = False) ->
     tree = {"actions": "enqueue", "tiers": running.tiers(f"priority | {plugin} predicates")}
     if volcano:
         tree["compatibility"] = "volcano"
-    result = running.run(pictures.documents(picture), tree)
+    result = running.run_claimed(pictures.documents(picture), tree)
     waiting = {each.job: each.reason for each in result.groups if each.phase == "Pending"}
     assert {reason and reason.code for reason in waiting.values()} <= {CLUSTER_FULL}
     return {each.job.partition("/")[2] for each in result.groups if each.phase == "Inqueue"}
@@ -107,6 +107,34 @@ def test_promises_elsewhere_do_not_count_against_nodes_of_its_own() -> None:
         job   q/x  phase=Pending minresources=cpu:2 scheduler=vscheduler
         """
     assert admitted(picture) == {"b", "a"}
+
+
+def test_all_promises_together_stay_within_all_nodes() -> None:
+    """Zone a has room; but the group without pods may go there, too."""
+    picture = """
+        node  n1 cpu=10 label=zone=a   node n2 cpu=10 label=zone=b
+        queue q
+        job   q/x  phase=Inqueue minresources=cpu:14 -
+        job   q/a  phase=Pending minresources=cpu:11 select=zone=a -
+        job   q/a2 phase=Pending minresources=cpu:10 select=zone=a -
+        """
+    assert admitted(picture) == {"x", "a2"}
+
+
+def test_pod_slots_are_not_promised() -> None:
+    """Volcano's comparisons leave them out."""
+    assert admitted("node n1 cpu=1 queue q job q/a phase=Pending minresources=pods:999 -") == {"a"}
+
+
+def test_cordoned_nodes_are_for_those_who_tolerate_it() -> None:
+    """A group without pods is promised nothing there."""
+    picture = """
+        node  n1 cpu=10   node n2 cpu=10 cordoned
+        queue q
+        job   q/a phase=Pending minresources=cpu:13 tolerate=node.kubernetes.io/unschedulable -
+        job   q/b phase=Pending minresources=cpu:13
+        """
+    assert admitted(picture) == {"a"}
 
 
 def test_what_an_admitted_group_has_got_is_counted_once() -> None:

@@ -96,9 +96,8 @@ class Enqueue(contracts.Action):
     def _admit(self, session: working.Session, gang: gangs.Gang) -> None:
         session.dispatch.every("job_enqueued", gang)
         gang.phase = jobs.Phase.INQUEUE
-        uid, now = gang.job.uid, session.snapshot.now
-        session.admitted[uid] = now
-        session.lapsed.pop(uid, None)
+        now = session.snapshot.now
+        session.admitted[gang.job.uid] = now
         if gang.job.min_resources is not None and not session.as_volcano:
             session.wake(now + self.seconds(TIMEOUT))
 

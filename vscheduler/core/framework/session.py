@@ -79,7 +79,7 @@ class Session:
         self.admitted = dict(snapshot.carried.admitted)
         """Since when groups are Inqueue, by UID; those that aren't any more included."""
         self.lapsed = dict(snapshot.carried.lapsed)
-        """When groups lost their place, by UID: those that weren't admitted again since."""
+        """When groups lost their place, by UID, those that were admitted again included."""
         self.halves: dict[str, float] = {}
         """Since when gangs are bound in part, by UID: those that still are."""
         self.wake_at: float | None = None
