@@ -56,8 +56,9 @@ def _line_up(session: working.Session) -> Iterator[gangs.Gang]:
 
 def _waiting(gang: gangs.Gang) -> Iterator[jobs.Task]:
     """Best-effort pods that have no place, or only a promise of one."""
-    for status in (jobs.TaskStatus.PENDING, jobs.TaskStatus.PIPELINED):
-        if gang.counts[status]:
+    pending, pipelined = jobs.TaskStatus.PENDING, jobs.TaskStatus.PIPELINED
+    for status, count in ((pending, gang.pending_best_effort), (pipelined, gang.waiting_tasks)):
+        if count:
             yield from (task for task in gang.tasks(status) if task.best_effort)
 
 
