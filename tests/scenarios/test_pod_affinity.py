@@ -1,5 +1,7 @@
 """Affinity between pods and topology spread, in predicates and nodeorder."""
 
+from typing import Any
+
 import pytest
 
 from tests import pictures, running
@@ -136,6 +138,59 @@ def test_a_pod_in_the_way_is_evicted_by_preempt() -> None:
         """
     decisions = decide(picture, "allocate, preempt", "priority gang | predicates")
     assert decisions == [evict("rude-0", "n1", for_="vip"), pipeline("vip-0", "n1")]
+
+
+def nodes_with(picture: str, plugin: str, **tree: Any) -> list[str]:
+    """Where pods are bound with these arguments of a plugin, and these keys of a configuration."""
+    tiers = running.tiers(SCORES)
+    for setting in tiers[1]["plugins"]:
+        if setting["name"] == plugin:
+            setting.setdefault("arguments", {}).update(tree.pop("arguments", {}))
+    result = running.run(
+        pictures.documents(picture), {"actions": "allocate", "tiers": tiers, **tree}
+    )
+    return [bind.node for bind in sorted(result.binds, key=lambda bind: bind.task.name)]
+
+
+SWITCHES = {
+    "required affinity": ("apart=app=db@zone", "predicates", "predicate.PodAffinityEnable", False),
+    "hard spread": (
+        "label=app=db spread=app=db@zone:1",
+        "predicates",
+        "predicate.PodTopologySpreadEnable",
+        False,
+    ),
+    "preferred affinity": ("dislike=app=db@zone:9", "nodeorder", "podaffinity.weight", 0),
+    "soft spread": (
+        "label=app=db even=app=db@zone:1",
+        "nodeorder",
+        "podtopologyspread.weight",
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "plugin", "argument", "off"), SWITCHES.values(), ids=SWITCHES
+)
+def test_each_of_them_can_be_switched_off(
+    conditions: str, plugin: str, argument: str, off: object
+) -> None:
+    """Volcano's arguments; all are on where nothing is said."""
+    picture = f"{ZONES} job q/old label=app=db n1 job q/new {conditions} -"
+    assert nodes_with(picture, plugin) == ["n3"]
+    assert nodes_with(picture, plugin, arguments={argument: off}) == ["n1"]
+
+
+def test_who_requires_company_draws_it() -> None:
+    """A pod that is somebody's company goes there; in Volcano nothing draws it."""
+    picture = f"""{ZONES}
+        job q/old label=app=db n3
+        job q/fan label=app=fan near=app=db@zone n3
+        job q/new label=app=db -
+        """
+    assert nodes_with(picture, "nodeorder") == ["n3"]
+    assert nodes_with(picture, "nodeorder", compatibility="volcano") == ["n1"]
 
 
 COSTS = {

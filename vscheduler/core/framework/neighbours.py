@@ -32,7 +32,7 @@ class Seat(IntEnum):
 class Domains:
     """Numbers of pods by the values of a label of nodes, those without the label left out."""
 
-    __slots__ = ("_eligible", "apart", "codes", "counts", "present")
+    __slots__ = ("_eligible", "_present", "apart", "codes", "counts")
 
     def __init__(self, codes: NDArray[np.int64], eligible: nodes.Mask | None = None) -> None:
         values = int(codes.max(initial=-1)) + 1
@@ -42,16 +42,22 @@ class Domains:
         """By Seat and by value; what has no value counts nowhere."""
         self.apart = values == int((codes >= 0).sum())
         """Whether no two nodes have the same value."""
-        counted = codes if eligible is None else codes[eligible]
-        self.present = np.unique(counted[counted >= 0])
-        """The values that nodes have that count, sorted."""
         self._eligible = eligible
+        self._present: NDArray[np.int64] | None = None
 
     def move(self, row: int, seat: Seat, step: int) -> None:
         """So many pods more in this seat of the node, if the node counts."""
         code = self.codes[row]
         if code >= 0 and (self._eligible is None or self._eligible[row]):
             self.counts[seat, code] += step
+
+    @property
+    def present(self) -> NDArray[np.int64]:
+        """The values that nodes have that count, sorted."""
+        if self._present is None:
+            counted = self.codes if self._eligible is None else self.codes[self._eligible]
+            self._present = np.unique(counted[counted >= 0])
+        return self._present
 
     @property
     def standing(self) -> Counts:
