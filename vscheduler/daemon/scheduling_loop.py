@@ -11,7 +11,7 @@ import asyncio
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent import futures
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -98,8 +98,6 @@ class SchedulingLoop:
         self._unbound: pauses.Pauses[jobs.TaskId] = pauses.Pauses(pace.growth(free=1))
         self._denied: pauses.Pauses[jobs.JobId] = pauses.Pauses(pace.growth(free=1))
         self._spared: pauses.Pauses[jobs.TaskId] = pauses.Pauses(pace.growth())
-        self._lost: set[jobs.TaskId] = set()
-        """Tasks whose promised room came to nothing while a cycle ran that knows no better."""
 
     @property
     def cycles(self) -> int:
@@ -185,8 +183,9 @@ class SchedulingLoop:
     def settle(self, outcome: evicting.Outcome) -> None:
         """Note what came of a plan of evictions.
 
-        One that was refused keeps no room: its job plans anew, without the pod that may not go,
-        at once the first time and then later and later. Others aren't held up by it.
+        The job of one that was refused plans anew, without the pod that may not go, at once the
+        first time and then later and later; the next cycle sees that what was promised to it
+        isn't being freed. Others aren't held up by it.
         """
         plan, obstacle = outcome.plan, outcome.obstacle
         for step in outcome.steps:
@@ -211,17 +210,11 @@ class SchedulingLoop:
             message=obstacle.message,
             evicted=len(outcome.evicted),
         )
-        self._abandon(plan)
         self._spared.failed(obstacle.evict.task.uid, time.monotonic())
         if plan.beneficiary is not None:
             self._denied.failed(plan.beneficiary, time.monotonic())
         self._release()
         self._changed.set()
-
-    def _abandon(self, plan: evicting.Plan) -> None:
-        """The room that the plan was to make is kept for nobody."""
-        self._lost.update(claim.task.uid for claim in plan.claims)
-        self._carried = without(self._carried, self._lost)
 
     def _release(self) -> None:
         """End the pauses that are over, and give back the room of pods that couldn't be bound."""
@@ -252,7 +245,6 @@ class SchedulingLoop:
     async def _cycle(self, thread: futures.Executor) -> None:
         """One cycle; a mistake of ours drops it whole, and the next one waits longer."""
         started = time.monotonic()
-        self._lost.clear()
         carried = replace(self._carried, spared=self._spared.pausing, denied=self._denied.pausing)
         taken = self._mirror.snapshot(time.time(), carried)
         opened = time.monotonic()
@@ -307,7 +299,7 @@ class SchedulingLoop:
             else:
                 log.info("job.changed", job=job, binds=len(binds))
                 self._changed.set()
-        self._carried = without(result.carried, self._lost)
+        self._carried = result.carried
         self._evict(taken, result, now)
         self._wake_at = result.wake_at
         self._reporter.report(result, {job.id: job for job in taken.jobs}, str(uuid.uuid4()))
@@ -321,7 +313,6 @@ class SchedulingLoop:
         for plan in plans:
             if not all(self._is_there(claim.task) for claim in plan.claims):
                 log.info("job.changed", job=plan.beneficiary, evictions=len(plan.evicts))
-                self._abandon(plan)
                 self._changed.set()
                 continue
             claimed += plan.beneficiary is not None
@@ -373,11 +364,3 @@ class SchedulingLoop:
             finished=result.finished,
             **{f"{part}_ms": round(seconds * 1000, 1) for part, seconds in parts.items()},
         )
-
-
-def without(carried: snapshot.Carried, lost: Collection[jobs.TaskId]) -> snapshot.Carried:
-    """The same, with no room kept for these tasks."""
-    if carried.nominations.keys().isdisjoint(lost):
-        return carried
-    kept = {task: node for task, node in carried.nominations.items() if task not in lost}
-    return replace(carried, nominations=kept)

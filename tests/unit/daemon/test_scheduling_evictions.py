@@ -104,6 +104,18 @@ async def test_who_is_always_refused_asks_later_and_later(serve: Serve) -> None:
         await worlds.until(lambda: made.bound() == {"needy-0": 1, "needy-1": 1})
 
 
+async def test_a_job_that_was_refused_twice_asks_nobody_for_a_while(serve: Serve) -> None:
+    """Two other pods could go; what it was promised is there for others."""
+    answers = {"/eviction": [403] * 999}
+    picture = BORROWED.replace("node n2 cpu=2", "node n2 cpu=3")
+    async with worlds.world(serve, picture, tree=RECLAIM, answers=answers, pace=LENIENT) as made:
+        await worlds.until(lambda: len(evictions(made, rehearsal=True)) == 2)
+        await worlds.rest(made)
+        assert len(set(evictions(made, rehearsal=True))) == 2
+        made.show(*pictures.documents(f"{picture}\njob gold/small min=1 -")[-2:])
+        await worlds.until(lambda: made.bound() == {"small-0": 1})
+
+
 async def test_a_failure_half_way_leaves_the_others_alone(serve: Serve) -> None:
     """What the rehearsal didn't foresee: one pod went, and a third one goes for the second."""
     gone, kept = victims()
