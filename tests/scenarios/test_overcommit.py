@@ -128,13 +128,10 @@ def test_pod_slots_are_not_promised() -> None:
 
 def test_cordoned_nodes_are_for_those_who_tolerate_it() -> None:
     """A group without pods is promised nothing there."""
-    picture = """
-        node  n1 cpu=10   node n2 cpu=10 cordoned
-        queue q
-        job   q/a phase=Pending minresources=cpu:13 tolerate=node.kubernetes.io/unschedulable -
-        job   q/b phase=Pending minresources=cpu:13
-        """
-    assert admitted(picture) == {"a"}
+    picture = "node n1 cpu=10 node n2 cpu=10 cordoned queue q job q/a phase=Pending"
+    tolerates = "tolerate=node.kubernetes.io/unschedulable -"
+    assert admitted(f"{picture} minresources=cpu:13") == set()
+    assert admitted(f"{picture} minresources=cpu:13 {tolerates}") == {"a"}
 
 
 def test_what_an_admitted_group_has_got_is_counted_once() -> None:
