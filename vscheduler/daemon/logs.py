@@ -41,6 +41,8 @@ def configure(level: str, style: str) -> None:
     for library in LIBRARIES:
         # What they say below a warning is for whoever debugs them.
         logging.getLogger(library).setLevel("DEBUG" if level == "debug" else "WARNING")
+    # It tells of each change in a folder: a log that is kept there would feed on itself.
+    logging.getLogger("watchfiles").setLevel("WARNING")
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

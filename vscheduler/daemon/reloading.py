@@ -68,7 +68,7 @@ class Reloader:
         await self.look()
         async for _ in watchfiles.awatch(
             Path(self._path).parent,
-            watch_filter=None,
+            watch_filter=self._concerns,
             recursive=False,
             debounce=DEBOUNCE_MILLISECONDS,
             rust_timeout=LOOK_MILLISECONDS,
@@ -77,6 +77,13 @@ class Reloader:
             poll_delay_ms=POLL_MILLISECONDS,
         ):
             await self.look()
+
+    def _concerns(self, _: watchfiles.Change, changed: str) -> bool:
+        """Whether a change in the directory may be one of the file: others, such as a log that
+        is kept there, wake nobody. A ConfigMap's own link is called ..data.
+        """
+        name = Path(changed).name
+        return name == Path(self._path).name or name.startswith("..")
 
     async def look(self) -> None:
         """Read the file; put it in force where it is another one, and good."""

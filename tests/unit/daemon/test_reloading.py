@@ -136,6 +136,14 @@ async def test_changes_are_seen_however_they_are_made(
         assert [bool(problems) for problems in made.told] == [False, True, False]
 
 
+def test_what_else_changes_in_the_folder_wakes_nobody(file: Path) -> None:
+    """A log, say; a ConfigMap's own links and folders do."""
+    reloader = desk(file).reloader
+    for name, concerns in (("conf.yaml", True), ("..data", True), ("conf.yaml.log", False)):
+        path = str(file.parent / name)
+        assert reloader._concerns(watchfiles.Change.modified, path) is concerns
+
+
 async def test_a_change_between_the_start_and_the_watch_is_seen(file: Path) -> None:
     """The file is read once more when the watch begins."""
     made = desk(file)
