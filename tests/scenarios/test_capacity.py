@@ -81,6 +81,14 @@ SIDE_BY_SIDE = {
         """,
         {"g": 6},
     ),
+    "guarantees that a cluster has become too small for are there as far as it goes": (
+        """
+        node  n1 cpu=4
+        queue gold deserved=cpu:3 guarantee=cpu:3   queue lead deserved=cpu:3 guarantee=cpu:3
+        job   gold/g -*4                            job   lead/l n1
+        """,
+        {"g": 3},
+    ),
     "a guarantee of something else is in nobody's way": (
         """
         node  n1 cpu=6 gpu=2

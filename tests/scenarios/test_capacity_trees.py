@@ -172,6 +172,25 @@ def test_what_is_admitted_counts_for_the_next() -> None:
     }
 
 
+def test_what_a_group_has_is_not_asked_for_again() -> None:
+    """It is admitted for the rest, which then counts."""
+    picture = """
+        node  n1 cpu=9   queue team capability=cpu:4   queue a parent=team
+        job   a/j min=4 phase=Pending age=9 minresources=cpu:4 n1
+        job   a/k phase=Pending minresources=cpu:1
+        """
+    assert reasons(cycle(picture, "enqueue").last) == {"k": ("QueueFull", "")}
+
+
+def test_a_full_cluster_is_no_queues_limit() -> None:
+    """What nodes lack says more than a figure."""
+    picture = """
+        node  n1 cpu=4   queue a   queue b
+        job   a/j n1*2   job b/k n1*2 -
+        """
+    assert reasons(cycle(picture).last) == {"k": ("NotEnoughResources", "")}
+
+
 def test_a_limit_says_whose_it_is() -> None:
     """The numbers are those of the queue that is full."""
     picture = """

@@ -192,6 +192,54 @@ def test_a_branch_keeps_its_guarantee() -> None:
         assert len(made.reclaimable(claimant, lender.tasks)) == count
 
 
+def test_what_stays_in_the_branch_is_no_loss_to_it() -> None:
+    """One child takes from another what their parent is guaranteed."""
+    lender = running("v", 2, cpu=1)
+    claimant = sessions.task("c", of=sessions.kind(cpu=1))
+    known = [
+        sessions.queue("org", guarantee={"cpu": 2}),
+        sessions.queue("v", parent="org"),
+        sessions.queue("c", parent="org", deserved={"cpu": 1}),
+    ]
+    made = plugin(lender, sessions.job("c", claimant, queue="c"), known=known, tree=True)
+    assert len(made.reclaimable(claimant, lender.tasks)) == 2
+
+
+@pytest.mark.parametrize(("volcano", "allowed"), [(False, False), (True, True)])
+def test_pod_slots_count_where_a_capability_names_them(volcano: bool, allowed: bool) -> None:
+    """Never in Volcano's way, and nowhere because nodes have few."""
+    known = [sessions.queue("q", capability={"pods": 1}), sessions.queue("free")]
+    waiting = [
+        sessions.job(name, sessions.task(name, of=sessions.kind(cpu=1)), queue=queue)
+        for name, queue in (("w", "q"), ("x", "free"))
+    ]
+    made = plugin(running("q", 1, cpu=1), *waiting, known=known, volcano=volcano, pods=1)
+    assert made.allocatable(known[0], waiting[0].tasks[0]) is allowed
+    assert made.allocatable(known[1], waiting[1].tasks[0])
+
+
+def test_what_groups_can_do_without_is_free_to_promise() -> None:
+    """A group has three pods and needs one."""
+    known = [sessions.queue("q", capability={"cpu": 3})]
+    of = sessions.kind(cpu=1)
+    ran = sessions.job(
+        "r",
+        *(sessions.task("r", place, RUNNING, of) for place in range(3)),
+        min_resources={"cpu": 1},
+    )
+    two, three = (
+        sessions.job(f"w{amount}", sessions.task(f"w{amount}"), min_resources={"cpu": amount})
+        for amount in (2, 3)
+    )
+    made = plugin(ran, two, three, known=known)
+    assert made.job_enqueueable(sessions.Gang(two)) is True
+    assert made.job_enqueueable(sessions.Gang(three)) == decisions.Refusal(
+        code=decisions.ReasonCode.QUEUE_FULL,
+        shortages=(decisions.Shortage(resource="cpu", requested=3, allocated=1, limit=3),),
+        subject="q",
+    )
+
+
 def test_shares_of_inner_queues_follow_but_in_volcanos_way() -> None:
     """There they stay for the whole cycle (capacity updateShare is called for leaves)."""
     known = [sessions.queue("org", deserved={"cpu": 10}), sessions.queue("q", parent="org")]
