@@ -11,11 +11,12 @@ import pytest
 from tests import pictures, running
 from vscheduler.cli import main
 from vscheduler.core import actions, cycle, plugins
-from vscheduler.core.framework import contracts, policy
+from vscheduler.core.framework import contracts, policy, vocabulary
 from vscheduler.daemon import metrics
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+VOLCANO = (ROOT / "docs" / "volcano.md").read_text()
 NAMES = sorted(
     [action.name for action in actions.ACTIONS] + [plugin.name for plugin in plugins.PLUGINS]
 )
@@ -113,6 +114,41 @@ def test_every_option_has_its_help() -> None:
         if isinstance(option, click.Option) and not (option.help or option.hidden)
     ]
     assert mute == []
+
+
+def rows_of(text: str) -> list[str]:
+    """What the rows of its tables are about: their first cells."""
+    return re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE)
+
+
+def compared() -> set[str]:
+    """All that a file or a command line made for Volcano may name, and all that one for us may."""
+    names = {*NAMES, *vocabulary.FLAGS, *policy.SECTIONS}
+    names |= vocabulary.PLUGINS | vocabulary.ACTIONS
+    names |= vocabulary.SUCCESSORS.keys() | vocabulary.SUCCESSOR_ARGUMENTS
+    for configured in (*actions.ACTIONS, *plugins.PLUGINS):
+        names |= configured.arguments.keys()
+    for option in main.vscheduler.commands["run"].params:
+        names.update(option.opts)
+    return names
+
+
+@pytest.mark.parametrize("name", sorted(compared()))
+def test_whatever_volcano_has_is_compared(name: str) -> None:
+    """docs/volcano.md has a row for each action, plugin, argument, and flag of either kind."""
+    end = "<" if name.endswith("*") else "`"
+    assert any(f"`{name.removesuffix('*')}{end}" in row for row in rows_of(VOLCANO))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_compatibility_changes_is_documented(name: str) -> None:
+    """docs/volcano.md has a row for each plugin and action that asks for it, and for no other."""
+    room = "actions" if name in vocabulary.ACTIONS else "plugins"
+    path = ROOT / "vscheduler" / "core" / room / f"{name.replace('-', '_')}.py"
+    _, _, after = VOLCANO.partition("\n## What `compatibility: volcano` brings back\n")
+    section, _, _ = after.partition("\n## ")
+    documented = any(f"`{name}`" in row for row in rows_of(section))
+    assert documented == ("as_volcano" in path.read_text())
 
 
 def test_commands_of_the_readme_are_targets_of_make() -> None:
