@@ -9,11 +9,13 @@ from typing import Any
 
 import yaml
 
-from tests import running
 from tests.conformance import expectations
+from vscheduler.core import actions, plugins
+from vscheduler.core.framework import policy as policies
 from vscheduler.simulator import run as simulator
 
 FOLDER = Path(__file__).parent / "scenarios"
+DIFFERENCES = Path(__file__).parent / "differences.yaml"
 EXPECTED_FAILURES = Path(__file__).parent / "expected_failures.yaml"
 
 NOW = dt.datetime(2026, 6, 1, 12, tzinfo=dt.UTC)
@@ -68,12 +70,23 @@ def expected_failures() -> Mapping[str, str]:
     return {path: str(reason) for path, reason in listed.items()}
 
 
-def run(scenario: Scenario) -> list[str]:
+@cache
+def differences() -> Mapping[str, str]:
+    """Path to the reason why ours is better, where the outcome differs without `compatibility`."""
+    listed = yaml.safe_load(DIFFERENCES.read_text())
+    return {path: str(reason) for path, reason in listed.items()}
+
+
+def run(scenario: Scenario, *, as_volcano: bool = True) -> list[str]:
     """What doesn't hold after one cycle: one sentence per key of `expect`."""
-    policy = running.policy_of({"compatibility": "volcano", **scenario.scheduler})
+    compatibility = {"compatibility": "volcano"} if as_volcano else {}
+    tree = {**compatibility, **scenario.scheduler}
+    parsed = policies.parse(tree, plugins.PLUGINS, actions.ACTIONS)
+    if parsed.policy is None:
+        return [str(problem) for problem in parsed.problems]
     options = simulator.Options(
         scheduler_names=("volcano",), claim_unowned=True, now=NOW.timestamp()
     )
-    outcome = simulator.simulate(scenario.objects, policy, options)
+    outcome = simulator.simulate(scenario.objects, parsed.policy, options)
     problems = [str(problem) for problem in outcome.problems]
     return problems + expectations.failures(scenario.expect, outcome.last)

@@ -1,6 +1,10 @@
+from pathlib import Path
+
 import pytest
 
 from tests.conformance import suite
+
+DOCUMENTED = (Path(__file__).parents[2] / "docs" / "volcano.md").read_text()
 
 
 def parameters() -> list[object]:
@@ -27,3 +31,18 @@ def test_a_cycle_decides_as_volcano_does(scenario: suite.Scenario) -> None:
     problems = suite.run(scenario)
     if problems:
         pytest.fail("; ".join(problems))
+
+
+@pytest.mark.parametrize("scenario", suite.scenarios(), ids=lambda each: each.path)
+def test_without_compatibility_only_what_is_listed_differs(scenario: suite.Scenario) -> None:
+    """Each difference has its reason, and each listed one is there; the docs tell of all."""
+    problems = suite.run(scenario, as_volcano=False)
+    reason = suite.differences().get(scenario.path)
+    assert bool(problems) is (reason is not None), problems
+    if reason is not None:
+        assert f"| `{scenario.path}` | {reason} |" in DOCUMENTED
+
+
+def test_differences_are_those_of_scenarios() -> None:
+    """No path is left behind."""
+    assert suite.differences().keys() <= {scenario.path for scenario in suite.scenarios()}
