@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -285,10 +286,15 @@ async def test_a_condition_that_the_server_had_no_time_for_is_written_again(serv
         await made.settle()
         assert made.written["victim", "written"] == 1
     for code in (404, 409):
-        async with desk(serve, lambda path, code=code: code if "/pods/" in path else 200) as made:
+        async with desk(serve, partial(_answer, code)) as made:
             made.reporter.evicted(evict, STORED)
             await made.settle()
             assert len([path for _, path, _ in made.calls if "/pods/" in path]) == 1
+
+
+def _answer(code: int, path: str) -> int:
+    """This code for pods, success for everything else."""
+    return code if "/pods/" in path else 200
 
 
 def nominations(made: Desk) -> list[tuple[str, str | None]]:

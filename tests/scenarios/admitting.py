@@ -1,0 +1,38 @@
+"""What cycles with the action enqueue make of groups, in a few words."""
+
+from typing import Any
+
+from tests import pictures, running
+from vscheduler.core.model import decisions
+from vscheduler.simulator import run
+
+CLOSED, QUEUE_FULL, CLUSTER_FULL = (
+    decisions.ReasonCode.QUEUE_CLOSED,
+    decisions.ReasonCode.QUEUE_FULL,
+    decisions.ReasonCode.CLUSTER_FULL,
+)
+TIERS = "priority gang | overcommit drf predicates proportion"
+
+
+def cycles(
+    picture: str, count: int = 1, actions: str = "enqueue, allocate", **more: Any
+) -> list[decisions.CycleResult]:
+    """What so many cycles decide, a second apart; more: keys of the configuration."""
+    tree = {"actions": actions, "tiers": running.tiers(TIERS), **more}
+    options = run.Options(cycles=count, claim_unowned=True, now=pictures.NOW.timestamp())
+    documents = pictures.documents(picture)
+    return list(run.simulate(documents, running.policy_of(tree), options).results)
+
+
+def phases(result: decisions.CycleResult) -> dict[str, str]:
+    """By job."""
+    return {status.job.partition("/")[2]: str(status.phase) for status in result.groups}
+
+
+def reasons(result: decisions.CycleResult) -> dict[str, decisions.ReasonCode]:
+    """By job that waits."""
+    return {
+        status.job.partition("/")[2]: status.reason.code
+        for status in result.groups
+        if status.reason is not None
+    }
