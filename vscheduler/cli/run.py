@@ -21,6 +21,7 @@ IGNORED_SWITCHES = (
     "csi-storage",
     "disable-default-scheduler-config",
     "enable-pprof",
+    "leader-elect",
     "logtostderr",
 )
 IGNORED_VALUES = (
@@ -31,6 +32,13 @@ IGNORED_VALUES = (
     "ignored-provisioners",
     "kube-api-burst",
     "kube-api-qps",
+    "leader-elect-lease-duration",
+    "leader-elect-renew-deadline",
+    "leader-elect-resource-lock",
+    "leader-elect-resource-name",
+    "leader-elect-resource-namespace",
+    "leader-elect-retry-period",
+    "lock-object-namespace",
     "log-flush-frequency",
     "minimum-feasible-nodes",
     "minimum-percentage-nodes-to-find",
@@ -110,7 +118,7 @@ def ignored(command: Command) -> Command:
 @switch("--priority-class", "Order jobs by their PriorityClass.", default=True)
 @option(
     "--node-selector",
-    "A label (key=value or key:value) of nodes to use; any of several.",
+    "Labels (key=value or key:value, commas between them) of nodes to use; any of several.",
     multiple=True,
 )
 @switch(

@@ -227,8 +227,11 @@ async def run(given: settings.Settings, loaded: configuration.Loaded) -> None:
     link = await connection.Connection.open(given.access)
     try:
         application = Application(given, loaded, link)
+        loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, application.stop)
+            loop.add_signal_handler(number, application.stop)
+        for number in (signal.SIGUSR1, signal.SIGUSR2):  # Volcano dumps its cache
+            loop.add_signal_handler(number, log.info, "signal.ignored")
         log.info("started", schedulers=given.scheduler_names, server=link.host)
         await application.run()
         log.info("stopped")

@@ -96,7 +96,11 @@ def check(given: Given) -> Settings:
     period = _checked(problems, "--schedule-period", durations.seconds, given.schedule_period)
     if period == 0:
         problems.append("--schedule-period: 0 would never let the scheduler rest")
-    selector = [_checked(problems, "--node-selector", label, text) for text in given.node_selector]
+    selector = [
+        _checked(problems, "--node-selector", label, text)
+        for several in given.node_selector
+        for text in several.split(",")
+    ]
     listen = _checked(problems, "--listen-address", address, given.listen_address)
     health = _checked(problems, "--healthz-address", address, given.healthz_address)
     for flag, value, choices in (

@@ -83,13 +83,30 @@ def test_flags_of_volcano_that_mean_nothing_here_are_taken(
     begun: list[settings.Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its manifests start as they are; one warning names them all."""
-    words = ["-v=3", "--v", "4", "--kube-api-qps=50", "--cache-dumper", "--csi-storage=false"]
+    words = [
+        "--leader-elect=false",
+        "--lock-object-namespace=x",
+        "-v=3",
+        "--v",
+        "4",
+        "--kube-api-qps=50",
+        "--cache-dumper",
+        "--csi-storage=false",
+    ]
     done = invoke(*words, "--feature-gates=A=true,B=false")
     assert done.exit_code == 0
     assert len(begun) == 1
     said = done.output + capsys.readouterr().out
     assert said.count("flags.ignored") == 1
-    for name in ("v", "kube-api-qps", "cache-dumper", "csi-storage", "feature-gates"):
+    for name in (
+        "leader-elect",
+        "lock-object-namespace",
+        "v",
+        "kube-api-qps",
+        "cache-dumper",
+        "csi-storage",
+        "feature-gates",
+    ):
         assert f"'{name}'" in said
 
 

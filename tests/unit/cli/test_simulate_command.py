@@ -15,7 +15,10 @@ PICTURE = """
     job   gold/small min=2 cpu=1   - -
     job   gold/big   min=1 cpu=3   -
 """
-WHY = "needs 3 cpu; the largest hole is 2 cpu on n1; 0/2 nodes are available: 2 Insufficient cpu"
+WHY = (
+    "a pod of 3 cpu is larger than any node it may use, the most is 2 cpu on n1; ask for less, "
+    "or add a larger node"
+)
 
 
 def invoke(*arguments: str | Path, text: str | None = None) -> testing.Result:

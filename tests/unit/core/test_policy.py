@@ -329,6 +329,17 @@ def test_as_in_volcano_an_argument_that_is_wrong_is_left_out(value: object) -> N
     assert str(warning).endswith("; it is left out, as in Volcano")
 
 
+def test_as_in_volcano_an_argument_that_nobody_knows_is_left_out() -> None:
+    """A file made for an older Volcano loads, with a warning."""
+    tree = configured({"name": "ranged", "arguments": {"sharing": True, "mode": "fast"}})
+    assert policy.parse(tree, [Ranged], actions.ACTIONS).policy is None
+    parsed = policy.parse(tree | {"compatibility": "volcano"}, [Ranged], actions.ACTIONS)
+    assert parsed.policy is not None
+    assert parsed.policy.tiers[0][0].arguments == {"mode": "fast"}
+    (warning,) = parsed.warnings
+    assert str(warning).startswith(f"{FIRST}.arguments.sharing: plugin ranged has no such argument")
+
+
 class Preempt(actions.ACTIONS[0]):  # type: ignore[misc,valid-type]  # a class as a value
     """Stands for an action that has a successor in Volcano."""
 

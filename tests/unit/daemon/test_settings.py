@@ -50,14 +50,14 @@ def test_what_is_given_is_checked_and_typed() -> None:
         settings.Given(
             scheduler_name=("a", "b", "a"),
             schedule_period="250ms",
-            node_selector=("x=1", "y:2"),
+            node_selector=("x=1,z=3", "y:2"),
             enable_metrics=True,
             listen_address="127.0.0.1:9",
         )
     )
     assert found.scheduler_names == ("a", "b")
     assert found.schedule_period_seconds == 0.25
-    assert found.node_selector == (("x", "1"), ("y", "2"))
+    assert found.node_selector == (("x", "1"), ("z", "3"), ("y", "2"))
     assert (found.metrics_address, found.health_address) == (("127.0.0.1", 9), None)
 
 

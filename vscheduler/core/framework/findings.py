@@ -105,7 +105,11 @@ class Findings:
             argument = _declared(name, declared)
             if argument is None:
                 hint = suggestion(name, declared) if declared else ""
-                self.problem(place, f"{owner} has no such argument{hint}")
+                message = f"{owner} has no such argument{hint}"
+                if self.lenient:
+                    self.warn(place, f"{message}; it is left out, as in Volcano")
+                else:
+                    self.problem(place, message)
                 continue
             final = TRUTHS.get(given, given) if _is_text_for_bool(argument, given) else given
             complaint = _complaint(argument, final)

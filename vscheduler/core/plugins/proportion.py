@@ -168,7 +168,9 @@ class Proportion(contracts.Plugin):
         found = []
         for name, amount in sorted((job.min_resources or {}).items()):
             column = columns[name]
-            counted = name != resources.PODS or name in queue.capability
+            counted = name != resources.PODS or (
+                name in queue.capability and not self._session.as_volcano
+            )
             # What the group has already is among what the queue has: it isn't asked for again.
             asked = max(0, amount - own.get(name, 0))
             taken = ledger.allocated[column] + ledger.promised[column]
@@ -288,9 +290,10 @@ class Proportion(contracts.Plugin):
         shape = (len(names), space.size)
         capability = np.array([_capability(space, known[name]) for name in names]).reshape(shape)
         guarantee = np.array([_row(space, known[name].guarantee) for name in names]).reshape(shape)
-        # A guarantee above the capability promises no more than that (Volcano's webhook refuses
-        # such a queue).
-        guarantee = np.minimum(guarantee, capability)
+        if not self._session.as_volcano:
+            # A guarantee above the capability promises no more than that (Volcano's webhook
+            # refuses such a queue).
+            guarantee = np.minimum(guarantee, capability)
         real = fairness.real_capability(total, guarantee.sum(axis=0), guarantee, capability)
         self._real = dict(zip(names, real.tolist(), strict=True))
         busy = [place for place, name in enumerate(names) if name in self._ledgers]
@@ -314,8 +317,9 @@ class Proportion(contracts.Plugin):
             ledger.enough = [value - room for value, room in zip(row, slack, strict=True)]
             ledger.surely = [value + room for value, room in zip(row, slack, strict=True)]
             ledger.limit = list(ledger.surely)
-            pods = known[names[place]].capability.get(resources.PODS)
-            ledger.limit[space.columns[resources.PODS]] = np.inf if pods is None else pods
+            pods = known[names[place]].capability.get(resources.PODS, np.inf)
+            unlimited = self._session.as_volcano
+            ledger.limit[space.columns[resources.PODS]] = np.inf if unlimited else pods
 
     def _request(self, task: jobs.Task) -> list[tuple[int, int]]:
         """The columns that the task asks for; found once per class."""
