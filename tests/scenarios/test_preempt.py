@@ -133,3 +133,16 @@ def test_the_whole_gang_is_placed_before_anyone_goes() -> None:
         """)
         == []
     )
+
+
+def test_nobody_goes_for_pods_that_ask_for_nothing() -> None:
+    """They count towards their gang's minimum while they wait: with two of them it would start."""
+    assert (
+        preempt("""
+        node  n1 cpu=2 pods=2
+        queue q
+        job   q/low  min=1 priority=1         n1 n1
+        job   q/idle min=3 priority=9 cpu=0   -*3
+        """)
+        == []
+    )

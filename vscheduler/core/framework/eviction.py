@@ -118,7 +118,10 @@ class Attempt:
         self._trial = trial
         self._queue = queue
         self._gang = claim.gang
-        self._tasks = [task for task in claim.tasks if not task.never_preempts]
+        # Pods that ask for nothing count as placed while they wait: for them nobody goes.
+        self._tasks = [
+            task for task in claim.tasks if not (task.never_preempts or task.best_effort)
+        ]
         self._pool = units.Pool(
             self._session,
             hook=planner.hook,
