@@ -1,7 +1,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from hypothesis import given
+from hypothesis import given, strategies
 
 from tests import running
 from tests.properties import clusters, lives
@@ -14,6 +14,9 @@ STARTING_CYCLES = 3
 
 SETTLING_CYCLES = 30
 QUIET_CYCLES = 50
+
+CYCLES_MAX = 200
+"""More than any cluster here has turns to give."""
 
 Results = list[tuple[snapshots.Snapshot, decisions.CycleResult]]
 
@@ -122,6 +125,26 @@ def test_clusters_come_to_rest(picture: str) -> None:
     results = live(picture, SETTLING_CYCLES + QUIET_CYCLES)
     for _, result in results[SETTLING_CYCLES:]:
         assert (result.binds, result.evicts) == ((), ())
+
+
+@clusters.bounded(40)
+@given(lives.contested(), strategies.sampled_from((1, 300, 3_000)))
+def test_cycles_that_are_cut_short_come_to_an_end(picture: str, budget: int) -> None:
+    """Each job asks once a round, so that those behind it have their turn; nobody is forgotten."""
+    life, later = lives.lived_in(picture)
+    life.add(later)
+    documents, carried = life.documents, life.carried
+    for _ in range(CYCLES_MAX):
+        result = running.run(documents, lives.TREE, budget=budget, carried=carried)
+        carried = result.carried
+        if result.finished or result.binds or result.evicts:
+            break
+    else:
+        raise AssertionError("the same jobs ask again and again")
+    assert carried.asked == frozenset() or not result.finished
+    if not (result.binds or result.evicts):
+        whole = running.run(documents, lives.TREE, carried=life.carried)
+        assert (whole.binds, whole.evicts) == ((), ())
 
 
 def _units(evicts: Iterable[decisions.Evict]) -> list[list[decisions.Evict]]:

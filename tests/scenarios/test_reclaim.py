@@ -1,6 +1,8 @@
 import pytest
 
+from tests import pictures, running
 from tests.scenarios.deciding import Decision, decide, evict, pipeline
+from vscheduler.core.model import snapshot
 
 TIERS = "priority gang conformance pdb | drf predicates proportion nodeorder binpack"
 
@@ -181,3 +183,44 @@ def test_those_who_never_preempt_take_nothing() -> None:
         job   gold/needy min=1 cpu=1 preempts=Never   -
         """
     assert reclaim(picture) == []
+
+
+@pytest.mark.parametrize("budget", [1, 300, 1_000])
+def test_jobs_that_ask_in_vain_leave_the_others_their_turn(budget: int) -> None:
+    """Where the budget is used up before all have asked, the next cycle goes on behind them."""
+    picture = """
+        node  n1 cpu=4   node n2 cpu=4   node n3 cpu=4
+        queue lead    queue gold weight=3
+        job   lead/lasting preemptable=false  n1 n1 n1 n1 n2 n2 n2 n2
+        job   lead/greedy                     n3 n3 n3 n3
+        job   gold/one   cpu=3 select=zone=a age=60   -
+        job   gold/two   cpu=3 select=zone=b age=60   -
+        job   gold/three cpu=3 select=zone=c age=60   -
+        job   gold/four  cpu=3 select=zone=d age=60   -
+        job   gold/needy                              -
+        """
+    documents = pictures.documents(picture)
+    tree = {"actions": "allocate, reclaim", "tiers": running.tiers(TIERS)}
+    carried, gone = snapshot.FRESH, []
+    for _ in range(20):
+        result = running.run(documents, tree, budget=budget, carried=carried)
+        carried = result.carried
+        gone += [each.task.name for each in result.evicts]
+        if gone or result.finished:
+            break
+    assert gone == ["greedy-3"]
+
+
+def test_what_one_job_found_in_vain_another_like_it_may_find_later() -> None:
+    """Six cores are too many to free for one, not for four; then there is room for one more."""
+    assert reclaim("""
+        node  n1 cpu=6
+        queue lead    queue gold weight=9
+        job   lead/gang  min=3 cpu=2          n1 n1 n1
+        job   gold/one   min=1 cpu=1 age=90   -
+        job   gold/large min=1 cpu=4 age=60   -
+        job   gold/two   min=1 cpu=1 age=30   -
+        """) == [
+        *(evict(f"gang-{index}", "n1", for_="large") for index in range(3)),
+        *(pipeline(name, "n1") for name in ("large-0", "two-0")),
+    ]

@@ -33,7 +33,7 @@ class Preempt(contracts.Action):
 
     def execute(self, session: working.Session) -> None:
         """Queue after queue: between jobs, then within each job that still starves."""
-        waiting, lines = claims.line_up(session)
+        waiting, lines = claims.line_up(session, self.name)
         if session.as_volcano:
             dry_run = bool(self.argument("enableTopologyAwarePreemption"))
             make_room = nodewise.preempt_dry_run if dry_run else nodewise.preempt
@@ -60,11 +60,22 @@ def _in_queue(
     """Other jobs of the queue lose pods to each starving job, then the job's own lesser pods."""
     line = lines[queue.name]
     while line and not session.exhausted:
-        claim = line.leave()
-        job = claim.gang.job
-        for candidate in (_of_other_jobs(job), _of_same_job(job)):
-            while claim.tasks and planner.claim(queue, claim, candidate):
-                pass
+        _ask(session, planner, queue, line.leave())
+
+
+def _ask(
+    session: working.Session, planner: eviction.Planner, queue: queues.Queue, claim: claims.Claim
+) -> None:
+    """Room for the job's minimum, then for one pod more after the other."""
+    job = claim.gang.job
+    candidates = [_of_other_jobs(job)]
+    if any(claim.gang.counts[status] for status in jobs.EVICTABLE):
+        candidates.append(_of_same_job(job))
+    for candidate in candidates:
+        while claim.tasks and planner.claim(queue, claim, candidate):
+            if session.exhausted:  # it goes on in the next cycle
+                return
+    session.asked.add((Preempt.name, job.id))
 
 
 def _of_other_jobs(job: jobs.Job) -> units.Candidate:
@@ -94,6 +105,7 @@ def _node_by_node(
     while line:
         claim = line.leave()
         starving.append(claim.gang)
+        session.asked.add((Preempt.name, claim.gang.job.id))
         candidate = _of_other_jobs(claim.gang.job)
         with session.statement() as trial:
             while claim.tasks and session.dispatch.first_tier("job_starving", claim.gang):

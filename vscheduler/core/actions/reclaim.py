@@ -25,7 +25,7 @@ class Reclaim(contracts.Action):
 
     def execute(self, session: working.Session) -> None:
         """Queue after queue; one that has its share gets nothing."""
-        waiting, lines = claims.line_up(session)
+        waiting, lines = claims.line_up(session, self.name)
         if session.as_volcano:
             _node_by_node(session, waiting, lines)
             return
@@ -42,7 +42,9 @@ class Reclaim(contracts.Action):
             if not line or session.dispatch.any_says("overused", queue):
                 continue
             claim = line.leave()
-            if planner.claim(queue, claim, _of_others(session, queue)) and claim.tasks:
+            if not planner.claim(queue, claim, _of_others(session, queue)):
+                session.asked.add((self.name, claim.gang.job.id))
+            elif claim.tasks:
                 line.join(ordering.job_key(session.dispatch, claim.gang), claim)
             waiting.join(ordering.queue_key(session.dispatch, queue), queue)
 
@@ -75,6 +77,7 @@ def _node_by_node(
 
         while line:
             claim = line.leave()
+            session.asked.add((Reclaim.name, claim.gang.job.id))
             with session.statement() as trial:
                 while claim.tasks and session.dispatch.first_tier("job_starving", claim.gang):
                     task = claim.tasks.popleft()

@@ -1,7 +1,7 @@
 """Who may ask others for room: starving jobs, queue by queue."""
 
 from collections import deque
-from collections.abc import Container
+from collections.abc import Container, Hashable, Mapping
 from typing import TYPE_CHECKING
 
 from vscheduler.core.framework import gangs, ordering
@@ -24,17 +24,38 @@ class Claim:
         """These tasks have room and ask no more."""
         self.tasks = deque(task for task in self.tasks if task.uid not in placed)
 
+    def likeness(self, session: "working.Session") -> Hashable:
+        """Equal for jobs of one queue of which none finds room where one found none; None for a
+        job that is like no other, as it has something already.
+        """
+        gang, job = self.gang, self.gang.job
+        if gang.sub_groups is not None or len(job.tasks) > gang.counts[jobs.TaskStatus.PENDING]:
+            return None
+        tasks = []
+        for task in self.tasks:
+            standing = session.neighbours.standing(task)
+            tasks.append(
+                (
+                    *(task.kind, task.role, task.priority, task.preemptable, task.never_preempts),
+                    *(task.priority_class, _frozen(task.annotations), _frozen(task.labels)),
+                    standing and standing.key,
+                )
+            )
+        needs = (job.queue, job.priority, job.min_member)
+        return (*needs, *map(_frozen, (job.min_task_member, job.annotations, job.labels)), *tasks)
+
 
 def line_up(
-    session: "working.Session",
+    session: "working.Session", action: str
 ) -> tuple[ordering.Line[queues.Queue], dict[str, ordering.Line[Claim]]]:
     """Queues that have valid jobs in use, and the starving jobs of each.
 
-    A job that wasn't admitted doesn't ask (Volcano: preempt and reclaim skip Pending jobs).
+    A job that wasn't admitted doesn't ask (Volcano: preempt and reclaim skip Pending jobs), nor
+    does one for which this action looked in vain in the unfinished cycles just before.
     """
     waiting: ordering.Line[queues.Queue] = ordering.Line()
     lines: dict[str, ordering.Line[Claim]] = {}
-    denied = session.snapshot.carried.denied
+    denied, asked = session.snapshot.carried.denied, session.snapshot.carried.asked
     for gang in session.gangs.values():
         if gang.phase is jobs.Phase.PENDING:
             continue
@@ -46,9 +67,15 @@ def line_up(
             waiting.join(ordering.queue_key(session.dispatch, queue), queue)
         if not gang.counts[jobs.TaskStatus.PENDING] or gang.job.id in denied:
             continue
+        if (action, gang.job.id) in asked:
+            continue
         if session.dispatch.first_tier("job_starving", gang):
             pending = gang.tasks(jobs.TaskStatus.PENDING)
             tasks = ordering.tasks(session.dispatch, gang, pending)
             key = ordering.job_key(session.dispatch, gang)
             lines[queue.name].join(key, Claim(gang, deque(tasks)))
     return waiting, lines
+
+
+def _frozen(texts: Mapping[str, Hashable]) -> Hashable:
+    return frozenset(texts.items())

@@ -34,6 +34,7 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
         total=session.space.amounts(session.total),
         carried=snapshot.Carried(
             tried=tried,
+            asked=frozenset(session.asked if session.exhausted else ()),
             nominations=_nominations(session),
             admitted=_still(session, session.admitted, jobs.Phase.INQUEUE),
             lapsed=_still(session, session.lapsed, jobs.Phase.PENDING),

@@ -6,7 +6,7 @@ room is used first, and nobody goes without whom it fits as well.
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -24,6 +24,9 @@ PROPORTION = 2.0
 
 TASK_COST = 100
 """Microseconds, about: one task that looks for room, nodes aside."""
+
+CLAIM_COST = 20
+"""Microseconds, about: one job that asks, whatever comes of it."""
 
 NODE_COST = 60
 """Microseconds, about: one node on which victims are looked for."""
@@ -62,6 +65,9 @@ class Planner:
         self.hook = hook
         self.whole_gangs = whole_gangs
         self.min_runtime = min_runtime
+        self._vain: set[Hashable] = set()
+        """What jobs are like that found nothing since something last changed."""
+        self._most: dict[str, resources.Vector] = {}
 
     def claim(self, queue: queues.Queue, claim: claims.Claim, candidate: units.Candidate) -> bool:
         """Make room for the job's minimum, or for one more pod; False: nothing was changed.
@@ -69,7 +75,11 @@ class Planner:
         Tasks that got room leave the claim.
         """
         session = self.session
-        if session.exhausted or not session.dispatch.first_tier("job_starving", claim.gang):
+        if not session.dispatch.first_tier("job_starving", claim.gang):
+            return False
+        session.spend("asked", CLAIM_COST)
+        likeness = claim.likeness(session)
+        if likeness in self._vain:
             return False
         passes = (False,) if self.whole_gangs is WholeGangs.NEVER else (False, True)
         for whole in passes:
@@ -85,8 +95,17 @@ class Planner:
                 else:
                     trial.hold()
                 claim.drop(attempt.placed)
+                self._vain.clear()
                 return True
+        if likeness is not None:
+            self._vain.add(likeness)
         return False
+
+    def most(self, queue: queues.Queue) -> resources.Vector:
+        """The most that could ever be freed for the queue on each node; found once."""
+        if queue.name not in self._most:
+            self._most[queue.name] = units.most(self.session, queue, self.hook)
+        return self._most[queue.name]
 
     def _tell(self, claim: claims.Claim) -> None:
         """Whatever kept the job waiting before, now it waits for its victims to go."""
@@ -256,18 +275,13 @@ class Attempt:
     def _offers(self, task: jobs.Task) -> list[tuple[tuple[float, ...], int, int]]:
         """All nodes on which enough could go, with what that would cost; a heap."""
         session = self._session
-        room = session.allocatable - session.future_used
-        request = session.request(task)
+        room = session.allocatable - session.future_used + self._planner.most(self._queue)
+        enough = resources.fits(session.request(task), room)
         found = []
-        for row in np.flatnonzero(session.placement.reachable(task)).tolist():
-            most = room[row] + sum(
-                (session.request(each) for each in self._pool.residents(row)),
-                start=session.space.zeros(),
-            )
-            if (request <= most)[request > 0].all():
-                offer = self._offer(task, row)
-                if offer is not None:
-                    found.append((offer.cost, row, self._version))
+        for row in np.flatnonzero(enough & session.placement.reachable(task)).tolist():
+            offer = self._offer(task, row)
+            if offer is not None:
+                found.append((offer.cost, row, self._version))
         heapq.heapify(found)
         return found
 

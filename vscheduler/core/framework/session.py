@@ -62,11 +62,7 @@ class Session:
         self.gangs: dict[jobs.JobId, gangs.Gang] = {}
         self.strays: list[jobs.Job] = []
         """Jobs whose queue doesn't exist."""
-        for job in snapshot.jobs:
-            if job.queue in self.queues:
-                self.gangs[job.id] = gangs.Gang(job, as_volcano=self.as_volcano)
-            else:
-                self.strays.append(job)
+        self._sort(snapshot.jobs)
         self.binds: list[decisions.Bind] = []
         self.held: dict[jobs.TaskId, decisions.Pipeline] = {}
         self.evicts: dict[jobs.TaskId, decisions.Evict] = {}
@@ -74,6 +70,9 @@ class Session:
         self.nominations: dict[jobs.TaskId, str] = {}
         """Room that evictions made, now or before, by the waiting task that it is kept for."""
         self.reasons: dict[jobs.JobId, decisions.Reason] = {}
+        self.asked = set(snapshot.carried.asked)
+        """By action, jobs for which it looked for victims in vain, in unfinished cycles before,
+        too."""
         self.unreached: set[jobs.JobId] = set()
         """Jobs that this cycle didn't look at: it says nothing about them."""
         self.admitted = dict(snapshot.carried.admitted)
@@ -96,6 +95,13 @@ class Session:
         for action in policy.actions:
             action.action(action.arguments).prepare(self)
         self.dispatch = self._open(guarded)
+
+    def _sort(self, every: Sequence[jobs.Job]) -> None:
+        for job in every:
+            if job.queue in self.queues:
+                self.gangs[job.id] = gangs.Gang(job, as_volcano=self.as_volcano)
+            else:
+                self.strays.append(job)
 
     def _open(self, guarded: frozenset[str]) -> combinators.Dispatch:
         tiers = [

@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from vscheduler.core.framework import gangs, ordering
-from vscheduler.core.model import jobs, queues
+from vscheduler.core.model import jobs, queues, resources
 
 if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
@@ -74,6 +76,17 @@ def cost(chosen: Sequence[Unit]) -> tuple[float, ...]:
         sum(len(unit.tasks) for unit in chosen),
         -min(unit.started for unit in chosen),
     )
+
+
+def most(session: "working.Session", queue: queues.Queue, hook: str) -> resources.Vector:
+    """The most that could ever be freed for a queue on each node, (N, R), plugins aside."""
+    inside = hook == "preemptable"
+    freed = np.zeros_like(session.future_used)
+    for row in range(session.layout.size):
+        for task in session.residents(row):
+            if task.preemptable and (session.gang_of(task).job.queue == queue.name) == inside:
+                freed[row] += session.request(task)
+    return freed
 
 
 def _is_last(gang: gangs.Gang) -> bool:

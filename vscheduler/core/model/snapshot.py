@@ -20,6 +20,8 @@ class Carried:
     """Jobs that found no room, or only room that is being freed, in the unfinished cycles just
     before this one: their turn is over until a cycle gets through all jobs, else those at the
     front would use up every budget."""
+    asked: frozenset[tuple[str, jobs.JobId]] = frozenset()
+    """By action, jobs for which it looked for victims in vain in these cycles."""
     nominations: Mapping[jobs.TaskId, str] = field(default_factory=dict)
     """Room that evictions made: by pending task, the node that is kept for it. After a restart
     status.nominatedNodeName still says where a pod belongs, and no longer keeps others out."""
