@@ -146,3 +146,21 @@ def test_nobody_goes_for_pods_that_ask_for_nothing() -> None:
         """)
         == []
     )
+
+
+def test_room_that_a_gang_leaves_elsewhere_is_looked_at_again() -> None:
+    """On n2 it takes one pod more once the gang on n1 is gone, and no second gang."""
+    assert preempt("""
+        node  n1 cpu=4   node n2 cpu=5   node n3 cpu=4
+        queue q
+        job   q/gang  min=2 cpu=3 priority=1   n1 n2
+        job   q/other min=2 cpu=2 priority=2   n3 n3
+        job   q/two   min=1 cpu=2 priority=5   n2
+        job   q/high  min=2 cpu=4 priority=9   - -
+        """) == [
+        evict("gang-0", "n1", for_="high"),
+        evict("gang-1", "n2", for_="high"),
+        evict("two-0", "n2", for_="high"),
+        pipeline("high-0", "n1"),
+        pipeline("high-1", "n2"),
+    ]

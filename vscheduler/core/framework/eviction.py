@@ -6,6 +6,7 @@ room is used first, and nobody goes without whom it fits as well.
 """
 
 import heapq
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -158,6 +159,8 @@ class Attempt:
         self._freed_whole = 0.0
         self._heaps: dict[jobs.TaskClass, list[tuple[tuple[float, ...], int, int]]] = {}
         self._version = 0
+        self._vacated: defaultdict[jobs.TaskClass, set[int]] = defaultdict(set)
+        """Rows that may cost less than their class's heap has it."""
 
     def succeeds(self) -> bool:
         """Place what the job needs: where there is room, then where others make room."""
@@ -254,13 +257,16 @@ class Attempt:
         """Place the task where the least is lost; nowhere, if it fits nowhere.
 
         Evictions only make others dearer, but for whole gangs, which leave room on other nodes:
-        so an old cost is a lower bound, and only the cheapest node is looked at again.
+        so but for these an old cost is a lower bound, and only the cheapest is looked at again.
         """
         if self._is_allowed(task) and self._place(task):
             return
         heap = self._heaps.get(task.kind)
         if heap is None:
             heap = self._heaps[task.kind] = self._offers(task)
+        for row in sorted(self._vacated.pop(task.kind, ())):
+            if (offer := self._offer(task, row)) is not None:
+                heapq.heappush(heap, (offer.cost, row, self._version))
         while heap:
             cost, row, version = heap[0]
             offer = self._offer(task, row)
@@ -358,8 +364,16 @@ class Attempt:
             self._remember(unit)
         self._trial.pipeline(task, row)
         self.placed[task.uid] = (task, row)
-        if any(unit.whole for unit in offer.units):
+        leaving = [each for unit in offer.units if unit.whole for each in unit.tasks]
+        if leaving and self._depends_on_others(task):
             self._heaps.clear()
+        vacated = {self._session.layout.rows[each.node or ""] for each in leaving} - {row}
+        for kind in self._heaps:
+            self._vacated[kind] |= vacated
+
+    def _depends_on_others(self, task: jobs.Task) -> bool:
+        """Whether what happens on one node may change what holds for the task on another."""
+        return any(each is not None for each in self._session.dispatch.every("outlook", task))
 
     def _remember(self, unit: units.Unit) -> None:
         """A gang that goes whole takes the surplus with it that went before."""
@@ -374,12 +388,9 @@ class Attempt:
     def _replaced(self, spared: units.Unit) -> bool:
         """Whether all that was placed finds room again, now that these stay."""
         rows = {self._session.layout.rows[task.node or ""] for task in spared.tasks}
-        alike = len({task.kind for task, _ in self.placed.values()}) == 1 and all(
-            outlook is None
-            for task, _ in list(self.placed.values())[:1]
-            for outlook in self._session.dispatch.every("outlook", task)
-        )
         every = list(self.placed.values())
+        kinds = {task.kind for task, _ in every}
+        alike = len(kinds) == 1 and not self._depends_on_others(every[0][0])
         moved = [task for task, row in every if not alike or row in rows] or [every[-1][0]]
         for task in moved:
             self._trial.withdraw(task)
