@@ -224,3 +224,20 @@ def test_what_one_job_found_in_vain_another_like_it_may_find_later() -> None:
         *(evict(f"gang-{index}", "n1", for_="large") for index in range(3)),
         *(pipeline(name, "n1") for name in ("large-0", "two-0")),
     ]
+
+
+def test_in_volcano_pods_that_ask_for_nothing_reclaim_as_well() -> None:
+    """The gang was bound while such a pod counted as placed; after that it is promised a slot."""
+    picture = """
+        node  n1 cpu=4 pods=4
+        queue lead    queue gold
+        job   lead/greedy min=1 priority=1   n1 n1 n1
+        job   gold/mixed  min=2              - -@0
+        """
+    tree = {"actions": "allocate, reclaim", "tiers": running.tiers(TIERS)}
+    result = running.run(pictures.documents(picture), {**tree, "compatibility": "volcano"})
+    assert [each.task.name for each in result.binds] == ["mixed-0"]
+    assert [each.task.name for each in result.evicts] == ["greedy-2"]
+    assert [each.task.name for each in result.pipelined] == ["mixed-1"]
+    native = running.run(pictures.documents(picture), tree)
+    assert native.evicts == ()
