@@ -39,7 +39,7 @@ def writes(_: object, __: object, nodes: contracts.NodeView) -> np.ndarray[Any, 
 CLOSED = {name for name, hook in contracts.HOOKS.items() if hook.closed}
 UNASKED = {
     *("shortages", "job_starving", "job_enqueueable", "job_enqueued", "preemptive"),
-    *("preemptable", "reclaimable", "victim_queue_key", "shuffle_victims"),
+    *("preemptable", "reclaimable", "victim_queue_key", "shuffle_victims", "start_timeout"),
 }
 """Hooks that allocate has no question for in this cluster."""
 
@@ -79,6 +79,39 @@ def test_a_hook_that_fails_is_told_of_and_set_aside(hook: str, method: Callable[
     assert (fault.plugin, fault.hook) == ("bad", hook)
     started = {bind.task.name for bind in result.binds}
     assert started == (set() if hook in CLOSED else {"starts-0", "starts-1"})
+
+
+CONTESTED = """
+    node  n1 cpu=6   node n2 cpu=1 taint=dedicated=lab:NoSchedule
+    queue calm   queue gold   queue lead
+    job   lead/greedy min=1 n1 n1 n1 n1
+    job   calm/low    min=1 n1 n1
+    job   calm/high   min=1 priority=5 phase=Pending -
+    job   gold/half   min=2 +n2 -
+    """
+"""One job is let in, one reclaims and one preempts, and a gang is there in part only."""
+
+
+@pytest.mark.parametrize("hook", sorted(UNASKED - {"shortages"}))
+def test_a_hook_that_fails_where_pods_are_evicted(hook: str) -> None:
+    """Who has a say in who may go, and can't be asked, keeps everybody where they are."""
+    bad = type("Bad", (contracts.Plugin,), {"name": "bad", hook: fail})
+    usual = running.policy_of(
+        {
+            "actions": "enqueue, allocate, preempt, reclaim, shuffle",
+            "tiers": running.tiers("priority gang | drf predicates proportion"),
+        }
+    )
+    tiers = ((policy.PluginSetting(plugin=bad),), *usual.tiers)
+    result = cycle.run_cycle(
+        running.snapshot_of(pictures.documents(CONTESTED)),
+        policy.Policy(actions=usual.actions, tiers=tiers),
+    )
+    assert [(fault.plugin, fault.hook) for fault in result.faults] == [("bad", hook)]
+    lost = {"preemptive": {"reclaim"}}
+    lost |= dict.fromkeys(cycle.DECIDING_ON_VICTIMS, {"preempt", "reclaim"})
+    kept = {"preempt", "reclaim"} - lost.get(hook, set())
+    assert {evict.action for evict in result.evicts} == kept
 
 
 @pytest.mark.parametrize("method", ["open", "__init__"])

@@ -12,6 +12,10 @@ from vscheduler.core.framework import (
 from vscheduler.core.model import decisions, snapshot
 
 
+DECIDING_ON_VICTIMS = ("open", "preemptable", "reclaimable", "shuffle_victims")
+"""Where a plugin fails in one of these, nobody is evicted in this cycle."""
+
+
 def run_cycle(
     snapshot: snapshot.Snapshot, policy: policy.Policy, budget: int | None = None
 ) -> decisions.CycleResult:
@@ -44,6 +48,8 @@ def _run(
     faults: tuple[decisions.Fault, ...],
 ) -> decisions.CycleResult:
     opened = session.Session(taken, configured, guarded=guarded, budget=budget)
+    if any(fault.hook in DECIDING_ON_VICTIMS for fault in faults):
+        opened.dispatch.evictions_off = True
     halves.settle(opened)
     promises.keep(opened)
     for setting in configured.actions:

@@ -227,6 +227,7 @@ class Dispatch:
             answers = [self._ask(call, hook, (candidates,), None) for call in tier]
             named = {task.uid for answer in answers for task in answer or ()}
             if named:
+                named = set() if self.evictions_off else named
                 return [task for task in candidates if task.uid in named]
         return []
 
