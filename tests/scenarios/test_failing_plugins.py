@@ -109,7 +109,7 @@ def test_a_hook_that_fails_where_pods_are_evicted(hook: str) -> None:
     )
     assert [(fault.plugin, fault.hook) for fault in result.faults] == [("bad", hook)]
     lost = {"preemptive": {"reclaim"}}
-    lost |= dict.fromkeys(cycle.DECIDING_ON_VICTIMS, {"preempt", "reclaim"})
+    lost |= {key: {"preempt", "reclaim"} for key in cycle.DECIDING_ON_VICTIMS}
     kept = {"preempt", "reclaim"} - lost.get(hook, set())
     assert {evict.action for evict in result.evicts} == kept
 

@@ -11,7 +11,6 @@ from vscheduler.core.framework import (
 )
 from vscheduler.core.model import decisions, snapshot
 
-
 DECIDING_ON_VICTIMS = ("open", "preemptable", "reclaimable", "shuffle_victims")
 """Where a plugin fails in one of these, nobody is evicted in this cycle."""
 

@@ -50,7 +50,7 @@ class Notice:
     """An event to record about an object."""
 
     kind: str
-    """PodGroup or Pod."""
+    """PodGroup, Pod or Queue."""
     namespace: str
     name: str
     uid: str
