@@ -92,9 +92,9 @@ class Planner:
                     attempt.spare_the_unneeded()
                 if trial.evicts:
                     trial.commit()
-                    self._tell(claim)
                 else:
                     trial.hold()
+                self._tell(claim)
                 claim.drop(attempt.placed)
                 self._vain.clear()
                 return True
@@ -109,7 +109,7 @@ class Planner:
         return self._most[queue.name]
 
     def _tell(self, claim: claims.Claim) -> None:
-        """Whatever kept the job waiting before, now it waits for its victims to go."""
+        """Whatever kept the job waiting before, now it waits for others to go."""
         gang = claim.gang
         self.session.reasons[gang.job.id] = decisions.Reason(
             code=decisions.ReasonCode.WAITS_FOR_RELEASE,
