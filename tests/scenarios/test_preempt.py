@@ -1,6 +1,8 @@
 import pytest
 
-from tests.scenarios.deciding import Decision, decide, evict, pipeline
+from tests import pictures, running
+from tests.properties import lives
+from tests.scenarios.deciding import Decision, bind, decide, evict, pipeline
 
 TIERS = "priority gang conformance pdb | drf predicates proportion nodeorder binpack"
 
@@ -164,3 +166,36 @@ def test_room_that_a_gang_leaves_elsewhere_is_looked_at_again() -> None:
         pipeline("high-0", "n1"),
         pipeline("high-1", "n2"),
     ]
+
+
+@pytest.mark.parametrize("actions", ["preempt, allocate", "reclaim, allocate, backfill, preempt"])
+def test_whoever_comes_before_allocate_keeps_no_idle_room(actions: str) -> None:
+    """What is found idle is bound in the same cycle."""
+    picture = """
+        node  n1 cpu=2
+        queue q
+        job   q/any -
+        """
+    assert decide(picture, actions, TIERS) == [bind("any-0", "n1")]
+
+
+def test_a_gang_that_waits_for_one_keeps_the_room_of_all() -> None:
+    """Two of its pods have found idle room, one takes the place of another: who comes later, and
+    is more important, has none of it.
+    """
+    every = pictures.documents("""
+        node  n1 cpu=2   node n2 cpu=1
+        queue q
+        job   q/low  min=1 priority=1   n2
+        job   q/gang min=2 priority=5 preemptable=false   -*3
+        job   q/late min=1 priority=9   -
+        """)
+    later = [each for each in every if each["metadata"]["name"].startswith("late")]
+    life = lives.Life([each for each in every if each not in later])
+    tree = {"actions": "preempt, allocate", "tiers": running.tiers(TIERS)}
+    first = life.cycle(tree)
+    assert [each.task.name for each in first.evicts] == ["low-0"]
+    assert [each.task.name for each in first.pipelined] == ["gang-0", "gang-1", "gang-2"]
+    life.add(later)
+    started = [each.task.name for _ in range(3) for each in life.cycle(tree).binds]
+    assert started == ["gang-0", "gang-1", "gang-2"]

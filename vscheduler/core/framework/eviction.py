@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vscheduler.core.framework import claims, statement, units
+from vscheduler.core.framework import claims, promises, statement, units
 from vscheduler.core.model import decisions, jobs, queues, resources
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ class Planner:
                     attempt.spare_the_unneeded()
                 if trial.evicts:
                     trial.commit()
+                    promises.extend(session, claim.gang)
                 else:
                     trial.hold()
                 self._tell(claim)

@@ -42,9 +42,23 @@ def keep(session: "working.Session") -> None:
                 trial.hold()
 
 
+def extend(session: "working.Session", gang: gangs.Gang) -> None:
+    """Others are evicted for the job: all room that it waits for is kept, idle or not."""
+    for task in gang.tasks(jobs.TaskStatus.PIPELINED):
+        session.nominations[task.uid] = session.held[task.uid].node
+
+
 def redeemable(session: "working.Session") -> list[gangs.Gang]:
-    """Jobs that wait for room that was promised to them, in order."""
-    waiting = {session.held[task].task.job for task in session.nominations if task in session.held}
+    """Jobs that wait for room that was promised to them, in order.
+
+    Where preempt or reclaim come first, that is also idle room that they found; those for which
+    they evict others wait where the planner has them.
+    """
+    if session.as_volcano:
+        named = [session.held[uid] for uid in session.nominations if uid in session.held]
+        return _in_order(session, {pipeline.task.job for pipeline in named})
+    waiting = {pipeline.task.job for pipeline in session.held.values()}
+    waiting -= {evict.beneficiary for evict in session.evicts.values() if evict.beneficiary}
     return _in_order(session, waiting)
 
 
