@@ -78,8 +78,13 @@ def _key(document: running.Document) -> str:
 @strategies.composite
 def contested(draw: strategies.DrawFn, size: clusters.Size = clusters.SMALL) -> str:
     """A small cluster that one or two queues have filled before the others' jobs come."""
-    chance = random.Random(draw(strategies.integers(0, 2**32)))
-    part = draw(strategies.sampled_from((4, 2, 1)))
+    seed = draw(strategies.integers(0, 2**32))
+    return from_seed(seed, draw(strategies.sampled_from((4, 2, 1))), size)
+
+
+def from_seed(seed: int, part: int, size: clusters.Size) -> str:
+    """The picture of a seed; part divides the sizes."""
+    chance = random.Random(seed)
     lines = []
     for number in range(chance.randint(1, max(1, size.nodes // part))):
         zone = f"label=zone={chance.choice(clusters.ZONES)}"

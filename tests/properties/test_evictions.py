@@ -1,6 +1,7 @@
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+import pytest
 from hypothesis import given, strategies
 
 from tests import running
@@ -46,11 +47,8 @@ def ready(job: jobs.Job) -> int:
     return sum(job.counts.get(status, 0) for status in jobs.READY)
 
 
-@clusters.bounded(60)
-@given(lives.contested())
-def test_whoever_others_were_evicted_for_starts(picture: str) -> None:
+def whoever_others_were_evicted_for_starts(results: Results) -> None:
     """At most three cycles later the job has its minimum, or one pod more than it had."""
-    results = live(picture, 12)
     for at, (taken, result) in enumerate(results[:-STARTING_CYCLES]):
         before = {job.id: job for job in taken.jobs}
         after = {job.id: job for job in results[at + STARTING_CYCLES][0].jobs}
@@ -64,11 +62,9 @@ def test_whoever_others_were_evicted_for_starts(picture: str) -> None:
             assert has >= max(before[claimant].min_member, had + 1), claimant
 
 
-@clusters.bounded(60)
-@given(lives.contested())
-def test_no_minimum_is_split(picture: str) -> None:
+def no_minimum_is_split(results: Results) -> None:
     """A job that had its minimum keeps it, or nothing of it stays."""
-    for taken, result in live(picture, 6):
+    for taken, result in results:
         known = {job.id: job for job in taken.jobs}
         for name, lost in Counter(evict.task.job for evict in result.evicts).items():
             job = known[name]
@@ -77,11 +73,9 @@ def test_no_minimum_is_split(picture: str) -> None:
             assert left >= job.min_member or holding == 0, name
 
 
-@clusters.bounded(60)
-@given(lives.contested())
-def test_reclaim_takes_from_those_above_their_share(picture: str) -> None:
+def reclaim_takes_from_those_above_their_share(results: Results) -> None:
     """Without the pods or the gang that it loses last, the queue is above what it deserves."""
-    for taken, result in live(picture, 6):
+    for taken, result in results:
         known = {job.id: job for job in taken.jobs}
         figures = {queue.name: queue for queue in result.queues}
         lost: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -107,15 +101,32 @@ def test_reclaim_takes_from_those_above_their_share(picture: str) -> None:
             ), queue
 
 
-@clusters.bounded(50)
-@given(lives.contested())
-def test_nobody_is_evicted_in_vain(picture: str) -> None:
+def nobody_is_evicted_in_vain(results: Results) -> None:
     """With any one of the victims, or of the gangs, left in place the job doesn't fit."""
-    for taken, result in live(picture, 3):
+    for taken, result in results:
         for claimant, evicts in by_claimant(result).items():
             for spared in _units(evicts):
                 kept = {evict.task.uid for evict in spared}
                 assert not _fits(taken, result, claimant, kept), (claimant, spared)
+
+
+RULES: dict[str, tuple[Callable[[Results], None], int]] = {
+    "whoever others were evicted for starts": (whoever_others_were_evicted_for_starts, 12),
+    "no minimum is split": (no_minimum_is_split, 6),
+    "reclaim takes from those above their share": (reclaim_takes_from_those_above_their_share, 6),
+    "nobody is evicted in vain": (nobody_is_evicted_in_vain, 3),
+}
+"""Each with the number of cycles that it is to look at."""
+
+
+@pytest.mark.parametrize(("rule", "cycles"), RULES.values(), ids=RULES)
+@clusters.bounded(60)
+@given(picture=lives.contested())
+def test_evictions_keep_the_rules(
+    rule: Callable[[Results], None], cycles: int, picture: str
+) -> None:
+    """On clusters that one or two queues have filled before the others come."""
+    rule(live(picture, cycles))
 
 
 @clusters.bounded(25)
@@ -173,14 +184,20 @@ def _fits(
                 trial.evict(evict)
         for each in result.pipelined:
             if each.task.job != claimant:
-                trial.pipeline(each.task, opened.layout.rows[each.node])
-        queue = opened.queues[opened.gangs[claimant].job.queue]
+                row = opened.layout.rows[each.node]
+                if not _may(opened, each.task) or not opened.placement.feasible(each.task, row):
+                    return False
+                trial.pipeline(each.task, row)
         for each in result.pipelined:
             if each.task.job == claimant:
                 choice = opened.placement.choose(each.task)
-                if choice is None:
-                    return False
-                if not opened.dispatch.all_agree("allocatable", queue, each.task):
+                if choice is None or not _may(opened, each.task):
                     return False
                 trial.pipeline(each.task, choice.row)
     return True
+
+
+def _may(opened: session.Session, task: jobs.Task) -> bool:
+    """Whether its queue lets the task in."""
+    queue = opened.queues[opened.gang_of(task).job.queue]
+    return opened.dispatch.all_agree("allocatable", queue, task)

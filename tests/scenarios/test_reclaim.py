@@ -241,3 +241,23 @@ def test_in_volcano_pods_that_ask_for_nothing_reclaim_as_well() -> None:
     assert [each.task.name for each in result.pipelined] == ["mixed-1"]
     native = running.run(pictures.documents(picture), tree)
     assert native.evicts == ()
+
+
+def test_together_claims_free_no_more_than_is_needed() -> None:
+    """Room that one claim leaves over on a node does for the other as well.
+
+    First is lent one pod's room; second, whose port is taken by a pod of three cpus, then makes
+    room for both.
+    """
+    assert reclaim("""
+        node  n1 cpu=6
+        queue a   queue b   queue lead
+        job   lead/small min=1 cpu=1 age=60           n1 n1 n1
+        job   lead/large min=1 cpu=3 port=80 age=600  n1
+        job   a/first    min=1 cpu=1 age=600          -
+        job   b/second   min=1 cpu=1 port=80          -
+        """) == [
+        evict("large-0", for_="second"),
+        pipeline("first-0", "n1"),
+        pipeline("second-0", "n1"),
+    ]

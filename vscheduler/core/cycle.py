@@ -7,6 +7,7 @@ from vscheduler.core.framework import (
     invariants,
     policy,
     promises,
+    reprieves,
     session,
 )
 from vscheduler.core.model import decisions, snapshot
@@ -53,5 +54,6 @@ def _run(
     promises.keep(opened)
     for setting in configured.actions:
         setting.action(setting.arguments).execute(opened)
+    reprieves.grant(opened)
     invariants.check(opened)
     return closing.close(opened, faults)

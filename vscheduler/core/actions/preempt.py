@@ -26,7 +26,7 @@ class Preempt(contracts.Action):
         "minCandidateNodesAbsolute": contracts.Argument(int, 1, minimum=0),
         "maxCandidateNodesAbsolute": contracts.Argument(int, 100, minimum=0),
         "preempt.wholeGangs": contracts.Argument(
-            str, eviction.WholeGangs.ALWAYS.value, choices=tuple(eviction.WholeGangs)
+            str, units.WholeGangs.ALWAYS.value, choices=tuple(units.WholeGangs)
         ),
         "preempt.minRuntime": contracts.Argument(str, "0s", parse=durations.seconds),
     }
@@ -44,7 +44,7 @@ class Preempt(contracts.Action):
             session,
             action=self.name,
             hook="preemptable",
-            whole_gangs=eviction.WholeGangs(str(self.argument("preempt.wholeGangs"))),
+            whole_gangs=units.WholeGangs(str(self.argument("preempt.wholeGangs"))),
             min_runtime=self.seconds("preempt.minRuntime"),
         )
         while waiting and not session.exhausted:

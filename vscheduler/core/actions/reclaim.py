@@ -18,7 +18,7 @@ class Reclaim(contracts.Action):
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
         "predicateErrorCacheEnable": contracts.Argument(bool, default=True),
         "reclaim.wholeGangs": contracts.Argument(
-            str, eviction.WholeGangs.PROPORTIONATE.value, choices=tuple(eviction.WholeGangs)
+            str, units.WholeGangs.PROPORTIONATE.value, choices=tuple(units.WholeGangs)
         ),
         "reclaim.minRuntime": contracts.Argument(str, "0s", parse=durations.seconds),
     }
@@ -33,7 +33,7 @@ class Reclaim(contracts.Action):
             session,
             action=self.name,
             hook="reclaimable",
-            whole_gangs=eviction.WholeGangs(str(self.argument("reclaim.wholeGangs"))),
+            whole_gangs=units.WholeGangs(str(self.argument("reclaim.wholeGangs"))),
             min_runtime=self.seconds("reclaim.minRuntime"),
         )
         while waiting and not session.exhausted:

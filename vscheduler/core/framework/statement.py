@@ -17,6 +17,7 @@ class Step(Enum):
     EVICTED = "evicted"
     WITHDRAWN = "withdrawn"
     SPARED = "spared"
+    REPRIEVED = "reprieved"
 
 
 class Statement:
@@ -71,6 +72,12 @@ class Statement:
         self._operations.append((Step.SPARED, task, row))
         self._spared[task.uid] = evict
 
+    def reprieve(self, evict: decisions.Evict) -> None:
+        """The task needn't leave its node for a job whose plan stands already."""
+        row = self._session.layout.rows[evict.node]
+        self._session.restore(evict.task, row)
+        self._operations.append((Step.REPRIEVED, evict.task, row))
+
     def withdraw(self, task: jobs.Task) -> None:
         """The task waits no longer for the room that was promised to it."""
         gang = self._session.gang_of(task)
@@ -95,6 +102,8 @@ class Statement:
                     del self._evicts[task.uid]
                 case Step.WITHDRAWN:
                     self._session.take(task, row, jobs.TaskStatus.PIPELINED)
+                case Step.REPRIEVED:
+                    self._session.evict(task, row)
                 case Step.SPARED:
                     self._session.evict(task, row)
                     self._evicts[task.uid] = self._spared.pop(task.uid)
@@ -112,15 +121,18 @@ class Statement:
         for step, task, row in self._operations:
             if step is Step.WITHDRAWN:
                 self._session.held.pop(task.uid, None)
+            elif step is Step.REPRIEVED:
+                del self._session.evicts[task.uid]
             elif step is Step.PLACED:
                 gang = self._session.gang_of(task)
                 if gang.status(task) is jobs.TaskStatus.ALLOCATED:
                     self._session.binds.append(decisions.Bind(task=task, node=names[row]))
                 else:
                     self._hold(task, row)
-                    if self._evicts:
+                    if self._evicts or task.uid in self._session.nominations:
                         self._session.nominations[task.uid] = names[row]
         self._session.evicts.update(self._evicts)
+        self._session.work["evictions"] += bool(self._evicts)
         self._forget()
 
     def hold(self) -> None:

@@ -6,6 +6,7 @@ together, as a whole gang.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,14 @@ from vscheduler.core.model import jobs, queues, resources
 
 if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
+
+
+class WholeGangs(StrEnum):
+    """When a gang may be evicted whole."""
+
+    NEVER = "never"
+    PROPORTIONATE = "proportionate"
+    ALWAYS = "always"
 
 
 Candidate = Callable[[gangs.Gang, jobs.Task], bool]

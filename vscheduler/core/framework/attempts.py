@@ -1,0 +1,330 @@
+"""Attempts: one job's try to fit, free room first, then where others make room.
+
+Everything happens in a statement that is undone unless the planner commits it.
+"""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vscheduler.core.framework import claims, statement, units
+from vscheduler.core.model import decisions, jobs, queues, resources
+
+if TYPE_CHECKING:
+    from vscheduler.core.framework import eviction
+
+PROPORTION = 2.0
+"""How many times what a gang lacks may be freed by whole gangs, where that is proportionate."""
+
+TASK_COST = 100
+"""Microseconds, about: one task that looks for room, nodes aside."""
+
+NODE_COST = 60
+"""Microseconds, about: one node on which victims are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a node costs: who would have to go for one task."""
+
+    cost: tuple[float, ...]
+    units: tuple[units.Unit, ...]
+
+
+class Attempt:
+    """One try to fit a job, with or without whole gangs as victims."""
+
+    def __init__(
+        self,
+        planner: "eviction.Planner",
+        trial: statement.Statement,
+        queue: queues.Queue,
+        claim: claims.Claim,
+        candidate: units.Candidate,
+        *,
+        whole: bool,
+    ) -> None:
+        self._planner = planner
+        self._session = planner.session
+        self._trial = trial
+        self._queue = queue
+        self._gang = claim.gang
+        # Pods that ask for nothing count as placed while they wait: for them nobody goes.
+        self._tasks = [
+            task for task in claim.tasks if not (task.never_preempts or task.best_effort)
+        ]
+        self._pool = units.Pool(
+            self._session,
+            hook=planner.hook,
+            claimant=queue,
+            candidate=candidate,
+            oldest=self._session.snapshot.now - planner.min_runtime,
+            whole=whole,
+        )
+        self._has_minimum = self._session.dispatch.vote("job_pipelined", claim.gang)
+        self.placed: dict[jobs.TaskId, tuple[jobs.Task, int]] = {}
+        """Tasks with their rows, in the order in which they were found."""
+        self._chosen: dict[object, units.Unit] = {}
+        """Whole gangs by job, single pods by UID."""
+        self._lack = 0.0
+        self._freed_whole = 0.0
+        self._heaps: dict[jobs.TaskClass, list[tuple[tuple[float, ...], int, int]]] = {}
+        self._version = 0
+        self._vacated: defaultdict[jobs.TaskClass, set[int]] = defaultdict(set)
+        """Rows that may cost less than their class's heap has it."""
+
+    def succeeds(self) -> bool:
+        """Place what the job needs: where there is room, then where others make room."""
+        left = [task for task in self._tasks if not self._place_free(task)]
+        if self._done():
+            return True
+        self._lack = self._lacking(left)
+        for task in left:
+            if self._done():
+                break
+            if self._is_needed(task) and self._is_owed(task):
+                self._session.spend("claims", TASK_COST)
+                self._make_room(task)
+        return self._done()
+
+    def spare_the_unneeded(self) -> None:
+        """Take back evictions, the dearest first, without which all that was placed still fits.
+
+        Tasks of one class are interchangeable, so that only those on the nodes concerned move;
+        else, or where pods depend on each other's places, all are placed anew.
+        """
+        order = sorted(self._chosen.items(), key=lambda item: self._pool.preference(item[1]))
+        for key, unit in reversed(order):
+            checkpoint = self._trial.checkpoint()
+            before = dict(self.placed)
+            for task in unit.tasks:
+                self._trial.spare(task)
+            if self._replaced(unit):
+                del self._chosen[key]
+            else:
+                self._trial.rollback(checkpoint)
+                self.placed = before
+
+    def _done(self) -> bool:
+        groups = self._gang.sub_groups
+        if groups is not None and not groups.completes(task for task, _ in self.placed.values()):
+            return False
+        if self._has_minimum:
+            return bool(self.placed)
+        return self._session.dispatch.vote("job_pipelined", self._gang)
+
+    def _place_free(self, task: jobs.Task) -> bool:
+        if self._done() or not self._is_needed(task) or not self._is_owed(task):
+            return False
+        return self._is_allowed(task) and self._place(task)
+
+    def _place(self, task: jobs.Task) -> bool:
+        choice = self._session.placement.choose(task)
+        if choice is None:
+            return False
+        self._trial.pipeline(task, choice.row)
+        self.placed[task.uid] = (task, choice.row)
+        return True
+
+    def _is_owed(self, task: jobs.Task) -> bool:
+        """Whether its queue may ask others for this much more."""
+        if self._planner.hook != "reclaimable":
+            return True
+        return self._session.dispatch.all_agree("preemptive", self._queue, (task,))
+
+    def _is_allowed(self, task: jobs.Task) -> bool:
+        return self._session.dispatch.all_agree("allocatable", self._queue, task)
+
+    def _is_needed(self, task: jobs.Task) -> bool:
+        """Whether one more of its role brings the job nearer to its minimum."""
+        gang, job = self._gang, self._gang.job
+        if self._has_minimum or not job.roles_count:
+            return True
+        placed = jobs.READY | {jobs.TaskStatus.PIPELINED}
+        missing = {
+            role: max(0, least - gang.role_tasks(role, placed))
+            for role, least in job.min_task_member.items()
+        }
+        more = job.min_member - gang.ready_tasks - gang.waiting_tasks - sum(missing.values())
+        return more > 0 or missing.get(task.role, 0) > 0
+
+    def _lacking(self, left: Sequence[jobs.Task]) -> float:
+        """The dominant share of what the tasks ask for that found no room and are needed."""
+        gang = self._gang
+        count = max(1, gang.job.min_member - gang.ready_tasks - gang.waiting_tasks)
+        return self._share(left[: 1 if self._has_minimum else count])
+
+    def _share(self, tasks: Sequence[jobs.Task]) -> float:
+        """The largest part of the cluster that these hold of anything that the job asks for."""
+        if not tasks or not self._tasks:
+            return 0.0
+        wanted = np.sum([self._session.request(task) for task in self._tasks], axis=0) > 0
+        wanted[self._session.space.columns[resources.PODS]] = False
+        held = np.sum([self._session.request(task) for task in tasks], axis=0)
+        parts = held[wanted] / np.maximum(self._session.total[wanted], 1)
+        return float(parts.max(initial=0.0))
+
+    def _make_room(self, task: jobs.Task) -> None:
+        """Place the task where the least is lost; nowhere, if it fits nowhere.
+
+        Evictions only make others dearer, but for whole gangs, which leave room on other nodes:
+        so but for these an old cost is a lower bound, and only the cheapest is looked at again.
+        """
+        if self._is_allowed(task) and self._place(task):
+            return
+        heap = self._heaps.get(task.kind)
+        if heap is None:
+            heap = self._heaps[task.kind] = self._offers(task)
+        for row in sorted(self._vacated.pop(task.kind, ())):
+            if (offer := self._offer(task, row)) is not None:
+                heapq.heappush(heap, (offer.cost, row, self._version))
+        while heap:
+            cost, row, version = heap[0]
+            offer = self._offer(task, row)
+            if offer is None:
+                heapq.heappop(heap)
+            elif version == self._version or offer.cost <= cost:
+                self._accept(task, row, offer)
+                return
+            else:
+                heapq.heapreplace(heap, (offer.cost, row, self._version))
+
+    def _offers(self, task: jobs.Task) -> list[tuple[tuple[float, ...], int, int]]:
+        """All nodes on which enough could go, with what that would cost; a heap."""
+        session = self._session
+        room = session.allocatable - session.future_used + self._planner.most(self._queue)
+        enough = resources.fits(session.request(task), room)
+        found = []
+        for row in np.flatnonzero(enough & session.placement.reachable(task)).tolist():
+            offer = self._offer(task, row)
+            if offer is not None:
+                found.append((offer.cost, row, self._version))
+        heapq.heapify(found)
+        return found
+
+    def _offer(self, task: jobs.Task, row: int) -> Offer | None:
+        """Who would have to go for the task to start on this node; nothing is changed."""
+        session = self._session
+        session.spend("offers", NODE_COST)
+        checkpoint = self._trial.checkpoint()
+        if self._starts(task, row):
+            return Offer((), ())
+        every = self._pool.units(row)
+        chosen = self._together(task, row, every)
+        self._trial.rollback(checkpoint)
+        if chosen is None:
+            # Those who come first may use up what may be taken from a queue, and not be in the way.
+            chosen = next(filter(None, (self._together(task, row, [each]) for each in every)), None)
+        if chosen is None:
+            return None
+        needed = self._needed(task, row, chosen, checkpoint)
+        self._trial.rollback(checkpoint)
+        return Offer(units.cost(needed), tuple(needed))
+
+    def _together(
+        self, task: jobs.Task, row: int, every: Sequence[units.Unit]
+    ) -> list[units.Unit] | None:
+        """One of these after the other, until the task starts here; None: it doesn't, and nobody
+        goes. Those who are chosen are left evicted.
+        """
+        checkpoint = self._trial.checkpoint()
+        chosen: list[units.Unit] = []
+        for unit in every:
+            current = self._pool.legal(task, unit)
+            if current is None or not self._is_proportionate(current, chosen):
+                continue
+            self._evict(current)
+            chosen = units.merged(chosen, current)
+            if self._starts(task, row):
+                return chosen
+        self._trial.rollback(checkpoint)
+        return None
+
+    def _needed(
+        self, task: jobs.Task, row: int, chosen: list[units.Unit], checkpoint: int
+    ) -> list[units.Unit]:
+        """Those without which the task doesn't start here; the last of them is always needed."""
+        needed = list(chosen)
+        for unit in reversed(chosen[:-1]):
+            without = [each for each in needed if each is not unit]
+            self._trial.rollback(checkpoint)
+            for each in without:
+                self._evict(each)
+            if self._starts(task, row):
+                needed = without
+        return needed
+
+    def _is_proportionate(self, unit: units.Unit, chosen: Sequence[units.Unit]) -> bool:
+        """Whether it may go for what is lacking; for pods above a minimum, always by proportion."""
+        always = self._planner.whole_gangs is units.WholeGangs.ALWAYS and not self._has_minimum
+        if not unit.whole or always:
+            return True
+        gangs = [each for each in (*chosen, unit) if each.whole]
+        freed = self._freed_whole + self._share([task for each in gangs for task in each.tasks])
+        return freed <= PROPORTION * self._lack * (1 + 1e-9)
+
+    def _starts(self, task: jobs.Task, row: int) -> bool:
+        """Whether room, queue and filters all let the task in, now or once what leaves is gone."""
+        session = self._session
+        request = session.request(task)
+        room = session.allocatable[row] - session.future_used[row]
+        if not (request <= room)[request > 0].all():
+            return False
+        return self._is_allowed(task) and session.placement.feasible(task, row)
+
+    def _evict(self, unit: units.Unit) -> None:
+        for task in unit.tasks:
+            assert task.node is not None
+            self._trial.evict(
+                decisions.Evict(
+                    task=task,
+                    node=task.node,
+                    action=self._planner.action,
+                    beneficiary=self._gang.job.id,
+                    whole=unit.whole,
+                )
+            )
+
+    def _accept(self, task: jobs.Task, row: int, offer: Offer) -> None:
+        self._version += 1
+        for unit in offer.units:
+            self._evict(unit)
+            self._remember(unit)
+        self._trial.pipeline(task, row)
+        self.placed[task.uid] = (task, row)
+        leaving = [each for unit in offer.units if unit.whole for each in unit.tasks]
+        if leaving and self._depends_on_others(task):
+            self._heaps.clear()
+        vacated = {self._session.layout.rows[each.node or ""] for each in leaving} - {row}
+        for kind in self._heaps:
+            self._vacated[kind] |= vacated
+
+    def _depends_on_others(self, task: jobs.Task) -> bool:
+        """Whether what happens on one node may change what holds for the task on another."""
+        return any(each is not None for each in self._session.dispatch.every("outlook", task))
+
+    def _remember(self, unit: units.Unit) -> None:
+        """A gang that goes whole takes the surplus with it that went before."""
+        if not unit.whole:
+            self._chosen[unit.tasks[0].uid] = unit
+            return
+        earlier = [key for key, each in self._chosen.items() if each.gang is unit.gang]
+        *_, gang = units.merged([self._chosen.pop(key) for key in earlier], unit)
+        self._freed_whole += self._share(unit.tasks)
+        self._chosen[gang.gang.job.id] = gang
+
+    def _replaced(self, spared: units.Unit) -> bool:
+        """Whether all that was placed finds room again, now that these stay."""
+        rows = {self._session.layout.rows[task.node or ""] for task in spared.tasks}
+        every = list(self.placed.values())
+        kinds = {task.kind for task, _ in every}
+        alike = len(kinds) == 1 and not self._depends_on_others(every[0][0])
+        moved = [task for task, row in every if not alike or row in rows] or [every[-1][0]]
+        for task in moved:
+            self._trial.withdraw(task)
+            del self.placed[task.uid]
+        return all(self._is_allowed(task) and self._place(task) for task in moved)

@@ -1,0 +1,107 @@
+"""Reprieves: who needn't go after all, once everybody who asked for room has been answered.
+
+Each plan is a least one by itself. Several of them can free more together than is needed: a gang
+that goes whole for one job leaves room that would have done for another one as well.
+"""
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from vscheduler.core.framework import ordering, statement, units
+from vscheduler.core.model import decisions, jobs
+
+if TYPE_CHECKING:
+    from vscheduler.core.framework import session as working
+
+UNIT_COST = 100
+"""Microseconds, about: one unit looked at, its claimant's pods aside."""
+
+TASK_COST = 50
+"""Microseconds, about: one pod placed anew."""
+
+
+def grant(session: "working.Session") -> None:
+    """After all actions: spare those without whom the job that they go for still fits.
+
+    The dearest first. Where there was one plan only, it is a least one already.
+    """
+    if session.as_volcano or session.work["evictions"] < 2:
+        return
+    for evicts in _dearest_first(session):
+        if session.exhausted:
+            return
+        session.spend("reprieves", UNIT_COST)
+        with session.statement() as trial:
+            for evict in evicts:
+                trial.reprieve(evict)
+            if _fits(session, trial, evicts):
+                trial.commit()
+
+
+def _dearest_first(session: "working.Session") -> list[list[decisions.Evict]]:
+    """Evictions for the sake of jobs, by unit: all pods of a gang of which nothing stays."""
+    found: defaultdict[str, list[decisions.Evict]] = defaultdict(list)
+    gone = {evict.task.job for evict in session.evicts.values() if evict.whole}
+    for evict in sorted(session.evicts.values(), key=lambda each: each.task.key):
+        if evict.beneficiary is not None:
+            found[evict.task.job if evict.task.job in gone else evict.task.uid].append(evict)
+
+    def dearness(evicts: list[decisions.Evict]) -> tuple[object, ...]:
+        tasks = tuple(evict.task for evict in evicts)
+        gang = session.gang_of(tasks[0])
+        return (
+            *units.cost([units.Unit(gang=gang, tasks=tasks, whole=tasks[0].job in gone)]),
+            tasks[0].key,
+        )
+
+    return sorted(found.values(), key=dearness, reverse=True)
+
+
+def _fits(
+    session: "working.Session", trial: statement.Statement, evicts: list[decisions.Evict]
+) -> bool:
+    """Whether all pods that wait for evictions fit again, now that these stay; the claimants' own
+    pods may move.
+    """
+    claimants = {evict.beneficiary for evict in evicts}
+    waiting: list[jobs.Task] = []
+    for job in sorted(filter(None, claimants)):
+        gang = session.gangs[job]
+        tasks = [
+            task
+            for task in gang.tasks(jobs.TaskStatus.PIPELINED)
+            if task.uid in session.nominations
+        ]
+        waiting += ordering.tasks(session.dispatch, gang, tasks)
+    if not waiting:
+        return False
+    for task in waiting:
+        trial.withdraw(task)
+    if not _leaves_others_alone(session, evicts):
+        return False
+    for task in waiting:
+        session.spend("tasks", TASK_COST)
+        queue = session.queues[session.gang_of(task).job.queue]
+        if not session.dispatch.all_agree("allocatable", queue, task):
+            return False
+        choice = session.placement.choose(task)
+        if choice is None:
+            return False
+        trial.pipeline(task, choice.row)
+    return True
+
+
+def _leaves_others_alone(session: "working.Session", evicts: list[decisions.Evict]) -> bool:
+    """Whether the pods that stay take nothing from other jobs that wait.
+
+    Pods that keep more than room from others, or need more than room, are left as they are.
+    """
+    for evict in evicts:
+        row = session.layout.rows[evict.node]
+        request = session.request(evict.task)
+        room = session.allocatable[row] - session.future_used[row]
+        if (room < 0)[request > 0].any():
+            return False
+        if evict.task.kind.constraints.ports or session.neighbours.standing(evict.task):
+            return False
+    return True
