@@ -177,6 +177,9 @@ def test_whoever_comes_before_allocate_keeps_no_idle_room(actions: str) -> None:
         job   q/any -
         """
     assert decide(picture, actions, TIERS) == [bind("any-0", "n1")]
+    tree = {"actions": actions, "tiers": running.tiers(TIERS)}
+    (status,) = running.run(pictures.documents(picture), tree).groups
+    assert status.reason is None
 
 
 def test_a_gang_that_waits_for_one_keeps_the_room_of_all() -> None:

@@ -93,6 +93,7 @@ def _redeem(session: working.Session, gang: gangs.Gang) -> None:
     queue's already.
     """
     queue = session.queues[gang.job.queue]
+    session.reasons.pop(gang.job.id, None)  # that it waits, where it was promised room just now
     waiting = gang.tasks(jobs.TaskStatus.PIPELINED)
     tasks = ordering.tasks(session.dispatch, gang, waiting)
     with session.statement() as trial:
