@@ -5,7 +5,7 @@ Everything happens in a statement that is undone unless the planner commits it.
 
 import heapq
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ PROPORTION = 2.0
 TASK_COST = 100
 """Microseconds, about: one task that looks for room, nodes aside."""
 
-NODE_COST = 60
+NODE_COST = 300
 """Microseconds, about: one node on which victims are looked for."""
 
 
@@ -70,8 +70,8 @@ class Attempt:
         """Tasks with their rows, in the order in which they were found."""
         self._chosen: dict[object, units.Unit] = {}
         """Whole gangs by job, single pods by UID."""
-        self._lack = 0.0
-        self._freed_whole = 0.0
+        self._lack = np.full(self._session.space.size, np.inf)
+        self._freed_whole = self._session.space.zeros()
         self._heaps: dict[jobs.TaskClass, list[tuple[tuple[float, ...], int, int]]] = {}
         self._version = 0
         self._vacated: defaultdict[jobs.TaskClass, set[int]] = defaultdict(set)
@@ -152,21 +152,34 @@ class Attempt:
         more = job.min_member - gang.ready_tasks - gang.waiting_tasks - sum(missing.values())
         return more > 0 or missing.get(task.role, 0) > 0
 
-    def _lacking(self, left: Sequence[jobs.Task]) -> float:
-        """The dominant share of what the tasks ask for that found no room and are needed."""
-        gang = self._gang
-        count = max(1, gang.job.min_member - gang.ready_tasks - gang.waiting_tasks)
-        return self._share(left[: 1 if self._has_minimum else count])
+    def _lacking(self, left: Sequence[jobs.Task]) -> resources.Share:
+        """What the tasks that are needed and found no room ask for, of what is short, (R,).
 
-    def _share(self, tasks: Sequence[jobs.Task]) -> float:
-        """The largest part of the cluster that these hold of anything that the job asks for."""
-        if not tasks or not self._tasks:
-            return 0.0
-        wanted = np.sum([self._session.request(task) for task in self._tasks], axis=0) > 0
-        wanted[self._session.space.columns[resources.PODS]] = False
-        held = np.sum([self._session.request(task) for task in tasks], axis=0)
-        parts = held[wanted] / np.maximum(self._session.total[wanted], 1)
-        return float(parts.max(initial=0.0))
+        Short is what there is too little of, whatever else is free; where nothing is, and only no
+        node has all of it together, everything that they ask for counts. What isn't short is
+        unlimited, and so are pod slots.
+        """
+        gang, space = self._gang, self._session.space
+        count = max(1, gang.job.min_member - gang.ready_tasks - gang.waiting_tasks)
+        needed = left[: 1 if self._has_minimum else count]
+        if not needed:
+            return np.full(space.size, np.inf)
+        wanted = self._sum(needed)
+        wanted[space.columns[resources.PODS]] = 0
+        first = self._session.request(needed[0])
+        nodes = self._session.placement.reachable(needed[0])
+        free = np.maximum(self._session.allocatable - self._session.future_used, 0)[nodes]
+        slots = (free // np.maximum(first, 1)).sum(axis=0)
+        short = (wanted > 0) & (slots < len(needed))
+        lack: resources.Share = np.where(short if short.any() else wanted > 0, wanted, np.inf)
+        return lack
+
+    def _sum(self, tasks: Iterable[jobs.Task]) -> resources.Vector:
+        """What these ask for together, (R,)."""
+        total = self._session.space.zeros()
+        for task in tasks:
+            total += self._session.request(task)
+        return total
 
     def _make_room(self, task: jobs.Task) -> None:
         """Place the task where the least is lost; nowhere, if it fits nowhere.
@@ -259,13 +272,13 @@ class Attempt:
         return needed
 
     def _is_proportionate(self, unit: units.Unit, chosen: Sequence[units.Unit]) -> bool:
-        """Whether it may go for what is lacking; for pods above a minimum, always by proportion."""
+        """Whether it may go for what is lacking; for a pod above a minimum always by proportion."""
         always = self._planner.whole_gangs is units.WholeGangs.ALWAYS and not self._has_minimum
         if not unit.whole or always:
             return True
         gangs = [each for each in (*chosen, unit) if each.whole]
-        freed = self._freed_whole + self._share([task for each in gangs for task in each.tasks])
-        return freed <= PROPORTION * self._lack * (1 + 1e-9)
+        freed = self._freed_whole + self._sum(task for each in gangs for task in each.tasks)
+        return bool((freed <= PROPORTION * self._lack).all())
 
     def _starts(self, task: jobs.Task, row: int) -> bool:
         """Whether room, queue and filters all let the task in, now or once what leaves is gone."""
@@ -314,7 +327,7 @@ class Attempt:
             return
         earlier = [key for key, each in self._chosen.items() if each.gang is unit.gang]
         *_, gang = units.merged([self._chosen.pop(key) for key in earlier], unit)
-        self._freed_whole += self._share(unit.tasks)
+        self._freed_whole += self._sum(unit.tasks)
         self._chosen[gang.gang.job.id] = gang
 
     def _replaced(self, spared: units.Unit) -> bool:

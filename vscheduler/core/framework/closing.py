@@ -49,10 +49,10 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
 
 
 def _nominations(session: "working.Session") -> Mapping[jobs.TaskId, str]:
-    """Room that was kept, or made, for tasks that still wait for it."""
+    """Room that was kept, or made, for tasks that still wait for it, the oldest promise first."""
     return {
         task: node
-        for task, node in sorted(session.nominations.items())
+        for task, node in session.nominations.items()
         if task in session.held and session.held[task].node == node
     }
 
@@ -115,7 +115,7 @@ def _groups(session: "working.Session") -> tuple[decisions.GroupStatus, ...]:
 
 def _group(session: "working.Session", gang: gangs.Gang) -> decisions.GroupStatus:
     job = gang.job
-    reason = session.reasons.get(job.id)
+    reason = session.reasons.get(job.id) or _waits(gang)
     ready = gang.has_minimum
     unschedulable = bool(job.tasks) and not ready and not _winding_down(gang)
     waits = (
@@ -136,6 +136,19 @@ def _group(session: "working.Session", gang: gangs.Gang) -> decisions.GroupStatu
         ready=ready,
         unplaced=tuple(gang.tasks(jobs.TaskStatus.PENDING)) if waits else (),
         reason=reason,
+    )
+
+
+def _waits(gang: gangs.Gang) -> decisions.Reason | None:
+    """Pods that only wait for others to go are no news to an action that had no trouble."""
+    if not gang.waiting_tasks:
+        return None
+    return decisions.Reason(
+        code=decisions.ReasonCode.WAITS_FOR_RELEASE,
+        queue=gang.job.queue,
+        tasks=len(gang.job.tasks),
+        minimum=gang.job.min_member,
+        placed=gang.ready_tasks + gang.waiting_tasks,
     )
 
 

@@ -92,7 +92,9 @@ class Gang:
 
     def spares(self, task: jobs.Task) -> bool:
         """Whether this task may go and all minima stay: of the job, its roles, its sub-groups."""
-        if self.ready_tasks <= self.job.min_member:
+        # A pod that is placed in this cycle may still fail to be bound.
+        settled = self.ready_tasks - self.counts[jobs.TaskStatus.ALLOCATED]
+        if settled <= self.job.min_member:
             return False
         if self.sub_groups is not None and not self.sub_groups.spares(task):
             return False

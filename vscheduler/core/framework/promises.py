@@ -1,7 +1,7 @@
 """Room that was made for a job by evictions is kept for it until it starts, or gives it up."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from vscheduler.core.framework import gangs, ordering
@@ -30,7 +30,7 @@ def keep(session: "working.Session") -> None:
             for task in gang.tasks(jobs.TaskStatus.PENDING):
                 if named.get(task.uid) in rows:
                     promised[gang.job.id].append((task, rows[named[task.uid]]))
-    for gang in _in_order(session, promised):
+    for gang in _in_order(session, promised, _by_age(named, promised)):
         with session.statement() as trial:
             for task, row in promised[gang.job.id]:
                 session.spend("promises", TASK_COST)
@@ -55,14 +55,38 @@ def redeemable(session: "working.Session") -> list[gangs.Gang]:
     they evict others wait where the planner has them.
     """
     if session.as_volcano:
-        named = [session.held[uid] for uid in session.nominations if uid in session.held]
-        return _in_order(session, {pipeline.task.job for pipeline in named})
-    waiting = {pipeline.task.job for pipeline in session.held.values()}
-    waiting -= {evict.beneficiary for evict in session.evicts.values() if evict.beneficiary}
-    return _in_order(session, waiting)
+        waiting = {
+            held.task.job for uid, held in session.held.items() if uid in session.nominations
+        }
+    else:
+        waiting = {held.task.job for held in session.held.values()}
+        waiting -= {evict.beneficiary for evict in session.evicts.values() if evict.beneficiary}
+    ages: dict[jobs.JobId, int] = {}
+    for age, uid in enumerate(session.nominations):
+        if uid in session.held:
+            ages.setdefault(session.held[uid].task.job, age)
+    return _in_order(session, waiting, ages)
 
 
-def _in_order(session: "working.Session", waiting: Iterable[jobs.JobId]) -> list[gangs.Gang]:
-    """These jobs, those first that come first in their queues' lines."""
+def _by_age(
+    named: Mapping[jobs.TaskId, str],
+    promised: Mapping[jobs.JobId, Sequence[tuple[jobs.Task, int]]],
+) -> dict[jobs.JobId, int]:
+    """When each job's first promise was given: its place among all."""
+    places = {uid: place for place, uid in enumerate(named)}
+    return {job: min(places[task.uid] for task, _ in tasks) for job, tasks in promised.items()}
+
+
+def _in_order(
+    session: "working.Session", waiting: Iterable[jobs.JobId], ages: Mapping[jobs.JobId, int]
+) -> list[gangs.Gang]:
+    """The oldest promise first, else the room that was freed for it could go to a newer one of
+    the same node; then those that come first in their queues' lines.
+    """
     found = [session.gangs[job] for job in waiting]
-    return sorted(found, key=lambda gang: ordering.job_key(session.dispatch, gang))
+    last = len(ages)
+
+    def key(gang: gangs.Gang) -> tuple[object, ...]:
+        return (ages.get(gang.job.id, last), *ordering.job_key(session.dispatch, gang))
+
+    return sorted(found, key=key)

@@ -4,6 +4,7 @@ Each plan is a least one by itself. Several of them can free more together than 
 that goes whole for one job leaves room that would have done for another one as well.
 """
 
+import itertools
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -94,7 +95,7 @@ def _fits(
 def _leaves_others_alone(session: "working.Session", evicts: list[decisions.Evict]) -> bool:
     """Whether the pods that stay take nothing from other jobs that wait.
 
-    Pods that keep more than room from others, or need more than room, are left as they are.
+    Pods about which other pods have conditions are left as they are.
     """
     for evict in evicts:
         row = session.layout.rows[evict.node]
@@ -102,6 +103,9 @@ def _leaves_others_alone(session: "working.Session", evicts: list[decisions.Evic
         room = session.allocatable[row] - session.future_used[row]
         if (room < 0)[request > 0].any():
             return False
-        if evict.task.kind.constraints.ports or session.neighbours.standing(evict.task):
+        taken = session.ports.get(evict.node, ())
+        if any(left.conflicts(right) for left, right in itertools.combinations(taken, 2)):
+            return False
+        if session.neighbours.standing(evict.task):
             return False
     return True

@@ -23,7 +23,8 @@ class Carried:
     asked: frozenset[tuple[str, jobs.JobId]] = frozenset()
     """By action, jobs for which it looked for victims in vain in these cycles."""
     nominations: Mapping[jobs.TaskId, str] = field(default_factory=dict)
-    """Room that evictions made: by pending task, the node that is kept for it. After a restart
+    """Room that evictions made: by pending task, the node that is kept for it, in the order in
+    which it was promised. After a restart
     status.nominatedNodeName still says where a pod belongs, and no longer keeps others out."""
     admitted: Mapping[str, float] = field(default_factory=dict)
     """Since when PodGroups are Inqueue, by UID: an instant, seconds since the epoch. Such a group
