@@ -203,8 +203,13 @@ def test_an_empty_group_has_the_defaults() -> None:
 def test_what_a_quota_counts_is_not_what_pods_request() -> None:
     """Volcano's job controller writes all of this."""
     least = {
-        "cpu": "1", "requests.cpu": "1", "limits.cpu": "2",
-        "count/pods": "4", "pods": "4", "requests.nvidia.com/gpu": "1", "nvidia.com/gpu": "1",
+        "cpu": "1",
+        "requests.cpu": "1",
+        "limits.cpu": "2",
+        "count/pods": "4",
+        "pods": "4",
+        "requests.nvidia.com/gpu": "1",
+        "nvidia.com/gpu": "1",
     }
     found = group({"minResources": least}).job.min_resources
     assert found == {"cpu": 1000, "pods": 4, "nvidia.com/gpu": 1}
