@@ -10,8 +10,9 @@ from vscheduler.core.framework import session
 from vscheduler.core.model import decisions, jobs, resources
 from vscheduler.core.model import snapshot as snapshots
 
-STARTING_CYCLES = 3
-"""Victims leave in the cycle after their eviction, and the claimant binds in the next."""
+STARTING_CYCLES = 4
+"""Victims leave in the cycle after their eviction and the claimant binds in the next, or one
+later, where another one's victims are still on its node."""
 
 SETTLING_CYCLES = 30
 QUIET_CYCLES = 50
@@ -102,12 +103,18 @@ def reclaim_takes_from_those_above_their_share(results: Results) -> None:
 
 
 def nobody_is_evicted_in_vain(results: Results) -> None:
-    """With any one of the victims, or of the gangs, left in place the job doesn't fit."""
+    """With any one of the victims, or of the gangs, left in place the job doesn't fit.
+
+    A gang of which several jobs took pods, until nothing was left, goes for all of them together.
+    """
     for taken, result in results:
-        for claimant, evicts in by_claimant(result).items():
-            for spared in _units(evicts):
-                kept = {evict.task.uid for evict in spared}
-                assert not _fits(taken, result, claimant, kept), (claimant, spared)
+        for unit in _units(result.evicts):
+            claimants = {evict.beneficiary for evict in unit}
+            kept = {evict.task.uid for evict in unit}
+            if len(claimants) == 1:
+                (claimant,) = claimants
+                assert claimant is not None
+                assert not _fits(taken, result, claimant, kept), (claimant, sorted(kept))
 
 
 RULES: dict[str, tuple[Callable[[Results], None], int]] = {

@@ -34,6 +34,10 @@ class Opened:
     due: list[float] = field(default_factory=list)
     """When it was asked to wake."""
 
+    def promised(self, task: jobs.Task) -> bool:
+        """As the real one."""
+        return task.uid in self.snapshot.carried.nominations
+
     def runs(self, action: str) -> bool:
         """As the real one."""
         return action in self.actions

@@ -133,6 +133,9 @@ class Session(Protocol):
     def request(self, task: jobs.Task) -> resources.Vector:
         """What the task asks for, (R,), `pods` included; not to be written to."""
 
+    def promised(self, task: jobs.Task) -> bool:
+        """Whether pods were evicted for this task in an earlier cycle."""
+
     def runs(self, action: str) -> bool:
         """Whether an action of this name is configured."""
 

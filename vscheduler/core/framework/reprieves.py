@@ -14,6 +14,9 @@ from vscheduler.core.model import decisions, jobs
 if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
 
+ROUNDS_MAX = 3
+"""Claimants that move when one unit is spared can leave room for another one."""
+
 UNIT_COST = 100
 """Microseconds, about: one unit looked at, its claimant's pods aside."""
 
@@ -28,15 +31,24 @@ def grant(session: "working.Session") -> None:
     """
     if session.as_volcano or session.work["evictions"] < 2:
         return
-    for evicts in _dearest_first(session):
-        if session.exhausted:
+    for _ in range(ROUNDS_MAX):
+        spared = [_spared(session, evicts) for evicts in _dearest_first(session)]
+        if not any(spared):
             return
-        session.spend("reprieves", UNIT_COST)
-        with session.statement() as trial:
-            for evict in evicts:
-                trial.reprieve(evict)
-            if _fits(session, trial, evicts):
-                trial.commit()
+
+
+def _spared(session: "working.Session", evicts: list[decisions.Evict]) -> bool:
+    """Whether these pods stay from now on."""
+    if session.exhausted:
+        return False
+    session.spend("reprieves", UNIT_COST)
+    with session.statement() as trial:
+        for evict in evicts:
+            trial.reprieve(evict)
+        fits = _fits(session, trial, evicts)
+        if fits:
+            trial.commit()
+    return fits
 
 
 def _dearest_first(session: "working.Session") -> list[list[decisions.Evict]]:
@@ -68,11 +80,7 @@ def _fits(
     waiting: list[jobs.Task] = []
     for job in sorted(filter(None, claimants)):
         gang = session.gangs[job]
-        tasks = [
-            task
-            for task in gang.tasks(jobs.TaskStatus.PIPELINED)
-            if task.uid in session.nominations
-        ]
+        tasks = gang.tasks(jobs.TaskStatus.PIPELINED)
         waiting += ordering.tasks(session.dispatch, gang, tasks)
     if not waiting:
         return False

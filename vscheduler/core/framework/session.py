@@ -131,6 +131,10 @@ class Session:
             vector.setflags(write=False)
         return vector
 
+    def promised(self, task: jobs.Task) -> bool:
+        """Whether pods were evicted for this task in an earlier cycle."""
+        return task.uid in self.snapshot.carried.nominations
+
     def runs(self, action: str) -> bool:
         """Whether an action of this name is configured."""
         return self.policy.runs(action)

@@ -21,8 +21,8 @@ class Ledger:
     """What one queue with jobs has and may have, one amount per column."""
 
     __slots__ = (
-        *("allocated", "ceiling", "deserved", "enough", "limit", "promised", "real", "request"),
-        *("share", "surely"),
+        *("allocated", "ceiling", "deserved", "enough", "limit", "most", "promised", "real"),
+        *("request", "share", "surely"),
     )
 
     def __init__(self, size: int) -> None:
@@ -40,6 +40,8 @@ class Ledger:
         """The most that it may have where a pod asks for something."""
         self.surely: list[float] = []
         """Having more than this of something, it is above its share."""
+        self.most: list[float] = []
+        """The most that it may have where room was promised to it, by its capability alone."""
         self.enough: list[float] = []
         """Having this much of everything, it is overused."""
         self.share: float | None = None
@@ -99,12 +101,16 @@ class Proportion(contracts.Plugin):
         """Whether the queue is open and stays within its share of what the task asks for.
 
         Pod slots don't count, but where the queue's capability names them (Volcano: AllocatableFn
-        compares requested dimensions, pods aside).
+        compares requested dimensions, pods aside). Where pods were evicted for the task, the
+        queue was owed that much then: a share that has shrunk since doesn't count, so that they
+        didn't go in vain.
         """
         if not queue.open:
             return False
         ledger = self._by_job[task.job]
         allocated, limit = ledger.allocated, ledger.limit
+        if self._session.promised(task) and not self._session.as_volcano:
+            limit = ledger.most
         for column, amount in self._requests.get(task.kind) or self._request(task):
             if allocated[column] + amount > limit[column]:
                 return False
@@ -320,6 +326,7 @@ class Proportion(contracts.Plugin):
             pods = known[names[place]].capability.get(resources.PODS, np.inf)
             unlimited = self._session.as_volcano
             ledger.limit[space.columns[resources.PODS]] = np.inf if unlimited else pods
+            ledger.most = [max(pair) for pair in zip(ledger.limit, ledger.real, strict=True)]
 
     def _request(self, task: jobs.Task) -> list[tuple[int, int]]:
         """The columns that the task asks for; found once per class."""

@@ -1,0 +1,50 @@
+import pytest
+
+from tests import pictures, running
+from vscheduler.core.model import jobs, snapshot
+
+TREE = {"actions": "allocate", "tiers": running.tiers("priority gang | predicates proportion")}
+SHRUNK = """
+    node  n1 cpu=4
+    queue gold {marks}
+    queue lead
+    job   gold/needy min=1 cpu=3   -
+    job   lead/other min=1 cpu=1   n1 - - -
+    """
+"""Gold deserves two cpus by now, and has had room made for three."""
+
+
+@pytest.mark.parametrize(
+    ("marks", "promised", "bound"),
+    [
+        ("", True, ["needy-0"]),
+        ("", False, ["other-1"]),
+        ("capability=cpu:2", True, ["other-1"]),
+        ("state=Closed", True, ["other-1"]),
+    ],
+)
+def test_a_promise_outlives_the_share_and_no_limit(
+    marks: str, promised: bool, bound: list[str]
+) -> None:
+    """Else pods that were evicted for it would have gone in vain."""
+    named = {jobs.TaskId("needy-00000"): "n1"} if promised else {}
+    documents = pictures.documents(SHRUNK.format(marks=marks))
+    result = running.run(documents, TREE, carried=snapshot.Carried(nominations=named))
+    assert [bind.task.name for bind in result.binds] == bound
+
+
+def test_the_older_promise_is_kept_first() -> None:
+    """Both wait for the same node, where there is room for one by now."""
+    picture = """
+        node  n1 cpu=2
+        queue q
+        job   q/old  min=1 cpu=1   -
+        job   q/new  min=1 cpu=1 priority=5   -
+        job   q/gone min=1 cpu=1   ~n1
+        """
+    named = {jobs.TaskId(f"{name}-00000"): "n1" for name in ("old", "new")}
+    result = running.run(
+        pictures.documents(picture), TREE, carried=snapshot.Carried(nominations=named)
+    )
+    assert [bind.task.name for bind in result.binds] == ["old-0"]
+    assert result.carried.nominations == {"new-00000": "n1"}
