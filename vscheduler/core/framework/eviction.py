@@ -9,7 +9,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from vscheduler.core.framework import attempts, claims, promises, units
-from vscheduler.core.model import decisions, queues, resources
+from vscheduler.core.model import queues, resources
 
 if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
@@ -64,7 +64,8 @@ class Planner:
                     promises.extend(session, claim.gang)
                 else:
                     trial.hold()
-                self._tell(claim)
+                # Whatever kept it waiting before, now it waits for others to go.
+                session.reasons.pop(claim.gang.job.id, None)
                 claim.drop(attempt.placed)
                 self._vain.clear()
                 return True
@@ -77,14 +78,3 @@ class Planner:
         if queue.name not in self._most:
             self._most[queue.name] = units.most(self.session, queue, self.hook)
         return self._most[queue.name]
-
-    def _tell(self, claim: claims.Claim) -> None:
-        """Whatever kept the job waiting before, now it waits for others to go."""
-        gang = claim.gang
-        self.session.reasons[gang.job.id] = decisions.Reason(
-            code=decisions.ReasonCode.WAITS_FOR_RELEASE,
-            queue=gang.job.queue,
-            tasks=len(gang.job.tasks),
-            minimum=gang.job.min_member,
-            placed=gang.ready_tasks + gang.waiting_tasks,
-        )
