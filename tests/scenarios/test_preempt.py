@@ -202,3 +202,19 @@ def test_a_gang_that_waits_for_one_keeps_the_room_of_all() -> None:
     life.add(later)
     started = [each.task.name for _ in range(3) for each in life.cycle(tree).binds]
     assert started == ["gang-0", "gang-1", "gang-2"]
+
+
+@pytest.mark.parametrize("mark", ["annotations", "labels"])
+def test_a_group_that_says_so_loses_nobody(mark: str) -> None:
+    """What holds for a pod that is marked holds for all pods of a marked PodGroup."""
+    documents = pictures.documents("""
+        node  n1 cpu=2
+        queue q
+        job   q/low  min=1 cpu=1               n1 n1
+        job   q/high min=1 cpu=1 priority=10   -
+        """)
+    tree = {"actions": "allocate, preempt", "tiers": running.tiers(TIERS)}
+    assert len(running.run(documents, tree).evicts) == 1
+    (group,) = [each for each in documents if each["metadata"]["name"] == "low"]
+    group["metadata"].setdefault(mark, {})["volcano.sh/preemptable"] = "false"
+    assert running.run(documents, tree).evicts == ()

@@ -168,6 +168,7 @@ class Pool:
         gang = self._session.gang_of(task)
         return (
             task.preemptable
+            and not gang.protected
             and task.status in jobs.EVICTABLE
             and gang.status(task) is task.status
             and task.node in self._session.layout.rows
