@@ -95,6 +95,13 @@ def reclaim_takes_from_those_above_their_share(results: Results) -> None:
             for job in known.values():
                 if job.queue == queue:
                     had.update(dict(job.allocated))
+            # Room that was promised to the queue counts as its own, and is kept where its share
+            # has shrunk since.
+            placed = [each.task for each in result.binds]
+            placed += [each.task for each in result.pipelined]
+            for task in placed:
+                if known[task.job].queue == queue:
+                    had.update(task.kind.request)
             assert any(
                 had[name] - amount + largest[queue][name] > entitlement.deserved.get(name, 0.0)
                 for name, amount in amounts.items()
