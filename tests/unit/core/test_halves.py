@@ -102,3 +102,11 @@ def test_it_is_left_alone_while_the_server_refuses_one_of_its_pods() -> None:
     ]
     carried = dataclasses.replace(first.carried, spared=frozenset(map(jobs.TaskId, tasks)))
     assert evicted(cycle(now=60.0, carried=carried)) == []
+
+
+@pytest.mark.parametrize(("allowed", "gone"), [(1, []), (2, ["half-0", "half-1"])])
+def test_budgets_keep_a_part_that_was_bound(allowed: int, gone: list[str]) -> None:
+    """All of it goes, or nothing."""
+    picture = f"{HALF.replace('min=4', 'min=4 label=app=db')} budget b allowed={allowed}"
+    result = cycle(picture, 99.0, carried=snapshot.Carried(halves=halves_of(picture)))
+    assert evicted(result) == gone

@@ -49,13 +49,17 @@ def _is_half(gang: gangs.Gang) -> bool:
 
 
 def _evict(session: "working.Session", gang: gangs.Gang) -> None:
-    """All that can go, at once; nothing where the API server just refused one of them."""
+    """All that can go, at once; nothing where the API server just refused one of them, or a
+    PodDisruptionBudget would.
+    """
     held = [
         task
         for task in gang.job.tasks
         if gang.status(task) in jobs.EVICTABLE and task.node in session.layout.rows
     ]
     if not session.snapshot.carried.spared.isdisjoint(task.uid for task in held):
+        return
+    if not session.budgets.spare(held):
         return
     with session.statement() as trial:
         for task in held:
