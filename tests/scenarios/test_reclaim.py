@@ -261,3 +261,17 @@ def test_together_claims_free_no_more_than_is_needed() -> None:
         pipeline("first-0", "n1"),
         pipeline("second-0", "n1"),
     ]
+
+
+def test_a_job_whose_wait_is_over_gets_no_part_of_its_minimum() -> None:
+    """It may hold what room it finds; nobody is evicted for less than its minimum."""
+    documents = pictures.documents("""
+        node  n1 cpu=4   node n2 cpu=4
+        queue gold    queue lead
+        job   lead/greedy min=1 cpu=2   n1 n1 n2 n2
+        job   gold/needy min=3 cpu=4 age=9000   - - -
+        """)
+    sla = {"name": "sla", "arguments": {"sla-waiting-time": "1s"}}
+    tiers = [{"plugins": [sla]}, *running.tiers(TIERS)]
+    result = running.run(documents, {"actions": "allocate, reclaim", "tiers": tiers})
+    assert result.evicts == ()

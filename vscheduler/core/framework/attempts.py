@@ -65,7 +65,7 @@ class Attempt:
             oldest=self._session.snapshot.now - planner.min_runtime,
             whole=whole,
         )
-        self._has_minimum = self._session.dispatch.vote("job_pipelined", claim.gang)
+        self._has_minimum = self._is_pipelined()
         self.placed: dict[jobs.TaskId, tuple[jobs.Task, int]] = {}
         """Tasks with their rows, in the order in which they were found."""
         self._chosen: dict[object, units.Unit] = {}
@@ -115,7 +115,17 @@ class Attempt:
             return False
         if self._has_minimum:
             return bool(self.placed)
-        return self._session.dispatch.vote("job_pipelined", self._gang)
+        return self._is_pipelined()
+
+    def _is_pipelined(self) -> bool:
+        """Whether the job could start with what it has and waits for. That a plugin lets it hold
+        less (sla) is no reason to evict anybody: it might never start.
+        """
+        gang, dispatch = self._gang, self._session.dispatch
+        placed = gang.ready_tasks + gang.waiting_tasks + gang.pending_best_effort
+        if dispatch.asks("job_pipelined") and placed < gang.job.min_member:
+            return False
+        return dispatch.vote("job_pipelined", gang)
 
     def _place_free(self, task: jobs.Task) -> bool:
         if self._done() or not self._is_needed(task) or not self._is_owed(task):
