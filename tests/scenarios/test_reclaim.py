@@ -275,3 +275,16 @@ def test_a_job_whose_wait_is_over_gets_no_part_of_its_minimum() -> None:
     tiers = [{"plugins": [sla]}, *running.tiers(TIERS)]
     result = running.run(documents, {"actions": "allocate, reclaim", "tiers": tiers})
     assert result.evicts == ()
+
+
+def test_no_gang_goes_because_something_else_is_scarce() -> None:
+    """Two cpus are lacking, and nine would be freed; the only gpu, which is free, is no measure."""
+    assert (
+        reclaim("""
+        node  n1 cpu=9 gpu=1
+        queue gold    queue lead
+        job   lead/rigid min=3 cpu=3   n1 n1 n1
+        job   gold/needy min=1 cpu=2 gpu=1   -
+        """)
+        == []
+    )
