@@ -16,7 +16,6 @@ GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 
 ROLE = "volcano.sh/task-spec"
 PRIORITY = "volcano.sh/task-priority"
-PREEMPTABLE = "volcano.sh/preemptable"
 REVOCABLE_ZONE = "volcano.sh/revocable-zone"
 ANY_ZONE = "*"
 """The one value that counts (Volcano: GetPodRevocableZone)."""
@@ -262,9 +261,9 @@ def _priority(pod: wire.Pod) -> int:
 
 def _preemptable(metadata: wire.Metadata) -> bool:
     """Volcano: GetPodPreemptable. What is neither true nor false protects the pod."""
-    text = metadata.annotations.get(PREEMPTABLE)
+    text = metadata.annotations.get(jobs.PREEMPTABLE)
     if text is None:
-        text = metadata.labels.get(PREEMPTABLE, "true")
+        text = metadata.labels.get(jobs.PREEMPTABLE, "true")
     return text in TRUE
 
 
@@ -282,7 +281,7 @@ def _hints(metadata: wire.Metadata) -> Mapping[str, str]:
     if not annotations:
         return NONE
     found = {key: annotations[key] for key in SCORING if annotations.get(key)}
-    bears = annotations.get(PREEMPTABLE) in TRUE
+    bears = annotations.get(jobs.PREEMPTABLE) in TRUE
     if annotations.get(REVOCABLE_ZONE, ANY_ZONE if bears else "") == ANY_ZONE:
         found[REVOCABLE_ZONE] = ANY_ZONE
     return dict(sorted(found.items())) if found else NONE

@@ -191,10 +191,10 @@ def test_who_may_take_room_and_from_whom() -> None:
     ("annotations", "labels", "preemptable"),
     [
         ({}, {}, False),
-        ({tdm.PREEMPTABLE: "true"}, {}, True),
-        ({tdm.PREEMPTABLE: "yes"}, {}, False),
-        ({}, {tdm.PREEMPTABLE: "1"}, True),
-        ({tdm.PREEMPTABLE: "false"}, {tdm.PREEMPTABLE: "true"}, False),
+        ({jobs.PREEMPTABLE: "true"}, {}, True),
+        ({jobs.PREEMPTABLE: "yes"}, {}, False),
+        ({}, {jobs.PREEMPTABLE: "1"}, True),
+        ({jobs.PREEMPTABLE: "false"}, {jobs.PREEMPTABLE: "true"}, False),
     ],
 )
 def test_jobs_that_stay_come_first_and_starve(

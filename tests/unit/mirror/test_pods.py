@@ -76,11 +76,11 @@ def test_statuses_follow_phase_node_and_deletion(
         ({"annotations": {pods.PRIORITY: "x"}}, {"nodeName": "n", "priority": 7}, {"priority": 7}),
         ({"annotations": {pods.ROLE: "ps"}, "labels": {pods.ROLE: "w"}}, {}, {"role": "ps"}),
         ({"labels": {pods.ROLE: "w"}}, {}, {"role": "w"}),
-        ({"annotations": {pods.PREEMPTABLE: "false"}}, {}, {"preemptable": False}),
-        ({"annotations": {pods.PREEMPTABLE: "maybe"}}, {}, {"preemptable": False}),
-        ({"labels": {pods.PREEMPTABLE: "false"}}, {}, {"preemptable": False}),
+        ({"annotations": {jobs.PREEMPTABLE: "false"}}, {}, {"preemptable": False}),
+        ({"annotations": {jobs.PREEMPTABLE: "maybe"}}, {}, {"preemptable": False}),
+        ({"labels": {jobs.PREEMPTABLE: "false"}}, {}, {"preemptable": False}),
         (
-            {"annotations": {pods.PREEMPTABLE: "true"}, "labels": {pods.PREEMPTABLE: "false"}},
+            {"annotations": {jobs.PREEMPTABLE: "true"}, "labels": {jobs.PREEMPTABLE: "false"}},
             {},
             {"preemptable": True},
         ),
@@ -124,9 +124,9 @@ def test_annotations_of_volcano_are_kept() -> None:
         ({}, {}),
         ({"volcano.sh/revocable-zone": "*"}, {"volcano.sh/revocable-zone": "*"}),
         ({"volcano.sh/revocable-zone": "rz1"}, {}),
-        ({pods.PREEMPTABLE: "true"}, {"volcano.sh/revocable-zone": "*"}),
-        ({pods.PREEMPTABLE: "false"}, {}),
-        ({pods.PREEMPTABLE: "true", "volcano.sh/revocable-zone": "rz1"}, {}),
+        ({jobs.PREEMPTABLE: "true"}, {"volcano.sh/revocable-zone": "*"}),
+        ({jobs.PREEMPTABLE: "false"}, {}),
+        ({jobs.PREEMPTABLE: "true", "volcano.sh/revocable-zone": "rz1"}, {}),
         (
             {
                 "volcano.sh/resource-strategy-weight": '{"cpu": 1}',

@@ -14,6 +14,7 @@ from vscheduler.core.framework import (
     gangs,
     ordering,
     promises,
+    reasons,
     statement,
     subgroups,
 )
@@ -110,7 +111,7 @@ def _redeem(session: working.Session, gang: gangs.Gang) -> None:
             return
         if session.dispatch.vote("job_pipelined", gang):
             trial.hold()
-            session.note(gang.job.id, _reason(gang, decisions.ReasonCode.WAITS_FOR_RELEASE))
+            session.note(gang.job.id, reasons.of(gang, decisions.ReasonCode.WAITS_FOR_RELEASE))
             return
         trial.rollback(withdrawn)
         trial.commit()
@@ -120,7 +121,6 @@ def _line_up(session: working.Session) -> dict[str, ordering.Line[Worksheet]]:
     """The jobs that have something to place, by queue."""
     lines: dict[str, ordering.Line[Worksheet]] = {}
     admission = session.policy.runs("enqueue")
-    failed = decisions.ReasonCode.PLUGIN_FAILED
     for gang in session.gangs.values():
         job = gang.job
         if gang.phase is jobs.Phase.PENDING:
@@ -131,8 +131,7 @@ def _line_up(session: working.Session) -> dict[str, ordering.Line[Worksheet]]:
             continue
         if gang.waiting_tasks and not gang.has_minimum:  # it had its turn: room was promised to it
             continue
-        default = decisions.Reason(code=failed, queue=job.queue, tasks=len(job.tasks))
-        reason = session.dispatch.first("job_valid", default, gang)
+        reason = reasons.invalid(session, gang)
         if reason is not None:
             session.note(job.id, reason)
             continue
@@ -161,7 +160,7 @@ def _place(session: working.Session, queue: queues.Queue, sheet: Worksheet) -> b
         if session.dispatch.vote("job_pipelined", gang):
             trial.hold()
             waits = decisions.ReasonCode.WAITS_FOR_RELEASE
-            session.note(gang.job.id, _reason(gang, waits))
+            session.note(gang.job.id, reasons.of(gang, waits))
         else:
             _note_incomplete(session, gang)
     return False
@@ -258,7 +257,7 @@ def _note_incomplete(session: working.Session, gang: gangs.Gang) -> None:
     gated = gang.counts[jobs.TaskStatus.GATED]
     code = decisions.ReasonCode.GATED if gated else decisions.ReasonCode.NO_ROOM
     tasks = gang.valid_tasks - gated
-    session.note(gang.job.id, _reason(gang, code, tasks=tasks, nodes=session.layout.size))
+    session.note(gang.job.id, reasons.of(gang, code, tasks=tasks, nodes=session.layout.size))
 
 
 def _note_no_room(session: working.Session, sheet: Worksheet, task: jobs.Task) -> None:
@@ -271,7 +270,7 @@ def _note_no_room(session: working.Session, sheet: Worksheet, task: jobs.Task) -
     code = decisions.ReasonCode.NO_ROOM if session.layout.size else decisions.ReasonCode.NO_NODES
     if outsized := session.placement.outsized(task):
         code, holes = decisions.ReasonCode.NEVER_FITS, outsized
-    reason = _reason(
+    reason = reasons.of(
         sheet.gang,
         code,
         request=task.kind.request,
@@ -288,24 +287,13 @@ def _note_share(
 ) -> None:
     """Say that the queue has had its share, or is closed."""
     task = task or sheet.tasks[0]
-    if queue.open and not session.layout.size:
-        code, shortages = decisions.ReasonCode.NO_NODES, ()
-    elif queue.open:
-        code = decisions.ReasonCode.QUEUE_OVER_SHARE
-        answers = session.dispatch.every("shortages", queue, task)
-        shortages = tuple(shortage for answer in answers for shortage in answer or ())
+    shortages: tuple[decisions.Shortage, ...] = ()
+    if not queue.open:
+        code = decisions.ReasonCode.QUEUE_CLOSED
+    elif not session.layout.size:
+        code = decisions.ReasonCode.NO_NODES
     else:
-        code, shortages = decisions.ReasonCode.QUEUE_CLOSED, ()
-    reason = _reason(sheet.gang, code, request=task.kind.request, shortages=shortages)
+        code = decisions.ReasonCode.QUEUE_OVER_SHARE
+        shortages = reasons.shortages(session, queue, task)
+    reason = reasons.of(sheet.gang, code, request=task.kind.request, shortages=shortages)
     session.note(sheet.gang.job.id, reason)
-
-
-def _reason(gang: gangs.Gang, code: decisions.ReasonCode, **numbers: object) -> decisions.Reason:
-    fields = {
-        "queue": gang.job.queue,
-        "tasks": len(gang.job.tasks),
-        "minimum": gang.job.min_member,
-        "placed": gang.ready_tasks + gang.waiting_tasks,
-        **numbers,
-    }
-    return decisions.Reason(code=code, **fields)  # type: ignore[arg-type]  # fields by name

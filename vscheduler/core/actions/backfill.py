@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from vscheduler.core.framework import contracts, gangs, ordering, statement
+from vscheduler.core.framework import contracts, gangs, ordering, reasons, statement
 from vscheduler.core.framework import session as working
 from vscheduler.core.model import decisions, jobs, queues
 
@@ -35,13 +35,11 @@ class Backfill(contracts.Action):
 def _line_up(session: working.Session) -> Iterator[gangs.Gang]:
     """The admitted, valid jobs with pods to place, in order."""
     lines: defaultdict[str, list[gangs.Gang]] = defaultdict(list)
-    failed = decisions.ReasonCode.PLUGIN_FAILED
     for gang in session.gangs.values():
         job = gang.job
         if gang.phase is jobs.Phase.PENDING or not any(_waiting(gang)):
             continue
-        default = decisions.Reason(code=failed, queue=job.queue, tasks=len(job.tasks))
-        reason = session.dispatch.first("job_valid", default, gang)
+        reason = reasons.invalid(session, gang)
         if reason is not None:
             session.note(job.id, reason)
         elif job.id in session.snapshot.carried.tried:
@@ -135,23 +133,12 @@ def _no_share(session: working.Session, queue: queues.Queue, task: jobs.Task) ->
     """Why the queue may not have the task: it is closed, or its pod slots are used up."""
     if not queue.open:
         return _reason(session, task, decisions.ReasonCode.QUEUE_CLOSED)
-    answers = session.dispatch.every("shortages", queue, task)
-    shortages = tuple(shortage for answer in answers for shortage in answer or ())
     code = decisions.ReasonCode.QUEUE_OVER_SHARE
-    return _reason(session, task, code, shortages=shortages)
+    return _reason(session, task, code, shortages=reasons.shortages(session, queue, task))
 
 
 def _reason(
     session: working.Session, task: jobs.Task, code: decisions.ReasonCode, **numbers: object
 ) -> decisions.Reason:
     gang = session.gang_of(task)
-    fields = {
-        "queue": gang.job.queue,
-        "tasks": len(gang.job.tasks),
-        "minimum": gang.job.min_member,
-        "placed": gang.ready_tasks + gang.waiting_tasks,
-        "request": task.kind.request,
-        "role": task.role,
-        **numbers,
-    }
-    return decisions.Reason(code=code, **fields)  # type: ignore[arg-type]  # fields by name
+    return reasons.of(gang, code, request=task.kind.request, role=task.role, **numbers)

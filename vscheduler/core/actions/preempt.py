@@ -9,9 +9,7 @@ from typing import ClassVar
 from vscheduler.core.framework import claims, contracts, eviction, gangs, nodewise, ordering, units
 from vscheduler.core.framework import session as working
 from vscheduler.core.framework import statement as journal
-from vscheduler.core.model import durations, jobs, queues
-
-ALL_NODES = "every node is looked at"
+from vscheduler.core.model import jobs, queues
 
 
 class Preempt(contracts.Action):
@@ -25,10 +23,7 @@ class Preempt(contracts.Action):
         "minCandidateNodesPercentage": contracts.Argument(int, 10, minimum=0),
         "minCandidateNodesAbsolute": contracts.Argument(int, 1, minimum=0),
         "maxCandidateNodesAbsolute": contracts.Argument(int, 100, minimum=0),
-        "preempt.wholeGangs": contracts.Argument(
-            str, units.WholeGangs.ALWAYS.value, choices=tuple(units.WholeGangs)
-        ),
-        "preempt.minRuntime": contracts.Argument(str, "0s", parse=durations.seconds),
+        **eviction.arguments("preempt", units.WholeGangs.ALWAYS),
     }
 
     def execute(self, session: working.Session) -> None:
@@ -40,13 +35,7 @@ class Preempt(contracts.Action):
             while waiting and not session.exhausted:
                 _node_by_node(session, lines[waiting.leave().name], make_room)
             return
-        planner = eviction.Planner(
-            session,
-            action=self.name,
-            hook="preemptable",
-            whole_gangs=units.WholeGangs(str(self.argument("preempt.wholeGangs"))),
-            min_runtime=self.seconds("preempt.minRuntime"),
-        )
+        planner = eviction.Planner(session, self, "preemptable")
         while waiting and not session.exhausted:
             _in_queue(session, planner, waiting.leave(), lines)
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from vscheduler.core.framework import claims, contracts, eviction, gangs, nodewise, ordering, units
 from vscheduler.core.framework import session as working
-from vscheduler.core.model import durations, jobs, queues
+from vscheduler.core.model import jobs, queues
 
 
 class Reclaim(contracts.Action):
@@ -17,10 +17,7 @@ class Reclaim(contracts.Action):
     name = "reclaim"
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
         "predicateErrorCacheEnable": contracts.Argument(bool, default=True),
-        "reclaim.wholeGangs": contracts.Argument(
-            str, units.WholeGangs.PROPORTIONATE.value, choices=tuple(units.WholeGangs)
-        ),
-        "reclaim.minRuntime": contracts.Argument(str, "0s", parse=durations.seconds),
+        **eviction.arguments("reclaim", units.WholeGangs.PROPORTIONATE),
     }
 
     def execute(self, session: working.Session) -> None:
@@ -29,13 +26,7 @@ class Reclaim(contracts.Action):
         if session.as_volcano:
             _node_by_node(session, waiting, lines)
             return
-        planner = eviction.Planner(
-            session,
-            action=self.name,
-            hook="reclaimable",
-            whole_gangs=units.WholeGangs(str(self.argument("reclaim.wholeGangs"))),
-            min_runtime=self.seconds("reclaim.minRuntime"),
-        )
+        planner = eviction.Planner(session, self, "reclaimable")
         while waiting and not session.exhausted:
             queue = waiting.leave()
             line = lines[queue.name]

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from vscheduler.core.framework import gangs
+from vscheduler.core.framework import gangs, reasons
 from vscheduler.core.model import decisions, jobs, snapshot
 
 if TYPE_CHECKING:
@@ -143,13 +143,7 @@ def _waits(gang: gangs.Gang) -> decisions.Reason | None:
     """Pods that only wait for others to go are no news to an action that had no trouble."""
     if not gang.waiting_tasks:
         return None
-    return decisions.Reason(
-        code=decisions.ReasonCode.WAITS_FOR_RELEASE,
-        queue=gang.job.queue,
-        tasks=len(gang.job.tasks),
-        minimum=gang.job.min_member,
-        placed=gang.ready_tasks + gang.waiting_tasks,
-    )
+    return reasons.of(gang, decisions.ReasonCode.WAITS_FOR_RELEASE)
 
 
 def _stray(job: jobs.Job) -> decisions.GroupStatus:

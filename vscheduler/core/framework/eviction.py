@@ -5,11 +5,11 @@ the cluster as it will be then: all filters, the queues' limits and PodDisruptio
 room is used first, and nobody goes without whom it fits as well.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING
 
-from vscheduler.core.framework import attempts, claims, promises, units
-from vscheduler.core.model import queues, resources
+from vscheduler.core.framework import attempts, claims, contracts, promises, units
+from vscheduler.core.model import durations, queues, resources
 
 if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
@@ -18,23 +18,31 @@ CLAIM_COST = 20
 """Microseconds, about: one job that asks, whatever comes of it."""
 
 
+def arguments(action: str, whole_gangs: units.WholeGangs) -> Mapping[str, contracts.Argument]:
+    """What an action that plans evictions takes; whole_gangs is its default."""
+    return {
+        f"{action}.wholeGangs": contracts.Argument(
+            str, whole_gangs.value, choices=tuple(units.WholeGangs)
+        ),
+        f"{action}.minRuntime": contracts.Argument(str, "0s", parse=durations.seconds),
+    }
+
+
 class Planner:
     """Plans for one action of one cycle."""
 
     def __init__(
         self,
         session: "working.Session",
-        *,
-        action: str,
+        action: contracts.Action,
         hook: str,
-        whole_gangs: units.WholeGangs,
-        min_runtime: float,
     ) -> None:
+        """Action takes `arguments`; hook is the one that says who may lose pods to whom."""
         self.session = session
-        self.action = action
+        self.action = action.name
         self.hook = hook
-        self.whole_gangs = whole_gangs
-        self.min_runtime = min_runtime
+        self.whole_gangs = units.WholeGangs(str(action.argument(f"{action.name}.wholeGangs")))
+        self.min_runtime = action.seconds(f"{action.name}.minRuntime")
         self._vain: set[Hashable] = set()
         """What jobs are like that found nothing since something last changed."""
         self._most: dict[str, resources.Vector] = {}

@@ -6,9 +6,6 @@ from collections.abc import Iterator
 from vscheduler.core.framework import subgroups
 from vscheduler.core.model import jobs
 
-PREEMPTABLE = "volcano.sh/preemptable"
-"""An annotation, else a label, of a PodGroup, as of pods."""
-
 
 class Gang:
     """A Job, and what this cycle has done with its tasks so far.
@@ -25,8 +22,7 @@ class Gang:
     def __init__(self, job: jobs.Job, *, as_volcano: bool = False) -> None:
         self.job = job
         self.phase = job.phase
-        marked = job.annotations.get(PREEMPTABLE, job.labels.get(PREEMPTABLE, ""))
-        self.protected = marked.lower() == "false" and not as_volcano
+        self.protected = job.preemptable.lower() == "false" and not as_volcano
         """Whether its PodGroup says that nobody may be evicted from it. Volcano asks for that in
         gangpreempt and gangreclaim only."""
         self.counts: Counter[jobs.TaskStatus] = Counter(job.counts)

@@ -35,21 +35,24 @@ class Search:
         """The task's job."""
         return self.session.gang_of(self.task)
 
-    def victims(self, row: int) -> list[jobs.Task]:
-        """The pods of this node that the plugins let go, in the order in which they go.
-
-        The plugins judge them in this order: capacity's in Volcano does so, others' is random.
-        """
+    def candidates(self, row: int) -> list[jobs.Task]:
+        """The pods of this node that may be asked for."""
         session = self.session
-        found = [
+        return [
             task
             for task in session.residents(row)
             if session.gang_of(task).status(task) is task.status
             and task.preemptable
             and self.candidate(session.gang_of(task), task)
         ]
-        ordered = in_order(session, self.gang, found)
-        return list(session.dispatch.victims_by_tier(self.hook, self.task, ordered))
+
+    def victims(self, candidates: Sequence[jobs.Task]) -> list[jobs.Task]:
+        """Those of these pods that the plugins let go, in the order in which they go.
+
+        The plugins judge them in this order: capacity's in Volcano does so, others' is random.
+        """
+        ordered = in_order(self.session, self.gang, candidates)
+        return list(self.session.dispatch.victims_by_tier(self.hook, self.task, ordered))
 
     def evict(self, victim: jobs.Task) -> None:
         """Take the victim's room, for now."""
@@ -86,13 +89,10 @@ def reclaim(search: Search) -> bool:
     session, task, trial = search.session, search.task, search.trial
     session.spend("claims", TASK_COST)
     for row in np.flatnonzero(session.placement.reachable(task)).tolist():
-        if not any(
-            task.status is jobs.TaskStatus.RUNNING and search.candidate(session.gang_of(task), task)
-            for task in session.residents(row)
-            if session.gang_of(task).status(task) is task.status and task.preemptable
-        ):
+        candidates = search.candidates(row)
+        if not candidates:
             continue
-        victims = search.victims(row)
+        victims = search.victims(candidates)
         if not _fits(search, row, victims):
             continue
         for victim in victims:
@@ -111,7 +111,7 @@ def preempt(search: Search) -> bool:
     session, task, trial = search.session, search.task, search.trial
     session.spend("claims", TASK_COST)
     for row in session.placement.ranked(task, session.placement.reachable(task)):
-        victims = search.victims(row)
+        victims = search.victims(search.candidates(row))
         if not _fits(search, row, victims):
             continue
         checkpoint = trial.checkpoint()
@@ -153,7 +153,7 @@ def _spared(search: Search, row: int) -> list[jobs.Task]:
     trial = search.trial
     start = trial.checkpoint()
     chosen = []
-    for victim in search.victims(row):
+    for victim in search.victims(search.candidates(row)):
         search.evict(victim)
         chosen.append(victim)
         if _starts(search, row):

@@ -36,6 +36,9 @@ class TaskStatus(StrEnum):
     FAILED = "Failed"
 
 
+PREEMPTABLE = "volcano.sh/preemptable"
+"""An annotation, else a label, of pods and of PodGroups."""
+
 HOLDING = frozenset(
     {TaskStatus.ALLOCATED, TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING}
 )
@@ -213,6 +216,11 @@ class Job:
     def phase(self) -> Phase:
         """The phase that is stored."""
         return self.state.phase
+
+    @property
+    def preemptable(self) -> str:
+        """What its PodGroup says of PREEMPTABLE, or nothing."""
+        return self.annotations.get(PREEMPTABLE, self.labels.get(PREEMPTABLE, ""))
 
     @property
     def role_minimum(self) -> int:

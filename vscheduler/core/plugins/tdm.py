@@ -18,7 +18,6 @@ from vscheduler.core.model import durations, jobs
 ZONE = "volcano.sh/revocable-zone"
 """Label of a node: the zone that it is in. Hint of a pod: `*`, it may use any."""
 
-PREEMPTABLE = "volcano.sh/preemptable"
 """Annotation, or else label, of a PodGroup: whether its job may make room for others."""
 
 LEAST_RUNNING = "volcano.sh/jdb-min-available"
@@ -268,5 +267,4 @@ def _revocable(task: jobs.Task) -> bool:
 
 def _job_preemptable(job: jobs.Job) -> bool:
     """Volcano: JobInfo.extractPreemptable."""
-    text = job.annotations.get(PREEMPTABLE, job.labels.get(PREEMPTABLE, ""))
-    return text in TRUE_TEXTS
+    return job.preemptable in TRUE_TEXTS
