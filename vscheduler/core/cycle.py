@@ -12,7 +12,7 @@ from vscheduler.core.framework import (
 )
 from vscheduler.core.model import decisions, snapshot
 
-DECIDING_ON_VICTIMS = ("open", "preemptable", "reclaimable", "shuffle_victims")
+DECIDING_ON_VICTIMS = ("open", "start", "preemptable", "reclaimable", "shuffle_victims")
 """Where a plugin fails in one of these, nobody is evicted in this cycle."""
 
 

@@ -14,12 +14,14 @@ Ports: TypeAlias = dict[str, tuple[constraints.HostPort, ...]]
 """Host ports that are taken, sorted, by node name; only nodes with some."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """What the pods of one node hold. Releasing pods are in both amounts."""
 
     used: resources.Amounts
     releasing: resources.Amounts
+    ours: resources.Amounts
+    """What pods that stay hold, of those that are seated."""
     ports: tuple[constraints.HostPort, ...]
     """Of pods that stay."""
     leaving_ports: tuple[constraints.HostPort, ...]
@@ -29,6 +31,7 @@ def usage(held: Iterable[pods.Pod]) -> Usage:
     """The sum over these pods."""
     every: Counter[jobs.TaskClass] = Counter()
     leaving: Counter[jobs.TaskClass] = Counter()
+    ours: Counter[jobs.TaskClass] = Counter()
     ports: list[constraints.HostPort] = []
     leaving_ports: list[constraints.HostPort] = []
     for pod in held:
@@ -36,10 +39,18 @@ def usage(held: Iterable[pods.Pod]) -> Usage:
         every[pod.kind] += 1
         if leaves:
             leaving[pod.kind] += 1
+        elif pod.task is not None and pod.group is not None:
+            ours[pod.kind] += 1
         if pod.kind.constraints.ports:
             taken = leaving_ports if leaves else ports
             taken += pod.kind.constraints.ports
-    return Usage(_sum(every), _sum(leaving), tuple(sorted(ports)), tuple(sorted(leaving_ports)))
+    return Usage(
+        used=_sum(every),
+        releasing=_sum(leaving),
+        ours=_sum(ours),
+        ports=tuple(sorted(ports)),
+        leaving_ports=tuple(sorted(leaving_ports)),
+    )
 
 
 class Columns:
@@ -57,8 +68,8 @@ class Columns:
         self._leaving_ports: Ports = {}
         self._space = resources.ResourceSpace.of(())
         self._layout = nodes.NodeLayout(())
-        self._arrays = [np.zeros((0, self._space.size), dtype=np.int64) for _ in range(3)]
-        """allocatable, used, releasing."""
+        self._arrays = [np.zeros((0, self._space.size), dtype=np.int64) for _ in range(4)]
+        """allocatable, used, releasing, ours."""
         self._table: nodes.NodeTable | None = None
 
     def move_node(
@@ -131,7 +142,7 @@ class Columns:
         self._work["rows"] += 1
         row = self._layout.rows[name]
         found = usage(self._pods.get(name, {}).values())
-        amounts = (self._nodes[name].allocatable, found.used, found.releasing)
+        amounts = (self._nodes[name].allocatable, found.used, found.releasing, found.ours)
         for array, amount in zip(self._arrays, amounts, strict=True):
             array[row] = self._space.vector(amount)
         for ports, taken in (
@@ -144,12 +155,13 @@ class Columns:
                 ports.pop(name, None)
 
     def _copy(self) -> nodes.NodeTable:
-        allocatable, used, releasing = (array.copy() for array in self._arrays)
+        allocatable, used, releasing, ours = (array.copy() for array in self._arrays)
         return nodes.NodeTable(
             layout=self._layout,
             allocatable=allocatable,
             used=used,
             releasing=releasing,
+            ours=ours,
             ports=dict(sorted(self._ports.items())),
             leaving_ports=dict(sorted(self._leaving_ports.items())),
         )

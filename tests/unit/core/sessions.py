@@ -129,7 +129,11 @@ def opened(
             now=0.0,
             space=SPACE,
             nodes=nodes.NodeTable(
-                layout=nodes.NodeLayout([]), allocatable=empty, used=empty, releasing=empty
+                layout=nodes.NodeLayout([]),
+                allocatable=empty,
+                used=empty,
+                releasing=empty,
+                ours=empty,
             ),
             queues={each.name: each for each in present},
             jobs=tuple(taking_part),

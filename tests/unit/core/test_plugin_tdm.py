@@ -79,7 +79,11 @@ def layout(*zones: str) -> nodes.NodeTable:
     ]
     empty = nothing_on(len(zones))
     return nodes.NodeTable(
-        layout=nodes.NodeLayout(specs), allocatable=empty, used=empty, releasing=empty
+        layout=nodes.NodeLayout(specs),
+        allocatable=empty,
+        used=empty,
+        releasing=empty,
+        ours=empty,
     )
 
 

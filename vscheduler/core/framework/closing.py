@@ -40,6 +40,7 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
             lapsed=_still(session, session.lapsed, jobs.Phase.PENDING),
             shuffled_at=session.shuffled_at,
             halves=session.halves,
+            past_usage=session.dispatch.last("usages"),
         ),
         finished=not session.exhausted,
         wake_at=session.wake_at,
@@ -181,6 +182,7 @@ def _queues(session: "working.Session") -> tuple[decisions.QueueFigures, ...]:
         queue = session.gang_of(bind.task).job.queue
         allocated[queue] += session.request(bind.task)
     entitlements = session.dispatch.last("entitlements")
+    used = session.dispatch.last("usages")
     return tuple(
         decisions.QueueFigures(
             name=name,
@@ -188,6 +190,8 @@ def _queues(session: "working.Session") -> tuple[decisions.QueueFigures, ...]:
             weight=queue.weight,
             allocated=session.space.amounts(allocated[name]),
             request=session.space.amounts(request[name]),
+            elsewhere=session.snapshot.elsewhere.get(name, {}),
+            usage=used.get(name),
             entitlement=entitlements.get(name),
         )
         for name, queue in sorted(session.queues.items())

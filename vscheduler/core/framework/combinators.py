@@ -31,6 +31,7 @@ KINDS: Mapping[str, tuple[type, ...]] = {
     "job_valid": (decisions.Reason, NoneType),
     "shortages": (tuple, list),
     "entitlements": (Mapping, NoneType),
+    "usages": (Mapping, NoneType),
 }
 """What a plugin may answer, where nothing else would notice anything wrong with it."""
 
@@ -280,6 +281,8 @@ class Dispatch:
             return self._stands_in(call, hook, error, default)
 
     def _stands_in(self, call: Call, hook: str, error: Exception, default: Answer) -> Answer:
+        if isinstance(error, PluginFailedError):
+            raise error  # another one, which this one asked
         if call.plugin not in self._guarded:
             raise PluginFailedError(call.plugin, hook, error) from error
         return default

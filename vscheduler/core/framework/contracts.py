@@ -38,6 +38,7 @@ from vscheduler.core.model import (
     queues,
     resources,
     snapshot,
+    usages,
 )
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Session(Protocol):
     snapshot: snapshot.Snapshot
     space: resources.ResourceSpace
     total: resources.Vector
-    """What shares are computed from, (R,)."""
+    """What shares are computed from, (R,); to be asked from `start` on."""
     queues: Mapping[str, queues.Queue]
     as_volcano: bool
     """`compatibility: volcano`: decide as Volcano does where we would decide otherwise."""
@@ -199,7 +200,9 @@ class Plugin(Configured):
     victim_role: ClassVar[VictimRole] = VictimRole.ENTITLES
 
     def open(self, session: Session) -> None:
-        """The cycle begins: work out here what the hooks need. All of `session` can be read."""
+        """The cycle begins: work out here what the hooks need. All of `session` can be read but
+        what other plugins have a say in.
+        """
 
 
 class Hooks(Protocol):
@@ -207,6 +210,20 @@ class Hooks(Protocol):
 
     In brackets: Volcano's name, and how the answers of several plugins combine.
     """
+
+    def start(self) -> None:
+        """[-; all] All plugins are open: work out what depends on what others say, such as shares
+        of `session.total`.
+        """
+
+    def class_nodes(self, kind: jobs.TaskClass, layout: nodes.NodeLayout) -> nodes.Mask | None:
+        """[-; all masks] Which nodes (N,) pods of this class could use, whoever is there now: the
+        part of `filter_nodes` that shares are computed from. None: all. The layout need not be
+        the session's; its answer may be kept in `layout.memo`.
+        """
+
+    def queue_nodes(self, queue: queues.Queue, layout: nodes.NodeLayout) -> nodes.Mask | None:
+        """[-; all masks] The same for pods of this queue, of whatever class."""
 
     def queue_key(self, queue: queues.Queue) -> Key | None:
         """[QueueOrder; first difference over tiers, then creation time, then name] Asked again
@@ -322,6 +339,12 @@ class Hooks(Protocol):
     def entitlements(self) -> Mapping[str, decisions.Entitlement]:
         """[-; last plugin that answers] What each queue is entitled to, for people to see."""
 
+    def usages(self) -> Mapping[str, usages.Usage]:
+        """[-; last plugin that answers] What each queue has used over time, once the cycle is over:
+        to be found in the next one's `snapshot.carried`, and written down for a restart. The same
+        object as before where only time has passed.
+        """
+
 
 class Combine(StrEnum):
     """How the answers of several plugins become one."""
@@ -351,6 +374,9 @@ class Hook:
 
 
 HOOKS: Mapping[str, Hook] = {
+    "start": Hook("", None, Combine.EVERY),
+    "class_nodes": Hook("", "enablePredicate", Combine.ALL),
+    "queue_nodes": Hook("", "enablePredicate", Combine.ALL),
     "queue_key": Hook("QueueOrder", "enableQueueOrder", Combine.FIRST_DIFFERENCE),
     "job_key": Hook("JobOrder", "enableJobOrder", Combine.FIRST_DIFFERENCE),
     "task_key": Hook("TaskOrder", "enableTaskOrder", Combine.FIRST_DIFFERENCE),
@@ -376,6 +402,7 @@ HOOKS: Mapping[str, Hook] = {
     "on_allocate": Hook("AllocateFunc", None, Combine.EVERY),
     "on_deallocate": Hook("DeallocateFunc", None, Combine.EVERY),
     "entitlements": Hook("", None, Combine.LAST),
+    "usages": Hook("", None, Combine.LAST),
 }
 """Every hook: its name in Volcano, the flag that switches it, how answers combine."""
 

@@ -108,7 +108,12 @@ class Session:
             [(setting, self._opened(setting, guarded)) for setting in tier]
             for tier in self.policy.tiers
         ]
-        return combinators.Dispatch(tiers, guarded)
+        self.dispatch = combinators.Dispatch(tiers, guarded)
+        started = [
+            [(setting, self._started(setting, plugin, guarded)) for setting, plugin in tier]
+            for tier in tiers
+        ]
+        return combinators.Dispatch(started, guarded)
 
     def _opened(
         self, setting: policies.PluginSetting, guarded: frozenset[str]
@@ -120,6 +125,25 @@ class Session:
             name = setting.plugin.name
             if name not in guarded:
                 raise combinators.PluginFailedError(name, "open", error) from error
+            return combinators.Unopened()
+        return plugin
+
+    @staticmethod
+    def _started(
+        setting: policies.PluginSetting,
+        plugin: contracts.Plugin | combinators.Unopened,
+        guarded: frozenset[str],
+    ) -> contracts.Plugin | combinators.Unopened:
+        if not setting.has("start") or isinstance(plugin, combinators.Unopened):
+            return plugin
+        try:
+            plugin.start()  # type: ignore[attr-defined]  # `has` says that it is there
+        except combinators.PluginFailedError:
+            raise  # another one, which this one asked
+        except Exception as error:
+            name = setting.plugin.name
+            if name not in guarded:
+                raise combinators.PluginFailedError(name, "start", error) from error
             return combinators.Unopened()
         return plugin
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from vscheduler.core.model import jobs, queues, resources, snapshot
+from vscheduler.core.model import jobs, queues, resources, snapshot, usages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +144,37 @@ class GroupStatus:
     reason: Reason | None = None
 
 
+class Bound(StrEnum):
+    """What keeps a queue from deserving more of a resource."""
+
+    REQUEST = "Request"
+    """It asks for no more."""
+    CAPABILITY = "Capability"
+    """Its spec.capability, less what its pods hold under other schedulers."""
+    ROOT = "RootCapability"
+    """That of queue root, which all share."""
+    WEIGHT = "Weight"
+    """Others want what is left, by their weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """How it came about what a queue deserves of one resource; amounts may be fractions."""
+
+    deserved: float
+    usable: float
+    """What there is on nodes that its pods could use, other queues' pods included."""
+    bound: Bound
+    weight: int
+    weights: int
+    """Of all queues that share the same room by weight, its own included; its own weight where it
+    shares with nobody."""
+    guaranteed: bool = False
+    """Whether it gets more than its weight would give it, by its guarantee."""
+    pinned: float = 0.0
+    """What of it is held on nodes that take no more of its pods: cordoned, not ready, gone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entitlement:
     """What a fairness plugin works out for a queue; amounts may be fractions."""
@@ -153,6 +184,19 @@ class Entitlement:
     share: float = 0.0
     problem: queues.QueueProblem | None = None
     """Why the queue is set aside, and who has to put it right."""
+    bases: Mapping[str, Basis] = field(default_factory=dict)
+    """By resource, of those that it asks for or has a guarantee of; empty where a plugin doesn't
+    say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exclusion:
+    """Nodes that no pod of any queue can use, so that what they have isn't shared out."""
+
+    reason: str
+    """Why, as kubectl users know it: `node(s) had untolerated taint {gpu: true}`."""
+    nodes: tuple[str, ...]
+    """Sorted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +208,11 @@ class QueueFigures:
     weight: int
     allocated: Mapping[str, float]
     request: Mapping[str, float]
+    elsewhere: Mapping[str, float] = field(default_factory=dict)
+    """What its pods of other schedulers hold; in neither of the two."""
     entitlement: Entitlement | None = None
+    usage: usages.Usage | None = None
+    """What it has used over time, where a plugin keeps account of that."""
 
     @property
     def problem(self) -> queues.QueueProblem | None:
@@ -193,6 +241,8 @@ class CycleResult:
     total: Mapping[str, float]
     """What shares are computed from."""
     carried: snapshot.Carried
+    excluded: tuple[Exclusion, ...] = ()
+    """Nodes that are left out of the total, most of them first."""
     finished: bool = True
     """False when the budget ended the cycle before every job had its turn."""
     wake_at: float | None = None

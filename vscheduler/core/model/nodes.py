@@ -102,19 +102,21 @@ class NodeTable:
     """All nodes that may be used, with what they have and what is taken.
 
     used counts every pod that holds room there, whoever scheduled it, those that are being
-    deleted (releasing) included. All arrays are (N, R) int64 and read-only.
+    deleted (releasing) included; ours is the part of it that pods of our queues hold that stay.
+    All arrays are (N, R) int64 and read-only.
     """
 
     layout: NodeLayout
     allocatable: resources.Vector
     used: resources.Vector
     releasing: resources.Vector
+    ours: resources.Vector
     ports: Mapping[str, tuple[constraints.HostPort, ...]] = field(default_factory=dict)
     """Host ports of pods that stay, by node name; only nodes that have some."""
     leaving_ports: Mapping[str, tuple[constraints.HostPort, ...]] = field(default_factory=dict)
     """Host ports of pods that are being deleted, the same way."""
 
     def __post_init__(self) -> None:
-        for array in (self.allocatable, self.used, self.releasing):
+        for array in (self.allocatable, self.used, self.releasing, self.ours):
             assert array.shape[0] == self.layout.size
             array.setflags(write=False)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from vscheduler.core.model import resources
+from vscheduler.core.model import resources, usages
 
 ROOT = "root"
 DEFAULT = "default"
@@ -60,6 +60,9 @@ class Queue:
     annotations: Mapping[str, str] = field(default_factory=dict)
     node_groups: NodeGroups | None = None
     group_limits: GroupLimits | None = None
+    past_usage: Mapping[str, usages.Usage] = field(default_factory=dict, compare=False)
+    """What it had used when that was last written down, by scheduler. Nobody but the schedulers
+    writes it, and a queue is no other for it."""
 
     @property
     def open(self) -> bool:

@@ -5,8 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from vscheduler.core.model import jobs, limits, nodes, queues, resources
+from vscheduler.core.model import jobs, limits, nodes, queues, resources, usages
 from vscheduler.core.model import residents as neighbours
+from vscheduler.core.model import seats as placed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Nodes as a cycle saw them."""
+
+    space: resources.ResourceSpace
+    layout: nodes.NodeLayout
+    allocatable: resources.Vector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """A node that could give more a moment ago: it has left, isn't ready any more, was cordoned or
+    tainted, or has less of something.
+    """
+
+    spec: nodes.NodeSpec
+    """As it was then."""
+    allocatable: resources.Amounts
+    """What it had then."""
+    since: float
+    """When it was first missed: seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +60,12 @@ class Carried:
     """When the action shuffle last evicted a pod; None where it never did."""
     halves: Mapping[str, float] = field(default_factory=dict)
     """Since when gangs that never had their minimum are bound in part, by UID."""
+    seen: Seen | None = None
+    """The nodes of the last cycle, which tell what has gone since."""
+    losses: Mapping[str, Loss] = field(default_factory=dict)
+    """By node, what a node that has gone, or has less than before, had a moment ago."""
+    past_usage: Mapping[str, usages.Usage] = field(default_factory=dict)
+    """By queue, what it has used over time. After a restart an annotation of the Queue has it."""
     spared: frozenset[jobs.TaskId] = frozenset()
     """Pods that the API server refused to evict a moment ago: nobody asks for them for now."""
     denied: frozenset[jobs.JobId] = frozenset()
@@ -65,6 +95,11 @@ class Snapshot:
     """Sorted by `namespace/name`."""
     quotas: tuple[limits.Quota, ...] = ()
     """Sorted by `namespace/name`."""
+    seats: placed.ByClass = field(default_factory=dict)
+    """Where our pods are; without those whose PodGroup isn't there."""
+    elsewhere: Mapping[str, resources.Amounts] = field(default_factory=dict)
+    """By queue, what its pods hold that other schedulers look after; queues without any aren't
+    in it. Sorted."""
     residents: neighbours.Residents = neighbours.NOBODY
     """What pods with conditions on other pods are to know of those on nodes."""
     carried: Carried = FRESH
