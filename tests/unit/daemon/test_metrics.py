@@ -2,7 +2,7 @@ import re
 from dataclasses import replace
 
 from vscheduler.core.model import decisions, queues, snapshot
-from vscheduler.daemon import metrics
+from vscheduler.daemon import metric_table, metrics
 
 GOLD = decisions.QueueFigures(
     name="gold",
@@ -101,9 +101,9 @@ def test_binds_and_writes_are_counted_by_what_came_of_them() -> None:
 
 def test_the_table_has_every_metric_once_and_says_what_it_is_about() -> None:
     """Names are Volcano's or ours; nothing is labelled by job or pod."""
-    names = [row.name for row in (*metrics.TABLE, *metrics.QUEUE_TABLE)]
+    names = [row.name for row in metric_table.EVERY]
     assert sorted(names) == sorted(set(names))
-    for row in (*metrics.TABLE, *metrics.QUEUE_TABLE):
+    for row in metric_table.EVERY:
         assert re.fullmatch(r"(volcano|vscheduler)_[a-z0-9_]+", row.name)
         assert row.about
         assert not {"job", "pod", "job_id", "job_name"} & set(row.labels)
