@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from vscheduler.core.model import limits as limit_values
 from vscheduler.core.model import queues
-from vscheduler.mirror import events, fields, limits, pods, translation, wire
+from vscheduler.mirror import events, fields, limits, pods, translation, usages, wire
 
 Value: TypeAlias = (
     pods.Pod
@@ -35,6 +35,7 @@ class Entry:
     value: Value | None
     """None where the object can't be used, or isn't seen on purpose."""
     rejection: events.Rejection | None = None
+    """What is wrong with it, or with a part of it that it can be used without."""
 
 
 class Reader:
@@ -48,6 +49,7 @@ class Reader:
         node_selector: tuple[tuple[str, str], ...],
     ) -> None:
         self._translator = pods.Translator(scheduler_names)
+        self._scheduler_names = scheduler_names
         self._default_queue = default_queue
         self._node_selector = frozenset(node_selector)
 
@@ -63,6 +65,8 @@ class Reader:
             return key, Entry(reference, None, translation.reject(kind, metadata, error))
         if isinstance(value, pods.Pod):
             return value.uid, Entry(reference, value, value.rejection)
+        if isinstance(value, queues.Queue) and (unread := usages.problem(metadata.annotations)):
+            return key, Entry(reference, value, translation.reject(kind, metadata, unread))
         return key, Entry(reference, value)
 
     def _value(self, found: wire.Object) -> Value | None:
@@ -74,7 +78,7 @@ class Reader:
                 node = translation.node(found)
                 value = node if self._sees(node) else None
             case wire.Queue():
-                value = translation.queue(found)
+                value = translation.queue(found, self._scheduler_names)
             case wire.PodGroup():
                 value = translation.pod_group(found, self._default_queue)
             case wire.Namespace():

@@ -280,6 +280,8 @@ class Mirror:
         if isinstance(old, pods.Pod | None) and isinstance(new, pods.Pod | None):
             return self._confirm(old, new)
         if old == new:
+            if isinstance(new, queues.Queue):  # what it had used may be another by now
+                self._queues = None
             return False
         for value, step in ((old, -1), (new, 1)):
             _count(self._names, entries.resources_of(value), step)

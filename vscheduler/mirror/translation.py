@@ -4,11 +4,11 @@ Each function raises fields.FieldError where a field can't be used; `reject` mak
 it. Pods are in `pods`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vscheduler.core.model import constraints, jobs, nodes, queues, residents, resources
-from vscheduler.mirror import events, fields, group_limits, selectors, wire
+from vscheduler.mirror import events, fields, group_limits, selectors, usages, wire
 
 SCHEDULER = "scheduling.volcano.sh/scheduler-name"
 """Annotation: who schedules a PodGroup that has no pods yet."""
@@ -81,8 +81,11 @@ def node(node: wire.Node) -> Node:
     )
 
 
-def queue(queue: wire.Queue) -> queues.Queue:
-    """A queue. No state means Open, an unknown one Unknown: no pods are placed."""
+def queue(queue: wire.Queue, scheduler_names: Sequence[str]) -> queues.Queue:
+    """A queue. No state means Open, an unknown one Unknown: no pods are placed.
+
+    scheduler_names tell our own record of what it has used from those of others.
+    """
     spec = queue.spec
     if spec.weight < 1:
         raise fields.FieldError("spec.weight", f"{spec.weight} is not at least 1")
@@ -98,9 +101,10 @@ def queue(queue: wire.Queue) -> queues.Queue:
         capability=fields.allocatable(spec.capability, "spec.capability"),
         deserved=fields.allocatable(spec.deserved, "spec.deserved"),
         guarantee=fields.allocatable(spec.guarantee.resource, "spec.guarantee.resource"),
-        annotations=queue.metadata.annotations,
+        annotations=usages.without_records(queue.metadata.annotations),
         node_groups=None if spec.affinity is None else _node_groups(spec.affinity),
         group_limits=group_limits.read(queue.metadata.annotations),
+        past_usage=usages.read(queue.metadata.annotations, scheduler_names),
     )
 
 

@@ -18,7 +18,7 @@ def queue(spec: dict[str, Any], **status: Any) -> queues.Queue:
     """The queue of a manifest."""
     found = manifests.read(manifests.queue("q", spec, **status))
     assert isinstance(found, wire.Queue)
-    return translation.queue(found)
+    return translation.queue(found, (manifests.OURS,))
 
 
 def group(spec: dict[str, Any], **rest: Any) -> translation.Group:

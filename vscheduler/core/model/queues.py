@@ -61,8 +61,8 @@ class Queue:
     node_groups: NodeGroups | None = None
     group_limits: GroupLimits | None = None
     past_usage: Mapping[str, usages.Usage] = field(default_factory=dict, compare=False)
-    """What it had used when that was last written down, by scheduler. Nobody but the schedulers
-    writes it, and a queue is no other for it."""
+    """What it had used when that was last written down, by scheduler; ours is usages.OURS. Nobody
+    but the schedulers writes it, and a queue is no other for it."""
 
     @property
     def open(self) -> bool:

@@ -6,6 +6,7 @@ from vscheduler.core.plugins.capacity import Capacity
 from vscheduler.core.plugins.cdp import Cdp
 from vscheduler.core.plugins.conformance import Conformance
 from vscheduler.core.plugins.drf import Drf
+from vscheduler.core.plugins.fairshare import FairShare
 from vscheduler.core.plugins.gang import Gang
 from vscheduler.core.plugins.nodegroup import Nodegroup
 from vscheduler.core.plugins.nodeorder import NodeOrder
@@ -26,6 +27,7 @@ PLUGINS: tuple[type[contracts.Plugin], ...] = (
     Predicates,
     Proportion,
     Capacity,
+    FairShare,
     Nodegroup,
     NodeOrder,
     Binpack,

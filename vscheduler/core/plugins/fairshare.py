@@ -1,0 +1,215 @@
+"""Fairshare: where queues are owed the same, those come first that have used less so far.
+
+Volcano has no such plugin. What is in use is weighed and summed up over time, and half of it is
+forgotten after a half-life (`core.model.usages`); the record outlives a restart in an annotation
+of the Queue. In the order of plugins it breaks the ties of those before it.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import ClassVar, TypeGuard
+
+from vscheduler.core.framework import contracts, gangs
+from vscheduler.core.model import durations, jobs, queues, resources
+from vscheduler.core.model import usages as records
+
+HALF_LIFE_MAX_SECONDS = 100 * 365 * 86400.0
+
+WEIGHT_MAX = 1e6
+
+GIBIBYTE = 2**30
+
+WEIGHTS: Mapping[str, float] = {
+    resources.CPU: 1.0,
+    resources.MEMORY: 0.25,
+    resources.PODS: 0.0,
+    "ephemeral-storage": 0.0,
+}
+"""How much a unit (a core, a GiB) counts where nothing else is configured. HUGE_PAGES count
+nothing, and one of anything else, a device, counts 1."""
+
+HUGE_PAGES = "hugepages-"
+
+
+def half_life(text: str) -> float:
+    """A duration in seconds; ValueError for none, and for one that nobody lives to see."""
+    found = durations.positive(text)
+    if found > HALF_LIFE_MAX_SECONDS:
+        raise ValueError(f"{text!r} is more than a hundred years")
+    return found
+
+
+def weights(given: Mapping[object, object]) -> dict[str, float]:
+    """Weights by resource; ValueError for what is none."""
+    found = {}
+    for name, weight in given.items():
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"{name!r} is no name of a resource")
+        if not _is_number(weight) or not 0 <= weight <= WEIGHT_MAX:
+            raise ValueError(f"{name} must be a number up to {WEIGHT_MAX:.0f}, not {weight!r}")
+        found[name] = float(weight)
+    return found
+
+
+class Floor:
+    """How far a queue is below its guarantee, and what it asks for, by resource."""
+
+    __slots__ = ("missing", "wanted")
+
+    def __init__(self, missing: dict[str, int]) -> None:
+        self.missing = missing
+        self.wanted = dict.fromkeys(missing, 0)
+
+    def move(self, amounts: resources.Amounts, step: int) -> None:
+        """The queue has so much more, or less (-1)."""
+        for name in self.missing.keys() & amounts.keys():
+            self.missing[name] -= step * amounts[name]
+
+    def ask(self, amounts: resources.Amounts, step: int) -> None:
+        """It asks for so much more, or less (-1)."""
+        for name in self.missing.keys() & amounts.keys():
+            self.wanted[name] += step * amounts[name]
+
+    @property
+    def broken(self) -> bool:
+        """Whether it is below its guarantee in something that it asks for."""
+        return any(lack > 0 and self.wanted[name] > 0 for name, lack in self.missing.items())
+
+
+class FairShare(contracts.Plugin):
+    """Who has used less goes first: queues by weight, and namespaces within a queue."""
+
+    name = "fairshare"
+    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
+        "fairshare.halfLife": contracts.Argument(str, "168h", parse=half_life),
+        "fairshare.weights": contracts.Argument(dict, {}, parse=weights),
+    }
+
+    def open(self, session: contracts.Session) -> None:
+        """See how far queues are below their guarantees; usage is worked out when asked for."""
+        self._session = session
+        self._half_life = self.seconds("fairshare.halfLife")
+        self._units = self._weighed(session.space.names)
+        self._used: dict[str, float] = {}
+        self._used_within: dict[tuple[str, str], float] = {}
+        self._moved: dict[jobs.TaskId, jobs.Task] = {}
+        self._floors: dict[str, Floor] = {}
+        for name, queue in session.queues.items():
+            if queue.guarantee:
+                self._floors[name] = Floor(dict(queue.guarantee))
+                self._floors[name].move(session.snapshot.elsewhere.get(name, {}), 1)
+        for gang in session.gangs.values() if self._floors else ():
+            floor = self._floors.get(gang.job.queue)
+            if floor is not None:
+                floor.move(gang.job.allocated, 1)
+                floor.ask(gang.job.pending, 1)
+
+    def queue_key(self, queue: queues.Queue) -> contracts.Key:
+        """Queues below their guarantee first, whatever they have used; then the smaller usage by
+        weight.
+        """
+        floor = self._floors.get(queue.name)
+        if queue.name not in self._used:
+            used = sum(self._now(each.queue, each) for each in self._records(queue))
+            self._used[queue.name] = used / queue.weight
+        return (0.0 if floor is not None and floor.broken else 1.0, self._used[queue.name])
+
+    def job_key(self, gang: gangs.Gang) -> contracts.Key:
+        """What the job's namespace has used in its queue."""
+        place = gang.job.queue, gang.job.namespace
+        if place not in self._used_within:
+            self._used_within[place] = sum(
+                self._now(each.namespaces[gang.job.namespace], each)
+                for each in self._records(self._session.queues[gang.job.queue])
+                if gang.job.namespace in each.namespaces
+            )
+        return self._used_within[place]
+
+    def on_allocate(self, task: jobs.Task) -> None:
+        """It holds, or is promised, a part of its queue's guarantee."""
+        self._move(task, 1)
+
+    def on_deallocate(self, task: jobs.Task) -> None:
+        """The opposite."""
+        self._move(task, -1)
+
+    def usages(self) -> Mapping[str, records.Usage]:
+        """By queue, its record, with what is held as the cycle ends; promises aren't."""
+        held: defaultdict[str, defaultdict[str, list[int]]]
+        held = defaultdict(lambda: defaultdict(lambda: [0] * len(self._units)))
+        for gang in self._session.gangs.values():
+            if gang.job.allocated:
+                self._add(held[gang.job.queue][gang.job.namespace], gang.job.allocated, 1)
+        for task in self._moved.values():
+            gang = self._session.gangs[task.job]
+            step = (gang.status(task) in jobs.HOLDING) - (task.status in jobs.HOLDING)
+            if step:
+                self._add(held[gang.job.queue][gang.job.namespace], task.kind.request, step)
+        found = {}
+        for name, queue in self._session.queues.items():
+            rates = {each: self._rate(amounts) for each, amounts in held[name].items()}
+            total = self._rate([sum(column) for column in zip(*held[name].values(), strict=True)])
+            used = records.followed(
+                self._record(queue),
+                {each: rate for each, rate in rates.items() if rate > 0},
+                total,
+                self._session.snapshot.now,
+                self._half_life,
+            )
+            if used is not None:
+                found[name] = used
+        return found
+
+    def _move(self, task: jobs.Task, step: int) -> None:
+        self._moved[task.uid] = task
+        floor = self._floors.get(self._session.gangs[task.job].job.queue)
+        if floor is not None:
+            floor.move(task.kind.request, step)
+            if task.status is jobs.TaskStatus.PENDING:
+                floor.ask(task.kind.request, -step)
+
+    def _record(self, queue: queues.Queue) -> records.Usage | None:
+        """Our own: what the cycle before made of it, else what was written down."""
+        known = self._session.snapshot.carried.past_usage.get(queue.name)
+        return queue.past_usage.get(records.OURS) if known is None else known
+
+    def _records(self, queue: queues.Queue) -> list[records.Usage]:
+        """Our own, and those that other schedulers keep of this queue."""
+        own = self._record(queue)
+        others = [each for name, each in sorted(queue.past_usage.items()) if name != records.OURS]
+        return others if own is None else [own, *others]
+
+    def _now(self, account: records.Account, record: records.Usage) -> float:
+        seconds = self._session.snapshot.now - record.time
+        return records.decayed(account, seconds, self._half_life)
+
+    def _weighed(self, names: tuple[str, ...]) -> dict[str, float]:
+        """How much a milli of cpu, a byte or a device counts; only what counts at all."""
+        given = self.argument("fairshare.weights")
+        assert isinstance(given, dict)
+        found = {}
+        for name in names:
+            default = 0.0 if name.startswith(HUGE_PAGES) else WEIGHTS.get(name, 1.0)
+            if weight := float(given.get(name, default)):
+                found[name] = weight / _amounts_per_unit(name)
+        return found
+
+    def _add(self, sums: list[int], amounts: resources.Amounts, step: int) -> None:
+        """Sums are of whole numbers, so that the same pods give the same rate in any order."""
+        for column, name in enumerate(self._units):
+            sums[column] += step * amounts.get(name, 0)
+
+    def _rate(self, sums: list[int]) -> float:
+        """Units in use; sums may be empty."""
+        return sum(amount * unit for amount, unit in zip(sums, self._units.values(), strict=False))
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _amounts_per_unit(name: str) -> int:
+    if name == resources.CPU:
+        return 1000
+    in_bytes = name in (resources.MEMORY, "ephemeral-storage") or name.startswith(HUGE_PAGES)
+    return GIBIBYTE if in_bytes else 1
