@@ -106,7 +106,8 @@ def decide(
 
 def digest(result: decisions.CycleResult) -> str:
     """All of a result as text: equal for equal results, task classes by what they hold."""
-    return repr(dataclasses.astuple(result))
+    carried = dataclasses.replace(result.carried, seen=None)
+    return repr(dataclasses.astuple(dataclasses.replace(result, carried=carried)))
 
 
 def open_session(documents: Iterable[Document], tree: Mapping[str, Any]) -> session.Session:

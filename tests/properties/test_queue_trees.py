@@ -63,6 +63,7 @@ def world(chance: random.Random, *, flat: bool) -> World:
     session = sessions.opened(*waiting, queues=made, total=sessions.total(cpu=total))
     plugin = capacity.Capacity({}, frozenset() if flat else frozenset({"enableHierarchy"}))
     plugin.open(session)
+    plugin.start()
     return World(plugin, session, parents)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests import pictures, running
 from vscheduler.core import cycle
-from vscheduler.core.framework import contracts, policy
+from vscheduler.core.framework import contracts, hooks, policy
 from vscheduler.core.model import decisions
 
 PICTURE = """
@@ -36,14 +36,14 @@ def writes(_: object, __: object, nodes: contracts.NodeView) -> np.ndarray[Any, 
     return np.zeros(nodes.size)
 
 
-CLOSED = {name for name, hook in contracts.HOOKS.items() if hook.closed}
+CLOSED = {name for name, hook in hooks.HOOKS.items() if hook.closed}
 UNASKED = {
     *("shortages", "job_starving", "job_enqueueable", "job_enqueued", "preemptive"),
     *("preemptable", "reclaimable", "victim_queue_key", "shuffle_victims", "start_timeout"),
 }
 """Hooks that allocate has no question for in this cluster."""
 
-ASKED = set(contracts.HOOKS) - UNASKED
+ASKED = set(hooks.HOOKS) - UNASKED
 FAILURES: dict[str, tuple[str, Callable[..., Any]]] = {
     **{f"{hook} raises": (hook, fail) for hook in sorted(ASKED)},
     "masks of another size": ("filter_nodes", says([contracts.Verdict("x", np.ones(9, bool))])),
@@ -130,7 +130,7 @@ def test_a_vote_in_numpys_words_counts() -> None:
     assert run(job_pipelined=says(np.False_)).pipelined == ()
 
 
-@pytest.mark.parametrize("hook", sorted(set(contracts.HOOKS) - {"shortages"}))
+@pytest.mark.parametrize("hook", sorted(set(hooks.HOOKS) - {"shortages"}))
 def test_none_abstains(hook: str) -> None:
     """A plugin that says nothing changes nothing, whatever it is asked."""
     assert running.digest(run(**{hook: says(None)})) == running.digest(run())

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from vscheduler.core import plugins
-from vscheduler.core.framework import contracts
+from vscheduler.core.framework import contracts, hooks
 
 GROUP = "vscheduler.plugins"
 
@@ -64,7 +64,7 @@ def _load(point: metadata.EntryPoint, taken: Collection[str]) -> type[contracts.
         raise _BadPluginError(f'there is another plugin called "{name}"')
     if not _are_arguments(plugin.arguments):
         raise _BadPluginError("its `arguments` must be a mapping of names to contracts.Argument")
-    if not any(hasattr(plugin, hook) for hook in contracts.HOOKS):
+    if not any(hasattr(plugin, hook) for hook in hooks.HOOKS):
         raise _BadPluginError("its plugin defines no hook; docs/plugins.md lists them")
     return plugin
 

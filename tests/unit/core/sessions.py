@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from vscheduler.core.framework import contracts, gangs
+from vscheduler.core.framework import contracts, gangs, surveys
 from vscheduler.core.framework import neighbours as near
 from vscheduler.core.model import constraints, jobs, nodes, queues, residents, resources, snapshot
 
 GPU = "nvidia.com/gpu"
 Gang = gangs.Gang
+Queue = queues.Queue
 SPACE = resources.ResourceSpace.of([GPU])
 
 
@@ -20,7 +21,6 @@ class Opened:
     """A session as plugins see it, with nothing behind it."""
 
     snapshot: snapshot.Snapshot
-    total: resources.Vector
     queues: Mapping[str, queues.Queue]
     gangs: Mapping[jobs.JobId, Gang]
     space: resources.ResourceSpace = SPACE
@@ -33,6 +33,29 @@ class Opened:
     )
     due: list[float] = field(default_factory=list)
     """When it was asked to wake."""
+    strays: list[jobs.Job] = field(default_factory=list)
+
+    @property
+    def total(self) -> resources.Vector:
+        """All that there is."""
+        whole: resources.Vector = self.snapshot.nodes.allocatable.sum(axis=0)
+        return whole
+
+    @property
+    def usable(self) -> surveys.Survey:
+        """All that there is, on one node."""
+        return surveys.Surveyor(self).survey(surveys.ground(self))
+
+    def usable_before(self, seconds: float) -> None:
+        """Nothing has gone."""
+
+    def class_nodes(self, kind: jobs.TaskClass, layout: nodes.NodeLayout) -> nodes.Mask:
+        """All nodes."""
+        del kind
+        return np.ones(layout.size, dtype=np.bool_)
+
+    def queue_nodes(self, queue: Queue, layout: nodes.NodeLayout) -> None:
+        """No fewer."""
 
     def promised(self, task: jobs.Task) -> bool:
         """As the real one."""
@@ -123,14 +146,14 @@ def opened(
     """A session with these jobs; where no queues are given, there is `q`."""
     present = [queue()] if queues is None else list(queues)
     whole = SPACE.vector({"cpu": 10_000, "pods": 1000}) if total is None else total
-    empty = np.zeros((0, SPACE.size), dtype=np.int64)
+    empty = np.zeros((1, SPACE.size), dtype=np.int64)
     return Opened(
         snapshot=snapshot.Snapshot(
             now=0.0,
             space=SPACE,
             nodes=nodes.NodeTable(
-                layout=nodes.NodeLayout([]),
-                allocatable=empty,
+                layout=nodes.NodeLayout([nodes.NodeSpec(name="all")]),
+                allocatable=whole[np.newaxis],
                 used=empty,
                 releasing=empty,
                 ours=empty,
@@ -138,10 +161,16 @@ def opened(
             queues={each.name: each for each in present},
             jobs=tuple(taking_part),
         ),
-        total=whole,
         queues={each.name: each for each in present},
         gangs={each.id: gangs.Gang(each) for each in taking_part},
     )
+
+
+def start(plugin: contracts.Plugin, session: Opened) -> None:
+    """Open the plugin, and let it start if there is anything to it."""
+    plugin.open(session)
+    if hasattr(plugin, "start"):
+        plugin.start()
 
 
 def view(

@@ -33,6 +33,7 @@ def opened(
     session.as_volcano = volcano
     plugin = drf.Drf({}, flags)
     plugin.open(session)
+    plugin.start()
     return plugin, session
 
 

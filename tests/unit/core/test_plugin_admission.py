@@ -108,7 +108,7 @@ def test_a_queue_deserves_something_for_pods_that_are_still_to_be_made() -> None
     for volcano in (False, True):
         opened.as_volcano = volcano
         plugin = proportion.Proportion({})
-        plugin.open(opened)
+        sessions.start(plugin, opened)
         deserved = {name: each.deserved for name, each in plugin.entitlements().items()}
         assert deserved["a"].get("cpu", 0) == (1000 if volcano else 4000)
         assert deserved["a"].get(sessions.GPU, 0) == (0 if volcano else 1)
@@ -126,7 +126,7 @@ def test_a_queue_tells_its_own_limit_from_the_cluster_s() -> None:
         *refused, queues=[small, wide], total=sessions.total(cpu=10_000, gpu=8)
     )
     plugin = proportion.Proportion({})
-    plugin.open(opened)
+    sessions.start(plugin, opened)
     answers = [plugin.job_enqueueable(opened.gang(name)) for name in "ab"]
     assert answers == [
         decisions.Refusal(
@@ -154,7 +154,7 @@ def test_pod_slots_limit_a_queue_where_its_capability_names_them(named: bool) ->
         asked, queues=[sessions.queue(capability=capability)], total=sessions.total(pods=2)
     )
     plugin = proportion.Proportion({})
-    plugin.open(opened)
+    sessions.start(plugin, opened)
     assert (plugin.job_enqueueable(opened.gang("a")) is True) is not named
 
 
@@ -172,7 +172,7 @@ def test_promises_of_a_cycle_add_up() -> None:
             quotas=(quota,),
         )
         plugin = kind({})
-        plugin.open(opened)
+        sessions.start(plugin, opened)
         answers = []
         for name in "abc":
             answers.append(plugin.job_enqueueable(opened.gang(name)))
@@ -188,7 +188,7 @@ def test_nobody_counts_promises_where_no_group_asks() -> None:
     """A cycle without Pending groups pays nothing."""
     opened = sessions.opened(job("a", state=INQUEUE))
     plugin = overcommit.Overcommit({})
-    plugin.open(opened)
+    sessions.start(plugin, opened)
     assert plugin.job_enqueueable(sessions.Gang(job("b", min_resources=None))) is True
     assert opened.requests == 0
 
@@ -205,7 +205,7 @@ def test_the_nearest_waiting_time_counts(annotations: dict[str, str], due: float
     """The annotation's first name, its second, the plugin's argument."""
     opened = sessions.opened(job("a", annotations=annotations))
     plugin = sla.Sla({"sla-waiting-time": "2h"})
-    plugin.open(opened)
+    sessions.start(plugin, opened)
     assert plugin.job_enqueueable(opened.gang("a")) is None
     assert opened.due == [due]
     assert plugin.job_key(opened.gang("a")) == (0, due)

@@ -34,6 +34,7 @@ def plugin(
     session.as_volcano = volcano
     made = capacity.Capacity({"ancestorReclaimLevel": level}, TREE if tree else frozenset())
     made.open(session)
+    made.start()
     return made
 
 

@@ -20,6 +20,7 @@ def proportioned(opened: sessions.Opened) -> proportion.Proportion:
     """The plugin in this session."""
     plugin = proportion.Proportion({})
     plugin.open(opened)
+    plugin.start()
     return plugin
 
 
@@ -254,6 +255,7 @@ def test_drf_orders_by_dominant_share() -> None:
     )
     plugin = drf.Drf({})
     plugin.open(session)
+    plugin.start()
 
     def shares() -> list[contracts.Key]:
         return [plugin.job_key(session.gang(name)) for name in ("device", "cores", "none", "slots")]
@@ -277,6 +279,7 @@ def test_hooks_that_run_for_every_pod_ask_the_session_once_per_class() -> None:
     plugins: list[proportion.Proportion | drf.Drf] = [proportion.Proportion({}), drf.Drf({})]
     for plugin in plugins:
         plugin.open(session)
+        plugin.start()
         for pod in session.gang("a").job.tasks:
             plugin.on_allocate(pod)
     assert session.requests == 2

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from vscheduler.core.framework import gangs, reasons
+from vscheduler.core.framework import exclusions, gangs, reasons
 from vscheduler.core.model import decisions, jobs, snapshot
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
         groups=_groups(session),
         queues=_queues(session),
         total=session.space.amounts(session.total),
+        excluded=exclusions.exclusions(session),
         carried=snapshot.Carried(
             tried=tried,
             asked=frozenset(session.asked if session.exhausted else ()),
@@ -40,6 +41,12 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
             lapsed=_still(session, session.lapsed, jobs.Phase.PENDING),
             shuffled_at=session.shuffled_at,
             halves=session.halves,
+            seen=snapshot.Seen(
+                space=session.space,
+                layout=session.layout,
+                allocatable=session.allocatable,
+            ),
+            losses=session.kept_losses(),
             past_usage=session.dispatch.last("usages"),
         ),
         finished=not session.exhausted,

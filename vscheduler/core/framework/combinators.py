@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from vscheduler.core.framework import contracts, policy
+from vscheduler.core.framework import contracts, hooks, policy
 from vscheduler.core.model import decisions, jobs
 
 Answer = TypeVar("Answer")
@@ -84,7 +84,7 @@ class Dispatch:
         """A plugin failed that has a say in who may be evicted: nobody is, in this cycle."""
         self._tiers: dict[str, tuple[tuple[Call, ...], ...]] = {}
         self._calls: dict[str, tuple[Call, ...]] = {}
-        for hook in contracts.HOOKS:
+        for hook in hooks.HOOKS:
             found = [
                 tuple(
                     Call(setting.plugin.name, getattr(plugin, hook), setting.plugin.victim_role)
@@ -112,7 +112,7 @@ class Dispatch:
 
     def all_agree(self, hook: str, *subject: object) -> bool:
         """True unless someone says no; a guarding hook that fails says no."""
-        default = not contracts.HOOKS[hook].closed
+        default = not hooks.HOOKS[hook].closed
         for call in self._calls[hook]:
             answer = self._ask(call, hook, subject, default)
             if answer is not None and not answer:
@@ -121,7 +121,7 @@ class Dispatch:
 
     def any_says(self, hook: str, *subject: object) -> bool:
         """True if someone says yes; a guarding hook that fails says yes."""
-        default = contracts.HOOKS[hook].closed
+        default = hooks.HOOKS[hook].closed
         return any(self._ask(call, hook, subject, default) for call in self._calls[hook])
 
     def vote(self, hook: str, *subject: object) -> bool:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.framework import gangs, neighbours
+from vscheduler.core.framework import gangs, neighbours, surveys
 from vscheduler.core.model import (
     constraints,
     decisions,
@@ -119,8 +119,6 @@ class Session(Protocol):
 
     snapshot: snapshot.Snapshot
     space: resources.ResourceSpace
-    total: resources.Vector
-    """What shares are computed from, (R,); to be asked from `start` on."""
     queues: Mapping[str, queues.Queue]
     as_volcano: bool
     """`compatibility: volcano`: decide as Volcano does where we would decide otherwise."""
@@ -144,6 +142,17 @@ class Session(Protocol):
         """Nodes that nothing but room, or what evictions could change, keeps from the task. To be
         asked when the cycle runs, not in `open`.
         """
+
+    @property
+    def total(self) -> resources.Vector:
+        """What shares are computed from, (R,); to be asked from `start` on."""
+
+    @property
+    def usable(self) -> surveys.Survey:
+        """What the pods of queues could use of the nodes; to be asked from `start` on."""
+
+    def usable_before(self, seconds: float) -> surveys.Survey | None:
+        """The same as if nodes hadn't lost anything in so many seconds; None where they haven't."""
 
     def wake(self, at: float) -> None:
         """At this instant a decision could change with no event: there is to be a cycle."""
@@ -194,7 +203,7 @@ class Configured:
 class Plugin(Configured):
     """Base of all plugins: define the hooks that you need, leave the others out.
 
-    The flags that switch hooks off are Volcano's; HOOKS lists them.
+    The flags that switch hooks off are Volcano's; hooks.HOOKS lists them.
     """
 
     victim_role: ClassVar[VictimRole] = VictimRole.ENTITLES
@@ -344,67 +353,6 @@ class Hooks(Protocol):
         to be found in the next one's `snapshot.carried`, and written down for a restart. The same
         object as before where only time has passed.
         """
-
-
-class Combine(StrEnum):
-    """How the answers of several plugins become one."""
-
-    FIRST_DIFFERENCE = "first difference over tiers"
-    FIRST = "first that isn't None"
-    FIRST_TIER = "all of the first tier that answers"
-    VICTIMS = "vetoes, and the first tier that entitles"
-    ALL = "all must agree"
-    ANY = "any"
-    VOTE = "a reject loses; a tier with a permit decides"
-    SUM = "sum"
-    EVERY = "all are called"
-    LAST = "last that answers"
-
-
-@dataclass(frozen=True, slots=True)
-class Hook:
-    """One row of the hook table."""
-
-    volcano: str
-    flag: str | None
-    """The configuration key that switches it off; None: it can't be."""
-    combine: Combine
-    closed: bool = False
-    """When the plugin fails here, the job in question isn't placed; else it abstains."""
-
-
-HOOKS: Mapping[str, Hook] = {
-    "start": Hook("", None, Combine.EVERY),
-    "class_nodes": Hook("", "enablePredicate", Combine.ALL),
-    "queue_nodes": Hook("", "enablePredicate", Combine.ALL),
-    "queue_key": Hook("QueueOrder", "enableQueueOrder", Combine.FIRST_DIFFERENCE),
-    "job_key": Hook("JobOrder", "enableJobOrder", Combine.FIRST_DIFFERENCE),
-    "task_key": Hook("TaskOrder", "enableTaskOrder", Combine.FIRST_DIFFERENCE),
-    "job_valid": Hook("JobValid", None, Combine.FIRST, closed=True),
-    "job_ready": Hook("JobReady", "enableJobReady", Combine.ALL, closed=True),
-    "start_timeout": Hook("", None, Combine.FIRST),
-    "job_pipelined": Hook("JobPipelined", "enableJobPipelined", Combine.VOTE),
-    "job_starving": Hook("JobStarving", "enableJobStarving", Combine.FIRST_TIER),
-    "job_enqueueable": Hook("JobEnqueueable", "enableJobEnqueued", Combine.VOTE),
-    "job_enqueued": Hook("JobEnqueued", "enableJobEnqueued", Combine.EVERY),
-    "overused": Hook("Overused", "enabledOverused", Combine.ANY, closed=True),
-    "allocatable": Hook("Allocatable", "enabledAllocatable", Combine.ALL, closed=True),
-    "preemptive": Hook("Preemptive", "enablePreemptive", Combine.ALL, closed=True),
-    "preemptable": Hook("Preemptable", "enablePreemptable", Combine.VICTIMS, closed=True),
-    "reclaimable": Hook("Reclaimable", "enableReclaimable", Combine.VICTIMS, closed=True),
-    "victim_queue_key": Hook("VictimQueueOrder", None, Combine.FIRST_DIFFERENCE),
-    "shuffle_victims": Hook("VictimTasks", "enabledVictim", Combine.FIRST_TIER, closed=True),
-    "shortages": Hook("", None, Combine.EVERY),
-    "filter_nodes": Hook("Predicate", "enablePredicate", Combine.ALL, closed=True),
-    "outlook": Hook("", None, Combine.EVERY),
-    "score_nodes": Hook("NodeOrder", "enableNodeOrder", Combine.SUM),
-    "score_node_set": Hook("BatchNodeOrder", "enableNodeOrder", Combine.SUM),
-    "on_allocate": Hook("AllocateFunc", None, Combine.EVERY),
-    "on_deallocate": Hook("DeallocateFunc", None, Combine.EVERY),
-    "entitlements": Hook("", None, Combine.LAST),
-    "usages": Hook("", None, Combine.LAST),
-}
-"""Every hook: its name in Volcano, the flag that switches it, how answers combine."""
 
 
 class Action(Configured):

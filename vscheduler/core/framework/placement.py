@@ -86,7 +86,7 @@ class Placement:
     def reachable(self, task: jobs.Task) -> NDArray[np.bool_]:
         """Nodes (N,) that nothing but room, or what evictions could change, keeps from the task."""
         mask = np.ones(self._session.layout.size, dtype=np.bool_)
-        for verdict in self._verdicts(task, self._session.view()):
+        for verdict in self.verdicts(task, self._session.view()):
             if not verdict.curable:
                 mask &= verdict.passes
         return mask
@@ -136,7 +136,7 @@ class Placement:
         view = session.view()
         alive = np.ones(session.layout.size, dtype=np.bool_)
         counts: dict[str, int] = {}
-        for verdict in self._verdicts(task, view):
+        for verdict in self.verdicts(task, view):
             passes = verdict.passes if verdict.later is None else verdict.later
             refused = int((alive & ~passes).sum())
             if refused:
@@ -189,7 +189,7 @@ class Placement:
         session.spend("plans" if rows is None else "rows", 60 + view.size // 10)
         future = resources.fits(plan.request, view.allocatable - view.future_used)
         idle = resources.fits(plan.request, view.allocatable - view.used)
-        for verdict in self._verdicts(plan.task, view):
+        for verdict in self.verdicts(plan.task, view):
             idle &= verdict.passes
             future &= verdict.passes if verdict.later is None else verdict.later
         idle &= future
@@ -198,7 +198,8 @@ class Placement:
         plan.future[target] = np.where(future, scores, -np.inf)
         plan.idle[target] = np.where(idle, scores, -np.inf)
 
-    def _verdicts(self, task: jobs.Task, view: contracts.NodeView) -> Sequence[contracts.Verdict]:
+    def verdicts(self, task: jobs.Task, view: contracts.NodeView) -> Sequence[contracts.Verdict]:
+        """What every filter says of these nodes."""
         nobody = [contracts.Verdict("a filter failed", np.zeros(view.size, dtype=np.bool_))]
         answers = self._session.dispatch.each("filter_nodes", _checked, nobody, task, view)
         return [

@@ -7,7 +7,7 @@ problem, but for names that Volcano has and we don't: they are warned of and lef
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from vscheduler.core.framework import contracts, findings, vocabulary
+from vscheduler.core.framework import contracts, findings, hooks, vocabulary
 
 Problem = findings.Problem
 
@@ -48,7 +48,7 @@ class PluginSetting:
 
     def has(self, hook: str) -> bool:
         """Whether the plugin defines this hook and its flag leaves it on."""
-        flag = contracts.HOOKS[hook].flag
+        flag = hooks.HOOKS[hook].flag
         return hasattr(self.plugin, hook) and flag not in self.off
 
 

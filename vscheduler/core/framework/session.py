@@ -3,6 +3,7 @@
 import collections
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -12,9 +13,11 @@ from vscheduler.core.framework import (
     combinators,
     contracts,
     gangs,
+    losses,
     neighbours,
     placement,
     statement,
+    surveys,
 )
 from vscheduler.core.framework import policy as policies
 from vscheduler.core.model import constraints, decisions, jobs, nodes, queues, resources
@@ -57,7 +60,6 @@ class Session:
         self.as_volcano = policy.volcano
         self.touched: list[int] = []
         """Rows in the order in which they changed: who keeps an answer about rows looks here."""
-        self.total: resources.Vector = table.allocatable[table.layout.ready].sum(axis=0)
         self.queues: Mapping[str, queues.Queue] = snapshot.queues
         self.gangs: dict[jobs.JobId, gangs.Gang] = {}
         self.strays: list[jobs.Job] = []
@@ -90,6 +92,8 @@ class Session:
         self._spent = 0
         self._residents: collections.defaultdict[int, list[jobs.Task]] | None = None
         self._requests: dict[jobs.TaskClass, resources.Vector] = {}
+        self._losses = losses.losses(snapshot)
+        self._losses_kept = 0.0
         self.neighbours = neighbours.Neighbours(table.layout, snapshot.residents)
         self.placement = placement.Placement(self)
         for action in policy.actions:
@@ -146,6 +150,60 @@ class Session:
                 raise combinators.PluginFailedError(name, "start", error) from error
             return combinators.Unopened()
         return plugin
+
+    @cached_property
+    def total(self) -> resources.Vector:
+        """What shares are computed from, (R,): what the pods of queues could use. In Volcano's way,
+        all that nodes have that are ready.
+        """
+        if self.as_volcano:
+            everything: resources.Vector = self.allocatable[self.layout.ready].sum(axis=0)
+            return everything
+        return self.usable.total
+
+    @cached_property
+    def usable(self) -> surveys.Survey:
+        """The nodes as they are, as far as pods of queues could use them."""
+        return self.surveyor.survey(surveys.ground(self))
+
+    @cached_property
+    def surveyor(self) -> surveys.Surveyor:
+        """Who makes surveys in this cycle."""
+        return surveys.Surveyor(self)
+
+    def usable_before(self, seconds: float) -> surveys.Survey | None:
+        """The nodes as if nothing that they had so many seconds ago had gone since; None where
+        nothing has. What has gone is remembered for so long, and there is a cycle when that ends.
+        """
+        self._losses_kept = max(seconds, self._losses_kept)
+        now = self.snapshot.now
+        lost = {name: loss for name, loss in self._losses.items() if loss.since + seconds > now}
+        for loss in lost.values():
+            self.wake(loss.since + seconds)
+        if not lost:
+            return None
+        return self.surveyor.survey(losses.before(self.usable.ground, lost, self.space))
+
+    def kept_losses(self) -> Mapping[str, snapshots.Loss]:
+        """What the next cycle is to know of what nodes have lost."""
+        if not self._losses_kept:
+            return {}
+        oldest = self.snapshot.now - self._losses_kept
+        return {name: loss for name, loss in self._losses.items() if loss.since > oldest}
+
+    def class_nodes(self, kind: jobs.TaskClass, layout: nodes.NodeLayout) -> nodes.Mask:
+        """Nodes of a layout that pods of this class could use, whoever is there now: (N,)."""
+        mask = np.ones(layout.size, dtype=np.bool_)
+        for answer in self.dispatch.each("class_nodes", _mask, None, kind, layout):
+            if answer is not None:
+                mask &= answer
+        return mask
+
+    def queue_nodes(self, queue: queues.Queue, layout: nodes.NodeLayout) -> nodes.Mask | None:
+        """The same for pods of a queue; None: all."""
+        answers = self.dispatch.each("queue_nodes", _mask, None, queue, layout)
+        masks = [answer for answer in answers if answer is not None]
+        return np.logical_and.reduce(masks) if masks else None
 
     def request(self, task: jobs.Task) -> resources.Vector:
         """What the task asks for, (R,), `pods` included; not to be written to."""
@@ -278,6 +336,17 @@ class Session:
         self.neighbours.move(task, row, neighbours.Seat.STAYING, 1)
         self.touched.append(row)
         self.gang_of(task).move(task, task.status, task.node)
+
+
+def _mask(answer: object, layout: nodes.NodeLayout) -> nodes.Mask | None:
+    """An answer about all nodes of a layout; ValueError where it isn't one."""
+    if answer is None:
+        return None
+    mask = np.asarray(answer)
+    if mask.shape != (layout.size,) or mask.dtype != np.bool_:
+        what = f"{mask.dtype} of shape {mask.shape}"
+        raise ValueError(f"{what} where bool of ({layout.size},) is due")
+    return mask
 
 
 Ports = dict[str, tuple[constraints.HostPort, ...]]

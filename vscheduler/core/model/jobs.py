@@ -209,6 +209,9 @@ class Job:
     """What its tasks in HOLDING have."""
     pending: resources.Amounts = field(default_factory=dict)
     """What its Pending tasks ask for."""
+    classes: Mapping[TaskClass, tuple[int, int]] = field(default_factory=dict)
+    """How many tasks of each class are in HOLDING, and how many are Pending; only classes with
+    some."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -234,7 +237,7 @@ class Job:
 
 
 def tally(tasks: Iterable[Task]) -> dict[str, object]:
-    """The fields of a Job that follow from its tasks: tasks, counts, allocated, pending."""
+    """The fields of a Job that follow from its tasks."""
     ordered: Sequence[Task] = sorted(tasks, key=lambda task: task.uid)
     by_class: Counter[tuple[TaskClass, bool]] = Counter()
     for task in ordered:
@@ -249,4 +252,8 @@ def tally(tasks: Iterable[Task]) -> dict[str, object]:
         "counts": Counter(task.status for task in ordered),
         "allocated": dict(sums[False]),
         "pending": dict(sums[True]),
+        "classes": {
+            kind: (by_class[kind, False], by_class[kind, True])
+            for kind in dict.fromkeys(kind for kind, _ in by_class)
+        },
     }

@@ -41,6 +41,7 @@ class NodeLayout:
         assert list(self.names) == sorted(self.rows), "nodes are sorted and named once"
         self._memo: dict[object, Mask] = {}
         self._labels: dict[str, tuple[NDArray[np.int64], Mapping[str, int]]] = {}
+        self._variant: NodeLayout | None = None
 
     @property
     def size(self) -> int:
@@ -73,6 +74,12 @@ class NodeLayout:
                     column[row] = codes.setdefault(value, len(codes))
             known = self._labels[key] = (column, codes)
         return known
+
+    def variant(self, specs: tuple[NodeSpec, ...]) -> "NodeLayout":
+        """A layout of other nodes; the last one again where they are the same as then."""
+        if self._variant is None or self._variant.specs != specs:
+            self._variant = NodeLayout(specs)
+        return self._variant
 
     @cached_property
     def taint_sets(self) -> Mapping[tuple[constraints.Taint, ...], NDArray[np.int64]]:

@@ -10,9 +10,9 @@ from vscheduler.core.model import residents as neighbours
 from vscheduler.core.model import seats as placed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Seen:
-    """Nodes as a cycle saw them."""
+    """Nodes as a cycle saw them; the very objects, so that looking at them again costs nothing."""
 
     space: resources.ResourceSpace
     layout: nodes.NodeLayout
@@ -60,7 +60,7 @@ class Carried:
     """When the action shuffle last evicted a pod; None where it never did."""
     halves: Mapping[str, float] = field(default_factory=dict)
     """Since when gangs that never had their minimum are bound in part, by UID."""
-    seen: Seen | None = None
+    seen: Seen | None = field(default=None, compare=False, repr=False)
     """The nodes of the last cycle, which tell what has gone since."""
     losses: Mapping[str, Loss] = field(default_factory=dict)
     """By node, what a node that has gone, or has less than before, had a moment ago."""

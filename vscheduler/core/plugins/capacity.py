@@ -30,8 +30,12 @@ class Capacity(contracts.Plugin):
     }
 
     def open(self, session: contracts.Session) -> None:
-        """Find everyone's place and limits, and add up what they have and were promised."""
+        """What the hooks need is worked out once the total is known."""
         self._session = session
+
+    def start(self) -> None:
+        """Find everyone's place and limits, and add up what they have and were promised."""
+        session = self._session
         self._tree: queues.Tree | None = None
         problems: Mapping[str, queues.QueueProblem] = {}
         crowned = False

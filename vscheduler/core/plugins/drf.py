@@ -39,10 +39,13 @@ class Drf(contracts.Plugin):
     def open(self, session: contracts.Session) -> None:
         """Ledgers are opened when a job is first asked about, most never are."""
         self._session = session
-        self._total: list[int] = session.total.tolist()
         self._ledgers: dict[jobs.JobId, Ledger] = {}
         self._requests: dict[jobs.TaskClass, list[tuple[int, int]]] = {}
-        self._tree = _planted(session) if "enableHierarchy" in self.flags else None
+
+    def start(self) -> None:
+        """Shares are parts of the total."""
+        self._total: list[int] = self._session.total.tolist()
+        self._tree = _planted(self._session) if "enableHierarchy" in self.flags else None
 
     def queue_key(self, queue: queues.Queue) -> contracts.Key | None:
         """Branches that want something before those that are saturated, then the smaller share."""

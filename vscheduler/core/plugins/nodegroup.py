@@ -90,6 +90,18 @@ class Nodegroup(contracts.Plugin):
             verdicts.append(contracts.Verdict(text, passes, curable=curable))
         return verdicts
 
+    def queue_nodes(self, queue: queues.Queue, layout: tables.NodeLayout) -> tables.Mask:
+        """Nodes of its own groups, however much it may have of them."""
+        if queue.group_limits is not None and queue.group_limits.problem:
+            return np.zeros(layout.size, dtype=np.bool_)
+        affinity = self._affinity.get(queue.name)
+        column, codes = layout.label(LABEL)
+        own = [affinity is not None and _names(affinity, group) for group in codes]
+        open_to_all = not self._strict and affinity is None
+        answers = np.array([*own, open_to_all], dtype=np.bool_)
+        mask: tables.Mask = answers[column]  # a node in no group has code -1
+        return mask
+
     def outlook(self, task: jobs.Task) -> Hashable:
         """Which limits the task would break: pods on other nodes of a group count as well."""
         queue = self._session.gangs[task.job].job.queue

@@ -128,6 +128,22 @@ class Predicates(contracts.Plugin):
             verdicts += [rule.verdict(nodes, foresees=self._foresees) for rule in rules]
         return verdicts
 
+    def class_nodes(self, kind: jobs.TaskClass, layout: tables.NodeLayout) -> tables.Mask:
+        """Nodes that cordons, taints and the pod's own conditions leave, other pods aside."""
+        limits = kind.constraints
+
+        def compute() -> tables.Mask:
+            mask = masks.uncordoned(layout, limits.tolerations).copy()
+            if self._taints:
+                for passes in masks.barriers(layout, limits.tolerations).values():
+                    mask &= passes
+            if self._affinity:
+                mask &= masks.selected(layout, limits)
+            return mask
+
+        parts = (limits.tolerations, limits.node_selector, limits.required)
+        return layout.memo(("class", self._taints, self._affinity, *parts), compute)
+
     def outlook(self, task: jobs.Task) -> Hashable:
         """Which values of labels pass, where a pod can change that for nodes that aren't its own:
         not how many pods there are, so that most placements leave other nodes as they were.

@@ -6,12 +6,15 @@ queues have and ask for; in the cycle it is a limit.
 
 import operator
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from vscheduler.core import fairness
-from vscheduler.core.framework import contracts, gangs, reservations
-from vscheduler.core.model import decisions, jobs, queues, resources
+from vscheduler.core.framework import contracts, dividing, gangs, reservations
+from vscheduler.core.model import decisions, durations, jobs, queues, resources
+
+GRACE = "proportion.nodeLossGrace"
 
 AWAITED = (jobs.Phase.PENDING, jobs.Phase.INQUEUE)
 """Phases of groups whose pods may be still to come."""
@@ -52,17 +55,19 @@ class Proportion(contracts.Plugin):
     """Weighted fair shares of queues, with guarantees and capabilities."""
 
     name = "proportion"
+    arguments: ClassVar[Mapping[str, contracts.Argument]] = {
+        GRACE: contracts.Argument(str, "30s", parse=durations.seconds),
+    }
 
     def open(self, session: contracts.Session) -> None:
-        """Add up what queues have and ask for, and pour out the cluster.
-
-        Only queues with jobs take part (Volcano: proportion buildQueueAttrs).
-        """
+        """Add up what queues with jobs have and ask for."""
         self._session = session
         self._ledgers: dict[str, Ledger] = {}
         self._by_job: dict[jobs.JobId, Ledger] = {}
         self._requests: dict[jobs.TaskClass, list[tuple[int, int]]] = {}
-        self._real: dict[str, list[float]] = {}
+        self._idle: dict[str, Ledger] = {}
+        """Of queues without jobs."""
+        self._division: dividing.Division | None = None
         columns, size = session.space.columns, session.space.size
         for gang in session.gangs.values():
             job = gang.job
@@ -76,7 +81,13 @@ class Proportion(contracts.Plugin):
             for name, amount in job.pending.items():
                 ledger.request[columns[name]] += amount
             self._reserve(ledger, gang)
-        self._pour()
+
+    def start(self) -> None:
+        """Divide what there is. In Volcano's way, pour out all that nodes have."""
+        if self._session.as_volcano:
+            self._pour()
+        else:
+            self._divide()
 
     def queue_key(self, queue: queues.Queue) -> contracts.Key:
         """The higher spec.priority, then the smaller part of what it deserves in use."""
@@ -243,18 +254,16 @@ class Proportion(contracts.Plugin):
         ledger.share = None
 
     def entitlements(self) -> Mapping[str, decisions.Entitlement]:
-        """All queues; one without jobs deserves nothing for now."""
+        """All queues; one without jobs deserves nothing for now, but what is guaranteed to it."""
         names = self._session.space.names
-        nothing = Ledger(len(names))
-        nothing.deserved = [0.0] * len(names)
         found = {}
-        for queue, real in self._real.items():
-            ledger = self._ledgers.get(queue) or nothing
+        for queue, ledger in {**self._idle, **self._ledgers}.items():
             deserved = zip(names, ledger.deserved, strict=True)
             found[queue] = decisions.Entitlement(
                 deserved={name: value for name, value in deserved if value},
-                real_capability=dict(zip(names, real, strict=True)),
+                real_capability=dict(zip(names, ledger.real, strict=True)),
                 share=fairness.share(ledger.allocated, ledger.deserved),
+                bases={} if self._division is None else self._division.bases(queue),
             )
         return found
 
@@ -271,7 +280,7 @@ class Proportion(contracts.Plugin):
         for name, amount in amounts.items():
             ledger.promised[self._session.space.columns[name]] += amount
 
-    def _announce(self) -> None:
+    def _announce(self, division: dividing.Division) -> None:
         """Let queues deserve something for groups whose pods don't exist yet, so that there is a
         share of the cluster to admit them to. One that its queue can never have room for isn't
         waited for.
@@ -286,29 +295,66 @@ class Proportion(contracts.Plugin):
                 amount <= ledger.real[columns[name]] for name, amount in job.min_resources.items()
             )
             if within and self._session.queues[job.queue].open:
-                for name, amount in reservations.unborn(gang).items():
-                    ledger.request[columns[name]] += amount
+                unborn = reservations.unborn(gang)
+                division.add(job.queue, self._session.space.vector(unborn))
+
+    def _divide(self) -> None:
+        """What nodes give that queues' pods could use, in max-min fair shares."""
+        session = self._session
+        limits = dividing.limits(session.space, session.queues, session.snapshot.elsewhere)
+        weights = [session.queues[name].weight for name in limits.names]
+        division = dividing.Division(session.space, session.usable, limits, weights)
+        rows = zip(limits.names, division.real.tolist(), limits.capability.tolist(), strict=True)
+        for name, real, capability in rows:
+            ledger = self._ledgers.get(name) or self._idle.setdefault(name, self._nobody())
+            ledger.real, ledger.ceiling = real, capability
+        self._announce(division)
+        deserved = division.divide().deserved
+        # Who would be above its share only for what nodes have just lost isn't asked to give back.
+        before = session.usable_before(self.seconds(GRACE))
+        kept = deserved
+        if before is not None:
+            earlier = dividing.Division(session.space, before, limits, weights)
+            self._announce(earlier)
+            kept = np.maximum(deserved, earlier.divide().deserved)
+        slack = fairness.slack(session.space.names)
+        for name, row, most in zip(limits.names, deserved.tolist(), kept.tolist(), strict=True):
+            ledger = self._ledgers.get(name) or self._idle[name]
+            self._bound(ledger, row, slack)
+            ledger.surely = [value + room for value, room in zip(most, slack, strict=True)]
+            pods = session.queues[name].capability.get(resources.PODS, np.inf)
+            ledger.limit[session.space.columns[resources.PODS]] = pods
+            ledger.most = [max(pair) for pair in zip(ledger.limit, ledger.real, strict=True)]
+        self._division = division
+
+    @staticmethod
+    def _bound(ledger: Ledger, deserved: list[float], slack: Sequence[float]) -> None:
+        ledger.deserved = deserved
+        ledger.enough = [value - room for value, room in zip(deserved, slack, strict=True)]
+        ledger.surely = [value + room for value, room in zip(deserved, slack, strict=True)]
+        ledger.limit = list(ledger.surely)
+
+    def _nobody(self) -> Ledger:
+        """Of a queue without jobs."""
+        ledger = Ledger(self._session.space.size)
+        ledger.deserved = [0.0] * self._session.space.size
+        return ledger
 
     def _pour(self) -> None:
+        """Volcano: buildQueueAttrs, OnSessionOpen. Only queues with jobs take part."""
         space, known = self._session.space, self._session.queues
-        names = sorted(known)
-        total = self._session.total.astype(np.float64)
-        shape = (len(names), space.size)
-        capability = np.array([_capability(space, known[name]) for name in names]).reshape(shape)
-        guarantee = np.array([_row(space, known[name].guarantee) for name in names]).reshape(shape)
-        if not self._session.as_volcano:
-            # A guarantee above the capability promises no more than that (Volcano's webhook
-            # refuses such a queue).
-            guarantee = np.minimum(guarantee, capability)
-        real = fairness.real_capability(total, guarantee.sum(axis=0), guarantee, capability)
-        self._real = dict(zip(names, real.tolist(), strict=True))
+        limits = dividing.limits(space, known, {})
+        names, total = limits.names, self._session.total.astype(np.float64)
+        guarantee = np.array([_row(space, known[name].guarantee) for name in names])
+        guarantee = guarantee.reshape(len(names), space.size)
+        kept = guarantee.sum(axis=0)
+        real = fairness.real_capability(total, kept, guarantee, limits.capability)
         busy = [place for place, name in enumerate(names) if name in self._ledgers]
+        for place, name in enumerate(names):
+            ledger = self._ledgers.get(name) or self._idle.setdefault(name, self._nobody())
+            ledger.real = real[place].tolist()
+            ledger.ceiling = limits.capability[place].tolist()
         ledgers = [self._ledgers[names[place]] for place in busy]
-        for place, ledger in zip(busy, ledgers, strict=True):
-            ledger.real = self._real[names[place]]
-            ledger.ceiling = capability[place].tolist()
-        if not self._session.as_volcano:
-            self._announce()
         request = np.array([ledger.request for ledger in ledgers], dtype=np.float64)
         deserved = fairness.water_fill(
             total,
@@ -318,14 +364,9 @@ class Proportion(contracts.Plugin):
             guarantee[busy],
         )
         slack = fairness.slack(space.names)
-        for place, ledger, row in zip(busy, ledgers, deserved.tolist(), strict=True):
-            ledger.deserved = row
-            ledger.enough = [value - room for value, room in zip(row, slack, strict=True)]
-            ledger.surely = [value + room for value, room in zip(row, slack, strict=True)]
-            ledger.limit = list(ledger.surely)
-            pods = known[names[place]].capability.get(resources.PODS, np.inf)
-            unlimited = self._session.as_volcano
-            ledger.limit[space.columns[resources.PODS]] = np.inf if unlimited else pods
+        for ledger, row in zip(ledgers, deserved.tolist(), strict=True):
+            self._bound(ledger, row, slack)
+            ledger.limit[space.columns[resources.PODS]] = np.inf
             ledger.most = [max(pair) for pair in zip(ledger.limit, ledger.real, strict=True)]
 
     def _request(self, task: jobs.Task) -> list[tuple[int, int]]:
@@ -339,13 +380,3 @@ class Proportion(contracts.Plugin):
 def _row(space: resources.ResourceSpace, amounts: resources.Amounts) -> list[float]:
     """Amounts in their columns; what has no column is nowhere to be had."""
     return [amounts.get(name, 0) for name in space.names]
-
-
-def _capability(space: resources.ResourceSpace, queue: queues.Queue) -> list[float]:
-    """Limits in their columns; cpu and memory of zero mean no limit (Volcano: buildQueueAttrs)."""
-    row: list[float] = space.limits(queue.capability).tolist()
-    for name in (resources.CPU, resources.MEMORY):
-        column = space.columns[name]
-        if row[column] <= 0:
-            row[column] = np.inf
-    return row

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from vscheduler.core.framework import contracts, gangs
 from vscheduler.core.model import durations, jobs
+from vscheduler.core.model import nodes as tables
 
 ZONE = "volcano.sh/revocable-zone"
 """Label of a node: the zone that it is in. Hint of a pod: `*`, it may use any."""
@@ -128,6 +129,7 @@ class Tdm(contracts.Plugin):
         second = (now + offset(str(self.argument(OFFSET)))) % DAY_SECONDS
         is_open = Window.open_in_volcano if session.as_volcano else Window.open
         active = {name for name, each in windows.items() if is_open(each, second)}
+        self._open_zones = active
         self._closed_zones = windows.keys() - active
         for each in windows.values():
             for change in each.changes(session.as_volcano):
@@ -148,6 +150,13 @@ class Tdm(contracts.Plugin):
         if not _revocable(task):
             verdicts.append(contracts.Verdict(RESERVED, nodes.of(~self._lent)))
         return verdicts
+
+    def class_nodes(self, kind: jobs.TaskClass, layout: tables.NodeLayout) -> tables.Mask:
+        """Nodes in no zone; for pods that would leave again, those in zones that are open, too."""
+        column, codes = layout.label(ZONE)
+        free = [not zone or (ZONE in kind.hints and zone in self._open_zones) for zone in codes]
+        mask: tables.Mask = np.array([*free, True], dtype=np.bool_)[column]
+        return mask
 
     def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> NDArray[np.float64]:
         """Pods that may use lent nodes go there first."""

@@ -1,0 +1,227 @@
+"""Dividing: what queues deserve of what there is, and how that came about.
+
+The arithmetic is in core.sharing; here queues, their limits and a survey become its problem.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core import sharing
+from vscheduler.core.framework import surveys
+from vscheduler.core.model import decisions, jobs, queues, resources
+
+Rows = NDArray[np.float64]
+
+NEAR = 1e-9
+"""Amounts that differ by less than this part of the total are equal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What queues may have, (Q, R), in the order of `names`."""
+
+    names: tuple[str, ...]
+    capability: Rows
+    """Less what their pods hold under other schedulers; inf is no limit."""
+    guarantee: Rows
+    """What is kept for them; no more than they may have."""
+    whole: Rows
+    """The most that all may have together, by the capability of queue root: (R,)."""
+
+
+def limits(
+    space: resources.ResourceSpace,
+    known: Mapping[str, queues.Queue],
+    elsewhere: Mapping[str, resources.Amounts],
+) -> Limits:
+    """A guarantee above the capability promises no more than that; root's own keeps nothing from
+    those below it. A capability of no cpu or memory is none (Volcano: buildQueueAttrs).
+    """
+    names = tuple(sorted(known))
+    shape = (len(names), space.size)
+    held = {
+        name: space.vector({key: each for key, each in amounts.items() if key in space.columns})
+        for name, amounts in elsewhere.items()
+    }
+    capability = np.array([_capability(space, known[name]) for name in names]).reshape(shape)
+    for place, name in enumerate(names):
+        if name in held:
+            capability[place] = np.maximum(capability[place] - held[name], 0.0)
+    guarantee = np.array(
+        [_row(space, {} if name == queues.ROOT else known[name].guarantee) for name in names]
+    ).reshape(shape)
+    whole = np.full(space.size, np.inf)
+    if queues.ROOT in known:
+        whole = _capability(space, known[queues.ROOT])
+        whole = np.maximum(whole - sum(held.values(), start=space.zeros()), 0.0)
+    return Limits(
+        names=names,
+        capability=capability,
+        guarantee=np.minimum(guarantee, capability),
+        whole=whole,
+    )
+
+
+class Division:
+    """What a survey found, divided among queues."""
+
+    def __init__(
+        self,
+        space: resources.ResourceSpace,
+        survey: surveys.Survey,
+        limits: Limits,
+        weights: Sequence[int],
+    ) -> None:
+        """Weights (Q,) are at least 1."""
+        self._space = space
+        self._survey = survey
+        self._limits = limits
+        self._weights = np.array(weights, dtype=np.float64)
+        self._places = {name: place for place, name in enumerate(limits.names)}
+        domains = len(survey.reach)
+        self._pods = np.zeros((len(limits.names), domains), dtype=np.int64)
+        """Pods of each queue by domain."""
+        self._demands = np.zeros((len(limits.names), domains, space.size))
+        self._pinned = np.zeros_like(limits.guarantee)
+        for name, held in survey.pinned.items():
+            self._pinned[self._places[name]] = held
+        self._count()
+        self._shares: sharing.Shares | None = None
+
+    def add(self, queue: str, amounts: resources.Vector) -> None:
+        """The queue asks for this much (R,) more, for pods that don't exist yet.
+
+        Nobody knows where they could go: where most of its pods can, as far as there is any there,
+        else where a pod without conditions can, else anywhere.
+        """
+        place = self._places[queue]
+        for column in np.flatnonzero(amounts).tolist():
+            self._demands[place, self._likely(place, column), column] += amounts[column]
+
+    def divide(self) -> sharing.Shares:
+        """What queues deserve, what is guaranteed to those that don't ask for it included."""
+        if self._shares is None:
+            asked = self._demands.sum(axis=1) + self._pinned
+            kept = np.maximum(self._limits.guarantee - asked, 0.0)
+            for place in np.flatnonzero(kept.any(axis=1)).tolist():
+                self.add(self._limits.names[place], kept[place])
+            self._shares = sharing.shares(
+                sharing.Problem(
+                    weights=self._weights,
+                    demands=self._demands,
+                    reach=self._survey.reach,
+                    supply=self._survey.supply.astype(np.float64),
+                    pinned=self._pinned,
+                    guarantee=self._limits.guarantee,
+                    capability=self._limits.capability,
+                    whole=self._limits.whole,
+                )
+            )
+        return self._shares
+
+    @cached_property
+    def usable(self) -> Rows:
+        """What there is on nodes that each queue's pods could use, and what it has pinned: (Q, R).
+        For a queue without pods, on those that a pod without conditions could use.
+        """
+        return self._rooms @ self._survey.supply.astype(np.float64) + self._pinned
+
+    @cached_property
+    def real(self) -> Rows:
+        """The most that each queue could have, (Q, R): an upper bound. What is guaranteed to those
+        who could use no other nodes is out of its reach.
+
+        Pods that don't exist yet may be of another kind, so that nodes count that any pod could
+        use, and where these have nothing of a resource, all do.
+        """
+        reach, supply = self._survey.reach, self._survey.supply.astype(np.float64)
+        wide = self._rooms | reach[self._survey.open]
+        most = wide @ supply
+        most = np.where(most > 0.0, most, reach[self._survey.anywhere] @ supply) + self._pinned
+        guarantee = self._limits.guarantee
+        inside = ~(~wide[:, np.newaxis, :] & self._rooms[np.newaxis, :, :]).any(axis=2)
+        kept = inside @ guarantee - guarantee
+        real = np.maximum(most - kept, np.minimum(guarantee, most))
+        capped: Rows = np.minimum(np.minimum(real, self._limits.capability), self._limits.whole)
+        return capped
+
+    @cached_property
+    def _rooms(self) -> NDArray[np.bool_]:
+        """Which kinds of nodes each queue's pods could use: (Q, K)."""
+        rooms = (self._pods > 0) @ self._survey.reach
+        rooms[~rooms.any(axis=1)] = self._survey.reach[self._survey.open]
+        return rooms
+
+    @cached_property
+    def _stocked(self) -> NDArray[np.bool_]:
+        """Whether there is any of a resource in a domain: (C, R)."""
+        return self._survey.reach @ (self._survey.supply > 0)
+
+    def _likely(self, place: int, column: int) -> int:
+        """Where pods of this queue that nothing is known of could find a resource."""
+        pods = self._pods[place]
+        usual = [int(pods.argmax())] if pods.any() else []
+        for domain in (*usual, self._survey.open):
+            if self._stocked[domain, column]:
+                return domain
+        return self._survey.anywhere
+
+    def _count(self) -> None:
+        """Add up what pods want, where."""
+        if not self._survey.demands:
+            return
+        kinds: dict[jobs.TaskClass, int] = {}
+        found = [
+            (self._places[queue], domain, kinds.setdefault(kind, len(kinds)), count)
+            for (queue, kind), (domain, count) in self._survey.demands.items()
+        ]
+        places, domains, classes, counts = np.array(found, dtype=np.int64).T
+        requests = np.array([self._space.vector(kind.request) for kind in kinds])
+        np.add.at(self._pods, (places, domains), counts)
+        np.add.at(self._demands, (places, domains), counts[:, np.newaxis] * requests[classes])
+
+    def bases(self, queue: str) -> Mapping[str, decisions.Basis]:
+        """How it came about what the queue deserves of each resource that it wants."""
+        place, shares = self._places[queue], self.divide()
+        wanted = self._demands[place].sum(axis=0) + self._pinned[place]
+        found = {}
+        for column in np.flatnonzero(wanted).tolist():
+            deserved = float(shares.deserved[place, column])
+            near = NEAR * max(1.0, float(self._survey.total[column]))
+            capability = float(self._limits.capability[place, column])
+            guarantee = float(self._limits.guarantee[place, column])
+            bound = decisions.Bound.WEIGHT
+            if deserved >= min(wanted[column], capability) - near:
+                over = wanted[column] > capability + near
+                bound = decisions.Bound.CAPABILITY if over else decisions.Bound.REQUEST
+            elif shares.by_root[column]:
+                bound = decisions.Bound.ROOT
+            weight = int(self._weights[place])
+            found[self._space.names[column]] = decisions.Basis(
+                deserved=deserved,
+                usable=float(self.usable[place, column]),
+                bound=bound,
+                weight=weight,
+                weights=max(weight, round(float(shares.weights[place, column]))),
+                guaranteed=bound is decisions.Bound.WEIGHT and 0 < guarantee >= deserved - near,
+                pinned=float(self._pinned[place, column]),
+            )
+        return found
+
+
+def _row(space: resources.ResourceSpace, amounts: resources.Amounts) -> list[float]:
+    """Amounts in their columns; what has no column is nowhere to be had."""
+    return [amounts.get(name, 0) for name in space.names]
+
+
+def _capability(space: resources.ResourceSpace, queue: queues.Queue) -> Rows:
+    """Limits in their columns; cpu and memory of zero mean no limit (Volcano: buildQueueAttrs)."""
+    row = space.limits(queue.capability)
+    for name in (resources.CPU, resources.MEMORY):
+        column = space.columns[name]
+        row[column] = row[column] if row[column] > 0 else np.inf
+    return row

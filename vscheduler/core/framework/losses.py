@@ -1,0 +1,107 @@
+"""Nodes that could give more a moment ago, and the cluster as if they still did.
+
+An autoscaler takes a node away, a kubelet is restarted, a device plugin comes back a second later:
+shares follow at once, and nobody is evicted for it before it has lasted for a while.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from vscheduler.core.framework import surveys
+from vscheduler.core.model import masks, nodes, resources, snapshot
+
+
+def losses(taken: snapshot.Snapshot) -> dict[str, snapshot.Loss]:
+    """What nodes had before and haven't now, by name: noted before and not made good, or new."""
+    table, seen = taken.nodes, taken.carried.seen
+    rows = table.layout.rows
+    found = {
+        name: loss
+        for name, loss in taken.carried.losses.items()
+        if name not in rows or _is_worse(table, rows[name], loss, taken.space)
+    }
+    if seen is None:
+        return found
+    for row in _suspects(seen, table, taken.space):
+        spec = seen.layout.specs[row]
+        if not (spec.ready and not spec.unschedulable):
+            continue
+        loss = snapshot.Loss(
+            spec=spec,
+            allocatable={
+                name: amount
+                for name, amount in zip(
+                    seen.space.names, seen.allocatable[row].tolist(), strict=True
+                )
+                if amount and name in taken.space.columns
+            },
+            since=taken.now,
+        )
+        now = rows.get(spec.name)
+        if spec.name not in found and (now is None or _is_worse(table, now, loss, taken.space)):
+            found[spec.name] = loss
+    return found
+
+
+def before(
+    ground: surveys.Ground, lost: Mapping[str, snapshot.Loss], space: resources.ResourceSpace
+) -> surveys.Ground:
+    """The nodes as if nothing had been lost; what pods hold there is as it is now."""
+    names = sorted({*ground.layout.names, *lost})
+    layout = ground.layout.variant(
+        tuple(
+            lost[name].spec if name in lost else ground.layout.specs[ground.layout.rows[name]]
+            for name in names
+        )
+    )
+    arrays = [np.zeros((layout.size, space.size), dtype=np.int64) for _ in range(3)]
+    there = np.array([layout.rows[name] for name in ground.layout.names], dtype=np.int64)
+    for array, now in zip(arrays, (ground.allocatable, ground.others, ground.ours), strict=True):
+        array[there] = now
+    allocatable, others, ours = arrays
+    for name, loss in lost.items():
+        row = layout.rows[name]
+        allocatable[row] = np.maximum(allocatable[row], _vector(loss, space))
+    return surveys.Ground(layout=layout, allocatable=allocatable, others=others, ours=ours)
+
+
+def _suspects(
+    seen: snapshot.Seen, table: nodes.NodeTable, space: resources.ResourceSpace
+) -> list[int]:
+    """Rows of nodes, as they were seen, that have gone or may have become worse."""
+    if seen.layout is table.layout and seen.space == space:
+        less = seen.allocatable > table.allocatable
+        return [int(row) for row in np.flatnonzero(less.any(axis=1))]
+    rows = table.layout.rows
+    columns = [space.columns.get(name) for name in seen.space.names]
+    suspects = []
+    for row, spec in enumerate(seen.layout.specs):
+        now = rows.get(spec.name)
+        same = now is not None and table.layout.specs[now] is spec
+        if now is None or not same:
+            suspects.append(row)
+            continue
+        for before, column in zip(seen.allocatable[row].tolist(), columns, strict=True):
+            if column is not None and before > table.allocatable[now, column]:
+                suspects.append(row)
+                break
+    return suspects
+
+
+def _is_worse(
+    table: nodes.NodeTable, row: int, loss: snapshot.Loss, space: resources.ResourceSpace
+) -> bool:
+    """Whether a node that is there gives less than it did, or to fewer pods."""
+    spec = table.layout.specs[row]
+    if not spec.ready or spec.unschedulable:
+        return True
+    repelling = {taint for taint in spec.taints if taint.effect in masks.REPELLING}
+    if not repelling <= set(loss.spec.taints):
+        return True
+    return bool((_vector(loss, space) > table.allocatable[row]).any())
+
+
+def _vector(loss: snapshot.Loss, space: resources.ResourceSpace) -> resources.Vector:
+    known = {name: each for name, each in loss.allocatable.items() if name in space.columns}
+    return space.vector(known)
