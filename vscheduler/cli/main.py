@@ -1,19 +1,46 @@
 """`vscheduler`: the commands under one name. Exit status: 0 done, 1 error, 2 usage."""
 
-from importlib import metadata
+import importlib
+from collections import UserDict
+from collections.abc import Iterator, Mapping
 
 import click
 
-from vscheduler.cli import demo, run, simulate
-
 CONTEXT = {"max_content_width": 100}
+MODULES = {
+    "demo": "vscheduler.cli.demo",
+    "queue": "vscheduler.cli.queues",
+    "run": "vscheduler.cli.run",
+    "simulate": "vscheduler.cli.simulate",
+}
+"""Where the attribute `command` of each command is."""
 
 
-@click.group(context_settings=CONTEXT)
-@click.version_option(metadata.version("vscheduler"), message="vscheduler %(version)s")
+class Lazily(UserDict[str, click.Command]):
+    """Commands by name, each imported when it is asked for: the daemon doesn't need the demo, nor
+    the client library of the commands for people.
+    """
+
+    def __init__(self, modules: Mapping[str, str]) -> None:
+        super().__init__()
+        self._modules = modules
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self.data:
+            self.data[name] = importlib.import_module(self._modules[name]).command
+        return self.data[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._modules
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+
+@click.group(context_settings=CONTEXT, commands=Lazily(MODULES))
+@click.version_option(package_name="vscheduler", message="vscheduler %(version)s")
 def vscheduler() -> None:
     """A second scheduler for Kubernetes: gangs, queues and fair shares, with reasons."""
-
-
-for command in (run.command, simulate.command, demo.command):
-    vscheduler.add_command(command)
