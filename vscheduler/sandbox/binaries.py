@@ -1,7 +1,8 @@
-"""The programs of the control plane: found on this machine, else built once and kept.
+"""The programs of the control plane, and promtool: found on this machine, else built and kept.
 
-Looked up one by one in `$KUBEBUILDER_ASSETS`, then in the user's cache folder. The cache is named
-after a digest of everything that decides the outcome, so a new version never meets an old binary.
+Looked up one by one in `$KUBEBUILDER_ASSETS`, then in the user's cache folder. There each stands in
+a folder named after a digest of everything that decides the outcome, so a new version never meets
+an old binary, and another version of one doesn't build the others anew.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Recipe:
     module: str
     package: str
     linker_flags: str = "-s -w"
+    tags: tuple[str, ...] = ()
 
 
 def _kubernetes(name: str) -> Recipe:
@@ -55,10 +57,17 @@ RECIPES = {
         _kubernetes("kube-controller-manager"),
         _kubernetes("kubectl"),
         _kubernetes("kube-scheduler"),
+        Recipe(
+            name="promtool",
+            module="prometheus",
+            package="github.com/prometheus/prometheus/cmd/promtool",
+            tags=("remove_all_sd",),  # no clients of clouds
+        ),
     )
 }
 REQUIRED = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "kubectl")
 SCHEDULER = "kube-scheduler"
+PROMTOOL = "promtool"
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
@@ -67,12 +76,13 @@ def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(base).expanduser() / "vscheduler"
 
 
-def built_folder(cache: Path) -> Path:
-    """Name the folder of what was built from exactly these recipes and pinned modules."""
-    digest = hashlib.sha256(repr(sorted(RECIPES.items())).encode())
-    for path in sorted(MODULES.glob("*/go.*")):
+def built_folder(cache: Path, name: str) -> Path:
+    """Name the folder of the program built from exactly this recipe and its pinned module."""
+    recipe = RECIPES[name]
+    digest = hashlib.sha256(repr(recipe).encode())
+    for path in sorted((MODULES / recipe.module).glob("go.*")):
         digest.update(path.read_bytes())
-    return cache / f"bin-{digest.hexdigest()[:12]}"
+    return cache / f"{name}-{digest.hexdigest()[:12]}"
 
 
 def look_up(
@@ -81,11 +91,13 @@ def look_up(
     environment: Mapping[str, str] = os.environ,
 ) -> dict[str, Path]:
     """Find which of the programs are on this machine; the caller builds the rest."""
-    folders = [built_folder(cache_folder(environment))]
-    if assets := environment.get("KUBEBUILDER_ASSETS"):
-        folders.insert(0, Path(assets).expanduser().resolve())
+    cache = cache_folder(environment)
+    assets = environment.get("KUBEBUILDER_ASSETS")
     found = {}
     for name in names:
+        folders = [built_folder(cache, name)]
+        if assets:
+            folders.insert(0, Path(assets).expanduser().resolve())
         paths = (folder / name for folder in folders)
         if path := next(filter(_is_program, paths), None):
             found[name] = path

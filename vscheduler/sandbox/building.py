@@ -69,8 +69,6 @@ def _build_all(
 ) -> None:
     for stale in cache.glob("building-*"):
         shutil.rmtree(stale, ignore_errors=True)
-    target = binaries.built_folder(cache)
-    target.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix="building-") as workplace:
         for index, name in enumerate(names, start=1):
             step = reporting.Step(what=f"building {name}", index=index, total=len(names))
@@ -81,6 +79,8 @@ def _build_all(
                 progress=progress,
                 step=step,
             )
+            target = binaries.built_folder(cache, name)
+            target.mkdir(exist_ok=True)
             built.rename(target / name)
 
 
@@ -101,6 +101,8 @@ def _build(
         "-mod=readonly",
         "-trimpath",
         "-buildvcs=false",
+        "-tags",
+        ",".join(recipe.tags),
         "-ldflags",
         recipe.linker_flags,
         "-o",

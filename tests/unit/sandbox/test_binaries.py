@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,35 +23,30 @@ def environment(tmp_path: Path) -> dict[str, str]:
     }
 
 
-@pytest.fixture
-def built(environment: dict[str, str]) -> Path:
-    """Where built programs are cached."""
-    return binaries.built_folder(binaries.cache_folder(environment))
+def cached(environment: dict[str, str], name: str) -> Path:
+    """Where a built program is cached."""
+    return binaries.built_folder(binaries.cache_folder(environment), name)
 
 
-def test_assets_come_before_the_cache(
-    environment: dict[str, str], built: Path, tmp_path: Path
-) -> None:
+def test_assets_come_before_the_cache(environment: dict[str, str], tmp_path: Path) -> None:
     """Who names a folder means it."""
-    put_program(built, "etcd")
+    put_program(cached(environment, "etcd"), "etcd")
     asset = put_program(tmp_path / "assets", "etcd")
     assert binaries.look_up(["etcd"], environment=environment) == {"etcd": asset}
 
 
-def test_each_program_is_looked_up_by_itself(
-    environment: dict[str, str], built: Path, tmp_path: Path
-) -> None:
+def test_each_program_is_looked_up_by_itself(environment: dict[str, str], tmp_path: Path) -> None:
     """Usual assets folders hold three of the five programs; the rest comes from the cache."""
     asset = put_program(tmp_path / "assets", "etcd")
-    cached = put_program(built, "kwok")
+    built = put_program(cached(environment, "kwok"), "kwok")
     found = binaries.look_up(["etcd", "kwok", "kubectl"], environment=environment)
-    assert found == {"etcd": asset, "kwok": cached}
+    assert found == {"etcd": asset, "kwok": built}
 
 
-def test_only_executable_files_count(environment: dict[str, str], built: Path) -> None:
+def test_only_executable_files_count(environment: dict[str, str]) -> None:
     """A folder or a plain file of that name is no program."""
-    (built / "etcd").mkdir(parents=True)
-    put_program(built, "kwok", mode=0o644)
+    (cached(environment, "etcd") / "etcd").mkdir(parents=True)
+    put_program(cached(environment, "kwok"), "kwok", mode=0o644)
     assert binaries.look_up(["etcd", "kwok"], environment=environment) == {}
 
 
@@ -69,11 +65,13 @@ def test_cache_folder_follows_the_user() -> None:
 def test_another_recipe_means_another_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A new version never meets an old binary."""
-    before = binaries.built_folder(tmp_path)
-    assert before == binaries.built_folder(tmp_path)
-    monkeypatch.setattr(binaries, "RECIPES", {})
-    assert binaries.built_folder(tmp_path) != before
+    """A new version never meets an old binary; what is built from others stays as it is."""
+    before, other = (binaries.built_folder(tmp_path, name) for name in ("kwok", "etcd"))
+    assert before == binaries.built_folder(tmp_path, "kwok")
+    recipe = replace(binaries.RECIPES["kwok"], tags=("other",))
+    monkeypatch.setitem(binaries.RECIPES, "kwok", recipe)
+    assert binaries.built_folder(tmp_path, "kwok") != before
+    assert binaries.built_folder(tmp_path, "etcd") == other
 
 
 @pytest.mark.parametrize("recipe", list(binaries.RECIPES.values()), ids=lambda recipe: recipe.name)

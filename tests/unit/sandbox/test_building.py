@@ -57,7 +57,7 @@ def test_builds_what_is_missing_and_only_once(
     steps: list[reporting.Step] = []
     first = building.find_or_build(["etcd", "kwok"], progress=steps.append)
     assert first == building.find_or_build(["etcd", "kwok"])
-    assert first["kwok"] == binaries.built_folder(cache) / "kwok"
+    assert first["kwok"] == binaries.built_folder(cache, "kwok") / "kwok"
     assert journal.read_text(encoding="utf-8") == "built\nbuilt\n"
     assert {str(step) for step in steps} >= {"[1/2] building etcd", "[2/2] building kwok"}
 
