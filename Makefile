@@ -4,13 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench binaries lock clean
+.PHONY: demo test test-alerts lint bench binaries lock clean
 
 demo: $(READY)  ## a real control plane on this machine, tenants, gangs and the scheduler
 	$(BIN)/vscheduler demo
 
-test: lint binaries  ## lint, types, layers, and every test from unit to integration
+test: lint binaries test-alerts  ## lint, types, layers, and every test from unit to integration
 	$(BIN)/pytest
+
+test-alerts: $(READY)  ## alert rules and dashboard queries, under promtool: found, or built once
+	$(BIN)/python -m tests.alerts
 
 lint: $(READY)  ## style, types, layers
 	$(BIN)/ruff check .
