@@ -53,9 +53,14 @@ def snapshot_of(
     carried: snapshot.Carried = snapshot.FRESH,
     *,
     claim_unowned: bool = False,
+    node_selector: tuple[tuple[str, str], ...] = (),
 ) -> snapshot.Snapshot:
     """The snapshot that a mirror takes after it was shown these manifests in this order."""
-    options = state.Options(scheduler_names=(pictures.SCHEDULER,), claim_unowned=claim_unowned)
+    options = state.Options(
+        scheduler_names=(pictures.SCHEDULER,),
+        claim_unowned=claim_unowned,
+        node_selector=node_selector,
+    )
     mirror = state.Mirror(options)
     for document in documents:
         kind = decoding.kind_of(document)

@@ -213,9 +213,16 @@ class Books:
         Volcano: buildQueueAttrs; of a tree, checkHierarchicalQueue, which bounds nothing.
         """
         space, known = self._session.space, self._session.queues
+        # The capability of root limits all queues together, in a tree or side by side.
+        crown = self._top if self._volcano else queues.ROOT
         specs = {
-            name: _spec(space, known.get(name), clipped=not self._volcano) for name in self.accounts
+            name: _spec(
+                space, known.get(crown if name == self._top else name), clipped=not self._volcano
+            )
+            for name in self.accounts
         }
+        if not self._volcano:
+            self._count_elsewhere(specs)
         below = [account for account in self.accounts.values() if account.name != self._top]
         kept = {name: np.zeros(space.size) for name in self.accounts}
         for account in below:
@@ -246,6 +253,15 @@ class Books:
             above.held = [max(pair) for pair in zip(above.owned, above.guarantee, strict=True)]
         if bounded:  # nobody is refused for a full cluster: the nodes do that, and say more
             self.accounts[self._top].limit = top.capability.tolist()
+
+    def _count_elsewhere(self, specs: Mapping[str, "_Spec"]) -> None:
+        """What pods of a queue hold under other schedulers counts against its capability."""
+        space = self._session.space
+        for queue, amounts in self._session.snapshot.elsewhere.items():
+            if queue in self.accounts:
+                for account in self.accounts[queue].line:
+                    spec = specs[account.name]
+                    spec.capability = np.maximum(spec.capability - space.vector(amounts), 0.0)
 
     def _real(
         self, whole: Rows, specs: Mapping[str, _Spec], kept: Mapping[str, Rows]

@@ -1,0 +1,364 @@
+"""Shares are of what queues' pods can use: the case that started it, and nodes that come and go."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests import pictures, running
+from vscheduler.core.framework import policy
+from vscheduler.core.model import decisions, snapshot
+
+BUILT_IN: dict[str, Any] = dict(policy.BUILT_IN)
+WORKERS = "".join(f"node w{number} cpu=15 label=pool=work\n" for number in range(5))
+CONTROL_PLANE = "node cp cpu=14500m taint=control-plane=:NoSchedule\n"
+TENANTS = "queue a queue b queue c\n"
+
+ELASTIC = """
+    job a/ja min=1 w0*15 w1*15 w2*7 -*3
+    job b/jb min=1 w2*8 w3*15 w4*14 -*3
+    job c/jc min=1 -*40
+    """
+"""One job each; two tenants have it all."""
+
+
+def single() -> str:
+    """The same, each pod a job of its own."""
+    places = [f"w{number // 15}" for number in range(74)] + ["-"] * 6
+    lines = [f"job {'ab'[n >= 37]}/p{n:02} min=1 {place}" for n, place in enumerate(places)]
+    return "\n".join(lines + [f"job c/p{n} min=1 -" for n in range(80, 120)])
+
+
+REMEDIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "no remedy": ("", BUILT_IN),
+    "the capability of root": ("queue root capability=cpu:75\n", BUILT_IN),
+    "gang without preemptable": (
+        "",
+        {
+            "actions": "enqueue, allocate, backfill, reclaim",
+            "tiers": running.tiers(
+                "priority gang:enablePreemptable=false"
+                " | drf predicates proportion nodeorder binpack"
+            ),
+        },
+    ),
+}
+REMEDIES["both"] = (REMEDIES["the capability of root"][0], REMEDIES["gang without preemptable"][1])
+
+
+def deserved(result: decisions.CycleResult, resource: str = "cpu") -> dict[str, float]:
+    """By queue; cpu in cores."""
+    unit = 1000 if resource == "cpu" else 1
+    return {
+        queue.name: round(queue.entitlement.deserved.get(resource, 0) / unit, 3)
+        for queue in result.queues
+        if queue.entitlement is not None and queue.name not in ("default", "root")
+    }
+
+
+def basis(result: decisions.CycleResult, name: str, resource: str = "cpu") -> decisions.Basis:
+    """How a queue's share came about."""
+    (found,) = [queue.entitlement for queue in result.queues if queue.name == name]
+    assert found is not None
+    return found.bases[resource]
+
+
+def losers(result: decisions.CycleResult) -> Counter[str]:
+    """How many pods each job loses, or each queue where jobs are single pods."""
+    names = {status.job: status.queue for status in result.groups}
+    return Counter(names[evict.task.job] for evict in result.evicts)
+
+
+@pytest.mark.parametrize("jobs", [ELASTIC, single()], ids=["elastic", "single"])
+@pytest.mark.parametrize("remedy", REMEDIES)
+@pytest.mark.parametrize("selector", ["", "pool=work"])
+def test_three_equal_tenants_get_a_third_each(jobs: str, remedy: str, selector: str) -> None:
+    """Volcano gives 29/29/17 or 37/37/1 of the 75 CPU; here nobody needs a remedy, and all work."""
+    root, tree = REMEDIES[remedy]
+    documents = pictures.documents(WORKERS + CONTROL_PLANE + TENANTS + root + jobs)
+    selected = (("pool", "work"),) if selector else ()
+    result = running.decide(running.snapshot_of(documents, node_selector=selected), tree)
+    assert deserved(result) == {"a": 25, "b": 25, "c": 25}
+    assert result.total["cpu"] == 75_000
+    assert losers(result) == {"a": 12, "b": 12}
+    assert len(result.binds) + len(result.pipelined) == 25
+    left_out = [(each.reason, each.nodes) for each in result.excluded]
+    taint = "node(s) had untolerated taint {control-plane: }"
+    assert left_out == ([] if selector else [(taint, ("cp",))])
+    assert basis(result, "c") == decisions.Basis(
+        deserved=25_000, usable=75_000, bound=decisions.Bound.WEIGHT, weight=1, weights=3
+    )
+
+
+def test_volcano_counts_what_nobody_can_use() -> None:
+    """With `compatibility: volcano` the failure is there, so that it is the total that mends it."""
+    documents = pictures.documents(WORKERS + CONTROL_PLANE + TENANTS + single())
+    tree = {**BUILT_IN, "compatibility": "volcano"}
+    result = running.run(documents, tree)
+    assert deserved(result) == {"a": 29.833, "b": 29.833, "c": 29.833}
+    assert sum(losers(result).values()) < 20
+
+
+SHARED: dict[str, tuple[str, dict[str, float]]] = {
+    "pods of another scheduler are no room": (
+        """
+        node n1 cpu=10
+        queue a queue b queue z
+        job a/a -*10 job b/b -*10 job z/z scheduler=other n1*4
+        """,
+        {"a": 3, "b": 3, "z": 0},
+    ),
+    "pods that are leaving are": (
+        """
+        node n1 cpu=10
+        queue a queue b queue z
+        job a/a -*10 job b/b -*10 job z/z scheduler=other ~n1*4
+        """,
+        {"a": 5, "b": 5, "z": 0},
+    ),
+    "a tenant with a pool of its own leaves the rest to others": (
+        """
+        node n1 cpu=10 label=pool=a   node n2 cpu=10
+        queue a queue b
+        job a/a select=pool=a -*20 job b/b -*20
+        """,
+        {"a": 10, "b": 10},
+    ),
+    "who can use one node only is served there first": (
+        """
+        node n1 cpu=12 label=pool=a   node n2 cpu=12
+        queue a queue b queue c
+        job a/a select=pool=a -*20 job b/b -*20 job c/c -*20
+        """,
+        {"a": 8, "b": 8, "c": 8},
+    ),
+    "a scarce pool is divided among those who need it": (
+        """
+        node n1 cpu=6 label=pool=a   node n2 cpu=30
+        queue a queue b queue c
+        job a/a select=pool=a -*20 job b/b select=pool=a -*20 job c/c -*40
+        """,
+        {"a": 3, "b": 3, "c": 30},
+    ),
+    "a class that reaches everything gives way where others can't": (
+        """
+        node n1 cpu=10 label=pool=a   node n2 cpu=10
+        queue a weight=3   queue b
+        job a/a select=pool=a -*20 job b/b -*20
+        """,
+        {"a": 10, "b": 10},
+    ),
+    "an idle guarantee is kept where pods can go": (
+        """
+        node n1 cpu=10   node cp cpu=10 taint=control-plane=:NoSchedule
+        queue a queue b guarantee=cpu:4
+        job a/a -*20
+        """,
+        {"a": 6, "b": 4},
+    ),
+    "guarantees are raised to, and no more is promised than there is": (
+        """
+        node n1 cpu=10
+        queue a guarantee=cpu:6 queue b queue c
+        job a/a -*20 job b/b -*20 job c/c -*20
+        """,
+        {"a": 6, "b": 2, "c": 2},
+    ),
+    "what is held elsewhere counts against the capability": (
+        """
+        node n1 cpu=10   node n2 cpu=4
+        queue a capability=cpu:6 queue b
+        job a/a -*20 job a/z scheduler=other n2*4 job b/b -*20
+        """,
+        {"a": 2, "b": 8},
+    ),
+    "the capability of root limits all together": (
+        """
+        node n1 cpu=10
+        queue root capability=cpu:6 queue a queue b
+        job a/a -*20 job b/b -*20
+        """,
+        {"a": 3, "b": 3},
+    ),
+    "it counts what is held elsewhere, too": (
+        """
+        node n1 cpu=10   node n2 cpu=4
+        queue root capability=cpu:6 queue a queue b queue z
+        job a/a -*20 job b/b -*20 job z/z scheduler=other n2*2
+        """,
+        {"a": 2, "b": 2, "z": 0},
+    ),
+}
+
+
+@pytest.mark.parametrize(("picture", "expected"), SHARED.values(), ids=SHARED)
+def test_what_is_shared_out(picture: str, expected: dict[str, float]) -> None:
+    """Only what queues' pods can use, and to each only what its own can."""
+    assert deserved(running.run(pictures.documents(picture), BUILT_IN)) == expected
+
+
+STRANDED = {
+    "cordoned": "cordoned",
+    "not ready": "unready",
+    "tainted since": "taint=gone=:NoSchedule",
+}
+
+
+@pytest.mark.parametrize("mark", STRANDED.values(), ids=STRANDED)
+def test_a_node_that_takes_no_more_makes_nobody_over(mark: str) -> None:
+    """What pods hold there is their queue's own; what is idle there isn't shared out."""
+    picture = f"""
+        node n1 cpu=15 {mark}   node n2 cpu=15   node n3 cpu=15
+        queue a queue b queue c
+        job a/a n1*10 n2*5 -*5  job b/b n2*10 n3*5 -*5   job c/c n3*10 -*5
+        """
+    result = running.run(pictures.documents(picture), BUILT_IN)
+    assert result.total["cpu"] == 40_000
+    assert deserved(result) == {"a": 13.333, "b": 13.333, "c": 13.333}
+    assert basis(result, "a").pinned == 10_000
+    # Whoever is above it by this is so by a single pod's fraction: b and c would just swap.
+    assert sum(losers(result).values()) <= 3
+    emptier = picture.replace("n3*10", "n3*9")
+    assert losers(running.run(pictures.documents(emptier), BUILT_IN))["a"] <= 2
+
+
+def follow(
+    before: str, after: str, seconds: float, tree: Mapping[str, Any] = BUILT_IN
+) -> list[decisions.CycleResult]:
+    """A cycle on the one picture, a cycle on the other a second later, and one after more time."""
+    first = running.run(pictures.documents(before), tree)
+    results = [first]
+    now = pictures.NOW.timestamp()
+    for moment in (now + 1, now + 1 + seconds):
+        carried = dataclasses.replace(results[-1].carried, nominations={})
+        results.append(running.run_at(pictures.documents(after), tree, moment, carried))
+    return results
+
+
+FULL = """
+    node n1 cpu=12   node n2 cpu=12   {third}
+    queue a queue b queue c
+    job a/a n1*12   job b/b n2*12   job c/c {pods}
+    """
+GONE = {
+    "a node leaves": ("node n3 cpu=12", ""),
+    "a node is cordoned": ("node n3 cpu=12", "node n3 cpu=12 cordoned"),
+    "a node isn't ready": ("node n3 cpu=12", "node n3 cpu=12 unready"),
+    "a node is about to be taken away": (
+        "node n3 cpu=12",
+        "node n3 cpu=12 taint=ToBeDeletedByClusterAutoscaler=1:NoSchedule",
+    ),
+    "a node shrinks": ("node n3 cpu=12", "node n3 cpu=1"),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), GONE.values(), ids=GONE)
+def test_what_is_lost_evicts_nobody_for_a_while(before: str, after: str) -> None:
+    """Shares follow at once, evictions after the grace; there is a cycle when it ends."""
+    left = "-*12"
+    was, at_once, later = follow(
+        FULL.format(third=before, pods="-*12"), FULL.format(third=after, pods=left), 30
+    )
+    assert deserved(was) == {"a": 12, "b": 12, "c": 12}
+    shrunk = 25 if "cpu=1" in after.split() else 24
+    assert deserved(at_once)["c"] == pytest.approx(shrunk / 3, abs=0.001)
+    assert at_once.evicts == ()
+    assert at_once.wake_at == pictures.NOW.timestamp() + 31
+    assert losers(later) != {}
+    assert later.carried.losses == {}
+
+
+@pytest.mark.parametrize("seconds", [10.0, 29.0])
+def test_what_comes_back_in_time_was_never_gone(seconds: float) -> None:
+    """A device plugin restarts: a node has no device for a moment, and pods that use them stay."""
+    picture = """
+        node n1 cpu=32 gpu=8
+        queue a queue b
+        job a/a cpu=1 gpu=1 n1*8   job b/b cpu=1 gpu=1 -*8
+        """
+    documents = pictures.documents(picture)
+    calm = {"actions": "allocate", "tiers": BUILT_IN["tiers"]}
+    first = running.run(documents, calm)
+    now = pictures.NOW.timestamp()
+    without = [
+        {**each, "status": {**each["status"], "allocatable": {"cpu": "32", "pods": "110"}}}
+        if each["kind"] == "Node"
+        else each
+        for each in documents
+    ]
+    gone = running.run_at(without, BUILT_IN, now + 1, first.carried)
+    assert gone.evicts == ()
+    still = running.run_at(without, BUILT_IN, now + 1 + seconds, gone.carried)
+    assert still.evicts == ()
+    back = running.run_at(documents, calm, now + 2 + seconds, still.carried)
+    assert back.carried.losses == {}
+    assert deserved(back, "nvidia.com/gpu") == {"a": 4, "b": 4}
+
+
+def test_a_tenant_that_comes_isnt_kept_waiting_by_a_node_that_left() -> None:
+    """Of what it would be owed with the node as well, it gets at once what others have too much."""
+    before = "node n1 cpu=12 node n2 cpu=12 node n3 cpu=12 queue a queue b job a/a n1*12 n2*12"
+    after = "node n1 cpu=12 node n2 cpu=12 queue a queue b job a/a n1*12 n2*12 job b/b -*20"
+    _, at_once, later = follow(before, after, 30)
+    assert losers(at_once) == {"a": 6}
+    assert losers(later) == {"a": 12}
+
+
+def test_the_grace_is_an_argument() -> None:
+    """Without any, evictions follow at once."""
+    tiers = running.tiers(
+        "priority gang conformance pdb | overcommit drf predicates"
+        " proportion:proportion.nodeLossGrace=0s nodeorder binpack"
+    )
+    tree = {"actions": "allocate, reclaim", "tiers": tiers}
+    full = FULL.format(third="node n3 cpu=12", pods="-*12")
+    _, at_once, _ = follow(full, FULL.format(third="", pods="-*12"), 1, tree)
+    assert losers(at_once) == {"a": 4, "b": 4}
+    assert at_once.carried == dataclasses.replace(at_once.carried, losses={}), (
+        "nothing is remembered for nobody"
+    )
+
+
+def test_new_nodes_are_shared_in_the_next_cycle() -> None:
+    """An autoscaler adds one."""
+    one = "node n1 cpu=6 queue a queue b job a/a -*20 job b/b -*20"
+    first = running.run(pictures.documents(one), BUILT_IN)
+    assert deserved(first) == {"a": 3, "b": 3}
+    second = running.run(
+        pictures.documents(f"node n2 cpu=6 {one}"), BUILT_IN, carried=first.carried
+    )
+    assert deserved(second) == {"a": 6, "b": 6}
+
+
+def test_figures_of_a_carried_snapshot_stay_small() -> None:
+    """What is remembered of nodes is theirs as they were, by reference, and no loss at rest."""
+    result = running.run(pictures.documents(f"{WORKERS} {TENANTS}"), BUILT_IN)
+    assert result.carried.losses == {}
+    assert isinstance(result.carried.seen, snapshot.Seen)
+    assert result.carried.seen.layout.names == tuple(f"w{number}" for number in range(5))
+
+
+LENT: dict[str, tuple[str, int]] = {
+    "root's capability limits queues that stand side by side": ("queue root capability=cpu:6", 6),
+    "what is held elsewhere counts against a queue's own": (
+        "queue q capability=cpu:6 job q/z scheduler=other n2*4",
+        2,
+    ),
+    "and against root's": ("queue root capability=cpu:6 job q/z scheduler=other n2*4", 2),
+}
+
+
+@pytest.mark.parametrize("tree", ["", ":enableHierarchy=true"])
+@pytest.mark.parametrize(("limit", "count"), LENT.values(), ids=LENT)
+def test_capacity_counts_all_that_a_queue_has(limit: str, count: int, tree: str) -> None:
+    """The other plugin for queues keeps to the same limits, flat or as a tree."""
+    queue = "" if "queue q" in limit else "queue q"
+    picture = f"node n1 cpu=10 node n2 cpu=4 {queue} {limit} job q/j min=1 -*10"
+    configured = {
+        "actions": "allocate",
+        "tiers": running.tiers(f"priority gang | predicates capacity{tree}"),
+    }
+    result = running.run(pictures.documents(picture), configured)
+    assert len(result.binds) == count
