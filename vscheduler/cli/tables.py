@@ -6,13 +6,17 @@ from typing import TextIO
 from rich import console, table
 
 from vscheduler.core.model import decisions, resources
-from vscheduler.mirror import wording
+from vscheduler.mirror import queue_wording, wording
 from vscheduler.simulator import run
 
 FILE_WIDTH = 200
 """Columns where there is no terminal that says how wide it is."""
 
 COLUMN_GAP = 3
+
+SENTENCE_WIDTH = 70
+"""Of sentences beside a queue's name, which stay within 100 columns with names of any usual
+length."""
 
 
 def on(stream: TextIO) -> console.Console:
@@ -30,6 +34,8 @@ def show(outcome: run.Outcome, stream: TextIO) -> None:
         _placements(outcome),
         _evictions(outcome),
         queue_table(outcome.last.queues),
+        _shares(outcome.last.queues),
+        _left_out(outcome.last.excluded),
         _waiting(outcome),
     )
     for number, section in enumerate(section for section in sections if section.row_count):
@@ -71,6 +77,26 @@ def amounts(named: Mapping[str, float]) -> str:
         for name in space.names
         if name in named and name != resources.PODS
     )
+
+
+def _shares(queues: Iterable[decisions.QueueFigures]) -> table.Table:
+    """How it came about what queues deserve; those that ask for nothing are left out."""
+    shown = columns("queue", "its share")
+    shown.columns[1].max_width = SENTENCE_WIDTH
+    for queue in queues:
+        explained = queue_wording.explanation(queue)
+        if explained is not None and (queue.request or queue.problem is not None):
+            shown.add_row(queue.name, explained.message)
+    return shown
+
+
+def _left_out(excluded: Iterable[decisions.Exclusion]) -> table.Table:
+    """Nodes that nobody could use."""
+    shown = columns("nodes not usable", "why")
+    shown.columns[0].max_width = SENTENCE_WIDTH
+    for each in excluded:
+        shown.add_row(queue_wording.nodes(each.nodes), queue_wording.cause(each.reason))
+    return shown
 
 
 def _placements(outcome: run.Outcome) -> table.Table:

@@ -3,7 +3,9 @@
 Kubernetes: apimachinery resource.Quantity (ParseQuantity, Value, MilliValue, String).
 """
 
+import math
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import lru_cache
 from typing import TypeAlias
@@ -66,6 +68,15 @@ def format_quantity(name: str, amount: float) -> str:
         return _scaled(round(amount), 1024, ("", *_BINARY))
     exact = Decimal(amount) * 1000 if name == resources.CPU else Decimal(amount) * 1000_000
     return _scaled(round(exact), 1000, ("u", "m", "", "k", "M", "G", "T", "P", "E"))
+
+
+def format_amounts(amounts: Mapping[str, float]) -> dict[str, str]:
+    """Amounts by resource as Kubernetes writes them; what is unlimited is left out."""
+    return {
+        name: format_quantity(name, amount)
+        for name, amount in sorted(amounts.items())
+        if math.isfinite(amount)
+    }
 
 
 def _text(quantity: Quantity) -> str:

@@ -47,12 +47,19 @@ def request(amounts: Mapping[str, float]) -> str:
         for name in space.names
         if name != resources.PODS and amounts.get(name)
     ]
-    return _listed(named) or "no resources"
+    return listed(named) or "no resources"
 
 
 def pods(count: int) -> str:
     """`1 pod`, `2 pods`."""
     return f"{count} pod{'' if count == 1 else 's'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def assigned(bind: decisions.Bind) -> str:
@@ -188,7 +195,7 @@ def _asks(reason: decisions.Reason) -> str:
     asked = [
         f"{amount(each.resource, each.requested)} {each.resource}" for each in reason.shortages
     ]
-    return f"this job asks for {_listed(asked)} (minResources)"
+    return f"this job asks for {listed(asked)} (minResources)"
 
 
 def _queue_over_share(reason: decisions.Reason) -> str:
@@ -217,7 +224,7 @@ def _never_fits(reason: decisions.Reason) -> str:
     asked = request(reason.request)
     return (
         f"a pod of {asked} is larger than any node it may use, "
-        f"the most is {_listed(_places(reason.holes))}; ask for less, or add a larger node"
+        f"the most is {listed(_places(reason.holes))}; ask for less, or add a larger node"
     )
 
 
@@ -262,7 +269,7 @@ def _holes(reason: decisions.Reason) -> list[str]:
     short = [hole for hole in reason.holes if hole.free < reason.request.get(hole.resource, 0)]
     if not short:
         return []
-    return [f"the largest hole{' is' if len(short) == 1 else 's are'} {_listed(_places(short))}"]
+    return [f"the largest hole{' is' if len(short) == 1 else 's are'} {listed(_places(short))}"]
 
 
 def _places(holes: Sequence[decisions.Hole]) -> list[str]:
@@ -277,14 +284,7 @@ def _shortages(reason: decisions.Reason, limit: str) -> str:
         f"of the {amount(each.resource, each.limit)}"
         for each in reason.shortages
     ]
-    return f"{_listed([f'{has[0]} it {limit}', *has[1:]])}"
-
-
-def _listed(words: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    if len(words) < 2:
-        return "".join(words)
-    return f"{', '.join(words[:-1])} and {words[-1]}"
+    return f"{listed([f'{has[0]} it {limit}', *has[1:]])}"
 
 
 _SENTENCES: Mapping[Code, Callable[[decisions.Reason], str]] = {

@@ -1,14 +1,11 @@
 """An Outcome as the JSON tree that people and programs read: sorted, in Kubernetes' spelling."""
 
-import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from vscheduler.core.model import decisions, jobs
-from vscheduler.mirror import quantities, statuses, wording
+from vscheduler.mirror import quantities, queue_statuses, queue_wording, statuses, wording
 from vscheduler.simulator import run
-
-SHARE_DIGITS = 6
 
 
 def tree(outcome: run.Outcome) -> dict[str, Any]:
@@ -21,17 +18,9 @@ def tree(outcome: run.Outcome) -> dict[str, Any]:
         "podGroups": {
             status.job: _group(status, outcome.states[status.job]) for status in last.groups
         },
-        "queues": {queue.name: _queue(queue) for queue in last.queues},
-        "total": amounts(last.total),
-    }
-
-
-def amounts(named: Mapping[str, float]) -> dict[str, str]:
-    """Kubernetes quantities by resource; what is unlimited is left out."""
-    return {
-        name: quantities.format_quantity(name, amount)
-        for name, amount in sorted(named.items())
-        if math.isfinite(amount)
+        "queues": {queue.name: _queue(queue, last.excluded) for queue in last.queues},
+        "total": quantities.format_amounts(last.total),
+        "excluded": [{"reason": each.reason, "nodes": list(each.nodes)} for each in last.excluded],
     }
 
 
@@ -59,17 +48,23 @@ def _group(status: decisions.GroupStatus, state: jobs.GroupState) -> dict[str, A
     }
 
 
-def _queue(queue: decisions.QueueFigures) -> dict[str, Any]:
+def _queue(
+    queue: decisions.QueueFigures, excluded: Sequence[decisions.Exclusion]
+) -> dict[str, Any]:
     figures: dict[str, Any] = {"state": str(queue.state), "weight": queue.weight}
     entitlement = queue.entitlement
     if entitlement is not None:
-        figures["deserved"] = amounts(entitlement.deserved)
-    figures["allocated"] = amounts(queue.allocated)
-    figures["request"] = amounts(queue.request)
+        figures["deserved"] = quantities.format_amounts(entitlement.deserved)
+    figures["allocated"] = quantities.format_amounts(queue.allocated)
+    figures["request"] = quantities.format_amounts(queue.request)
     if entitlement is not None:
         if entitlement.real_capability is not None:
-            figures["realCapability"] = amounts(entitlement.real_capability)
-        figures["share"] = round(entitlement.share, SHARE_DIGITS)
-        if entitlement.problem is not None:
-            figures["message"] = wording.queue_problem(entitlement.problem)
+            figures["realCapability"] = quantities.format_amounts(entitlement.real_capability)
+        figures["share"] = round(entitlement.share, queue_statuses.SHARE_DIGITS)
+        if entitlement.bases:
+            usable = {name: basis.usable for name, basis in entitlement.bases.items()}
+            figures["usable"] = quantities.format_amounts(usable)
+    explained = queue_wording.explanation(queue, excluded)
+    if explained is not None:
+        figures["message"] = explained.message
     return figures

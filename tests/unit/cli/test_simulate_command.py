@@ -51,6 +51,30 @@ def test_a_table_shows_placements_queues_and_reasons(scene: Path) -> None:
     assert ["default/big", "gold", "Inqueue", *WHY.split()] in rows
 
 
+def test_a_table_says_how_shares_came_about(tmp_path: Path) -> None:
+    """And which nodes nobody can use, in no more than 100 columns."""
+    taint = "node-role.kubernetes.io/control-plane"
+    picture = f"""
+        node  n1 cpu=6
+        node  n2 cpu=9 taint={taint}:NoSchedule
+        queue gold weight=1
+        queue iron weight=2
+        job   gold/a cpu=1   - - - - - -
+        job   iron/b cpu=1 memory=1Gi   - - - - - -
+    """
+    done = invoke(write(tmp_path / "all.yaml", pictures.documents(picture)))
+    assert (done.exit_code, done.stderr) == (0, "")
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert ["gold", "2", "of", "6", "usable", "CPU:", "weight", "1", "of", "3"] in rows
+    assert ["n2", "taint", taint] in rows
+    assert not [row for row in rows if row[:1] == ["root"] and "asks" in row]
+    (wide,) = [
+        line for line in done.stdout.splitlines() if line.startswith("iron ") and ":" in line
+    ]
+    assert len(wide.rstrip()) <= 100
+    assert "no memory on any node that its pods" in wide
+
+
 def test_json_and_yaml_are_the_same_tree(scene: Path) -> None:
     """For programs: nothing but the result on stdout."""
     first, second = invoke(scene, "-o", "json"), invoke(scene, "--output=yaml")

@@ -113,3 +113,11 @@ def test_what_is_no_quantity_says_why(text: quantities.Quantity, says: str) -> N
 def test_amounts_are_written_as_kubernetes_does(name: str, amount: float, written: str) -> None:
     """The largest suffix without a fraction: binary for bytes, decimal for the rest."""
     assert quantities.format_quantity(name, amount) == written
+
+
+def test_amounts_without_a_limit_are_left_out() -> None:
+    """Unlimited is no quantity."""
+    assert quantities.format_amounts({"memory": 2**30, "cpu": 1500.0, "x": float("inf")}) == {
+        "cpu": "1500m",
+        "memory": "1Gi",
+    }

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given, settings, strategies
 
 from tests import pictures
-from vscheduler.core import actions
+from vscheduler.core import actions, plugins
 from vscheduler.core.framework import policy
 from vscheduler.core.model import jobs
 from vscheduler.mirror import documents as reader
@@ -60,6 +60,26 @@ def test_one_cycle_decides_and_says_why() -> None:
         "allocated": {"cpu": "2", "pods": "2"},
         "request": {"cpu": "5", "pods": "3"},
     }
+
+
+def test_queues_say_how_their_shares_came_about() -> None:
+    """With what is usable for them; nodes that nobody can use are named with the reason."""
+    documents = pictures.documents(
+        """
+        node  n1 cpu=2      node n2 cpu=9 cordoned
+        queue gold weight=1
+        job   gold/big min=1 cpu=1   - - -
+        """
+    )
+    fair = policy.built_in(plugins.PLUGINS, actions.ACTIONS)
+    tree = reporting.tree(run.simulate(documents, fair, run.Options()))
+    gold = tree["queues"]["gold"]
+    assert (gold["usable"]["cpu"], gold["deserved"]["cpu"]) == ("2", "2")
+    assert gold["message"] == ("2 of 2 usable CPU: all that others leave; n2 not usable: cordoned")
+    assert tree["queues"]["root"]["message"] == "asks for nothing"
+    assert "usable" not in tree["queues"]["root"]
+    assert tree["total"]["cpu"] == "2"
+    assert tree["excluded"] == [{"reason": "node(s) were unschedulable", "nodes": ["n2"]}]
 
 
 def test_the_next_cycle_sees_what_the_first_one_decided() -> None:
@@ -163,11 +183,3 @@ def test_what_decides_nothing_is_said_once() -> None:
         ),
         "1 pod can't be placed, as there is no PodGroup default/lost: default/big-0",
     )
-
-
-def test_amounts_without_a_limit_are_left_out() -> None:
-    """Unlimited is no quantity."""
-    assert reporting.amounts({"memory": 2**30, "cpu": 1500.0, "x": float("inf")}) == {
-        "cpu": "1500m",
-        "memory": "1Gi",
-    }

@@ -1,0 +1,102 @@
+from typing import Any
+
+import pytest
+
+from tests import pictures
+from vscheduler.core.model import decisions, queues
+from vscheduler.mirror import decoding, events, queue_statuses, state
+
+GI = 2**30
+BASIS = decisions.Basis(
+    deserved=25_000, usable=75_000, bound=decisions.Bound.WEIGHT, weight=1, weights=3
+)
+FIGURES = decisions.QueueFigures(
+    name="q",
+    state=queues.QueueState.OPEN,
+    weight=1,
+    allocated={"cpu": 24_000, "pods": 3},
+    request={"cpu": 40_500, "pods": 5},
+    elsewhere={"cpu": 1000, "memory": GI},
+    entitlement=decisions.Entitlement(
+        deserved={"cpu": 25_000},
+        real_capability={"cpu": 75_000, "memory": float("inf")},
+        share=0.96,
+        bases={"cpu": BASIS},
+    ),
+)
+SAID = {
+    "type": "mine/FairShare",
+    "status": "True",
+    "reason": "Weight",
+    "message": "25 of 75 usable CPU: weight 1 of 3; n1 not usable: cordoned",
+}
+CORDONED = decisions.Exclusion(reason="node(s) were unschedulable", nodes=("n1",))
+NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z
+
+
+def test_a_status_has_the_figures_and_why() -> None:
+    """As Kubernetes quantities; pods of other schedulers are in what is allocated; no limit isn't
+    written.
+    """
+    assert queue_statuses.status(FIGURES, (CORDONED,), "mine") == {
+        "allocated": {"cpu": "25", "memory": "1Gi", "pods": "3"},
+        "request": {"cpu": "40500m", "pods": "5"},
+        "deserved": {"cpu": "25"},
+        "realCapability": {"cpu": "75"},
+        "share": 0.96,
+        "conditions": [SAID],
+    }
+
+
+def test_what_no_plugin_works_out_is_not_written() -> None:
+    """Nothing is made up; `allocated` is there, empty or not, as Volcano's CRD wants it."""
+    queue = decisions.QueueFigures(
+        name="q", state=queues.QueueState.OPEN, weight=1, allocated={}, request={}
+    )
+    assert queue_statuses.status(queue, (), "mine") == {"allocated": {}, "request": {}}
+
+
+@pytest.mark.parametrize(
+    ("change", "since"),
+    [
+        ({}, "2020-02-02T02:02:02Z"),
+        ({"message": "another"}, "2020-02-02T02:02:02Z"),
+        ({"reason": "Request"}, "2026-01-01T00:00:00Z"),
+        ({"status": "False"}, "2026-01-01T00:00:00Z"),
+        ({"type": "theirs/FairShare"}, "2026-01-01T00:00:00Z"),
+        ({"lastTransitionTime": None}, "2026-01-01T00:00:00Z"),
+    ],
+)
+def test_a_condition_keeps_its_time_as_long_as_it_means_the_same(
+    change: dict[str, Any], since: str
+) -> None:
+    """Other numbers in the message are no transition; others' conditions don't count."""
+    before = {"conditions": [SAID | {"lastTransitionTime": "2020-02-02T02:02:02Z"} | change]}
+    found = queue_statuses.since({"conditions": [SAID]}, before, NOW)
+    assert found == {"conditions": [SAID | {"lastTransitionTime": since}]}
+
+
+def test_a_first_condition_is_of_now() -> None:
+    """And a status without one stays as it is."""
+    timed = SAID | {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    for before in ({}, {"conditions": None}):
+        found = queue_statuses.since({"conditions": [SAID]}, before, NOW)
+        assert found == {"conditions": [timed]}
+    assert queue_statuses.since({"allocated": {}}, {}, NOW) == {"allocated": {}}
+
+
+def test_volcanos_crd_has_a_place_for_what_is_allocated() -> None:
+    """And for nothing else that a scheduler works out."""
+    whole = queue_statuses.status(FIGURES, (CORDONED,), "mine")
+    assert queue_statuses.narrowed(whole) == {"allocated": whole["allocated"]}
+
+
+def test_what_is_written_changes_nothing_that_a_decision_depends_on() -> None:
+    """A status that comes back by the watch makes no cycle."""
+    (document,) = pictures.documents("queue q")
+    mirror = state.Mirror(state.Options(scheduler_names=("mine",)))
+    before = decoding.convert(events.Kind.QUEUE, document)
+    assert mirror.apply(before)
+    status = queue_statuses.status(FIGURES, (CORDONED,), "mine")
+    written = {**document, "status": document.get("status", {}) | status}
+    assert not mirror.apply(decoding.convert(events.Kind.QUEUE, written))

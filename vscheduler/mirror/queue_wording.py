@@ -1,0 +1,200 @@
+"""What a queue deserves, and how that came about, in one English sentence with its numbers."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from vscheduler.core.model import decisions, resources
+from vscheduler.mirror import wording
+
+LENGTH_MAX = 300
+EXCLUSIONS_MAX = 2
+NODES_MAX = 2
+
+NO_REQUEST = "NoRequest"
+SET_ASIDE = str(decisions.ReasonCode.SET_ASIDE)
+
+RATIO_DIGITS = 6
+"""Parts of two resources that differ by less are equal."""
+
+_TAINTED = re.compile(r"node\(s\) had untolerated taint \{(?P<key>[^:}]*): ?(?P<value>[^}]*)\}")
+_SUBJECT = re.compile(r"node\(s\) (?:were |was |had )?")
+_CAUSES = {
+    "node(s) were unschedulable": "cordoned",
+    "node(s) didn't match Pod's node affinity/selector": "not selected by any pod",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why a queue deserves what it deserves."""
+
+    reason: str
+    """One word in CamelCase: a decisions.Bound, NO_REQUEST or SET_ASIDE."""
+    message: str
+
+
+def explanation(
+    queue: decisions.QueueFigures, excluded: Sequence[decisions.Exclusion] = ()
+) -> Explanation | None:
+    """How it came about what the queue deserves, at most LENGTH_MAX characters long; None where no
+    plugin says.
+
+    It leads with the resource of which the queue deserves the largest part; others are named where
+    something else than its request binds them. Then it names nodes that nobody can use.
+    """
+    entitlement = queue.entitlement
+    if entitlement is None:
+        return None
+    if entitlement.problem is not None:
+        message = wording.queue_problem(entitlement.problem)
+        return Explanation(reason=SET_ASIDE, message=_cut(message))
+    bases = {name: each for name, each in entitlement.bases.items() if name != resources.PODS}
+    if not _some(queue.request) and all(map(_kept, bases.values())):
+        return _idle(queue, entitlement)
+    if not bases:
+        return None
+    first, *others = _by_part(bases)
+    lead = bases[first]
+    parts = [_first(first, lead), *(_also(name, bases[name]) for name in others)]
+    parts += exclusions(excluded)
+    return Explanation(reason=str(lead.bound), message=_cut("; ".join(filter(None, parts))))
+
+
+def exclusions(excluded: Sequence[decisions.Exclusion]) -> list[str]:
+    """`control-plane not usable: taint gpu`, for the first kinds; the others are counted."""
+    said = [
+        f"{nodes(each.nodes)} not usable: {cause(each.reason)}"
+        for each in excluded[:EXCLUSIONS_MAX]
+    ]
+    if more := sum(len(each.nodes) for each in excluded[EXCLUSIONS_MAX:]):
+        said.append(f"{more} more node{'' if more == 1 else 's'} not usable")
+    return said
+
+
+def left_out(excluded: Sequence[decisions.Exclusion]) -> list[str]:
+    """`taint gpu: 12 nodes, e.g. n1, n2`, for every kind."""
+    return [
+        f"{cause(each.reason)}: {len(each.nodes)} node{'' if len(each.nodes) == 1 else 's'}, "
+        f"e.g. {', '.join(each.nodes[:NODES_MAX])}"
+        for each in excluded
+    ]
+
+
+def cause(refusal: str) -> str:
+    """What is the matter with nodes, from why they refuse pods: `taint gpu=true`, `cordoned`."""
+    if tainted := _TAINTED.fullmatch(refusal):
+        key, value = tainted.group("key", "value")
+        return f"taint {key}={value}" if value else f"taint {key}"
+    return _CAUSES.get(refusal) or _SUBJECT.sub("", refusal, count=1)
+
+
+def nodes(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and 3 more`."""
+    more = len(names) - NODES_MAX
+    shown = [*islice(names, NODES_MAX), *([f"{more} more"] if more > 0 else [])]
+    return wording.listed(shown)
+
+
+def _idle(queue: decisions.QueueFigures, entitlement: decisions.Entitlement) -> Explanation | None:
+    """Of a queue whose pods ask for nothing: what is kept for it all the same."""
+    kept = {name: basis.deserved for name, basis in entitlement.bases.items() if basis.deserved}
+    if _some(kept):
+        named = [
+            f"{wording.amount(name, kept[name])} {_name(name)}"
+            for name in resources.ResourceSpace.of(kept).names
+            if name in kept and name != resources.PODS
+        ]
+        verb = "is" if len(named) == 1 and named[0].startswith("1 ") else "are"
+        message = f"{wording.listed(named)} {verb} kept for it: its guarantee"
+    elif _some(entitlement.deserved) or entitlement.share:
+        return None  # a plugin that doesn't say, or a queue that stands for those below it
+    else:
+        message = "asks for nothing" + (" but places for pods" if queue.request else "")
+    return Explanation(reason=NO_REQUEST, message=_cut(message))
+
+
+def _kept(basis: decisions.Basis) -> bool:
+    """Whether all that is deserved is for a guarantee that nobody asks for."""
+    return basis.guaranteed or not basis.deserved
+
+
+def _by_part(bases: Mapping[str, decisions.Basis]) -> list[str]:
+    """Resources by the part of the usable amount that is deserved, the largest first."""
+    names = [name for name in resources.ResourceSpace.of(bases).names if name in bases]
+
+    def part(name: str) -> float:
+        basis = bases[name]
+        if not basis.usable:
+            return float("inf") if basis.deserved else 0.0
+        return round(basis.deserved / basis.usable, RATIO_DIGITS)
+
+    return sorted(names, key=lambda name: -part(name))
+
+
+def _first(name: str, basis: decisions.Basis) -> str:
+    if not _there(basis):
+        return _nowhere(name)
+    deserved, usable = _amounts(name, basis)
+    return f"{deserved} of {usable} usable {_name(name)}: {_bound(name, basis)}"
+
+
+def _also(name: str, basis: decisions.Basis) -> str:
+    """What is said of a resource after the first; nothing where the queue gets all it asks for."""
+    if not _there(basis):
+        return _nowhere(name)
+    if basis.bound is decisions.Bound.REQUEST:
+        return ""
+    deserved, usable = _amounts(name, basis)
+    return f"{_name(name)} {deserved} of {usable}: {_bound(name, basis)}"
+
+
+def _amounts(name: str, basis: decisions.Basis) -> tuple[str, str]:
+    return wording.amount(name, basis.deserved), wording.amount(name, basis.usable)
+
+
+def _bound(name: str, basis: decisions.Basis) -> str:
+    """What keeps it from more, and what else there is to say about it."""
+    said = _limit(basis)
+    if basis.guaranteed:
+        said += "; raised to its guarantee"
+    if basis.pinned:
+        pinned = wording.amount(name, basis.pinned)
+        said += f"; {pinned} of it on nodes that take no more pods"
+    return said
+
+
+def _limit(basis: decisions.Basis) -> str:
+    alone = basis.weights <= basis.weight
+    weight = f"weight {basis.weight} of {basis.weights}"
+    match basis.bound:
+        case decisions.Bound.REQUEST:
+            return "all that it asks for"
+        case decisions.Bound.CAPABILITY:
+            return "its capability"
+        case decisions.Bound.ROOT:
+            return "root's capability" + ("" if alone else f" is shared by {weight}")
+        case decisions.Bound.WEIGHT:
+            return "all that others leave" if alone else weight
+
+
+def _there(basis: decisions.Basis) -> bool:
+    return bool(basis.usable or basis.deserved)
+
+
+def _nowhere(name: str) -> str:
+    return f"no {_name(name)} on any node that its pods could use"
+
+
+def _name(resource: str) -> str:
+    return "CPU" if resource == resources.CPU else resource
+
+
+def _some(amounts: Mapping[str, float]) -> bool:
+    """Whether anything but places for pods is in it."""
+    return any(amount for name, amount in amounts.items() if name != resources.PODS)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LENGTH_MAX else f"{text[: LENGTH_MAX - 1]}…"
