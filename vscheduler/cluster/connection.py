@@ -33,6 +33,8 @@ USER_AGENT = f"vscheduler/{metadata.version('vscheduler')}"
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+"""Server-side apply; JSON is YAML."""
 
 BUDGET = "DisruptionBudget"
 """The cause that the Eviction API names where a budget forbids (policy/v1)."""

@@ -14,13 +14,10 @@ from functools import partial
 from typing import Protocol
 
 import msgspec
-import structlog
 
-from vscheduler.cluster import connection, lanes, objects, outbox
+from vscheduler.cluster import complaints, connection, lanes, objects, outbox
 from vscheduler.core.model import decisions, jobs
 from vscheduler.mirror import statuses
-
-log = structlog.get_logger(__name__)
 
 GROUP_SPACING_SECONDS = 1.0
 POD_SPACING_SECONDS = 10.0
@@ -110,7 +107,7 @@ class Reporter:
         self._told: dict[jobs.TaskId, tuple[decisions.ReasonCode, str]] = {}
         self._nominated: dict[jobs.TaskId, decisions.Pipeline] = {}
         """What status.nominatedNodeName was set to, of pods that wait still."""
-        self._complained: set[tuple[str, str]] = set()
+        self._complaints = complaints.Complaints(observe)
         self._events = 0
         self._started = f"{time.time_ns():x}"
 
@@ -204,7 +201,9 @@ class Reporter:
         try:
             await self._patch(path, body, connection.STRATEGIC_PATCH)
         except connection.ApiError as error:
-            return self._failed(written, error) and not isinstance(error, connection.Conflict)
+            return self._complaints.failed(written, error) and not isinstance(
+                error, connection.Conflict
+            )
         self._observe(written, "written")
         return False
 
@@ -241,7 +240,7 @@ class Reporter:
         try:
             answer = await self._patch(path, body, connection.MERGE_PATCH)
         except connection.ApiError as error:
-            if self._failed("podgroup", error):
+            if self._complaints.failed("podgroup", error):
                 again = partial(self._write_group, status, transition)
                 self._group_box.offer_again(status.job, again)
             return
@@ -274,7 +273,7 @@ class Reporter:
         try:
             await self._patch(path, body, connection.STRATEGIC_PATCH)
         except connection.ApiError as error:
-            if self._failed("pod", error) and not isinstance(error, connection.Conflict):
+            if self._complaints.failed("pod", error) and not isinstance(error, connection.Conflict):
                 self._pod_box.offer_again(task.uid, partial(self._tell_pod, task, code, message))
             return
         self._told[task.uid] = (code, message)
@@ -301,25 +300,9 @@ class Reporter:
         try:
             await self._link.call("POST", path, body)
         except connection.ApiError as error:
-            self._failed("event", error)
+            self._complaints.failed("event", error)
         else:
             self._observe("event", "written")
-
-    def _failed(self, written: str, error: connection.ApiError) -> bool:
-        """Count and, the first time of its kind, log a failed write; True if it is worth another.
-
-        An object that is gone, or a namespace that is being deleted, is nobody's mistake.
-        """
-        kind = type(error).__name__
-        self._observe(written, kind.lower())
-        again = isinstance(
-            error, connection.Conflict | connection.Throttled | connection.Unavailable
-        )
-        if not again and not isinstance(error, connection.NotFound):
-            if (written, kind) not in self._complained:
-                log.warning("write.failed", object=written, message=str(error))
-            self._complained.add((written, kind))
-        return again
 
 
 def event_body(notice: statuses.Notice, name: str, when: float, identity: Identity) -> bytes:

@@ -18,7 +18,9 @@ from vscheduler.cluster import (
     evicting,
     lanes,
     objects,
+    queue_reporting,
     reporting,
+    usage_writing,
     watching,
 )
 from vscheduler.core.model import jobs
@@ -113,6 +115,13 @@ class Application:
             may_commit=self._may_commit,
             observe=self._metrics.observe_write,
         )
+        self._usage_writer = usage_writing.UsageWriter(
+            link,
+            self._lanes,
+            given.scheduler_names[0],
+            may_commit=self._may_commit,
+            observe=self._metrics.observe_write,
+        )
         self._loop = scheduling_loop.SchedulingLoop(
             mirror,
             loaded.policy,
@@ -120,6 +129,14 @@ class Application:
                 committer=committing.Committer(link, self._lanes, self._may_commit),
                 evictor=evicting.Evictor(link, self._lanes, self._may_commit),
                 reporter=self._reporter,
+                queue_reporter=queue_reporting.QueueReporter(
+                    link,
+                    self._lanes,
+                    given.scheduler_names[0],
+                    may_commit=self._may_commit,
+                    observe=self._metrics.observe_write,
+                ),
+                usage_writer=self._usage_writer,
             ),
             self._metrics,
             pace=scheduling_loop.Pace(period_seconds=given.schedule_period_seconds),
@@ -161,6 +178,7 @@ class Application:
             for kind, watch in self._watches.items():
                 tasks.append(group.create_task(watch.run(), name=f"watch {kind}"))
             await self._stopping.wait()
+            self._usage_writer.close()
             with suppress(TimeoutError):
                 async with asyncio.timeout(DRAIN_SECONDS):
                     await self._lanes.wait_until_quiet()

@@ -11,7 +11,7 @@ import asyncio
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent import futures
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,12 +19,12 @@ from functools import partial
 
 import structlog
 
-from vscheduler.cluster import committing, evicting, reporting
+from vscheduler.cluster import committing, evicting, queue_reporting, reporting, usage_writing
 from vscheduler.core import cycle
 from vscheduler.core.framework import policy
-from vscheduler.core.model import decisions, jobs, queues, snapshot
-from vscheduler.daemon import metrics, pauses
-from vscheduler.mirror import events, state, wording
+from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.daemon import metrics, pauses, telling
+from vscheduler.mirror import events, state
 
 log = structlog.get_logger(__name__)
 
@@ -63,6 +63,8 @@ class Outlets:
     committer: committing.Committer
     evictor: evicting.Evictor
     reporter: reporting.Reporter
+    queue_reporter: queue_reporting.QueueReporter
+    usage_writer: usage_writing.UsageWriter
 
 
 class SchedulingLoop:
@@ -82,6 +84,8 @@ class SchedulingLoop:
         self._committer = outlets.committer
         self._evictor = outlets.evictor
         self._reporter = outlets.reporter
+        self._queue_reporter = outlets.queue_reporter
+        self._usage_writer = outlets.usage_writer
         self._metrics = observed
         self._pace = pace
         self._changed = asyncio.Event()
@@ -91,10 +95,9 @@ class SchedulingLoop:
         self._not_before = 0.0
         self._dropped = 0
         self._cycles = 0
-        self._total: Mapping[str, float] = {}
+        self._teller = telling.Teller()
         self._rejected: set[events.Rejection] = set()
         self._ungrouped = 0
-        self._set_aside: set[queues.QueueProblem] = set()
         self._unbound: pauses.Pauses[jobs.TaskId] = pauses.Pauses(pace.growth(free=1))
         self._denied: pauses.Pauses[jobs.JobId] = pauses.Pauses(pace.growth(free=1))
         self._spared: pauses.Pauses[jobs.TaskId] = pauses.Pauses(pace.growth())
@@ -269,7 +272,7 @@ class SchedulingLoop:
             rest = self._pace.rest_factor * (handed_on - started)
             self._not_before = handed_on + min(self._pace.period_seconds, rest)
         self._metrics.observe_cycle(result, parts)
-        self._tell(result, bound, parts)
+        self._teller.tell(result, cycle=self._cycles, bound=bound, parts=parts)
 
     def _drop(self, error: Exception) -> None:
         self._dropped += 1
@@ -303,6 +306,8 @@ class SchedulingLoop:
         self._evict(taken, result, now)
         self._wake_at = result.wake_at
         self._reporter.report(result, {job.id: job for job in taken.jobs}, str(uuid.uuid4()))
+        self._queue_reporter.report(result, taken.queues)
+        self._usage_writer.report(result.queues, taken.queues)
         return bound
 
     def _evict(self, taken: snapshot.Snapshot, result: decisions.CycleResult, now: float) -> None:
@@ -339,28 +344,3 @@ class SchedulingLoop:
                     self._mirror.forget(earlier.task.uid)
                 return False
         return True
-
-    def _tell(self, result: decisions.CycleResult, bound: int, parts: Mapping[str, float]) -> None:
-        """Log what people ask for first: what was done, and the total behind all shares."""
-        if result.total != self._total:
-            self._total = result.total
-            log.info("total.changed", total=dict(result.total))
-        for fault in result.faults:
-            log.error("plugin.failed", plugin=fault.plugin, hook=fault.hook, error=fault.error)
-        problems = {queue.problem for queue in result.queues if queue.problem is not None}
-        for problem in sorted(problems - self._set_aside, key=str):
-            message = wording.queue_problem(problem)
-            log.warning("queue.set_aside", queue=problem.queue, message=message)
-        for problem in sorted(self._set_aside - problems, key=str):
-            log.info("queue.put_right", queue=problem.queue)
-        self._set_aside = problems
-        log.log(
-            20 if bound or result.evicts else 10,
-            "cycle.done",
-            cycle=self._cycles,
-            bound=bound,
-            evicted=len(result.evicts),
-            waiting=sum(group.reason is not None for group in result.groups),
-            finished=result.finished,
-            **{f"{part}_ms": round(seconds * 1000, 1) for part, seconds in parts.items()},
-        )

@@ -12,7 +12,14 @@ from aiohttp import web
 
 from tests import pictures, running
 from tests.unit.cluster.conftest import Serve
-from vscheduler.cluster import committing, evicting, lanes, reporting
+from vscheduler.cluster import (
+    committing,
+    evicting,
+    lanes,
+    queue_reporting,
+    reporting,
+    usage_writing,
+)
 from vscheduler.core.actions import allocate
 from vscheduler.core.framework import policy
 from vscheduler.daemon import application, metrics, scheduling_loop
@@ -73,7 +80,7 @@ async def world(
 
     async def answer(request: web.Request) -> web.Response:
         body = await request.read()
-        made.calls.append((request.method, request.path, json.loads(body)))
+        made.calls.append((request.method, request.path, json.loads(body or "{}")))
         for end, codes in made.answers.items():
             if request.path.endswith(end) and codes:
                 return web.json_response({"message": "no"}, status=codes.pop(0))
@@ -100,6 +107,12 @@ async def world(
                 reporting.Identity(controller="vscheduler", instance="test"),
                 may_commit=lambda: True,
                 observe=observed.observe_write,
+            ),
+            queue_reporter=queue_reporting.QueueReporter(
+                link, queue, "vscheduler", may_commit=lambda: True, observe=observed.observe_write
+            ),
+            usage_writer=usage_writing.UsageWriter(
+                link, queue, "vscheduler", may_commit=lambda: True, observe=observed.observe_write
             ),
         ),
         observed,
