@@ -1,0 +1,82 @@
+import dataclasses
+
+import figures
+
+FAIR = figures.Result(
+    way="jobs",
+    before=(38, 37, 0),
+    after=(25, 25, 25),
+    running=(25, 25, 25),
+    seconds=5.0,
+    evicted=25,
+    later=0,
+)
+
+
+def pod(uid, tenant="a", **meta):
+    container = {"resources": {"requests": {"cpu": "1"}}}
+    return {
+        "metadata": {"uid": uid, "namespace": tenant, **meta},
+        "spec": {"nodeName": "worker-0", "containers": [container]},
+        "status": {"phase": "Running"},
+    }
+
+
+def eviction(uid):
+    return {"reason": "Evict", "regarding": {"kind": "Pod", "uid": uid}}
+
+
+def test_pods_with_a_node_count_until_they_leave():
+    """Those that wait, or are being deleted, hold nothing."""
+    ledger = figures.Ledger()
+    waiting = pod("4")
+    del waiting["spec"]["nodeName"]
+    leaving = pod("3", deletionTimestamp="2026-01-01T00:00:00Z")
+    ledger.note(1.0, [pod("1"), pod("2", "c"), leaving, waiting])
+    assert ledger.cpu == ledger.running == (1, 0, 1)
+    assert ledger.evicted == {}
+
+
+def test_who_was_there_and_is_gone_was_evicted_once():
+    """By the list or by an event, whichever comes first; one that nobody saw by its event."""
+    ledger = figures.Ledger()
+    ledger.note(1.0, [pod("1"), pod("2")])
+    ledger.note(2.0, [pod("2")])
+    ledger.note(3.0, [pod("2")], [eviction("1"), eviction("unseen")])
+    assert ledger.evicted == {"1": 2.0, "unseen": 3.0}
+    assert ledger.evicted_between(2.0, 3.0) == 1
+
+
+def test_what_was_promised_is_no_problem():
+    """25 evictions are the least that bring 38/37/0 to 25/25/25."""
+    assert FAIR.least == 25
+    assert FAIR.problems() == []
+
+
+def test_each_broken_promise_is_told():
+    """One sentence each; without fair shares the rest isn't worth telling."""
+    broken = dataclasses.replace(
+        FAIR, seconds=15.1, evicted=26, later=1, strayed=(26, 24, 25), running=(25, 25, 24)
+    )
+    assert broken.problems() == [
+        "it took 15.1 s instead of 15",
+        "26 pods were evicted where 25 would have done",
+        "1 pods were evicted in the minute after",
+        "26/24/25 CPU in the minute after",
+        "25/25/24 pods run",
+    ]
+    unfair = dataclasses.replace(broken, before=(40, 35, 0), after=(29, 29, 17), seconds=None)
+    assert unfair.problems() == [
+        "two tenants had 40/35/0 CPU instead of 37/37/0",
+        "29/29/17 CPU instead of 25/25/25",
+    ]
+
+
+def test_the_table_has_a_row_for_each_way():
+    """Figures stand under their titles; what wasn't measured is a dash."""
+    unfair = dataclasses.replace(FAIR, way="more jobs", after=(29, 29, 17), seconds=None)
+    assert figures.table([FAIR, unfair]).splitlines() == [
+        "way         before     after  seconds  evicted  least  next minute",
+        "jobs       38/37/0  25/25/25      5.0       25     25            0",
+        "more jobs  38/37/0  29/29/17        -       25     25            -",
+    ]

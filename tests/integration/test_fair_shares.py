@@ -1,0 +1,42 @@
+"""The example on fair shares, as people run it: one case in four ways, each on a control plane."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "fair-shares" / "run.py"
+DEADLINE_SECONDS = 420.0
+"""For all of it; it takes two minutes, and longer where something is amiss."""
+
+PROMISE_SECONDS = 15.0
+WAYS = {
+    "single-pod jobs",
+    "single-pod jobs, --node-selector",
+    "elastic Deployments",
+    "elastic Deployments, --node-selector",
+}
+ROW = re.compile(r"(?P<way>.+?) +(37/37|37/38|38/37)/0 +25/25/25 +([\d.]+) +(\d+) +(\d+) +(\d+)")
+
+
+def test_shares_are_fair_in_all_four_ways(tmp_path: Path) -> None:
+    """25/25/25 in 15 s with the fewest evictions that do, then none; and nothing is left behind."""
+    done = subprocess.run(  # noqa: S603 - our own example
+        [sys.executable, EXAMPLE],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    shown = f"{done.stdout}\n{done.stderr}"
+    rows = [row for line in done.stdout.splitlines() if (row := ROW.fullmatch(line))]
+    assert {row["way"] for row in rows} == WAYS, shown
+    for row in rows:
+        seconds, evicted, least, later = (float(row[number]) for number in range(3, 7))
+        assert seconds <= PROMISE_SECONDS, shown
+        assert evicted == least in (24, 25), shown
+        assert later == 0, shown
+    assert done.returncode == 0, shown
+    assert list(tmp_path.iterdir()) == []
