@@ -153,8 +153,8 @@ SHARE_TABLE = (
     Metric(
         name="vscheduler_queue_owed_ratio",
         kind=Kind.GAUGE,
-        about="What a queue's pods have, by what it is owed: what it deserves, but no more than "
-        "it asks for; absent where it is owed nothing.",
+        about="What a queue's pods have, by what it is owed: what it has of what it deserves, and "
+        "what its waiting pods ask for, as many as its share has room for.",
         labels=("queue_name", "resource"),
     ),
     Metric(

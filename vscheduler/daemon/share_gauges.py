@@ -1,5 +1,6 @@
 """What shares came to in the last cycle, put into words when Prometheus asks."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +8,7 @@ from dataclasses import dataclass, field
 from prometheus_client import core, registry
 
 from vscheduler.core.model import decisions, resources
-from vscheduler.daemon import metric_table
+from vscheduler.daemon import metric_table, owing
 
 REASONS_MAX = 20
 """Reasons that have a series of their own; a taint's value can be anything."""
@@ -29,10 +30,8 @@ class Figures:
     total: Mapping[str, float] = field(default_factory=dict)
     excluded: Mapping[str, int] = field(default_factory=dict)
     """Nodes by reason."""
-    jobs: Mapping[str, int] = field(default_factory=dict)
-    """Waiting jobs by queue."""
-    pods: Mapping[str, int] = field(default_factory=dict)
-    """Their pods that have no node, by queue."""
+    waiting: Mapping[str, owing.Waiting] = field(default_factory=dict)
+    """By queue."""
 
 
 class ShareGauges(registry.Collector):
@@ -47,14 +46,12 @@ class ShareGauges(registry.Collector):
 
     def observe(self, result: decisions.CycleResult) -> None:
         """Keep what the next scrape is to tell."""
-        jobs, pods = pending(result)
         total = dict.fromkeys(self._figures.total, 0.0) | dict(result.total)
         self._figures = Figures(
             queues=result.queues,
             total=total,
             excluded=nodes_by_reason(result.excluded),
-            jobs=jobs,
-            pods=pods,
+            waiting=owing.waiting(result),
         )
 
     def collect(self) -> Iterator[core.GaugeMetricFamily]:
@@ -62,20 +59,6 @@ class ShareGauges(registry.Collector):
         figures = self._figures
         yield from queue_gauges(figures.queues)
         yield from share_gauges(figures)
-
-
-def pending(result: decisions.CycleResult) -> tuple[Counter[str], Counter[str]]:
-    """By queue, jobs that wait, whole or in part, and their pods that have no node."""
-    jobs: Counter[str] = Counter()
-    pods: Counter[str] = Counter()
-    for group in result.groups:
-        if group.reason is not None:
-            jobs[group.queue] += 1
-            without = group.reason.tasks - group.reason.placed - group.failed
-            pods[group.queue] += max(len(group.unplaced), without)
-    queues = {group.job: group.queue for group in result.groups} if result.pipelined else {}
-    pods.update(queues[each.task.job] for each in result.pipelined if each.task.job in queues)
-    return jobs, pods
 
 
 def nodes_by_reason(excluded: Sequence[decisions.Exclusion]) -> Counter[str]:
@@ -86,32 +69,18 @@ def nodes_by_reason(excluded: Sequence[decisions.Exclusion]) -> Counter[str]:
     return nodes
 
 
-def owed(figures: decisions.QueueFigures) -> dict[str, float]:
-    """What a queue has a right to now: what it deserves, but no more than it asks for."""
-    if figures.entitlement is None:
-        return {}
-    request = figures.request
-    amounts = {
-        name: min(deserved, request.get(name, 0))
-        for name, deserved in figures.entitlement.deserved.items()
+def fairness_error(
+    owed: Sequence[Mapping[str, float]], lacks: Sequence[Mapping[str, float]]
+) -> dict[str, float]:
+    """By resource, the part of what queues are owed, all together, that they lack."""
+    whole: defaultdict[str, float] = defaultdict(float)
+    for amounts in owed:
+        for name, amount in amounts.items():
+            whole[name] += amount
+    return {
+        name: sum(each.get(name, 0) for each in lacks) / amount
+        for name, amount in sorted(whole.items())
     }
-    return {name: amount for name, amount in amounts.items() if amount > 0}
-
-
-def fairness_error(queues: Sequence[decisions.QueueFigures]) -> dict[str, float]:
-    """By resource, the part of what all queues are owed that they don't have.
-
-    Of every resource that somebody deserves; 0 where nobody is owed anything of it.
-    """
-    due: defaultdict[str, float] = defaultdict(float)
-    missing: defaultdict[str, float] = defaultdict(float)
-    for each in queues:
-        for name in each.entitlement.deserved if each.entitlement else ():
-            due[name] += 0
-        for name, amount in owed(each).items():
-            due[name] += amount
-            missing[name] += max(0, amount - each.allocated.get(name, 0))
-    return {name: missing[name] / amount if amount else 0.0 for name, amount in sorted(due.items())}
 
 
 def queue_gauges(queues: Sequence[decisions.QueueFigures]) -> Iterator[core.GaugeMetricFamily]:
@@ -131,19 +100,22 @@ def queue_gauges(queues: Sequence[decisions.QueueFigures]) -> Iterator[core.Gaug
 
 def share_gauges(figures: Figures) -> Iterator[core.GaugeMetricFamily]:
     """Ours, in the order of the table."""
-    names = [each.name for each in figures.queues]
-    ratios = [(each, each.entitlement.deserved) for each in figures.queues if each.entitlement]
+    queues, idle = figures.queues, owing.Waiting()
+    waiting = [figures.waiting.get(each.name, idle) for each in queues]
+    lacks = [owing.missing(each, of.classes) for each, of in zip(queues, waiting, strict=True)]
+    owed = [owing.owed(each, of) for each, of in zip(queues, lacks, strict=True)]
+    deserved = [each.entitlement.deserved if each.entitlement else {} for each in queues]
     values: tuple[Series, ...] = (
-        _ratios((each, deserved) for each, deserved in ratios),
-        _ratios((each, owed(each)) for each, _ in ratios),
+        _ratios(queues, deserved),
+        _ratios(queues, owed),
         {
             (each.name, *resource): amount
-            for each in figures.queues
+            for each in queues
             for resource, amount in _in_units(each.elsewhere)
         },
-        {(name,): figures.jobs.get(name, 0) for name in names},
-        {(name,): figures.pods.get(name, 0) for name in names},
-        {(name,): error for name, error in fairness_error(figures.queues).items()},
+        {(each.name,): of.groups for each, of in zip(queues, waiting, strict=True)},
+        {(each.name,): of.pods for each, of in zip(queues, waiting, strict=True)},
+        {(name,): error for name, error in fairness_error(owed, lacks).items()},
         dict(_in_units(figures.total)),
         {(reason,): number for reason, number in figures.excluded.items()},
     )
@@ -152,14 +124,14 @@ def share_gauges(figures: Figures) -> Iterator[core.GaugeMetricFamily]:
 
 
 def _ratios(
-    parts: Iterable[tuple[decisions.QueueFigures, Mapping[str, float]]],
+    queues: Sequence[decisions.QueueFigures], amounts: Sequence[Mapping[str, float]]
 ) -> Series:
-    """What queues have by these amounts, without those that are 0."""
+    """What queues have by these amounts, without those that are nothing or have no limit."""
     return {
         (each.name, resource): each.allocated.get(resource, 0) / amount
-        for each, amounts in parts
-        for resource, amount in sorted(amounts.items())
-        if amount > 0
+        for each, of in zip(queues, amounts, strict=True)
+        for resource, amount in sorted(of.items())
+        if 0 < amount < math.inf
     }
 
 

@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import prometheus_client
@@ -6,7 +7,7 @@ import pytest
 from tests import pictures, running
 from vscheduler.core import actions, cycle, plugins
 from vscheduler.core.framework import policy
-from vscheduler.core.model import decisions, queues, snapshot
+from vscheduler.core.model import decisions, jobs, queues, snapshot
 from vscheduler.daemon import share_gauges
 
 EMPTY = decisions.CycleResult(
@@ -38,6 +39,26 @@ def queue(
     )
 
 
+def waiting_group(name: str, *, pods: int) -> tuple[decisions.GroupStatus, tuple[jobs.Task, ...]]:
+    """A group of this queue that found no room, and its pods of 1 CPU."""
+    (job,) = running.snapshot_of(
+        pictures.documents(f"node n1 cpu=1\nqueue {name}\njob {name}/waits min=1 -*{pods}")
+    ).jobs
+    reason = decisions.Reason(code=decisions.ReasonCode.NO_ROOM, queue=name, tasks=pods)
+    group = decisions.GroupStatus(
+        job=job.id,
+        uid=job.uid,
+        queue=name,
+        phase=job.phase,
+        running=0,
+        succeeded=0,
+        failed=0,
+        ready=False,
+        reason=reason,
+    )
+    return group, job.tasks
+
+
 @pytest.fixture
 def gauges() -> share_gauges.ShareGauges:
     """Gauges that saw no cycle yet."""
@@ -55,45 +76,47 @@ def samples(gauges: share_gauges.ShareGauges) -> dict[str, float]:
     }
 
 
-STARVED = queue(
-    "starved",
-    allocated={"cpu": 1000, "memory": 30},
-    request={"cpu": 8000, "memory": 30},
-    deserved={"cpu": 4000.0, "memory": 40.0, "pods": 0.0},
-)
 GREEDY = queue("greedy", allocated={"cpu": 9000}, request={"cpu": 9000}, deserved={"cpu": 6000.0})
 
 
 def test_ratios_are_by_what_is_deserved_and_by_what_is_owed(
     gauges: share_gauges.ShareGauges,
 ) -> None:
-    """A queue that asks for less than its share is owed no more; nothing is divided by zero."""
+    """A queue for which nothing waits is owed no more than it has; nothing is divided by zero."""
+    modest = queue(
+        "modest",
+        allocated={"cpu": 1000, "memory": 30},
+        request={"cpu": 1000, "memory": 30},
+        deserved={"cpu": 4000.0, "memory": 40.0, "pods": 0.0, "example.com/gpu": math.inf},
+    )
     idle = queue("idle", allocated={}, request={}, deserved={"cpu": 2000.0})
     bare = queue("bare", allocated={"cpu": 5}, request={"cpu": 5}, deserved=None)
-    gauges.observe(replace(EMPTY, queues=(STARVED, GREEDY, idle, bare)))
+    gauges.observe(replace(EMPTY, queues=(modest, GREEDY, idle, bare)))
     found = {name: value for name, value in samples(gauges).items() if "_ratio{" in name}
     assert found == {
-        'queue_allocated_ratio{queue_name="starved",resource="cpu"}': 0.25,
-        'queue_allocated_ratio{queue_name="starved",resource="memory"}': 0.75,
+        'queue_allocated_ratio{queue_name="modest",resource="cpu"}': 0.25,
+        'queue_allocated_ratio{queue_name="modest",resource="memory"}': 0.75,
         'queue_allocated_ratio{queue_name="greedy",resource="cpu"}': 1.5,
         'queue_allocated_ratio{queue_name="idle",resource="cpu"}': 0.0,
-        'queue_owed_ratio{queue_name="starved",resource="cpu"}': 0.25,
-        'queue_owed_ratio{queue_name="starved",resource="memory"}': 1.0,
+        'queue_owed_ratio{queue_name="modest",resource="cpu"}': 1.0,
+        'queue_owed_ratio{queue_name="modest",resource="memory"}': 1.0,
         'queue_owed_ratio{queue_name="greedy",resource="cpu"}': 1.5,
     }
 
 
-def test_the_fairness_error_is_what_is_missing_of_what_is_owed() -> None:
+def test_the_fairness_error_is_what_is_missing_of_what_is_owed(
+    gauges: share_gauges.ShareGauges,
+) -> None:
     """What one queue has too much doesn't make up for what another lacks."""
-    error = share_gauges.fairness_error((STARVED, GREEDY))
-    assert error == {"cpu": 3000 / 10_000, "memory": 0.0, "pods": 0.0}
-
-
-def test_shares_that_are_met_have_no_error() -> None:
-    """Neither have queues of which nobody says what they deserve, nor no queues."""
-    met = replace(GREEDY, entitlement=decisions.Entitlement(deserved={"cpu": 9000.0}))
-    assert share_gauges.fairness_error((met,)) == {"cpu": 0.0}
-    assert share_gauges.fairness_error((replace(met, entitlement=None),)) == {}
+    starved = queue(
+        "starved", allocated={"cpu": 1000}, request={"cpu": 9000}, deserved={"cpu": 4000.0}
+    )
+    group, tasks = waiting_group("starved", pods=8)
+    group = replace(group, unplaced=tasks)
+    gauges.observe(replace(EMPTY, queues=(starved, GREEDY), groups=(group,)))
+    found = samples(gauges)
+    assert found['fairness_error{resource="cpu"}'] == 3000 / 10_000
+    assert found['queue_owed_ratio{queue_name="starved",resource="cpu"}'] == 0.25
 
 
 def test_a_resource_that_is_gone_stays_at_zero(gauges: share_gauges.ShareGauges) -> None:
@@ -158,26 +181,3 @@ def test_waiting_jobs_and_pods_are_counted_by_queue(gauges: share_gauges.ShareGa
         'queue_pending_pods{queue_name="quiet"}': 0,
         'queue_pending_pods{queue_name="shop"}': 2,
     }
-
-
-def test_pods_that_wait_for_others_to_go_are_pending() -> None:
-    """They have no node yet; those of a job that is done or failed aren't."""
-    (job,) = running.snapshot_of(
-        pictures.documents("node n1 cpu=1\nqueue lab\njob lab/waits min=1 -")
-    ).jobs
-    group = decisions.GroupStatus(
-        job=job.id,
-        uid=job.uid,
-        queue="lab",
-        phase=job.phase,
-        running=0,
-        succeeded=1,
-        failed=2,
-        ready=False,
-        reason=decisions.Reason(
-            code=decisions.ReasonCode.WAITS_FOR_RELEASE, queue="lab", tasks=4, placed=2
-        ),
-    )
-    waits = decisions.Pipeline(task=job.tasks[0], node="n1")
-    result = replace(EMPTY, groups=(group,), pipelined=(waits,))
-    assert share_gauges.pending(result) == ({"lab": 1}, {"lab": 1})
