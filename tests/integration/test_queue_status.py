@@ -1,0 +1,199 @@
+"""What a scheduler writes to the status of Queues, as `kubectl get queue -o yaml` shows it."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration import daemons
+from vscheduler.sandbox import client, control_plane, definitions
+
+DEFINITION = f"{definitions.COLLECTION}/queues.scheduling.volcano.sh"
+TAINT = "node-role.kubernetes.io/control-plane"
+OURS = ("deserved", "request", "realCapability", "share", "conditions")
+CONDITION = "vscheduler/FairShare"
+
+
+def status_of(cluster: control_plane.ControlPlane, queue: str) -> dict[str, Any]:
+    """A queue's status, as it is stored; empty where there is no such queue."""
+    stored = cluster.api.find(f"{daemons.QUEUES}/{queue}") or {}
+    status: dict[str, Any] = stored.get("status", {})
+    return status
+
+
+def condition_of(cluster: control_plane.ControlPlane, queue: str) -> dict[str, str]:
+    """The scheduler's condition on a queue; empty where there is none."""
+    conditions = status_of(cluster, queue).get("conditions", [])
+    return next((each for each in conditions if each["type"] == CONDITION), {})
+
+
+def versions(cluster: control_plane.ControlPlane) -> dict[str, str]:
+    """The version of each queue."""
+    return {
+        each["metadata"]["name"]: each["metadata"]["resourceVersion"]
+        for each in cluster.api.list(daemons.QUEUES)
+    }
+
+
+def weighted(cluster: control_plane.ControlPlane, name: str, weight: int) -> None:
+    """A queue of this weight."""
+    daemons.a_queue(cluster, name)
+    cluster.api.patch(f"{daemons.QUEUES}/{name}", {"spec": {"weight": weight}})
+
+
+def until_still(cluster: control_plane.ControlPlane, daemon: daemons.Daemon) -> None:
+    """Until nothing has been written to queues, and no cycle run, for two seconds."""
+    seen: list[object] = []
+
+    def still() -> bool:
+        before = list(seen)
+        seen[:] = [versions(cluster), len(daemon.said("cycle.done"))]
+        time.sleep(2)
+        return before == seen
+
+    daemons.until(still, daemon)
+
+
+def test_queues_say_what_they_deserve_and_why(
+    cluster: control_plane.ControlPlane, start: daemons.Start
+) -> None:
+    """Figures and a sentence; nothing at rest, whoever writes; a queue made anew gets its own."""
+    cluster.create_nodes(count=5, prefix="worker", cpu="15")
+    cluster.create_nodes(
+        count=1,
+        prefix="control-plane",
+        cpu="14500m",
+        taints=[{"key": TAINT, "effect": "NoSchedule"}],
+    )
+    for name, weight in (("red", 1), ("blue", 2), ("green", 3)):
+        weighted(cluster, name, weight)
+    for name in ("red", "blue"):
+        daemons.a_gang(cluster, name, 12, cpu="5", minimum=1, group={"queue": name})
+    daemon = start("--log-level=debug")
+    daemons.until(lambda: len(daemons.nodes_of(cluster)) == 15, daemon)
+    daemons.until(
+        lambda: status_of(cluster, "blue").get("allocated", {}).get("cpu") == "50", daemon
+    )
+    daemons.until(lambda: status_of(cluster, "red").get("allocated", {}).get("cpu") == "25", daemon)
+    red = status_of(cluster, "red")
+    assert red["allocated"] == {"cpu": "25", "pods": "5"}
+    assert red["request"] == {"cpu": "60", "pods": "12"}
+    assert red["deserved"]["cpu"] == "25"
+    assert red["realCapability"]["cpu"] == "75"
+    assert red["share"] == 1
+    left_out = f"control-plane-0 not usable: taint {TAINT}"
+    told = condition_of(cluster, "red")
+    assert (told["status"], told["reason"]) == ("True", "Weight")
+    assert told["message"] == f"25 of 75 usable CPU: weight 1 of 3; {left_out}"
+    daemons.until(lambda: condition_of(cluster, "green"), daemon)
+    assert condition_of(cluster, "green")["message"] == "asks for nothing"
+    total = daemon.said("total.changed")[-1]
+    assert total["total"]["cpu"] == "75"
+    assert total["nodes_left_out"] == [f"taint {TAINT}: 1 node, e.g. control-plane-0"]
+
+    until_still(cluster, daemon)
+    cycles, before = len(daemon.said("cycle.done")), versions(cluster)
+    cluster.api.patch(f"{daemons.QUEUES}/blue/status", {"status": {"share": 9}})
+    time.sleep(5)
+    assert len(daemon.said("cycle.done")) == cycles
+    assert status_of(cluster, "blue")["share"] == 9
+    after = versions(cluster)
+    assert {name for name in before if before[name] != after[name]} == {"blue"}
+
+    cluster.api.delete(f"{daemons.QUEUES}/green")
+    daemons.a_queue(cluster, "green")
+    daemons.until(lambda: condition_of(cluster, "green"), daemon)
+    assert condition_of(cluster, "green")["reason"] == "NoRequest"
+    assert daemon.stop() == 0
+
+
+def test_a_restart_keeps_the_time_of_a_condition(
+    cluster: control_plane.ControlPlane, start: daemons.Start
+) -> None:
+    """The next process finds what the one before wrote, and changes nothing."""
+    cluster.create_nodes(count=1, cpu="4")
+    daemons.a_gang(cluster, "job", 6, minimum=1)
+    first = start()
+    daemons.until(lambda: condition_of(cluster, "default").get("reason") == "Weight", first)
+    daemons.until(
+        lambda: status_of(cluster, "default").get("allocated", {}).get("cpu") == "4", first
+    )
+    assert first.stop() == 0
+    before = cluster.api.get(f"{daemons.QUEUES}/default")
+    time.sleep(1.1)  # times have whole seconds
+    second = start("--log-level=debug")
+    daemons.until(
+        lambda: [line for line in second.said("queue.told") if line["queue"] == "default"], second
+    )
+    time.sleep(2)
+    after = cluster.api.get(f"{daemons.QUEUES}/default")
+    assert after["status"] == before["status"]
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+    assert second.stop() == 0
+
+
+@pytest.fixture
+def narrow(cluster: control_plane.ControlPlane) -> Iterator[control_plane.ControlPlane]:
+    """The sandbox with a CRD of Queue that lacks our fields, as Volcano's does."""
+    daemons.a_queue(cluster, "probe")
+    definition = cluster.api.get(DEFINITION)
+    ours = definition["spec"]["versions"]
+    lacking = [
+        {**each, "schema": {"openAPIV3Schema": without_ours(each["schema"]["openAPIV3Schema"])}}
+        for each in ours
+    ]
+    cluster.api.patch(DEFINITION, {"spec": {"versions": lacking}})
+    try:
+        wait_until_taken(cluster, 500)
+        yield cluster
+    finally:
+        cluster.api.patch(DEFINITION, {"spec": {"versions": ours}})
+        wait_until_taken(cluster, 200)
+
+
+def without_ours(schema: client.Object) -> client.Object:
+    """A schema of Queue without the status fields that only ours has."""
+    status = schema["properties"]["status"]
+    fields = {name: each for name, each in status["properties"].items() if name not in OURS}
+    return {
+        **schema,
+        "properties": {**schema["properties"], "status": {**status, "properties": fields}},
+    }
+
+
+def wait_until_taken(cluster: control_plane.ControlPlane, answer: int) -> None:
+    """Until the API server answers so to an apply of one of our fields."""
+    body = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": "probe"},
+        "status": {"share": 1},
+    }
+    query = {"fieldManager": "probe", "force": "true"}
+    headers = {"content-type": client.PATCH_TYPES["apply"]}
+    deadline = time.monotonic() + daemons.PATIENCE_SECONDS
+    path = f"{daemons.QUEUES}/probe/status"
+    while cluster.api.ask("PATCH", path, body, query=query, headers=headers).status != answer:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_volcanos_crd_gets_what_it_has_a_place_for(
+    narrow: control_plane.ControlPlane, start: daemons.Start
+) -> None:
+    """Scheduling goes on, `allocated` is written, and the log says once what is missing."""
+    narrow.create_nodes(count=2, cpu="4")
+    daemons.a_queue(narrow, "red")
+    daemons.a_gang(narrow, "red", 12, minimum=1, group={"queue": "red"})
+    daemon = start("--log-level=debug")
+    daemons.until(lambda: len(daemons.nodes_of(narrow)) == 8, daemon)
+    daemons.until(lambda: status_of(narrow, "red").get("allocated", {}).get("cpu") == "8", daemon)
+    assert not status_of(narrow, "red").keys() & set(OURS)
+    until_still(narrow, daemon)
+    (line,) = daemon.said("queue.fields_missing")
+    assert line["fields"] == sorted(OURS)
+    assert not daemon.said("write.failed")
+    (told,) = [each for each in daemon.said("queue.told") if each["queue"] == "red"][-1:]
+    assert told["deserved"]["cpu"] == "8"
+    assert daemon.stop() == 0
