@@ -2,14 +2,14 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import optimize
 
-from vscheduler.core import sharing
+from vscheduler.core import fairness, sharing
 
 CASES = 1000
 INF = float("inf")
@@ -202,3 +202,133 @@ def test_linear_programs_give_the_same(part: int) -> None:
             assert np.allclose(found[:, column], expected, rtol=0, atol=20 * CLOSE), (
                 f"{case}: {found[:, column].tolist()} instead of {expected}"
             )
+
+
+def pools(chance: random.Random, queues: int, kinds: int) -> Case:
+    """Each kind of nodes has a domain, some reach all kinds; queues use three of them."""
+    domains = range(kinds)
+    joined = [chance.random() < 0.1 for _ in domains]
+    demands = []
+    for _ in range(queues):
+        uses = chance.sample(domains, 3)
+        demands.append(tuple(float(chance.randint(5, 90)) if c in uses else 0.0 for c in domains))
+    limited = [chance.random() < 0.3 for _ in range(queues)]
+    return Case(
+        weights=tuple(float(chance.randint(1, 4)) for _ in range(queues)),
+        demands=tuple(demands),
+        reach=tuple(tuple(int(joined[c] or n == c) for n in domains) for c in domains),
+        supply=tuple(float(chance.randint(20, 200)) for _ in domains),
+        pinned=tuple(float(chance.randint(0, 5)) for _ in range(queues)),
+        guarantee=tuple(float(chance.choice((0, 0, 9, 30))) for _ in range(queues)),
+        capability=tuple(float(chance.randint(30, 120)) if each else INF for each in limited),
+        whole=chance.choice((INF, 12.0 * queues)),
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nobody_can_have_more_at_the_cost_of_those_above_it(seed: int) -> None:
+    """24 queues: what one gets beyond its share would be missing at its level or below, or above in
+    what is guaranteed. That is what fair means, and it is told without filling anything.
+    """
+    chance = random.Random(seed)
+    case = pools(chance, queues=24, kinds=8)
+    case = replace(case, guarantee=tuple(min(each, 9.0) for each in case.guarantee))
+    oracle = Oracle(case)
+    found = sharing.shares(case.problem()).deserved[:, 0]
+    kept = np.maximum(np.minimum(case.guarantee, oracle.limits), oracle.pinned)
+    assert (found >= kept - CLOSE).all()
+    assert (found <= oracle.limits + CLOSE).all()
+    level = found / np.array(case.weights)
+    short = [queue for queue in range(24) if found[queue] < oracle.limits[queue] - CLOSE]
+    assert short
+    for queue in short:
+        below = level <= level[queue] * (1 + 1e-9)
+        floors = tuple(np.where(below, np.maximum(found - CLOSE, kept), kept).tolist())
+        most, _ = oracle.most(oracle.has(queue), floors, tuple(oracle.limits), {})
+        assert most + oracle.pinned[queue] <= found[queue] + 24 * 2 * CLOSE, case
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_more_is_shared_out_than_there_is(seed: int) -> None:
+    """200 queues: neither in all, nor of any kinds to those who can use no others."""
+    chance = random.Random(seed)
+    case = pools(chance, queues=200, kinds=50)
+    found = sharing.shares(case.problem()).deserved[:, 0]
+    beyond = found - case.pinned
+    assert (beyond >= 0).all()
+    assert beyond.sum() <= sum(case.supply) * (1 + 1e-9)
+    assert found.sum() <= case.whole * (1 + 1e-9)
+    reach, demands = np.array(case.reach, dtype=bool), np.array(case.demands)
+    for _ in range(200):
+        closed = np.array([chance.random() < 0.3 for _ in range(50)])
+        supply = np.array(case.supply)[reach[closed].any(axis=0)].sum()
+        elsewhere = demands[:, ~closed].sum(axis=1)
+        assert np.maximum(beyond - elsewhere, 0).sum() <= supply * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_order_means_nothing(seed: int) -> None:
+    """The same queues, domains and kinds in another order deserve the same, by the same weights."""
+    chance = random.Random(seed)
+    case = pools(chance, queues=30, kinds=10) if seed % 2 else drawn(chance)
+    queues, domains = (chance.sample(range(n), n) for n in (len(case.weights), len(case.reach)))
+    kinds = chance.sample(range(len(case.supply)), len(case.supply))
+    other = Case(
+        weights=tuple(case.weights[q] for q in queues),
+        demands=tuple(tuple(case.demands[q][c] for c in domains) for q in queues),
+        reach=tuple(tuple(case.reach[c][n] for n in kinds) for c in domains),
+        supply=tuple(case.supply[n] for n in kinds),
+        pinned=tuple(case.pinned[q] for q in queues),
+        guarantee=tuple(case.guarantee[q] for q in queues),
+        capability=tuple(case.capability[q] for q in queues),
+        whole=case.whole,
+    )
+    one, two = sharing.shares(case.problem()), sharing.shares(other.problem())
+    assert np.allclose(one.deserved[queues], two.deserved, rtol=1e-9, atol=1e-9), case
+    assert (one.weights[queues] == two.weights).all(), case
+    assert (one.by_root == two.by_root).all(), case
+
+
+def one_room(chance: random.Random) -> Case:
+    """Every pod can use every node."""
+    case = drawn(chance)
+    return replace(
+        case,
+        reach=tuple(tuple(1 for _ in row) for row in case.reach),
+        pinned=tuple(0.0 for _ in case.weights),
+        guarantee=tuple(0.0 for _ in case.weights),
+        whole=INF,
+    )
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_one_room_is_water_filling(part: int) -> None:
+    """300 random cases; guarantees are at most what the first round gives."""
+    chance = random.Random(part)
+    for _ in range(100):
+        case = one_room(chance)
+        total, weights = sum(case.supply), np.array(case.weights)
+        request = np.array(case.demands).sum(axis=1) if total else np.zeros_like(weights)
+        limits = np.minimum(request, case.capability)
+        guarantee = np.minimum(limits, total * weights / weights.sum()) * chance.choice((0, 0.7, 1))
+        case = replace(case, guarantee=tuple(guarantee.tolist()))
+        poured = fairness.water_fill(
+            np.array([total]),
+            weights,
+            request[:, np.newaxis],
+            np.array(case.capability)[:, np.newaxis],
+            guarantee[:, np.newaxis],
+        )
+        assert np.allclose(sharing.shares(case.problem()).deserved, poured, rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_more_nodes_take_nothing_from_anyone(seed: int) -> None:
+    """In one room; where there are several, what one gains may free what others get."""
+    case = one_room(random.Random(seed))
+    more = replace(case, supply=tuple(each + 3 for each in case.supply))
+    before, after = (sharing.shares(each.problem()).deserved for each in (case, more))
+    assert (after >= before - 1e-9).all()
+    assert after.sum() == pytest.approx(
+        min(sum(more.supply), np.minimum(np.sum(case.demands, axis=1), case.capability).sum())
+    )

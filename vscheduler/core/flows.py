@@ -6,6 +6,7 @@ solved together: a step costs hardly more for a hundred than for one.
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,19 @@ Flags = NDArray[np.bool_]
 
 NOTHING = 2e-14
 """What rounding may leave of 1: nothing is pushed for less."""
+LEAST = float(np.finfo(np.float64).tiny)
+
+
+class _Layer(NamedTuple):
+    """Edges whose heads are all equally near."""
+
+    edges: Indices
+    tails: Indices
+    heads: Indices
+    free: Amounts
+    """What may still flow from tail to head, of all edges of the network."""
+    other: Amounts
+    """And from head to tail."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,27 +94,32 @@ class Network:
         """
         while True:
             layers = self._layers()
-            if not ((self.excess > NOTHING) & (self.distance > 0)).any():
+            farthest = int((self.distance * (self.excess > NOTHING)).max(initial=0))
+            if not farthest:
                 return
-            self._push(layers)
+            self._push(layers[: farthest - 1])
 
-    def _layers(self) -> list[Indices]:
-        """Edges on shortest ways to room, the nearest first: into ends, into domains, and so on."""
+    def _layers(self) -> list[_Layer]:
+        """The shortest ways to room, the nearest first: into ends, into domains, and so on."""
         self.distance = (self.room > NOTHING).astype(np.intp)
-        sides = ((self.domains, self.ends, self.back), (self.ends, self.domains, self.onward))
-        layers: list[Indices] = []
+        sides = (
+            (self.domains, self.ends, self.back, self.onward, self.back > NOTHING),
+            (self.ends, self.domains, self.onward, self.back, self.onward > NOTHING),
+        )
+        layers: list[_Layer] = []
         while True:
-            tails, heads, free = sides[len(layers) % 2]
+            tails, heads, free, other, open_now = sides[len(layers) % 2]
             reached = (self.distance == len(layers) + 1)[heads]
-            reached &= free > NOTHING
+            reached &= open_now
             reached &= (self.distance == 0)[tails]
-            found = np.flatnonzero(reached)
-            if not found.size:
+            edges = reached.nonzero()[0]
+            if not edges.size:
                 return layers
-            layers.append(found)
-            self.distance[tails[found]] = len(layers) + 1
+            layer = _Layer(edges, tails[edges], heads[edges], free, other)
+            layers.append(layer)
+            self.distance[layer.tails] = len(layers) + 1
 
-    def _push(self, layers: list[Indices]) -> None:
+    def _push(self, layers: list[_Layer]) -> None:
         """Push along these edges, the farthest first.
 
         A vertex sends over each edge in proportion to what can flow on behind it, at most all of
@@ -108,33 +127,24 @@ class Network:
         """
         potential = self.room.copy()
         most: list[Amounts] = []
-        for layer, edges in enumerate(layers):
-            tails, heads, free, _ = self._side(layer, edges)
-            most.append(np.minimum(free[edges], potential[heads]))
-            potential += sums_by(tails, most[-1], self.size)
-        for layer in reversed(range(len(layers))):
-            edges = layers[layer]
-            tails, heads, free, other = self._side(layer, edges)
-            pushed = most[layer] * _part(self.excess, potential)[tails]
-            free[edges] -= pushed
-            other[edges] += pushed
-            self.excess -= sums_by(tails, pushed, self.size)
-            self.excess += sums_by(heads, pushed, self.size)
+        for layer in layers:
+            most.append(np.minimum(layer.free[layer.edges], potential[layer.heads]))
+            potential += sums_by(layer.tails, most[-1], self.size)
+        for layer, at_most in zip(reversed(layers), reversed(most), strict=True):
+            pushed = at_most * _part(self.excess, potential)[layer.tails]
+            layer.free[layer.edges] -= pushed
+            layer.other[layer.edges] += pushed
+            self.excess -= sums_by(layer.tails, pushed, self.size)
+            self.excess += sums_by(layer.heads, pushed, self.size)
         np.maximum(self.excess, 0.0, out=self.excess)
         taken = np.minimum(self.room, self.excess)
         self.room -= taken
         self.excess -= taken
 
-    def _side(self, layer: int, edges: Indices) -> tuple[Indices, Indices, Amounts, Amounts]:
-        """Tails and heads of a layer's edges; what is free their way, and the other, of all."""
-        if layer % 2:
-            return self.ends[edges], self.domains[edges], self.onward, self.back
-        return self.domains[edges], self.ends[edges], self.back, self.onward
-
 
 def _part(amount: Amounts, of: Amounts) -> Amounts:
-    """How large a part of the second the first is, at most 1."""
-    part: Amounts = np.divide(amount, of, out=np.ones_like(of), where=of > amount)
+    """How large a part of the second the first is, at most 1; 0 of nothing."""
+    part: Amounts = amount / np.maximum(np.maximum(amount, of), LEAST)
     return part
 
 

@@ -7,9 +7,13 @@ Fujishige, "Lexicographically optimal base of a polymatroid", 1980; Groenevelt, 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vscheduler.core import flows
-from vscheduler.core.flows import Amounts, Flags, Indices
+
+Amounts = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Flags = NDArray[np.bool_]
 
 SAME = 1e-10
 """Parts of what there is that aren't told apart; rounding makes about 1e-14."""

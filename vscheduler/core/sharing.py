@@ -8,9 +8,12 @@ as in model.resources.Amounts. How they are found: docs/decisions/0008-fair-shar
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vscheduler.core import rooms
-from vscheduler.core.flows import Amounts, Flags
+
+Amounts = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
