@@ -157,8 +157,6 @@ def _amounts(name: str, basis: decisions.Basis) -> tuple[str, str]:
 def _bound(name: str, basis: decisions.Basis) -> str:
     """What keeps it from more, and what else there is to say about it."""
     said = _limit(basis)
-    if basis.guaranteed:
-        said += "; raised to its guarantee"
     if basis.pinned:
         pinned = wording.amount(name, basis.pinned)
         said += f"; {pinned} of it on nodes that take no more pods"
@@ -170,13 +168,17 @@ def _limit(basis: decisions.Basis) -> str:
     weight = f"weight {basis.weight} of {basis.weights}"
     match basis.bound:
         case decisions.Bound.REQUEST:
-            return "all that it asks for"
-        case decisions.Bound.CAPABILITY:
-            return "its capability"
-        case decisions.Bound.ROOT:
-            return "root's capability" + ("" if alone else f" is shared by {weight}")
+            kept = "its guarantee, more than it asks for"
+            return kept if basis.guaranteed else "all that it asks for"
+        case decisions.Bound.WEIGHT if alone:
+            return "its guarantee" if basis.guaranteed else "all that others leave"
         case decisions.Bound.WEIGHT:
-            return "all that others leave" if alone else weight
+            said = weight
+        case decisions.Bound.CAPABILITY:
+            said = "its capability"
+        case decisions.Bound.ROOT:
+            said = "root's capability" + ("" if alone else f" is shared by {weight}")
+    return f"{said}; raised to its guarantee" if basis.guaranteed else said
 
 
 def _there(basis: decisions.Basis) -> bool:

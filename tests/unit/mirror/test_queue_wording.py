@@ -84,6 +84,16 @@ SENTENCES: dict[str, tuple[dict[str, decisions.Basis], str, str]] = {
         "Weight",
         "40 of 75 usable CPU: weight 1 of 3; raised to its guarantee",
     ),
+    "by its guarantee alone": (
+        {"cpu": basis(40_000, 75_000, guaranteed=True, weights=1)},
+        "Weight",
+        "40 of 75 usable CPU: its guarantee",
+    ),
+    "by a guarantee above what it asks for": (
+        {"cpu": basis(40_000, 75_000, Bound.REQUEST, guaranteed=True)},
+        "Request",
+        "40 of 75 usable CPU: its guarantee, more than it asks for",
+    ),
     "with pods on nodes that are lost": (
         {"cpu": basis(25_000, 75_000, pinned=10_000)},
         "Weight",

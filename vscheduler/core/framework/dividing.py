@@ -89,6 +89,8 @@ class Division:
         self._pinned = np.zeros_like(limits.guarantee)
         for name, held in survey.pinned.items():
             self._pinned[self._places[name]] = held
+        self._kept = np.zeros_like(limits.guarantee)
+        """What is guaranteed to queues that don't ask for it."""
         self._count()
         self._shares: sharing.Shares | None = None
 
@@ -106,9 +108,9 @@ class Division:
         """What queues deserve, what is guaranteed to those that don't ask for it included."""
         if self._shares is None:
             asked = self._demands.sum(axis=1) + self._pinned
-            kept = np.maximum(self._limits.guarantee - asked, 0.0)
-            for place in np.flatnonzero(kept.any(axis=1)).tolist():
-                self.add(self._limits.names[place], kept[place])
+            self._kept = np.maximum(self._limits.guarantee - asked, 0.0)
+            for place in np.flatnonzero(self._kept.any(axis=1)).tolist():
+                self.add(self._limits.names[place], self._kept[place])
             self._shares = sharing.shares(
                 sharing.Problem(
                     weights=self._weights,
@@ -200,6 +202,8 @@ class Division:
                 bound = decisions.Bound.CAPABILITY if over else decisions.Bound.REQUEST
             elif shares.by_root[column]:
                 bound = decisions.Bound.ROOT
+            asked = wanted[column] - self._kept[place, column]
+            raised = bound is decisions.Bound.WEIGHT and 0 < guarantee >= deserved - near
             weight = int(self._weights[place])
             found[self._space.names[column]] = decisions.Basis(
                 deserved=deserved,
@@ -207,7 +211,7 @@ class Division:
                 bound=bound,
                 weight=weight,
                 weights=max(weight, round(float(shares.weights[place, column]))),
-                guaranteed=bound is decisions.Bound.WEIGHT and 0 < guarantee >= deserved - near,
+                guaranteed=raised or bool(deserved > asked + near),
                 pinned=float(self._pinned[place, column]),
             )
         return found

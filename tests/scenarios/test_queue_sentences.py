@@ -1,0 +1,121 @@
+"""Pictures of clusters and what queues say of their shares there."""
+
+import pytest
+
+from tests import pictures, running
+from vscheduler.core.framework import policy
+from vscheduler.mirror import queue_wording
+
+CASES: dict[str, tuple[str, str]] = {
+    "by weight, and a node that nobody can use": (
+        """
+        node w1 cpu=60   node w2 cpu=15   node cp cpu=14 taint=control-plane=:NoSchedule
+        queue q   queue r weight=2
+        job q/a min=1 cpu=10 - - - -   job r/b min=1 cpu=10 - - - - - - -
+        """,
+        "25 of 75 usable CPU: weight 1 of 3; cp not usable: taint control-plane",
+    ),
+    "what another leaves": (
+        """
+        node w1 cpu=60
+        queue q   queue r
+        job q/a min=1 cpu=20 - - - -   job r/b min=1 cpu=10 -
+        """,
+        "50 of 60 usable CPU: all that others leave",
+    ),
+    "all that it asks for": (
+        """
+        node w1 cpu=60 cordoned   node w2 cpu=60
+        queue q   queue r
+        job q/a min=1 cpu=20 -   job r/b min=1 cpu=10 - - - - - - -
+        """,
+        "20 of 60 usable CPU: all that it asks for; w1 not usable: cordoned",
+    ),
+    "its capability": (
+        """
+        node w1 cpu=60
+        queue q capability=cpu:30
+        job q/a min=1 cpu=20 - -
+        """,
+        "30 of 60 usable CPU: its capability",
+    ),
+    "root's capability": (
+        """
+        node w1 cpu=60
+        queue q   queue r   queue root capability=cpu:40
+        job q/a min=1 cpu=20 - - -   job r/b min=1 cpu=10 - - - - - - -
+        """,
+        "20 of 60 usable CPU: root's capability is shared by weight 1 of 2",
+    ),
+    "its guarantee": (
+        """
+        node w1 cpu=60
+        queue q guarantee=cpu:40   queue r
+        job q/a min=1 cpu=20 - - -   job r/b min=1 cpu=10 - - - - - - -
+        """,
+        "40 of 60 usable CPU: its guarantee",
+    ),
+    "more than it asks for": (
+        """
+        node w1 cpu=60
+        queue q guarantee=cpu:40
+        job q/a min=1 cpu=20 -
+        """,
+        "40 of 60 usable CPU: its guarantee, more than it asks for",
+    ),
+    "nothing": (
+        """
+        node w1 cpu=60 memory=64Gi
+        queue q
+        """,
+        "asks for nothing",
+    ),
+    "a guarantee for nobody": (
+        """
+        node w1 cpu=60 memory=64Gi
+        queue q guarantee=cpu:10,memory:16Gi   queue r
+        job r/b min=1 cpu=10 -
+        """,
+        "10 CPU and 16Gi memory are kept for it: its guarantee",
+    ),
+    "pods on a node that takes no more": (
+        """
+        node w1 cpu=60 cordoned   node w2 cpu=60
+        queue q   queue r
+        job q/a min=1 cpu=20 w1 - - - -   job r/b min=1 cpu=10 - - - - - - -
+        """,
+        (
+            "40 of 80 usable CPU: weight 1 of 2; 20 of it on nodes that take no more pods; "
+            "w1 not usable: cordoned"
+        ),
+    ),
+    "a resource that is nowhere": (
+        """
+        node w1 cpu=60
+        queue q
+        job q/a min=1 cpu=20 gpu=1 - -
+        """,
+        (
+            "40 of 60 usable CPU: all that it asks for; "
+            "no nvidia.com/gpu on any node that its pods could use"
+        ),
+    ),
+    "memory that is short": (
+        """
+        node w1 cpu=60 memory=60Gi
+        queue q   queue r
+        job q/a min=1 cpu=1 memory=20Gi - - -   job r/b min=1 cpu=10 memory=20Gi - - - - - - -
+        """,
+        "30Gi of 60Gi usable memory: weight 1 of 2",
+    ),
+}
+
+
+@pytest.mark.parametrize(("picture", "sentence"), CASES.values(), ids=CASES)
+def test_a_queue_says_how_its_share_came_about(picture: str, sentence: str) -> None:
+    """Queue q does, in one sentence."""
+    result = running.run(pictures.documents(picture), dict(policy.BUILT_IN))
+    (queue,) = [each for each in result.queues if each.name == "q"]
+    found = queue_wording.explanation(queue, result.excluded)
+    assert found is not None
+    assert found.message == sentence
