@@ -1,12 +1,14 @@
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 
+import numpy as np
 from hypothesis import given, settings, strategies
 
 from tests.properties import neighbourhoods
 from tests.unit.mirror import manifests
-from vscheduler.core.model import jobs
-from vscheduler.mirror import events, state
+from vscheduler.core.model import jobs, queues, snapshot
+from vscheduler.mirror import events, fields, pods, state, translation, wire
 
 Document = manifests.Document
 Key = tuple[str, str]
@@ -124,7 +126,7 @@ class History:
         act = self._chance.choice((*[self._upsert] * 8, *[self._remove] * 2, *rare))
         act()
         if self._chance.random() < 0.3:
-            self.mirror.snapshot(0.0)
+            check_seats(self.mirror.snapshot(0.0))
 
     def _upsert(self) -> None:
         document = self._chance.choice(MAKERS)(self._chance)
@@ -168,6 +170,48 @@ class History:
             self.mirror.forget_eviction(task)
 
 
+def check_seats(found: snapshot.Snapshot) -> None:
+    """Seats, and what is ours on nodes, are what the jobs' tasks say, one by one."""
+    seats: Counter[tuple[jobs.TaskClass, str, str]] = Counter()
+    ours = np.zeros_like(found.nodes.used)
+    for job in found.jobs:
+        for task in job.tasks:
+            if task.status in jobs.HOLDING:
+                assert task.node is not None
+                seats[task.kind, task.node, job.queue] += 1
+                if task.node in found.nodes.layout.rows:
+                    row = found.nodes.layout.rows[task.node]
+                    ours[row] += found.space.vector(task.kind.request)
+    counted = manifests.seats(found)
+    assert seats == {
+        (kind, node, queue): count
+        for kind, places in counted.items()
+        for node, queue, count in places
+    }
+    assert all(places == sorted(places) for places in counted.values())
+    assert found.nodes.ours.tolist() == ours.tolist()
+
+
+def held_elsewhere(documents: list[Document]) -> dict[str, Counter[str]]:
+    """By queue, the requests of other schedulers' pods, one by one."""
+    owners: dict[jobs.JobId, str] = {}
+    found = [manifests.read(each) for each in documents if each["kind"] in ("Pod", "PodGroup")]
+    for group in found:
+        if isinstance(group, wire.PodGroup):
+            try:
+                job = translation.pod_group(group, queues.DEFAULT).job
+            except fields.FieldError:
+                continue
+            owners[job.id] = job.queue
+    held: dict[str, Counter[str]] = {}
+    translator = pods.Translator((manifests.OURS,))
+    for each in found:
+        pod = translator.pod(each) if isinstance(each, wire.Pod) else None
+        if pod and not pod.ours and pod.status in jobs.HOLDING and pod.group in owners:
+            held.setdefault(owners[pod.group], Counter()).update(pod.kind.request)
+    return held
+
+
 def views(seen: state.Mirror) -> Iterator[object]:
     """Everything that a Mirror says about the cluster."""
     yield manifests.canonical(seen.snapshot(0.0))
@@ -185,6 +229,9 @@ def test_only_what_is_left_counts(chance: random.Random, steps: int) -> None:
     history.mirror.expire(now=1e9)
     assert history.mirror.assumed == 0
     documents = list(history.left.values())
+    found = history.mirror.snapshot(0.0)
+    check_seats(found)
+    assert found.elsewhere == held_elsewhere(documents)
     chance.shuffle(documents)
     other = fresh()
     for document in documents:

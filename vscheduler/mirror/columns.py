@@ -1,14 +1,14 @@
 """Nodes and the pods on them, as the columns of a NodeTable."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from vscheduler.core.model import constraints, jobs, nodes, resources
-from vscheduler.mirror import pods, translation
+from vscheduler.mirror import pods, seating, translation
 
 Ports: TypeAlias = dict[str, tuple[constraints.HostPort, ...]]
 """Host ports that are taken, sorted, by node name; only nodes with some."""
@@ -21,17 +21,17 @@ class Usage:
     used: resources.Amounts
     releasing: resources.Amounts
     ours: resources.Amounts
-    """What pods that stay hold, of those that are seated."""
+    """What those pods hold that are seated: ours, that stay and count for a queue."""
     ports: tuple[constraints.HostPort, ...]
     """Of pods that stay."""
     leaving_ports: tuple[constraints.HostPort, ...]
 
 
-def usage(held: Iterable[pods.Pod]) -> Usage:
-    """The sum over these pods."""
-    every: Counter[jobs.TaskClass] = Counter()
-    leaving: Counter[jobs.TaskClass] = Counter()
-    ours: Counter[jobs.TaskClass] = Counter()
+def usage(held: Iterable[pods.Pod], groups: Container[object]) -> Usage:
+    """The sum over these pods, which all hold room; these are the PodGroups that are there."""
+    every: defaultdict[jobs.TaskClass, int] = defaultdict(int)
+    leaving: defaultdict[jobs.TaskClass, int] = defaultdict(int)
+    ours: defaultdict[jobs.TaskClass, int] = defaultdict(int)
     ports: list[constraints.HostPort] = []
     leaving_ports: list[constraints.HostPort] = []
     for pod in held:
@@ -39,15 +39,15 @@ def usage(held: Iterable[pods.Pod]) -> Usage:
         every[pod.kind] += 1
         if leaves:
             leaving[pod.kind] += 1
-        elif pod.task is not None and pod.group is not None:
+        elif pod.task is not None and pod.group in groups:
             ours[pod.kind] += 1
         if pod.kind.constraints.ports:
             taken = leaving_ports if leaves else ports
             taken += pod.kind.constraints.ports
     return Usage(
-        used=_sum(every),
-        releasing=_sum(leaving),
-        ours=_sum(ours),
+        used=seating.total(every),
+        releasing=seating.total(leaving),
+        ours=seating.total(ours),
         ports=tuple(sorted(ports)),
         leaving_ports=tuple(sorted(leaving_ports)),
     )
@@ -56,8 +56,10 @@ def usage(held: Iterable[pods.Pod]) -> Usage:
 class Columns:
     """Rows sorted by name; only rows whose node or pods changed are worked out anew."""
 
-    def __init__(self, work: Counter[str]) -> None:
+    def __init__(self, work: Counter[str], groups: Container[object]) -> None:
         self._work = work
+        self._groups = groups
+        """PodGroups that are there, as they come and go: `reseat` tells of them."""
         self._nodes: dict[str, translation.Node] = {}
         self._pods: dict[str, dict[jobs.TaskId, pods.Pod]] = {}
         """Those that hold room, by node name, whether the node is there or not."""
@@ -97,6 +99,12 @@ class Columns:
         if new is not None and new.node is not None and new.holds_room:
             self._pods.setdefault(new.node, {})[new.uid] = new
             self._dirty.add(new.node)
+
+    def reseat(self, members: Iterable[pods.Pod]) -> None:
+        """The PodGroup of these pods came or went, and so they are seated now, or no more."""
+        for pod in members:
+            if pod.task is not None and pod.node is not None and pod.holds_room:
+                self._dirty.add(pod.node)
 
     def residents(self) -> Iterator[pods.Pod]:
         """All pods that hold room, those on nodes that aren't there included."""
@@ -141,7 +149,7 @@ class Columns:
         """Work out one row anew, from the node and its pods."""
         self._work["rows"] += 1
         row = self._layout.rows[name]
-        found = usage(self._pods.get(name, {}).values())
+        found = usage(self._pods.get(name, {}).values(), self._groups)
         amounts = (self._nodes[name].allocatable, found.used, found.releasing, found.ours)
         for array, amount in zip(self._arrays, amounts, strict=True):
             array[row] = self._space.vector(amount)
@@ -165,11 +173,3 @@ class Columns:
             ports=dict(sorted(self._ports.items())),
             leaving_ports=dict(sorted(self._leaving_ports.items())),
         )
-
-
-def _sum(classes: Counter[jobs.TaskClass]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for kind, count in classes.items():
-        for name, amount in kind.request.items():
-            total[name] += amount * count
-    return dict(total)

@@ -2,7 +2,7 @@
 
 import bisect
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -85,6 +85,10 @@ class Roster:
             self._dirty.clear()
         return self._frozen
 
+    def members(self, key: jobs.JobId) -> Collection[pods.Pod]:
+        """All pods that name this PodGroup, of whatever scheduler."""
+        return self._members.get(key, {}).values()
+
     def ungrouped(self) -> Iterable[pods.Pod]:
         """Pods of ours that can't be placed, as they name no PodGroup or one that isn't there."""
         yield from self._loners.values()
@@ -117,7 +121,7 @@ class Roster:
         group = self._groups.get(key)
         if group is None:
             return None
-        members = self._members.get(key, {}).values()
+        members = self.members(key)
         if not self._is_ours(group, members):
             return None
         self._work["jobs"] += 1

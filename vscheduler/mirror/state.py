@@ -12,7 +12,16 @@ from typing import TypeVar
 
 from vscheduler.core.model import jobs, limits, queues, resources
 from vscheduler.core.model import snapshot as snapshots
-from vscheduler.mirror import columns, entries, events, pods, residents, roster, translation
+from vscheduler.mirror import (
+    columns,
+    entries,
+    events,
+    pods,
+    residents,
+    roster,
+    seating,
+    translation,
+)
 
 T = TypeVar("T")
 V = TypeVar("V", queues.Queue, limits.Budget, limits.Quota)
@@ -61,7 +70,7 @@ class Mirror:
     def __init__(self, options: Options) -> None:
         self._options = options
         self.work: Counter[str] = Counter()
-        """What snapshots have cost: jobs, rows and layouts that were made anew."""
+        """What snapshots have cost: jobs, rows, layouts and seats that were made anew."""
         self._entries: dict[events.Kind, dict[str, entries.Entry]] = {
             kind: {} for kind in events.Kind
         }
@@ -72,7 +81,8 @@ class Mirror:
             default_queue=options.default_queue,
             node_selector=options.node_selector,
         )
-        self._columns = columns.Columns(self.work)
+        self._seating = seating.Seating(self.work)
+        self._columns = columns.Columns(self.work, self._seating.groups)
         self._census = residents.Census(self.work, self._columns.residents)
         self._roster = roster.Roster(
             self.work,
@@ -192,6 +202,8 @@ class Mirror:
             jobs=self._roster.owned(),
             budgets=self._budgets,
             quotas=self._quotas,
+            seats=self._seating.seats(),
+            elsewhere=self._seating.elsewhere(),
             residents=self._census.freeze(),
             carried=carried,
         )
@@ -294,7 +306,7 @@ class Mirror:
             ):
                 self._queues = self._budgets = self._quotas = None
             case ((translation.Group() | None), (translation.Group() | None)):
-                self._roster.move_group(jobs.JobId(key), new)
+                self._move_group(jobs.JobId(key), old, new)
             case ((translation.Namespace() | None), (translation.Namespace() | None)):
                 self._census.move_namespace(key, None if new is None else new.labels)
             case ((translation.PriorityClass() | None), (translation.PriorityClass() | None)):
@@ -331,8 +343,18 @@ class Mirror:
                 if self._classes[pod.kind] == max(step, 0):
                     _count(self._names, pod.kind.request, step)
         self._columns.move_pod(old, new)
+        self._seating.move_pod(old, new)
         self._census.move_pod(old, new)
         self._roster.move_pod(old, new)
+
+    def _move_group(
+        self, key: jobs.JobId, old: translation.Group | None, new: translation.Group | None
+    ) -> None:
+        self._roster.move_group(key, new)
+        members = self._roster.members(key)
+        self._seating.move_group(key, None if new is None else new.job.queue, members)
+        if old is None or new is None:
+            self._columns.reseat(members)
 
 
 def _count(counter: Counter[T], items: Iterable[T], step: int) -> None:

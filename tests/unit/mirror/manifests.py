@@ -132,6 +132,12 @@ def removal_of(document: Document) -> events.Remove:
     return decoding.removal(event_of(document))
 
 
+def listing(*documents: Document) -> events.Replace:
+    """A list of all that there is of the first one's kind."""
+    objects = tuple(read(document) for document in documents)
+    return events.Replace(kind=event_of(documents[0]).kind, objects=objects)
+
+
 def mirror(*documents: Document, **options: Any) -> state.Mirror:
     """A Mirror that has seen these."""
     seen = state.Mirror(state.Options(**{"scheduler_names": (OURS,)} | options))
@@ -149,13 +155,24 @@ def canonical(found: snapshot.Snapshot) -> Document:
         "allocatable": table.allocatable.tolist(),
         "used": table.used.tolist(),
         "releasing": table.releasing.tolist(),
+        "ours": table.ours.tolist(),
         "ports": list(table.ports.items()),
         "leaving ports": list(table.leaving_ports.items()),
         "budgets": found.budgets,
         "quotas": found.quotas,
         "queues": list(found.queues.items()),
         "jobs": [_job(job) for job in found.jobs],
+        "seats": [(_kind(kind), each) for kind, each in seats(found).items()],
+        "elsewhere": [(queue, list(held.items())) for queue, held in found.elsewhere.items()],
         "residents": found.residents,
+    }
+
+
+def seats(found: snapshot.Snapshot) -> dict[jobs.TaskClass, list[tuple[str, str, int]]]:
+    """By class, in its order: nodes, queues, and how many pods."""
+    return {
+        kind: list(zip(each.nodes, each.queues, each.counts.tolist(), strict=True))
+        for kind, each in found.seats.items()
     }
 
 
@@ -184,9 +201,13 @@ def names(tasks: Iterable[Any]) -> list[str]:
 def _job(job: jobs.Job) -> Document:
     """Classes compare by identity, so they are written out."""
     fields = {name: getattr(job, name) for name in job.__slots__ if name != "tasks"}
+    fields["classes"] = [(_kind(kind), counts) for kind, counts in job.classes.items()]
     tasks = []
     for task in job.tasks:
         values = {name: getattr(task, name) for name in task.__slots__ if name != "kind"}
-        kind = task.kind
-        tasks.append((values, list(kind.request.items()), kind.constraints, dict(kind.hints)))
+        tasks.append((values, _kind(task.kind)))
     return {**fields, "tasks": tasks}
+
+
+def _kind(kind: jobs.TaskClass) -> tuple[object, ...]:
+    return list(kind.request.items()), kind.constraints, dict(kind.hints)

@@ -342,10 +342,10 @@ def test_one_event_costs_one_job_and_one_row() -> None:
     ]
     seen = manifests.mirror(*documents)
     before = seen.snapshot(0.0)
-    assert seen.work == {"layouts": 1, "jobs": 200, "rows": 100}
+    assert seen.work == {"layouts": 1, "jobs": 200, "rows": 100, "seats": 1}
     apply(seen, manifests.pod("p7", group="g007", node="n007", phase="Succeeded"))
     after = seen.snapshot(1.0)
-    assert seen.work == {"layouts": 1, "jobs": 201, "rows": 101}
+    assert seen.work == {"layouts": 1, "jobs": 201, "rows": 101, "seats": 2}
     changed = [new.name for old, new in zip(before.jobs, after.jobs, strict=True) if new is not old]
     assert changed == ["g007"]
     kept = zip(before.jobs[7].tasks, after.jobs[7].tasks, strict=True)
@@ -357,4 +357,4 @@ def test_one_event_costs_one_job_and_one_row() -> None:
     assert again.jobs is after.jobs
     apply(seen, manifests.node("n0005", {"cpu": "1"}))
     assert seen.snapshot(3.0).nodes.used.sum() == after.nodes.used.sum()
-    assert seen.work == {"layouts": 2, "jobs": 201, "rows": 102}
+    assert seen.work == {"layouts": 2, "jobs": 201, "rows": 102, "seats": 2}

@@ -1,0 +1,275 @@
+"""Which pods count for which queue, and where."""
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.unit.mirror import manifests
+from vscheduler.core.model import jobs, snapshot
+from vscheduler.mirror import state
+
+Document = manifests.Document
+LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+TWO_CPU = {"cpu": "2"}
+CLUSTER = (
+    manifests.node("n1"),
+    manifests.node("n2"),
+    manifests.group("g", {"queue": "q"}),
+    manifests.group("h", {"queue": "r"}),
+)
+
+
+def show(seen: state.Mirror, *documents: Document) -> snapshot.Snapshot:
+    """What there is after these."""
+    for document in documents:
+        seen.apply(manifests.event_of(document))
+    return seen.snapshot(0.0)
+
+
+def gone(seen: state.Mirror, *documents: Document) -> snapshot.Snapshot:
+    """What there is without these."""
+    for document in documents:
+        seen.apply(manifests.removal_of(document))
+    return seen.snapshot(0.0)
+
+
+def seats(found: snapshot.Snapshot) -> list[list[tuple[str, str, int]]]:
+    """Nodes, queues and numbers of pods of each class."""
+    return list(manifests.seats(found).values())
+
+
+def ours(found: snapshot.Snapshot) -> list[int]:
+    """The cpu of our pods on each node, in thousandths."""
+    return [int(amount) for amount in found.nodes.ours[:, 0]]
+
+
+def foreign(name: str, **rest: Any) -> Document:
+    """A pod of another scheduler."""
+    return manifests.pod(name, scheduler="other", **rest)
+
+
+def test_seats_are_counted_by_class_node_and_queue() -> None:
+    """Sorted by node and queue, larger and smaller pods apart."""
+    found = show(
+        manifests.mirror(*CLUSTER),
+        manifests.pod("a", group="h", node="n2"),
+        manifests.pod("b", group="h", node="n1"),
+        manifests.pod("c", group="g", node="n1"),
+        manifests.pod("d", group="g", node="n1"),
+        manifests.pod("e", group="g", node="n2", requests=TWO_CPU),
+    )
+    small, large = found.seats
+    assert (small.request["cpu"], large.request["cpu"]) == (1000, 2000)
+    assert seats(found) == [[("n1", "q", 2), ("n1", "r", 1), ("n2", "r", 1)], [("n2", "q", 1)]]
+    assert ours(found) == [3000, 3000]
+    assert not found.seats[small].counts.flags.writeable
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        manifests.pod("p", group="g"),
+        manifests.pod("p", group="g", node="n1", phase="Succeeded"),
+        manifests.pod("p", group="g", node="n1", metadata=LEAVING | {"annotations": {}}),
+        manifests.pod("p", node="n1"),
+        manifests.pod("p", group="missing", node="n1"),
+        manifests.pod("p", group="g", node="n1", spec={"tolerations": [{"value": "no key"}]}),
+        foreign("p", group="g", node="n1"),
+    ],
+    ids=["waits", "finished", "leaves", "alone", "no group", "refused", "foreign"],
+)
+def test_others_are_not_seated(other: Document) -> None:
+    """Who waits, has finished, leaves, belongs to no group that is there, or isn't ours."""
+    seen = manifests.mirror(*CLUSTER, manifests.pod("a", group="g", node="n1"))
+    found = show(seen, other)
+    assert seats(found) == [[("n1", "q", 1)]]
+    assert ours(found) == [1000, 0]
+    found = show(seen, manifests.pod("p", group="g", node="n1"))
+    assert seats(found) == [[("n1", "q", 2)]]
+    assert ours(found) == [2000, 0]
+    found = show(seen, other)
+    assert seats(found) == [[("n1", "q", 1)]]
+    assert ours(found) == [1000, 0]
+
+
+def test_a_leaving_pod_of_a_group_gives_up_its_seat_at_once() -> None:
+    """Its room is still taken."""
+    seen = manifests.mirror(*CLUSTER, manifests.pod("p", group="g", node="n1"))
+    leaving = manifests.pod("p", group="g", node="n1")
+    leaving["metadata"] |= LEAVING
+    found = show(seen, leaving)
+    assert (seats(found), ours(found)) == ([], [0, 0])
+    assert manifests.used(seen, "n1") == 1000
+
+
+def test_what_was_sent_counts_as_done() -> None:
+    """A bind seats the pod until it fails, an eviction unseats it until it fails."""
+    seen = manifests.mirror(*CLUSTER, manifests.pod("p", group="g"))
+    task = jobs.TaskId("p")
+    seen.assume(task, "n2", 0.0)
+    assert seats(seen.snapshot(0.0)) == [[("n2", "q", 1)]]
+    assert ours(seen.snapshot(0.0)) == [0, 1000]
+    seen.forget(task)
+    assert seats(seen.snapshot(0.0)) == []
+    show(seen, manifests.pod("p", group="g", node="n1"))
+    seen.evicting(task, 0.0)
+    assert seats(seen.snapshot(0.0)) == []
+    assert ours(seen.snapshot(0.0)) == [0, 0]
+    seen.forget_eviction(task)
+    assert seats(seen.snapshot(0.0)) == [[("n1", "q", 1)]]
+    assert ours(seen.snapshot(0.0)) == [1000, 0]
+
+
+def test_a_group_that_comes_or_goes_takes_its_pods_along() -> None:
+    """In their seats and on their nodes; the pods themselves are never shown again."""
+    seen = manifests.mirror(*CLUSTER[:2])
+    pods = [manifests.pod(f"p{at}", group="g", node=f"n{at}") for at in (1, 2)]
+    found = show(seen, *pods, foreign("f", group="g", node="n1"))
+    assert (seats(found), ours(found), dict(found.elsewhere)) == ([], [0, 0], {})
+    found = show(seen, manifests.group("g", {"queue": "q"}))
+    assert seats(found) == [[("n1", "q", 1), ("n2", "q", 1)]]
+    assert ours(found) == [1000, 1000]
+    assert found.elsewhere == {"q": {"cpu": 1000, "pods": 1}}
+    found = gone(seen, manifests.group("g"))
+    assert (seats(found), ours(found), dict(found.elsewhere)) == ([], [0, 0], {})
+
+
+def test_a_group_that_changes_its_queue_moves_its_pods() -> None:
+    """Also to a queue that isn't there; one whose spec is refused is as good as gone."""
+    seen = manifests.mirror(
+        *CLUSTER,
+        manifests.pod("p", group="g", node="n1"),
+        foreign("f", group="g", node="n1"),
+        manifests.pod("other", group="h", node="n1"),
+    )
+    found = show(seen, manifests.group("g", {"queue": "a"}))
+    assert seats(found) == [[("n1", "a", 1), ("n1", "r", 1)]]
+    assert list(found.elsewhere) == ["a"]
+    found = show(seen, manifests.group("g", {"queue": "r"}))
+    assert seats(found) == [[("n1", "r", 2)]]
+    assert list(found.elsewhere) == ["r"]
+    found = show(seen, manifests.group("g", {"queue": "r", "minMember": -1}))
+    assert (seats(found), ours(found)) == ([[("n1", "r", 1)]], [1000, 0])
+    assert dict(found.elsewhere) == {}
+
+
+def test_seats_outlive_their_node() -> None:
+    """They name it as long as its pods are there, and its row has them when it is back."""
+    seen = manifests.mirror(*CLUSTER, manifests.pod("p", group="g", node="n1"))
+    before = seen.snapshot(0.0).seats
+    found = gone(seen, manifests.node("n1"))
+    assert found.nodes.layout.names == ("n2",)
+    assert found.seats is before
+    assert [each.rows(found.nodes.layout).tolist() for each in found.seats.values()] == [[-1]]
+    assert ours(show(seen, manifests.node("n1"))) == [1000, 0]
+
+
+def test_only_classes_whose_pods_moved_are_made_anew() -> None:
+    """Heartbeats, pods that wait, and a pod's start on its node move nobody."""
+    seen = manifests.mirror(
+        *CLUSTER,
+        manifests.pod("a", group="g", node="n1", phase="Pending"),
+        manifests.pod("b", group="g", node="n1", requests=TWO_CPU),
+    )
+    before = seen.snapshot(0.0).seats
+    assert seen.work["seats"] == 2
+    found = show(
+        seen,
+        manifests.node("n1", {"cpu": "5"}),
+        manifests.pod("a", group="g", node="n1"),
+        manifests.pod("w", group="g", requests=TWO_CPU),
+        foreign("f", group="g", node="n1"),
+        manifests.group("g", {"queue": "q", "minMember": 2}),
+    )
+    assert found.seats is before
+    assert seen.work["seats"] == 2
+    found = show(seen, manifests.pod("w", group="g", node="n2", requests=TWO_CPU))
+    small, large = found.seats
+    assert found.seats[small] is before[small]
+    assert found.seats[large] is not before[large]
+    assert seen.work["seats"] == 3
+    found = gone(seen, manifests.pod("a"))
+    assert list(found.seats) == [large]
+    assert seen.work["seats"] == 3
+
+
+def test_a_group_moves_only_its_own_members() -> None:
+    """Hundreds of other pods of other classes are left as they are."""
+    many = [
+        manifests.pod(f"p{at}", group="g", node="n1", requests={"cpu": f"{at}m"})
+        for at in range(1, 200)
+    ]
+    seen = manifests.mirror(*CLUSTER, *many, manifests.pod("a", group="h", node="n2"))
+    seen.snapshot(0.0)
+    before = dict(seen.work)
+    gone(seen, manifests.group("h"))
+    assert seen.work["seats"] == before["seats"]
+    assert seen.work["rows"] == before["rows"] + 1
+    show(seen, manifests.group("h", {"queue": "s"}))
+    assert seen.work["seats"] == before["seats"] + 1
+    assert seen.work["rows"] == before["rows"] + 2
+    show(seen, manifests.group("h", {"queue": "t"}))
+    assert seen.work["seats"] == before["seats"] + 2
+    assert seen.work["rows"] == before["rows"] + 2
+
+
+def test_the_order_of_classes_is_that_of_what_they_are() -> None:
+    """Whoever came first, also where they differ in constraints or hints only."""
+    zone = {"volcano.sh/revocable-zone": "*", "scheduling.k8s.io/group-name": "g"}
+    documents = [
+        manifests.pod("a", group="g", node="n1"),
+        manifests.pod("b", group="g", node="n1", requests=TWO_CPU),
+        manifests.pod("c", group="g", node="n1", spec={"nodeSelector": {"a": "b"}}),
+        manifests.pod("d", group="g", node="n1", spec={"nodeSelector": {"a": "c"}}),
+        manifests.pod("e", node="n1", metadata={"annotations": zone}),
+    ]
+    orders = set()
+    for seed in range(8):
+        shuffled = random.Random(seed).sample(documents, len(documents))
+        found = show(manifests.mirror(*CLUSTER), *shuffled)
+        orders.add(repr(manifests.canonical(found)["seats"]))
+        assert len(found.seats) == 5
+    assert len(orders) == 1
+
+
+def test_elsewhere_is_what_queues_hold_under_other_schedulers() -> None:
+    """By queue and resource, on any node; not who leaves, has finished, waits, or is ours."""
+    leaving = foreign("leaving", group="g", node="n1")
+    leaving["metadata"] |= LEAVING
+    found = show(
+        manifests.mirror(*CLUSTER),
+        foreign("a", group="h", node="n1"),
+        foreign("b", group="g", node="n1"),
+        foreign("c", group="g", node="n9", requests={"cpu": "2", "memory": "1Ki"}),
+        foreign("d", group="missing", node="n1"),
+        foreign("e", node="n1"),
+        foreign("f", group="g"),
+        foreign("g", group="g", node="n1", phase="Failed"),
+        leaving,
+        manifests.pod("ours", group="g", node="n1"),
+    )
+    assert [(queue, list(held.items())) for queue, held in found.elsewhere.items()] == [
+        ("q", [("cpu", 3000), ("memory", 1024), ("pods", 2)]),
+        ("r", [("cpu", 1000), ("pods", 1)]),
+    ]
+    assert seats(found) == [[("n1", "q", 1)]]
+
+
+def test_elsewhere_costs_what_changed() -> None:
+    """One queue is added up anew; what comes out the same is the same object."""
+    seen = manifests.mirror(
+        *CLUSTER, foreign("a", group="g", node="n1"), foreign("b", group="h", node="n1")
+    )
+    before = seen.snapshot(0.0).elsewhere
+    assert seen.work["elsewhere"] == 2
+    found = show(seen, manifests.pod("p", group="g", node="n1"), manifests.node("n1", {"cpu": "9"}))
+    assert found.elsewhere is before
+    assert seen.work["elsewhere"] == 2
+    seen.apply(manifests.removal_of(foreign("a")))
+    assert show(seen, foreign("c", group="g", node="n2")).elsewhere is before
+    assert seen.work["elsewhere"] == 3
+    found = show(seen, foreign("d", group="g", node="n2"))
+    assert found.elsewhere["q"] == {"cpu": 2000, "pods": 2}
+    assert found.elsewhere["r"] is before["r"]
+    assert list(gone(seen, foreign("c"), foreign("d")).elsewhere) == ["r"]
