@@ -139,6 +139,7 @@ QUEUE_TABLE = (
     Metric(name="volcano_queue_allocated", kind=Kind.GAUGE, about="What its pods have"),
     Metric(name="volcano_queue_request", kind=Kind.GAUGE, about="What its pods have or ask for"),
     Metric(name="volcano_queue_deserved", kind=Kind.GAUGE, about="Its fair share"),
+    Metric(name="volcano_queue_capacity", kind=Kind.GAUGE, about="Its spec.capability"),
     Metric(name="volcano_queue_real_capacity", kind=Kind.GAUGE, about="The most it may ever have"),
 )
 """Gauges per queue; those of amounts come as _milli_cpu, _memory_bytes and _scalar_resources."""

@@ -18,6 +18,8 @@ QUEUE = ("queue_name",)
 BYTES = ("memory", "ephemeral-storage", "hugepages-")
 """How the names of resources begin that are counted in bytes."""
 
+UNLIMITED = {resources.CPU: math.inf, resources.MEMORY: math.inf}
+
 Series = Mapping[tuple[str, ...], float]
 """Values by the values of their labels."""
 
@@ -85,7 +87,7 @@ def fairness_error(
 
 def queue_gauges(queues: Sequence[decisions.QueueFigures]) -> Iterator[core.GaugeMetricFamily]:
     """Those under Volcano's names."""
-    weight, share, allocated, request, deserved, real = metric_table.QUEUE_TABLE
+    weight, share, allocated, request, deserved, capacity, real = metric_table.QUEUE_TABLE
     entitled = [(each.name, each.entitlement) for each in queues if each.entitlement]
     yield _family(weight, {(each.name,): each.weight for each in queues}, QUEUE)
     yield _family(share, {(name,): each.share for name, each in entitled}, QUEUE)
@@ -93,6 +95,7 @@ def queue_gauges(queues: Sequence[decisions.QueueFigures]) -> Iterator[core.Gaug
         (allocated, [(each.name, each.allocated) for each in queues]),
         (request, [(each.name, each.request) for each in queues]),
         (deserved, [(name, each.deserved) for name, each in entitled]),
+        (capacity, [(each.name, UNLIMITED | dict(each.capability)) for each in queues]),
         (real, [(name, each.real_capability or {}) for name, each in entitled]),
     ):
         yield from _amounts(row, amounts)

@@ -1,3 +1,4 @@
+import math
 import re
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ GOLD = decisions.QueueFigures(
     weight=3,
     allocated={"cpu": 1500, "memory": 2**30, "nvidia.com/gpu": 2},
     request={"cpu": 4000},
+    capability={"cpu": 8000},
     entitlement=decisions.Entitlement(
         deserved={"cpu": 3000.5}, real_capability={"cpu": 9000}, share=0.5
     ),
@@ -55,6 +57,8 @@ def test_a_cycle_is_observed_in_every_metric_that_it_is_about() -> None:
         'volcano_queue_allocated_scalar_resources{queue_name="gold",resource="nvidia.com/gpu"}': 2,
         'volcano_queue_request_milli_cpu{queue_name="gold"}': 4000,
         'volcano_queue_deserved_milli_cpu{queue_name="gold"}': 3000.5,
+        'volcano_queue_capacity_milli_cpu{queue_name="gold"}': 8000,
+        'volcano_queue_capacity_memory_bytes{queue_name="gold"}': math.inf,
         'volcano_queue_real_capacity_milli_cpu{queue_name="gold"}': 9000,
         "volcano_unschedule_job_count": 0,
     }

@@ -198,6 +198,7 @@ def _queues(session: "working.Session") -> tuple[decisions.QueueFigures, ...]:
             allocated=session.space.amounts(allocated[name]),
             request=session.space.amounts(request[name]),
             elsewhere=session.snapshot.elsewhere.get(name, {}),
+            capability=queue.capability,
             usage=used.get(name),
             entitlement=entitlements.get(name),
         )

@@ -210,6 +210,8 @@ class QueueFigures:
     request: Mapping[str, float]
     elsewhere: Mapping[str, float] = field(default_factory=dict)
     """What its pods of other schedulers hold; in neither of the two."""
+    capability: resources.Amounts = field(default_factory=dict)
+    """Its spec.capability; what it doesn't name is unlimited."""
     entitlement: Entitlement | None = None
     usage: usages.Usage | None = None
     """What it has used over time, where a plugin keeps account of that."""
