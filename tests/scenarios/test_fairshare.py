@@ -1,4 +1,5 @@
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ def used(hours: float, **namespaces: float) -> usages.Usage:
     )
 
 
-def drawn(picture: str, **past: usages.Usage) -> list[dict[str, Any]]:
+def drawn(picture: str, past: Mapping[str, usages.Usage]) -> list[dict[str, Any]]:
     """A picture's manifests; a job called `x-in-lab` is in namespace lab, and queues have what
     they have used written on them.
     """
@@ -47,12 +48,10 @@ def drawn(picture: str, **past: usages.Usage) -> list[dict[str, Any]]:
     return documents
 
 
-def decide(
-    picture: str, tiers: str, *, actions: str = "allocate", **past: usages.Usage
-) -> list[deciding.Decision]:
+def decide(picture: str, tiers: str, **past: usages.Usage) -> list[deciding.Decision]:
     """The decisions of one cycle, checked from outside and settled."""
-    documents = drawn(picture, **past)
-    policy = running.policy_of({"actions": actions, "tiers": running.tiers(tiers)})
+    documents = drawn(picture, past)
+    policy = running.policy_of({"actions": "allocate", "tiers": running.tiers(tiers)})
     options = run.Options(cycles=1 + deciding.SETTLING_CYCLES)
     outcome = run.simulate(documents, policy, options)
     assert outcome.problems == ()
@@ -146,7 +145,7 @@ def took_turns(picture: str, cycles: int) -> tuple[Counter[str], snapshot.Carrie
     its job has another.
     """
     tree = {"actions": "allocate", "tiers": running.tiers(ALONE)}
-    documents = drawn(picture)
+    documents = drawn(picture, {})
     carried, turns = snapshot.FRESH, Counter[str]()
     for minute in range(cycles):
         result = running.run_at(documents, tree, NOW + TURN * minute, carried)
