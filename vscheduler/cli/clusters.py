@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import pykube
 import requests
+import urllib3
 
 from vscheduler.cli import kubeconfigs
 
@@ -49,6 +50,12 @@ class _PodGroup(pykube.objects.NamespacedAPIObject):  # type: ignore[misc]  # no
     endpoint = "podgroups"
     kind = "PodGroup"
 
+
+_BAD_FILE = (
+    *(pykube.exceptions.KubernetesError, ImportError, OSError),
+    *(LookupError, AttributeError, TypeError, NotImplementedError),
+)
+"""What a bad kubeconfig leads pykube to."""
 
 CLASSES: Mapping[Kind, Any] = {Kind.QUEUE: _Queue, Kind.POD_GROUP: _PodGroup}
 
@@ -168,7 +175,11 @@ class Cluster:
         self._server = f"the API server at {client.url}"
         proxy = self._config.cluster.get("proxy-url")
         if proxy:
+            client.session.trust_env = False  # the environment's proxies would win
             client.session.proxies = {"http": proxy, "https": proxy}
+        client.session.auth = lambda request: request  # else passwords of ~/.netrc would win
+        if self._config.cluster.get("insecure-skip-tls-verify"):  # who writes that knows it
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         with client.session:
             yield client
 
@@ -194,7 +205,7 @@ class Cluster:
             raise Unreachable(f"{self._server} doesn't answer: {_cause(error)}") from error
         except ValueError as error:
             raise Unreachable(f"{self._server} broke off in the middle of a word") from error
-        except (pykube.exceptions.KubernetesError, ImportError, OSError, LookupError) as error:
+        except _BAD_FILE as error:
             raise ClusterError(f"the kubeconfig can't be used: {error}") from error
 
 

@@ -146,6 +146,8 @@ def _plain(entry: Tree, private: Path) -> Tree:
 def _signed_in(user: Tree, cluster: Tree) -> Tree:
     """The user with a token or a certificate in place of a file or a plugin that has it."""
     made = dict(user)
+    if made.get("as"):
+        raise KubeconfigError(f"the kubeconfig acts as {made['as']}, which isn't possible here")
     plugin = made.pop("exec", None)
     token_file = made.pop("tokenFile", None)
     if token_file:

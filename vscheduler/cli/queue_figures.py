@@ -105,7 +105,7 @@ def figures(queue: Object, counted: Census | None) -> Figures:
         sentences=tuple(
             (each["type"].removesuffix(FAIR_SHARE), each.get("message", ""))
             for each in conditions
-            if each["type"].endswith(FAIR_SHARE)
+            if str(each.get("type")).endswith(FAIR_SHARE)
         ),
         counts=_written(status) or _found(metadata["name"], counted),
     )

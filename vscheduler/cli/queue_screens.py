@@ -42,22 +42,23 @@ def terminal(lines: Lines, style: queue_tables.Style) -> Iterator[Show]:
 
         def show(view: queue_watching.View, _: Sequence[clusters.Object]) -> None:
             made = lines(view, replace(style, now=time.time(), width=screen.width))
-            made += ["", view.trouble] if view.trouble else []
+            made += ["", *view.notes] if view.notes else []
             shown.update(text.Text.from_ansi("\n".join(made)))
 
         yield show
 
 
-class _Trouble:
-    """Says once why there is no news."""
+class _Notes:
+    """Says each once, for as long as it is so."""
 
     def __init__(self) -> None:
-        self._said = ""
+        self._said: list[str] = []
 
     def __call__(self, view: queue_watching.View) -> None:
-        if view.trouble and view.trouble != self._said:
-            click.echo(f"{view.trouble}; trying again", err=True)
-        self._said = view.trouble
+        for note in view.notes:
+            if note not in self._said:
+                click.echo(note, err=True)
+        self._said = view.notes
 
 
 class Log:
@@ -68,11 +69,11 @@ class Log:
         self._style = style
         self._columns: queue_tables.Columns | None = None
         self._said: dict[str, queue_tables.Row] = {}
-        self._tell_trouble = _Trouble()
+        self._tell_notes = _Notes()
 
     def __call__(self, view: queue_watching.View, _: Sequence[clusters.Object]) -> None:
         """Print what is new."""
-        self._tell_trouble(view)
+        self._tell_notes(view)
         made = self._rows(view, replace(self._style, now=time.time()))
         lasting: dict[str, queue_tables.Row] = {row["NAME"]: {**row, AGE: ""} for row in made}
         gone: list[queue_tables.Row] = [
@@ -100,11 +101,11 @@ class Pages:
         self._lines = lines
         self._style = style
         self._said: list[str] = []
-        self._tell_trouble = _Trouble()
+        self._tell_notes = _Notes()
 
     def __call__(self, view: queue_watching.View, _: Sequence[clusters.Object]) -> None:
         """Print all of it if any of it but the ages has changed."""
-        self._tell_trouble(view)
+        self._tell_notes(view)
         said = self._lines(view, replace(self._style, now=0.0))
         if said != self._said:
             if self._said:
@@ -119,11 +120,11 @@ class Objects:
     def __init__(self, output: str, names: Sequence[str]) -> None:
         self._output = output
         self._names = names
-        self._tell_trouble = _Trouble()
+        self._tell_notes = _Notes()
 
     def __call__(self, view: queue_watching.View, changed: Sequence[clusters.Object]) -> None:
         """Print what has changed."""
-        self._tell_trouble(view)
+        self._tell_notes(view)
         for each in changed:
             if not self._names or each["metadata"]["name"] in self._names:
                 mark = "---\n" if self._output == "yaml" else ""

@@ -46,8 +46,10 @@ class View:
     queues: dict[str, clusters.Object] = field(default_factory=dict)
     groups: dict[str, queue_figures.Group] | None = None
     """None where nobody may see them, or nobody needs to."""
-    trouble: str = ""
-    """Why there is no news for the time being."""
+    left_out: str = ""
+    """Why there are no PodGroups, where somebody needs them."""
+    troubles: dict[Kind, str] = field(default_factory=dict)
+    """Why there is no news of a kind for the time being."""
 
     def figures(self) -> list[queue_figures.Figures]:
         """All queues by name."""
@@ -60,6 +62,12 @@ class View:
             return None
         return queue_figures.waiting(name, self.groups.values())
 
+    @property
+    def notes(self) -> list[str]:
+        """What people should know beside the figures."""
+        lost = dict.fromkeys(f"{trouble}; trying again" for trouble in self.troubles.values())
+        return [self.left_out, *lost] if self.left_out else [*lost]
+
     def take(self, news: Sequence[News]) -> list[clusters.Object]:
         """Learn of these; gives the queues that are new or different, as they are now.
 
@@ -71,19 +79,21 @@ class View:
                 case Failure():
                     self._fail(kind, find)
                 case clusters.Listing():
-                    self.trouble = ""
+                    self.troubles.pop(kind, None)
                     self._replace(kind, find.items)
                 case clusters.Change():
                     self._change(kind, find)
         return [each for name, each in sorted(self.queues.items()) if each != before.get(name)]
 
     def _fail(self, kind: Kind, failure: Failure) -> None:
-        self.trouble = str(failure.error)
         if not failure.final:
+            self.troubles[kind] = str(failure.error)
             return
         if kind is Kind.QUEUE or isinstance(failure.error, clusters.Unreachable):
             raise failure.error
         self.groups = None
+        self.troubles.pop(kind, None)
+        self.left_out = f"PodGroups are left out: {failure.error}"
 
     def _replace(self, kind: Kind, items: Sequence[clusters.Object]) -> None:
         if kind is Kind.QUEUE:

@@ -40,7 +40,7 @@ class Wish:
     @property
     def style(self) -> queue_tables.Style:
         """For whoever reads stdout."""
-        terminal = sys.stdout.isatty()
+        terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
         coloured = terminal and not os.environ.get("NO_COLOR")
         return queue_tables.Style(
             now=time.time(),
@@ -190,7 +190,8 @@ def look(
 ) -> tuple[queue_watching.View, list[str]]:
     """The cluster as it is now, and a sentence for each of these queues that isn't there.
 
-    With names, only those are asked for. Raises ClusterError.
+    With names, only those are asked for. PodGroups are asked for if it takes them to know what
+    waits, or their counts. Raises ClusterError.
     """
     view = queue_watching.View()
     missing = []
@@ -201,13 +202,15 @@ def look(
         missing = _missing(source, absent) if absent else []
     else:
         view.take([(Kind.QUEUE, source.list(Kind.QUEUE))])
-    if Kind.POD_GROUP in kinds and view.queues:
+    if Kind.POD_GROUP in kinds and (
+        view.queues if names else any(each.counts is None for each in view.figures())
+    ):
+        find: queue_watching.Find
         try:
-            view.take([(Kind.POD_GROUP, source.list(Kind.POD_GROUP))])
-        except clusters.Unreachable:
-            raise
+            find = source.list(Kind.POD_GROUP)
         except clusters.ClusterError as error:
-            view.trouble = f"PodGroups are left out: {error}"
+            find = queue_watching.Failure(error=error, final=True)
+        view.take([(Kind.POD_GROUP, find)])
     return view, missing
 
 
@@ -218,7 +221,7 @@ def _missing(source: clusters.Source, absent: Sequence[str]) -> list[str]:
 
 def _not_there(name: str, known: Sequence[str]) -> str:
     """There is no such queue; whom the user may have meant."""
-    near = difflib.get_close_matches(name, sorted(known), n=3)
+    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.7)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     return f"there is no queue {name}{hint}"
 
@@ -244,7 +247,7 @@ def _print(view: queue_watching.View, wish: Wish, picture: Picture, *, single: b
 
 
 def _say(missing: Sequence[str], view: queue_watching.View) -> None:
-    for sentence in (*([view.trouble] if view.trouble else []), *missing):
+    for sentence in (*view.notes, *missing):
         click.echo(sentence, err=True)
 
 

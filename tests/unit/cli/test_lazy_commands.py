@@ -6,7 +6,7 @@ import pytest
 from vscheduler.cli import main
 
 STRANGERS = {
-    "run": ("pykube", "rich.table", "vscheduler.cli.scene", "vscheduler.sandbox.building"),
+    "run": ("pykube", "vscheduler.cli.scene", "vscheduler.sandbox"),
     "queue": ("kubernetes", "aiohttp", "vscheduler.daemon.application", "vscheduler.core.cycle"),
 }
 """By command, what it has no use for."""

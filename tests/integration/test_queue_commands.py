@@ -1,0 +1,268 @@
+"""`vscheduler queue` as a process, on a real API server."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.integration import daemons
+from vscheduler.sandbox import client, control_plane
+
+DEFINITION = (
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podgroups.scheduling.volcano.sh"
+)
+PATIENCE_SECONDS = 40.0
+WHY = "25 of 75 usable CPU: weight 1 of 3"
+FIGURES = {
+    "allocated": {"cpu": "24", "memory": "96Gi"},
+    "deserved": {"cpu": "25", "memory": "100Gi"},
+    "request": {"cpu": "32", "memory": "128Gi"},
+    "realCapability": {"cpu": "75"},
+    "share": 0.96,
+    "conditions": [
+        {"type": "vscheduler/FairShare", "status": "True", "reason": "Weight", "message": WHY}
+    ],
+}
+WAITS = {"type": "Unschedulable", "status": "True", "message": "queue speech is full"}
+
+
+class Command:
+    """A command that goes on, and what it says."""
+
+    def __init__(self, kubeconfig: Path, log: Path, *words: str) -> None:
+        self._log = log
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(  # noqa: S603 - our own command
+                [*called(words), f"--kubeconfig={kubeconfig}"], stdout=output
+            )
+
+    @property
+    def text(self) -> str:
+        """All that it said."""
+        return self._log.read_text()
+
+    def wait_for(self, said: Callable[[str], bool]) -> None:
+        """Until it has said it."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not said(self.text):
+            assert self.process.poll() is None, "the command has ended"
+            assert time.monotonic() < deadline, self.text
+            time.sleep(0.05)
+
+
+Watch = Callable[..., Command]
+
+
+def called(words: tuple[str, ...]) -> list[str]:
+    """The command line."""
+    return [sys.executable, "-m", "vscheduler", "queue", *words]
+
+
+def run(kubeconfig: Path | str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(  # noqa: S603 - our own command
+        [*called(words), f"--kubeconfig={kubeconfig}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
+
+
+def tell(api: client.Client, queue: str, **status: Any) -> None:
+    """Write into a queue's status, as schedulers and controllers do."""
+    api.patch(f"{daemons.QUEUES}/{queue}/status", {"status": status})
+
+
+@pytest.fixture
+def tenants(cluster: control_plane.ControlPlane) -> control_plane.ControlPlane:
+    """A tree of queues, one with figures, and a PodGroup that waits."""
+    for name, spec in (
+        ("research", {"weight": 2}),
+        ("speech", {"parent": "research", "capability": {"cpu": 40}}),
+        ("robotics", {"weight": 1}),
+        ("lost", {"parent": "nowhere"}),
+    ):
+        cluster.api.create(
+            daemons.QUEUES,
+            {
+                "apiVersion": "scheduling.volcano.sh/v1beta1",
+                "kind": "Queue",
+                "metadata": {"name": name},
+                "spec": spec,
+            },
+        )
+    tell(cluster.api, "speech", **FIGURES)
+    cluster.api.create(
+        daemons.GROUPS,
+        {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": "too-much"},
+            "spec": {"queue": "speech", "minMember": 4},
+            "status": {"phase": "Inqueue", "conditions": [WAITS]},
+        },
+    )
+    return cluster
+
+
+@pytest.fixture
+def watch(tenants: control_plane.ControlPlane, tmp_path: Path) -> Iterator[Watch]:
+    """Start commands that go on; none outlives the test."""
+    begun: list[Command] = []
+
+    def begin(*words: str) -> Command:
+        begun.append(Command(tenants.kubeconfig, tmp_path / f"{len(begun)}.txt", *words, "-w"))
+        return begun[-1]
+
+    yield begin
+    for command in begun:
+        if command.process.poll() is None:
+            command.process.kill()
+            command.process.wait()
+
+
+def test_queues_are_listed(tenants: control_plane.ControlPlane) -> None:
+    """Figures from the status, PodGroups counted, all as objects, too."""
+    done = run(tenants.kubeconfig, "list")
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["NAME", "lost", "research", "robotics", "speech"]
+    assert " ".join(rows[-1][1:-1]) == "Open 1 research 24/25 96Gi/100Gi 0.96 0 1 0"
+    listed = json.loads(run(tenants.kubeconfig, "list", "-o", "json").stdout)
+    stored = {each["metadata"]["name"]: each for each in tenants.api.list(daemons.QUEUES)}
+    for each in stored.values():
+        del each["metadata"]["managedFields"]
+    assert {each["metadata"]["name"]: each for each in listed["items"]} == stored
+
+
+def test_a_queue_is_told_about(tenants: control_plane.ControlPlane) -> None:
+    """How its share came about, and what waits."""
+    done = run(tenants.kubeconfig, "get", "speech")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"\nvscheduler: {WHY}\n" in done.stdout
+    assert "  default/too-much (" in done.stdout
+    assert yaml.safe_load(run(tenants.kubeconfig, "get", "speech", "-o", "yaml").stdout)[
+        "status"
+    ] == {**FIGURES, "share": 0.96}
+    done = run(tenants.kubeconfig, "get", "speach")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "there is no queue speach; did you mean speech?\n"
+
+
+def test_the_tree_is_shown(tenants: control_plane.ControlPlane) -> None:
+    """With the queue that has no place in it at the end."""
+    done = run(tenants.kubeconfig, "tree")
+    assert (done.returncode, done.stderr) == (0, "")
+    names = [line.split("  ")[0] for line in done.stdout.splitlines()]
+    assert names[:4] == ["NAME", "root", "├─ research", "│"]
+    assert "└─ robotics" in names
+    assert done.stdout.splitlines()[-1].startswith("parent nowhere of queue lost doesn't exist")
+
+
+def test_a_watch_tells_what_changes(tenants: control_plane.ControlPlane, watch: Watch) -> None:
+    """A line for each queue that is different, new or gone, until Ctrl-C."""
+    lines, objects = watch("list"), watch("get", "robotics", "-o", "json")
+    lines.wait_for(lambda text: text.count("\n") == 5)
+    objects.wait_for(lambda text: text.endswith("}\n"))
+    tell(tenants.api, "robotics", share=1.5)
+    lines.wait_for(lambda text: text.count("\n") == 6)
+    objects.wait_for(lambda text: '"share": 1.5' in text)
+    tenants.api.patch(f"{daemons.GROUPS}/too-much", {"status": {"phase": "Running"}})
+    lines.wait_for(lambda text: text.count("\n") == 7)
+    tenants.api.delete(f"{daemons.QUEUES}/lost")
+    lines.wait_for(lambda text: text.count("\n") == 8)
+    told = [line.split() for line in lines.text.splitlines()[5:]]
+    assert [words[:2] for words in told] == [
+        ["robotics", "Open"],
+        ["speech", "Open"],
+        ["lost", "Deleted"],
+    ]
+    assert ("1.50" in told[0], told[1][-4:-1]) == (True, ["0", "0", "1"])
+    for command in (lines, objects):
+        command.process.send_signal(signal.SIGINT)
+        assert command.process.wait(PATIENCE_SECONDS) == 130
+
+
+def test_whoever_may_not_is_told(tenants: control_plane.ControlPlane) -> None:
+    """Who is asking, what for, and what would help."""
+    stranger = tenants.kubeconfig_for("stranger")
+    for words in (["list"], ["tree", "-w"], ["get", "speech"]):
+        done = run(stranger, *words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert 'User "stranger" cannot' in done.stderr
+        assert "ask for a role" in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_cluster_without_the_kinds_is_told(
+    tenants: control_plane.ControlPlane,
+) -> None:
+    """Without PodGroups, queues are still shown."""
+    definition = tenants.api.get(DEFINITION)
+    fresh = {key: definition[key] for key in ("apiVersion", "kind", "spec")}
+    fresh["metadata"] = {"name": definition["metadata"]["name"]}
+    tenants.api.delete(DEFINITION)
+    try:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while tenants.api.ask("GET", daemons.GROUPS).status != 404:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        done = run(tenants.kubeconfig, "list")
+    finally:
+        tenants.api.apply(DEFINITION, fresh)
+        while tenants.api.ask("GET", daemons.GROUPS).status != 200:
+            time.sleep(0.05)
+    assert done.returncode == 0
+    assert "speech" in done.stdout
+    assert done.stderr.startswith("PodGroups are left out: this cluster has no kind PodGroup")
+
+
+def test_a_server_that_is_gone_is_told(tenants: control_plane.ControlPlane, tmp_path: Path) -> None:
+    """In a sentence, whatever is asked."""
+    made = yaml.safe_load(tenants.kubeconfig.read_text())
+    made["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(made))
+    for words in (["list"], ["list", "-w"], ["get", "speech"]):
+        done = run(path, *words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == (
+            "Error: the API server at https://127.0.0.1:1 doesn't answer: "
+            "Failed to establish a new connection: Connection refused\n"
+        )
+
+
+def test_a_terminal_shows_changes_in_place(tenants: control_plane.ControlPlane) -> None:
+    """As wide as it is; Ctrl-C leaves the last picture."""
+    leader, follower = os.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    with subprocess.Popen(  # noqa: S603 - our own command
+        [*called(("list", "-w")), f"--kubeconfig={tenants.kubeconfig}"],
+        stdout=follower,
+        env=environment,
+    ) as process:
+        os.close(follower)
+        seen = read_until(leader, "speech")
+        tell(tenants.api, "speech", share=1.5)
+        seen += read_until(leader, "1.50")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_SECONDS) == 130
+    os.close(leader)
+    assert "\x1b[36m1.50" in seen
+
+
+def read_until(terminal: int, word: str) -> str:
+    """What comes from a terminal, until the word does."""
+    seen = ""
+    while word not in seen:
+        seen += os.read(terminal, 4096).decode(errors="replace")
+    return seen

@@ -1,0 +1,89 @@
+"""Queues and PodGroups as an API server has them, and a source of them that tests drive."""
+
+import queue
+from collections.abc import Iterator
+from typing import Any
+
+from vscheduler.cli import clusters
+from vscheduler.cli.clusters import Kind
+
+CREATED = "2026-01-01T00:00:00Z"
+NOW = 1767225600.0 + 300
+"""Five minutes after all of them were created."""
+
+WHY = "25 of 75 usable CPU: weight 1 of 3; control-plane not usable: taint dedicated"
+FIGURES = {
+    "state": "Open",
+    "allocated": {"cpu": "24", "memory": "96Gi"},
+    "deserved": {"cpu": "25", "memory": "100Gi"},
+    "request": {"cpu": "32", "memory": "128Gi"},
+    "realCapability": {"cpu": "75"},
+    "share": 0.96,
+    "conditions": [
+        {"type": "vscheduler/FairShare", "status": "True", "reason": "Weight", "message": WHY}
+    ],
+}
+"""A status as a scheduler writes it."""
+
+
+def a_queue(name: str, *, status: dict[str, Any] | None = None, **spec: Any) -> clusters.Object:
+    """A Queue."""
+    made: clusters.Object = {
+        "apiVersion": clusters.API,
+        "kind": "Queue",
+        "metadata": {"name": name, "creationTimestamp": CREATED, "managedFields": [{}]},
+        "spec": {"weight": 1, **spec},
+    }
+    return made if status is None else {**made, "status": status}
+
+
+def a_group(
+    name: str, queue_name: str, phase: str = "Pending", why: str = "", created: str = CREATED
+) -> clusters.Object:
+    """A PodGroup, which waits if it says why."""
+    conditions = [
+        {"type": "Scheduled", "status": "True", "message": "not this one"},
+        {"type": "Unschedulable", "status": "True" if why else "False", "message": why or "was"},
+    ]
+    return {
+        "apiVersion": clusters.API,
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "team", "creationTimestamp": created},
+        "spec": {"queue": queue_name},
+        "status": {"phase": phase, "conditions": conditions},
+    }
+
+
+class Fake:
+    """A cluster of plain objects; what is put into a script happens in a watch."""
+
+    def __init__(self, queues: list[clusters.Object], groups: list[clusters.Object]) -> None:
+        self.items = {Kind.QUEUE: queues, Kind.POD_GROUP: groups}
+        self.refusals: dict[Kind, list[clusters.ClusterError | None]] = {}
+        """What lists raise, one after the other; None is a list that goes well."""
+        self.script: queue.Queue[clusters.Change | clusters.ClusterError | None] = queue.Queue()
+        """What the watch of queues tells; None ends it, an error is raised."""
+        self.asked: list[str] = []
+
+    def list(self, kind: Kind) -> clusters.Listing:
+        """All of a kind."""
+        self.asked.append(kind)
+        refusals = self.refusals.get(kind)
+        refusal = refusals.pop(0) if refusals else None
+        if refusal is not None:
+            raise refusal
+        return clusters.Listing(items=list(self.items[kind]), version="1")
+
+    def queue(self, name: str) -> clusters.Object | None:
+        """One of them."""
+        found = {each["metadata"]["name"]: each for each in self.items[Kind.QUEUE]}
+        return found.get(name)
+
+    def watch(self, kind: Kind, version: str) -> Iterator[clusters.Change]:
+        """What the script says, for queues; nothing ever happens to PodGroups."""
+        assert version == "1"
+        script = self.script if kind is Kind.QUEUE else queue.Queue()
+        while (found := script.get()) is not None:
+            if isinstance(found, clusters.ClusterError):
+                raise found
+            yield found
