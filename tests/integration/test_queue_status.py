@@ -133,6 +133,29 @@ def test_a_restart_keeps_the_time_of_a_condition(
     assert second.stop() == 0
 
 
+def test_two_schedulers_share_a_queues_status(
+    cluster: control_plane.ControlPlane, start: daemons.Start
+) -> None:
+    """A condition each, the same sum of what is held, and then neither writes any more."""
+    cluster.create_nodes(count=1, cpu="4")
+    daemons.a_queue(cluster, "red")
+    daemons.a_gang(cluster, "job", 6, minimum=1, group={"queue": "red"})
+    first = start("--log-level=debug")
+    daemons.until(lambda: status_of(cluster, "red").get("allocated", {}).get("cpu") == "4", first)
+    second = start("--log-level=debug", "--scheduler-name=other")
+    daemons.until(lambda: second.said("queue.told"), second)
+    until_still(cluster, second)
+    status = status_of(cluster, "red")
+    assert status["allocated"] == {"cpu": "4", "pods": "4"}
+    told = {each["type"]: (each["reason"], each["message"]) for each in status["conditions"]}
+    assert told == {
+        "vscheduler/FairShare": ("Weight", "4 of 4 usable CPU: all that others leave"),
+        "other/FairShare": ("NoRequest", "asks for nothing"),
+    }
+    assert status["request"] in ({}, {"cpu": "6", "pods": "6"}), "the last writer's, whole"
+    assert (first.stop(), second.stop()) == (0, 0)
+
+
 @pytest.fixture
 def narrow(cluster: control_plane.ControlPlane) -> Iterator[control_plane.ControlPlane]:
     """The sandbox with a CRD of Queue that lacks our fields, as Volcano's does."""
