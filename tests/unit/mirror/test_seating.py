@@ -103,6 +103,35 @@ def test_a_leaving_pod_of_a_group_gives_up_its_seat_at_once() -> None:
     assert manifests.used(seen, "n1") == 1000
 
 
+def test_a_pod_that_is_another_one_now_moves() -> None:
+    """Resized in place; shown anew on another node, or with another scheduler."""
+    seen = manifests.mirror(*CLUSTER, manifests.pod("p", group="g", node="n1"))
+    seen.snapshot(0.0)
+    found = show(seen, manifests.pod("p", group="g", node="n1", requests=TWO_CPU))
+    assert [kind.request["cpu"] for kind in found.seats] == [2000]
+    assert ours(found) == [2000, 0]
+    found = show(seen, manifests.pod("p", group="g", node="n2", requests=TWO_CPU))
+    assert (seats(found), ours(found)) == ([[("n2", "q", 1)]], [0, 2000])
+    found = show(seen, foreign("p", group="g", node="n2", requests=TWO_CPU))
+    assert (seats(found), ours(found)) == ([], [0, 0])
+    assert found.elsewhere == {"q": {"cpu": 2000, "pods": 1}}
+    found = show(seen, manifests.pod("p", group="g", node="n2", requests=TWO_CPU))
+    assert (seats(found), ours(found)) == ([[("n2", "q", 1)]], [0, 2000])
+    assert dict(found.elsewhere) == {}
+
+
+def test_a_refused_pod_counts_nowhere_until_another_scheduler_has_it() -> None:
+    """One of ours with a mistake in it is nobody's; the same pod of another's is elsewhere."""
+    mistake = {"tolerations": [{"value": "no key"}]}
+    seen = manifests.mirror(*CLUSTER)
+    found = show(seen, manifests.pod("p", group="g", node="n1", spec=mistake))
+    assert (seats(found), ours(found), dict(found.elsewhere)) == ([], [0, 0], {})
+    found = show(seen, foreign("p", group="g", node="n1", spec=mistake))
+    assert list(found.elsewhere) == ["q"]
+    found = show(seen, manifests.pod("p", group="g", node="n1", spec=mistake))
+    assert dict(found.elsewhere) == {}
+
+
 def test_what_was_sent_counts_as_done() -> None:
     """A bind seats the pod until it fails, an eviction unseats it until it fails."""
     seen = manifests.mirror(*CLUSTER, manifests.pod("p", group="g"))
