@@ -104,40 +104,12 @@ class Application:
                 priority_classes=given.priority_classes,
             )
         )
-        self._reporter = reporting.Reporter(
-            link,
-            self._lanes,
-            StoredGroups(mirror),
-            reporting.Identity(
-                controller=given.scheduler_names[0],
-                instance=f"{socket.gethostname()}-{os.getpid()}",
-            ),
-            may_commit=self._may_commit,
-            observe=self._metrics.observe_write,
-        )
-        self._usage_writer = usage_writing.UsageWriter(
-            link,
-            self._lanes,
-            given.scheduler_names[0],
-            may_commit=self._may_commit,
-            observe=self._metrics.observe_write,
-        )
+        outlets = self._outlets(mirror)
+        self._reporter, self._usage_writer = outlets.reporter, outlets.usage_writer
         self._loop = scheduling_loop.SchedulingLoop(
             mirror,
             loaded.policy,
-            scheduling_loop.Outlets(
-                committer=committing.Committer(link, self._lanes, self._may_commit),
-                evictor=evicting.Evictor(link, self._lanes, self._may_commit),
-                reporter=self._reporter,
-                queue_reporter=queue_reporting.QueueReporter(
-                    link,
-                    self._lanes,
-                    given.scheduler_names[0],
-                    may_commit=self._may_commit,
-                    observe=self._metrics.observe_write,
-                ),
-                usage_writer=self._usage_writer,
-            ),
+            outlets,
             self._metrics,
             pace=scheduling_loop.Pace(period_seconds=given.schedule_period_seconds),
         )
@@ -157,6 +129,30 @@ class Application:
             for kind, path in PATHS.items()
             if kind is not events.Kind.PRIORITY_CLASS or given.priority_classes
         }
+
+    def _outlets(self, mirror: state.Mirror) -> scheduling_loop.Outlets:
+        """All who write to the API server what the loop decides and finds out."""
+        link, queue, name = self._link, self._lanes, self._settings.scheduler_names[0]
+        may_commit, observe = self._may_commit, self._metrics.observe_write
+        instance = f"{socket.gethostname()}-{os.getpid()}"
+        return scheduling_loop.Outlets(
+            committer=committing.Committer(link, queue, may_commit),
+            evictor=evicting.Evictor(link, queue, may_commit),
+            reporter=reporting.Reporter(
+                link,
+                queue,
+                StoredGroups(mirror),
+                reporting.Identity(controller=name, instance=instance),
+                may_commit=may_commit,
+                observe=observe,
+            ),
+            queue_reporter=queue_reporting.QueueReporter(
+                link, queue, name, may_commit=may_commit, observe=observe
+            ),
+            usage_writer=usage_writing.UsageWriter(
+                link, queue, name, may_commit=may_commit, observe=observe
+            ),
+        )
 
     def stop(self) -> None:
         """Send nothing more, let what is under way end, and return from `run`."""
