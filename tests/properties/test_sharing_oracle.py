@@ -157,7 +157,10 @@ class Oracle:
         return -float(found.fun), have
 
     def fill(self, weights: Sequence[float], floors: Row, limits: Row) -> Row:
-        """Raise all by weight; who can't have more stays as it is."""
+        """Raise all by weight; who can't have more stays as it is.
+
+        Who has more when all together have the most can have more; the others are asked singly.
+        """
         lowest = list(floors)
         rising = {q: weights[q] for q in range(self.queues) if limits[q] > floors[q] + 1e-9}
         level = np.zeros(self.matrix.shape[1])
@@ -168,7 +171,13 @@ class Oracle:
             reached = min(reached, top)
             for queue, weight in rising.items():
                 lowest[queue] = max(lowest[queue], reached * weight - 1e-9)
-            stays = [queue for queue in rising if not self.grows(queue, lowest, limits)]
+            all_of_them = np.sum([self.has(queue) for queue in rising], axis=0)
+            _, have = self.most(all_of_them, tuple(lowest), limits, {})
+            stays = [
+                queue
+                for queue in rising
+                if have[queue] <= lowest[queue] + CLOSE and not self.grows(queue, lowest, limits)
+            ]
             assert stays, self.case
             for queue in stays:
                 del rising[queue]

@@ -17,6 +17,8 @@ Flags = NDArray[np.bool_]
 
 SAME = 1e-10
 """Parts of what there is that aren't told apart; rounding makes about 1e-14."""
+ROUNDING = 1e-13
+"""A sum that is reached at several levels, between which nobody gets more, is at the lowest."""
 DONE = -1
 """The room of what is settled."""
 
@@ -233,7 +235,7 @@ def levels(
     found = np.zeros_like(sums)
     events = np.bincount(rooms, minlength=sums.size)
     some = np.flatnonzero(events)
-    short = got - got[first[rooms]] < needed[rooms]
+    short = got - got[first[rooms]] < needed[rooms] - ROUNDING
     below = np.bincount(rooms[short], minlength=sums.size)
     last = first[some] + np.clip(below[some] - 1, 0, events[some] - 2)
     rest = np.maximum(needed[some] - (got[last] - got[first[some]]), 0.0)
