@@ -150,12 +150,34 @@ def test_a_queue_is_told_about(tenants: control_plane.ControlPlane) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert f"\nvscheduler: {WHY}\n" in done.stdout
     assert "  default/too-much (" in done.stdout
-    assert yaml.safe_load(run(tenants.kubeconfig, "get", "speech", "-o", "yaml").stdout)[
-        "status"
-    ] == {**FIGURES, "share": 0.96}
+    shown = yaml.safe_load(run(tenants.kubeconfig, "get", "speech", "-o", "yaml").stdout)
+    assert shown["status"] == FIGURES
     done = run(tenants.kubeconfig, "get", "speach")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "there is no queue speach; did you mean speech?\n"
+
+
+def test_what_a_scheduler_writes_is_shown(
+    cluster: control_plane.ControlPlane, start: daemons.Start
+) -> None:
+    """Figures and the sentence, as soon as they are there."""
+    cluster.create_nodes(count=2, cpu="8", memory="32Gi")
+    daemons.a_queue(cluster, "default")
+    daemons.a_gang(cluster, "big", 3, cpu="4")
+    daemon = start()
+    daemons.until(lambda: "share" in stored_status(cluster, "default"), daemon)
+    done = run(cluster.kubeconfig, "get", "default")
+    told = [line for line in done.stdout.splitlines() if line.startswith("vscheduler: ")]
+    assert (done.returncode, len(told)) == (0, 1)
+    assert told[0].startswith("vscheduler: 12 of 16 usable CPU: ")
+    rows = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines() if line}
+    assert (rows["Deserved"], rows["Request"]) == ("12", "12")
+
+
+def stored_status(cluster: control_plane.ControlPlane, queue: str) -> client.Object:
+    """What a queue's status says."""
+    found: client.Object = cluster.api.get(f"{daemons.QUEUES}/{queue}").get("status", {})
+    return found
 
 
 def test_the_tree_is_shown(tenants: control_plane.ControlPlane) -> None:

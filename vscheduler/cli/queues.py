@@ -221,7 +221,7 @@ def _missing(source: clusters.Source, absent: Sequence[str]) -> list[str]:
 
 def _not_there(name: str, known: Sequence[str]) -> str:
     """There is no such queue; whom the user may have meant."""
-    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.7)
+    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.75)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     return f"there is no queue {name}{hint}"
 
