@@ -175,7 +175,7 @@ def _show(wish: Wish, picture: Picture, names: Sequence[str] = ()) -> None:
         with clusters.opened(wish.kubeconfig, wish.context) as cluster:
             if not wish.watch:
                 view, missing = look(cluster, _kinds(wish, picture), names)
-                _print(view, wish, picture, single=len(names) == 1)
+                _print(view, wish, picture, names)
                 _say(missing, view)
                 sys.exit(1 if missing else 0)
             _watch(cluster, wish, picture, names)
@@ -215,7 +215,11 @@ def look(
 
 
 def _missing(source: clusters.Source, absent: Sequence[str]) -> list[str]:
-    known = [each["metadata"]["name"] for each in source.list(Kind.QUEUE).items]
+    """A sentence for each; whoever may not list queues learns of no others."""
+    try:
+        known = [each["metadata"]["name"] for each in source.list(Kind.QUEUE).items]
+    except clusters.Forbidden:
+        known = []
     return [_not_there(name, known) for name in absent]
 
 
@@ -226,13 +230,13 @@ def _not_there(name: str, known: Sequence[str]) -> str:
     return f"there is no queue {name}{hint}"
 
 
-def _print(view: queue_watching.View, wish: Wish, picture: Picture, *, single: bool) -> None:
-    """The picture as asked for; nothing at all of no queues but a list of none."""
+def _print(view: queue_watching.View, wish: Wish, picture: Picture, names: Sequence[str]) -> None:
+    """The picture as asked for: one object by its name as itself, others in a List."""
     if wish.output not in OBJECTS:
         made = picture.lines(view, wish.style)
         if made:
             click.echo("\n".join(made))
-        elif not single:
+        elif not names:
             click.echo("No queues found.", err=True)
         return
     items = [
@@ -240,10 +244,10 @@ def _print(view: queue_watching.View, wish: Wish, picture: Picture, *, single: b
         for name in picture.order(view)
         if name in view.queues
     ]
-    if single and not items:
-        return
-    tree = items[0] if single else {"apiVersion": "v1", "items": items, "kind": "List"}
-    click.echo(queue_screens.dumped(tree, wish.output))
+    if len(names) != 1:
+        items = [{"apiVersion": "v1", "items": items, "kind": "List"}]
+    for each in items:
+        click.echo(queue_screens.dumped(each, wish.output))
 
 
 def _say(missing: Sequence[str], view: queue_watching.View) -> None:

@@ -160,6 +160,14 @@ def test_get_of_nothing_that_is_there(run: Run, output: str) -> None:
     assert done.stderr == "there is no queue copper\n"
 
 
+def test_get_of_several_that_are_not_there(run: Run, source: queue_objects.Fake) -> None:
+    """Nor is anything said of all queues; who may not list them is told no other names."""
+    source.refusals[Kind.QUEUE] = [clusters.Forbidden("you may not")]
+    done = run("get", "silvr", "copper")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == "there is no queue silvr\nthere is no queue copper\n"
+
+
 def test_without_podgroups_the_rest_is_shown(run: Run, source: queue_objects.Fake) -> None:
     """With a note; no server at all is an error."""
     source.refusals[Kind.POD_GROUP] = [clusters.Forbidden("you may not")]
