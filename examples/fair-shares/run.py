@@ -18,7 +18,7 @@ import tenants
 
 from vscheduler.sandbox import binaries, building, control_plane, errors, processes, reporting
 
-POLL_SECONDS = 0.1
+POLL_SECONDS = 0.2
 QUIET_POLL_SECONDS = 1.0
 STEADY_SECONDS = 2.0
 """How long shares must be what they are before anything is built on it."""
