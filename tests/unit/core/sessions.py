@@ -8,7 +8,16 @@ import numpy as np
 
 from vscheduler.core.framework import contracts, gangs, surveys
 from vscheduler.core.framework import neighbours as near
-from vscheduler.core.model import constraints, jobs, nodes, queues, residents, resources, snapshot
+from vscheduler.core.model import (
+    constraints,
+    decisions,
+    jobs,
+    nodes,
+    queues,
+    residents,
+    resources,
+    snapshot,
+)
 
 GPU = "nvidia.com/gpu"
 Gang = gangs.Gang
@@ -34,6 +43,8 @@ class Opened:
     due: list[float] = field(default_factory=list)
     """When it was asked to wake."""
     strays: list[jobs.Job] = field(default_factory=list)
+    binds: list[decisions.Bind] = field(default_factory=list)
+    evicts: dict[jobs.TaskId, decisions.Evict] = field(default_factory=dict)
 
     @property
     def total(self) -> resources.Vector:

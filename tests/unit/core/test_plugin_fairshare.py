@@ -30,11 +30,10 @@ def run(
 
 def rates(result: decisions.CycleResult) -> dict[str, float]:
     """By queue, what is in use from now on."""
-    found = {name: usage.queue.rate for name, usage in result.carried.past_usage.items()}
-    assert found == {
-        figures.name: figures.usage.queue.rate for figures in result.queues if figures.usage
-    }
-    return found
+    past = result.carried.past_usage
+    for figures in result.queues:
+        assert figures.usage is past.get(figures.name)
+    return {name: usage.queue.rate for name, usage in past.items()}
 
 
 def record(used: float, time: float = NOW, **namespaces: float) -> usages.Usage:
@@ -91,6 +90,19 @@ def test_what_is_evicted_in_the_cycle_is_in_use_no_more() -> None:
     result = run(picture, tree("allocate, reclaim"))
     assert len(result.evicts) == 2
     assert rates(result) == {"gold": 2.0}
+
+
+def test_what_is_only_held_is_not_in_use() -> None:
+    """A gang of which some have room now and some later: nobody is bound."""
+    picture = """
+        node  n1 cpu=4
+        queue gold
+        job   gold/runs n1    job gold/leaves ~n1    job gold/gang min=3 -*3
+        """
+    result = run(picture)
+    assert result.binds == ()
+    assert len(result.pipelined) == 3
+    assert rates(result) == {"gold": 1.0}
 
 
 def test_what_is_undone_leaves_no_trace() -> None:

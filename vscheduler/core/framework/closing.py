@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from vscheduler.core.framework import exclusions, gangs, reasons
-from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.model import decisions, jobs, snapshot, usages
 
 if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
@@ -25,12 +25,13 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
         waiting = {pipeline.task.job for pipeline in session.held.values()} | session.reasons.keys()
         started = {bind.task.job for bind in session.binds}
         tried = session.snapshot.carried.tried | (waiting - started)
+    used = session.dispatch.last("usages")
     return decisions.CycleResult(
         binds=tuple(sorted(session.binds, key=lambda bind: bind.task.key)),
         pipelined=tuple(sorted(session.held.values(), key=lambda pipeline: pipeline.task.key)),
         evicts=tuple(sorted(session.evicts.values(), key=lambda evict: evict.task.key)),
         groups=_groups(session),
-        queues=_queues(session),
+        queues=_queues(session, used),
         total=session.space.amounts(session.total),
         excluded=exclusions.exclusions(session),
         carried=snapshot.Carried(
@@ -47,7 +48,7 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
                 allocatable=session.allocatable,
             ),
             losses=session.kept_losses(),
-            past_usage=session.dispatch.last("usages"),
+            past_usage=used,
         ),
         finished=not session.exhausted,
         wake_at=session.wake_at,
@@ -177,7 +178,9 @@ def _stray(job: jobs.Job) -> decisions.GroupStatus:
     )
 
 
-def _queues(session: "working.Session") -> tuple[decisions.QueueFigures, ...]:
+def _queues(
+    session: "working.Session", used: Mapping[str, usages.Usage]
+) -> tuple[decisions.QueueFigures, ...]:
     allocated = {name: session.space.zeros() for name in session.queues}
     request = {name: session.space.zeros() for name in session.queues}
     for gang in session.gangs.values():
@@ -189,7 +192,6 @@ def _queues(session: "working.Session") -> tuple[decisions.QueueFigures, ...]:
         queue = session.gang_of(bind.task).job.queue
         allocated[queue] += session.request(bind.task)
     entitlements = session.dispatch.last("entitlements")
-    used = session.dispatch.last("usages")
     return tuple(
         decisions.QueueFigures(
             name=name,

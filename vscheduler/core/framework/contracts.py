@@ -129,6 +129,14 @@ class Session(Protocol):
     def gangs(self) -> Mapping[jobs.JobId, gangs.Gang]:
         """Jobs with their state in this cycle; every one has its queue in `queues`."""
 
+    @property
+    def binds(self) -> Sequence[decisions.Bind]:
+        """What starts in this cycle, so far; what is only held doesn't."""
+
+    @property
+    def evicts(self) -> Mapping[jobs.TaskId, decisions.Evict]:
+        """Who is to go, so far."""
+
     def request(self, task: jobs.Task) -> resources.Vector:
         """What the task asks for, (R,), `pods` included; not to be written to."""
 

@@ -92,7 +92,6 @@ class FairShare(contracts.Plugin):
         self._units = self._weighed(session.space.names)
         self._used: dict[str, float] = {}
         self._used_within: dict[tuple[str, str], float] = {}
-        self._moved: dict[jobs.TaskId, jobs.Task] = {}
         self._floors: dict[str, Floor] = {}
         for name, queue in session.queues.items():
             if queue.guarantee:
@@ -134,17 +133,19 @@ class FairShare(contracts.Plugin):
         self._move(task, -1)
 
     def usages(self) -> Mapping[str, records.Usage]:
-        """By queue, its record, with what is held as the cycle ends; promises aren't."""
+        """By queue, its record, with what its pods hold once binds and evictions are carried out;
+        promises aren't held.
+        """
         held: defaultdict[str, defaultdict[str, list[int]]]
         held = defaultdict(lambda: defaultdict(lambda: [0] * len(self._units)))
         for gang in self._session.gangs.values():
             if gang.job.allocated:
                 self._add(held[gang.job.queue][gang.job.namespace], gang.job.allocated, 1)
-        for task in self._moved.values():
-            gang = self._session.gangs[task.job]
-            step = (gang.status(task) in jobs.HOLDING) - (task.status in jobs.HOLDING)
-            if step:
-                self._add(held[gang.job.queue][gang.job.namespace], task.kind.request, step)
+        moved = [(bind.task, 1) for bind in self._session.binds]
+        moved += [(evict.task, -1) for evict in self._session.evicts.values()]
+        for task, step in moved:
+            job = self._session.gangs[task.job].job
+            self._add(held[job.queue][job.namespace], task.kind.request, step)
         found = {}
         for name, queue in self._session.queues.items():
             rates = {each: self._rate(amounts) for each, amounts in held[name].items()}
@@ -161,7 +162,6 @@ class FairShare(contracts.Plugin):
         return found
 
     def _move(self, task: jobs.Task, step: int) -> None:
-        self._moved[task.uid] = task
         floor = self._floors.get(self._session.gangs[task.job].job.queue)
         if floor is not None:
             floor.move(task.kind.request, step)
