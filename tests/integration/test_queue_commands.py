@@ -39,9 +39,13 @@ class Command:
 
     def __init__(self, kubeconfig: Path, log: Path, *words: str) -> None:
         self._log = log
+        self.folder = log.with_suffix(".tmp")
+        self.folder.mkdir()
         with log.open("wb") as output:
             self.process = subprocess.Popen(  # noqa: S603 - our own command
-                [*called(words), f"--kubeconfig={kubeconfig}"], stdout=output
+                [*called(words), f"--kubeconfig={kubeconfig}"],
+                stdout=output,
+                env={**os.environ, "TMPDIR": str(self.folder)},
             )
 
     @property
@@ -191,7 +195,9 @@ def test_the_tree_is_shown(tenants: control_plane.ControlPlane) -> None:
 
 
 def test_a_watch_tells_what_changes(tenants: control_plane.ControlPlane, watch: Watch) -> None:
-    """A line for each queue that is different, new or gone, until Ctrl-C."""
+    """A line for each queue that is different, new or gone, until Ctrl-C or SIGTERM, which leave
+    no file behind.
+    """
     lines, objects = watch("list"), watch("get", "robotics", "-o", "json")
     lines.wait_for(lambda text: text.count("\n") == 5)
     objects.wait_for(lambda text: text.endswith("}\n"))
@@ -209,9 +215,10 @@ def test_a_watch_tells_what_changes(tenants: control_plane.ControlPlane, watch: 
         ["lost", "Deleted"],
     ]
     assert ("1.50" in told[0], told[1][-4:-1]) == (True, ["0", "0", "1"])
-    for command in (lines, objects):
-        command.process.send_signal(signal.SIGINT)
-        assert command.process.wait(PATIENCE_SECONDS) == 130
+    for command, number in ((lines, signal.SIGINT), (objects, signal.SIGTERM)):
+        command.process.send_signal(number)
+        assert command.process.wait(PATIENCE_SECONDS) == 128 + number
+        assert list(command.folder.iterdir()) == []
 
 
 def test_whoever_may_not_is_told(tenants: control_plane.ControlPlane) -> None:

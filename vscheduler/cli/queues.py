@@ -3,12 +3,13 @@
 import difflib
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import click
 
@@ -172,7 +173,7 @@ def get_command(*, names: tuple[str, ...], **flags: object) -> None:
 def _show(wish: Wish, picture: Picture, names: Sequence[str] = ()) -> None:
     """Show the picture once, or until Ctrl-C; names are queues that must exist."""
     try:
-        with clusters.opened(wish.kubeconfig, wish.context) as cluster:
+        with _tidy_end(), clusters.opened(wish.kubeconfig, wish.context) as cluster:
             if not wish.watch:
                 view, missing = look(cluster, _kinds(wish, picture), names)
                 _print(view, wish, picture, names)
@@ -183,6 +184,20 @@ def _show(wish: Wish, picture: Picture, names: Sequence[str] = ()) -> None:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED_STATUS)
+
+
+@contextmanager
+def _tidy_end() -> Iterator[None]:
+    """SIGTERM ends the command as an error would: no key is left behind in a file."""
+
+    def end(number: int, _: object) -> NoReturn:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def look(
