@@ -119,3 +119,18 @@ def test_a_queue_says_how_its_share_came_about(picture: str, sentence: str) -> N
     found = queue_wording.explanation(queue, result.excluded)
     assert found is not None
     assert found.message == sentence
+
+
+def test_a_queue_that_owns_amounts_says_so() -> None:
+    """With plugin capacity nothing is divided; who owns nothing has nothing to say."""
+    picture = """
+        node  n1 cpu=10 memory=10Gi
+        queue q deserved=cpu:4,memory:2Gi guarantee=cpu:5   queue r
+        job   q/a min=1 memory=1Gi -   job r/b min=1 -
+        """
+    tree = {"actions": "allocate", "tiers": running.tiers("priority gang | predicates capacity")}
+    result = running.run(pictures.documents(picture), tree)
+    found = {queue.name: queue_wording.explanation(queue) for queue in result.queues}
+    message = "5 of 10 usable CPU: its guarantee; memory 2Gi of 10Gi: its own; more is borrowed"
+    assert found["q"] == queue_wording.Explanation(reason="Quota", message=message)
+    assert found["r"] is None

@@ -176,6 +176,8 @@ def _limit(basis: decisions.Basis) -> str:
             said = weight
         case decisions.Bound.CAPABILITY:
             said = "its capability"
+        case decisions.Bound.QUOTA:
+            return "its guarantee" if basis.guaranteed else "its own; more is borrowed"
         case decisions.Bound.ROOT:
             said = "root's capability" + ("" if alone else f" is shared by {weight}")
     return f"{said}; raised to its guarantee" if basis.guaranteed else said

@@ -151,6 +151,8 @@ class Bound(StrEnum):
     """It asks for no more."""
     CAPABILITY = "Capability"
     """Its spec.capability, less what its pods hold under other schedulers."""
+    QUOTA = "Quota"
+    """It owns so much: its spec.deserved, or its guarantee. More is borrowed."""
     ROOT = "RootCapability"
     """That of queue root, which all share."""
     WEIGHT = "Weight"

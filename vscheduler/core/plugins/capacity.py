@@ -211,8 +211,27 @@ class Capacity(contracts.Plugin):
                 real_capability=dict(zip(names, account.real, strict=True)),
                 share=account.dominant_share(),
                 problem=self._tree.problems.get(queue) if self._tree else None,
+                bases=self._bases(account),
             )
         return found
+
+    def _bases(self, account: accounts.Account) -> Mapping[str, decisions.Basis]:
+        """What the queue owns of each resource."""
+        queue, total = self._session.queues[account.name], self._session.total.tolist()
+        return {
+            name: decisions.Basis(
+                deserved=deserved,
+                usable=whole,
+                bound=decisions.Bound.QUOTA,
+                weight=queue.weight,
+                weights=queue.weight,
+                guaranteed=queue.deserved.get(name, 0) < deserved,
+            )
+            for name, deserved, whole in zip(
+                self._session.space.names, account.deserved, total, strict=True
+            )
+            if deserved
+        }
 
     def _barred(self, queue: queues.Queue) -> decisions.ReasonCode | None:
         """Why nothing of this queue may be placed or admitted, whatever it has."""
