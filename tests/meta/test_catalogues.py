@@ -11,7 +11,7 @@ import pytest
 from tests import pictures, running
 from vscheduler.cli import main
 from vscheduler.core import actions, cycle, plugins
-from vscheduler.core.framework import contracts, policy, vocabulary
+from vscheduler.core.framework import contracts, hooks, policy, vocabulary
 from vscheduler.daemon import metric_table
 
 ROOT = Path(__file__).parents[2]
@@ -33,8 +33,8 @@ def methods(protocol: type) -> set[str]:
 
 def test_the_hook_table_lists_every_hook() -> None:
     """HOOKS has one row per method of Hooks, with Volcano's name and how answers combine."""
-    assert set(contracts.HOOKS) == methods(contracts.Hooks)
-    for name, hook in contracts.HOOKS.items():
+    assert set(hooks.HOOKS) == methods(contracts.Hooks)
+    for name, hook in hooks.HOOKS.items():
         documentation = " ".join((getattr(contracts.Hooks, name).__doc__ or "").split())
         heading = re.match(r"\[(.+?); (.+?)\]", documentation)
         assert heading, f"{name}: its docstring starts with [Volcano's name; how answers combine]"
@@ -45,9 +45,9 @@ def test_the_hook_table_lists_every_hook() -> None:
 @pytest.mark.parametrize("plugin", plugins.PLUGINS, ids=lambda plugin: plugin.name)
 def test_a_plugin_defines_hooks_and_nothing_else(plugin: type[contracts.Plugin]) -> None:
     """A misspelt hook would never be asked."""
-    known = set(contracts.HOOKS) | methods(contracts.Plugin)
+    known = set(hooks.HOOKS) | methods(contracts.Plugin)
     assert methods(plugin) - known == set()
-    assert methods(plugin) & set(contracts.HOOKS)
+    assert methods(plugin) & set(hooks.HOOKS)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -101,7 +101,7 @@ def test_docs_on_plugins_show_the_example_and_every_hook() -> None:
     )
     assert rows == [
         (name, hook.combine.value, hook.flag or "", hook.volcano)
-        for name, hook in contracts.HOOKS.items()
+        for name, hook in hooks.HOOKS.items()
     ]
 
 
