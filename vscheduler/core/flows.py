@@ -17,7 +17,8 @@ Flags = NDArray[np.bool_]
 
 NOTHING = 2e-14
 """What rounding may leave of 1: nothing is pushed for less."""
-LEAST = float(np.finfo(np.float64).tiny)
+LEAST = 1e-200
+"""Instead of 0 where something is divided by it."""
 
 
 class _Layer(NamedTuple):

@@ -135,11 +135,11 @@ class Division:
         limits = np.minimum(np.minimum(self.limits, self._usable())[queues], self.sums[room])
         limits = np.maximum(limits, floors)
         by_weight = levels(room, weights, floors, limits, self.sums)[room] * weights
-        found = np.clip(by_weight, floors, limits)
-        full = found >= self.limits[queues] * (1.0 - SAME)
-        self.shares[queues] = np.where(full, self.limits[queues], found)
+        self.shares[queues] = np.clip(by_weight, floors, limits)
         self.at_level[queues] = (
-            ~full & (by_weight >= floors * (1.0 - SAME)) & (by_weight <= limits * (1.0 + SAME))
+            (by_weight >= floors * (1.0 - SAME))
+            & (by_weight <= limits * (1.0 + SAME))
+            & (self.shares < self.limits * (1.0 - SAME))[queues]
         )
         plain = np.zeros(count, dtype=np.bool_)
         plain[: ground.scale.size] = ground.plain
@@ -239,7 +239,7 @@ def levels(
     below = np.bincount(rooms[short], minlength=sums.size)
     last = first[some] + np.clip(below[some] - 1, 0, events[some] - 2)
     rest = np.maximum(needed[some] - (got[last] - got[first[some]]), 0.0)
-    found[some] = at[last] + rest / slope[last]
+    found[some] = np.minimum(at[last] + rest / np.maximum(slope[last], flows.LEAST), at[last + 1])
     by_weight = found[room] * weights
     active = (floors < by_weight) & (by_weight < limits)
     taken = np.where(active, 0.0, np.clip(by_weight, floors, limits))

@@ -228,6 +228,9 @@ def test_root_never_takes_what_is_pinned() -> None:
     found = sharing.shares(problem([[9], [9]], ["x"], [10], pinned=[4, 2], whole=5))
     assert deserved(found) == [4, 2]
     assert found.by_root.tolist() == [True]
+    found = sharing.shares(problem([[0], [0]], ["x"], [10], pinned=[4, 2], whole=5))
+    assert deserved(found) == [4, 2]
+    assert found.by_root.tolist() == [False]
 
 
 def test_guarantees_share_what_root_has() -> None:
@@ -268,6 +271,18 @@ def test_bytes_of_large_clusters_stay_whole() -> None:
         1_500_000 * gib,
         512 * gib,
     ]
+
+
+def test_guarantees_of_very_different_size() -> None:
+    """One byte is promised beside twice what there is: it is too little to be told from nothing."""
+    most = 2.0**53
+    case = problem(
+        [[most, 0], [most, most], [0, most], [most, most]],
+        ["x.", ".x"],
+        [most / 4, most / 4],
+        guarantee=[1, most, most, 0],
+    )
+    assert deserved(sharing.shares(case)) == pytest.approx([0.25, most / 4, most / 4, 0], abs=1)
 
 
 def test_what_is_asked_for_beyond_measure_does_no_harm() -> None:
