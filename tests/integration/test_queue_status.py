@@ -77,7 +77,7 @@ def test_queues_say_what_they_deserve_and_why(
     )
     daemons.until(lambda: status_of(cluster, "red").get("allocated", {}).get("cpu") == "25", daemon)
     red = status_of(cluster, "red")
-    assert red["allocated"] == {"cpu": "25", "pods": "5"}
+    assert red["allocated"] == {"cpu": "25", "memory": "0", "pods": "5"}
     assert red["request"] == {"cpu": "60", "pods": "12"}
     assert red["deserved"]["cpu"] == "25"
     assert red["realCapability"]["cpu"] == "75"
@@ -133,6 +133,26 @@ def test_a_restart_keeps_the_time_of_a_condition(
     assert second.stop() == 0
 
 
+def test_a_queue_that_has_no_pods_any_more_says_so(
+    cluster: control_plane.ControlPlane, start: daemons.Start
+) -> None:
+    """What it had is taken back, and the server takes that."""
+    cluster.create_nodes(count=1, cpu="4")
+    daemons.a_gang(cluster, "job", 2)
+    daemon = start()
+
+    def has(cpu: str) -> bool:
+        return status_of(cluster, "default").get("allocated", {}).get("cpu") == cpu
+
+    daemons.until(lambda: has("2"), daemon)
+    for number in range(2):
+        cluster.api.delete(f"{daemons.PODS}/job-{number}")
+    daemons.until(lambda: has("0"), daemon)
+    assert condition_of(cluster, "default")["message"] == "asks for nothing"
+    assert daemon.said("write.failed") == []
+    assert daemon.stop() == 0
+
+
 def test_two_schedulers_share_a_queues_status(
     cluster: control_plane.ControlPlane, start: daemons.Start
 ) -> None:
@@ -146,7 +166,7 @@ def test_two_schedulers_share_a_queues_status(
     daemons.until(lambda: second.said("queue.told"), second)
     until_still(cluster, second)
     status = status_of(cluster, "red")
-    assert status["allocated"] == {"cpu": "4", "pods": "4"}
+    assert status["allocated"] == {"cpu": "4", "memory": "0", "pods": "4"}
     told = {each["type"]: (each["reason"], each["message"]) for each in status["conditions"]}
     assert told == {
         "vscheduler/FairShare": ("Weight", "4 of 4 usable CPU: all that others leave"),

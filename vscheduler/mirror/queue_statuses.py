@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from vscheduler.core.model import decisions
+from vscheduler.core.model import decisions, resources
 from vscheduler.mirror import quantities, queue_wording, statuses
 
 API_VERSION = "scheduling.volcano.sh/v1beta1"
@@ -34,9 +34,10 @@ def status(
     """The fields of `status` that are this scheduler's, its condition without its time.
 
     What no plugin works out isn't there. `allocated` counts pods of all schedulers, so that each
-    of them writes the same.
+    of them writes the same. It is never empty: a server that is told of no amounts any more takes
+    away those that it was told of before, and refuses the null that is left.
     """
-    held = dict(queue.allocated)
+    held = {resources.CPU: 0.0, resources.MEMORY: 0.0, **queue.allocated}
     for name, amount in queue.elsewhere.items():
         held[name] = held.get(name, 0) + amount
     body: Body = {

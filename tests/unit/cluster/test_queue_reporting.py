@@ -144,7 +144,7 @@ async def test_figures_and_their_reason_are_applied_once(serve: Serve) -> None:
         assert (body["kind"], body["metadata"]) == ("Queue", {"name": "q"})
         (condition,) = body["status"].pop("conditions")
         assert body["status"] == {
-            "allocated": {"cpu": "1"},
+            "allocated": {"cpu": "1", "memory": "0"},
             "request": {"cpu": "4"},
             "deserved": {"cpu": "2"},
             "realCapability": {"cpu": "6"},
@@ -162,7 +162,7 @@ async def test_figures_that_change_quickly_are_written_now_and_then(serve: Serve
             made.report(replace(FIGURES, allocated={"cpu": milli}))
         await made.settle()
         assert len(made.patches) <= 2
-        assert made.statuses()[-1]["allocated"] == {"cpu": "20"}
+        assert made.statuses()[-1]["allocated"] == {"cpu": "20", "memory": "0"}
 
 
 async def test_figures_that_look_the_same_are_not_written(serve: Serve) -> None:
@@ -278,7 +278,8 @@ async def test_volcanos_crd_gets_what_it_has_a_place_for(serve: Serve) -> None:
                 await made.settle()
             refused, *taken = made.statuses()
             assert "deserved" in refused
-            assert taken == [{"allocated": {"cpu": "1"}}, {"allocated": {"cpu": "2"}}]
+            assert [each["allocated"]["cpu"] for each in taken] == ["1", "2"]
+            assert all(set(each) == {"allocated"} for each in taken)
             assert made.written == {"written": 2}
     (line,) = [line for line in logs if line["event"] == "queue.fields_missing"]
     assert line["fields"] == ["conditions", "deserved", "realCapability", "request", "share"]

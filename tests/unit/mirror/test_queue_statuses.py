@@ -53,7 +53,10 @@ def test_what_no_plugin_works_out_is_not_written() -> None:
     queue = decisions.QueueFigures(
         name="q", state=queues.QueueState.OPEN, weight=1, allocated={}, request={}
     )
-    assert queue_statuses.status(queue, (), "mine") == {"allocated": {}, "request": {}}
+    assert queue_statuses.status(queue, (), "mine") == {
+        "allocated": {"cpu": "0", "memory": "0"},
+        "request": {},
+    }
 
 
 @pytest.mark.parametrize(
