@@ -66,6 +66,8 @@ class Columns:
         self._dirty: set[str] = set()
         self._respecified = False
         """Whether a NodeSpec came, went or changed, so that the layout must be made anew."""
+        self._resized = False
+        """Whether a node came, went or changed, so that what they have must be copied anew."""
         self._ports: Ports = {}
         self._leaving_ports: Ports = {}
         self._space = resources.ResourceSpace.of(())
@@ -78,6 +80,7 @@ class Columns:
         self, name: str, old: translation.Node | None, new: translation.Node | None
     ) -> None:
         """The node came (no old one), changed or went (no new one)."""
+        self._resized = True
         if new is None:
             del self._nodes[name]
             self._ports.pop(name, None)
@@ -163,7 +166,11 @@ class Columns:
                 ports.pop(name, None)
 
     def _copy(self) -> nodes.NodeTable:
-        allocatable, used, releasing, ours = (array.copy() for array in self._arrays)
+        allocatable, *taken = self._arrays
+        last = self._table
+        allocatable = allocatable.copy() if self._resized or last is None else last.allocatable
+        self._resized = False
+        used, releasing, ours = (array.copy() for array in taken)
         return nodes.NodeTable(
             layout=self._layout,
             allocatable=allocatable,

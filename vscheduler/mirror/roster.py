@@ -129,15 +129,14 @@ class Roster:
         tallied: dict[str, Any] = jobs.tally(tasks)
         return replace(group.job, priority=self._priority(group), **tallied)
 
-    def _is_ours(self, group: translation.Group, members: Iterable[pods.Pod]) -> bool:
+    def _is_ours(self, group: translation.Group, members: Collection[pods.Pod]) -> bool:
         """Whether the group is ours: by its pods, else by its annotation, else if we claim all.
 
         A group with pods of several schedulers is a mistake that nobody can make good: each of
         them owns it with its own pods.
         """
-        pods_are_ours = [pod.ours for pod in members]
-        if pods_are_ours:
-            return any(pods_are_ours)
+        if members:
+            return any(pod.ours for pod in members)
         if group.scheduler:
             return group.scheduler in self._scheduler_names
         return self._claim_unowned

@@ -31,10 +31,10 @@ class Places:
 
     def move(self, node: str, queue: str, step: int) -> None:
         """A pod has come (1) or gone (-1)."""
-        first = bisect.bisect_left(self._nodes, node)
-        last = bisect.bisect_right(self._nodes, node, first)
-        at = bisect.bisect_left(self._queues, queue, first, last)
-        if at == last or self._queues[at] != queue:
+        at = bisect.bisect_left(self._nodes, node)
+        while self._is_at(at, node) and self._queues[at] < queue:
+            at += 1
+        if not (self._is_at(at, node) and self._queues[at] == queue):
             self._nodes.insert(at, node)
             self._queues.insert(at, queue)
             self._counts.insert(at, 0)
@@ -50,6 +50,9 @@ class Places:
             queues=tuple(self._queues),
             counts=np.frombuffer(self._counts.tobytes(), dtype=np.int64),
         )
+
+    def _is_at(self, at: int, node: str) -> bool:
+        return at < len(self._nodes) and self._nodes[at] == node
 
 
 class Seating:

@@ -351,6 +351,7 @@ def test_one_event_costs_one_job_and_one_row() -> None:
     kept = zip(before.jobs[7].tasks, after.jobs[7].tasks, strict=True)
     assert [new.name for old, new in kept if new is not old] == ["p7"]
     assert after.nodes.layout is before.nodes.layout
+    assert after.nodes.allocatable is before.nodes.allocatable
     again = seen.snapshot(2.0)
     assert again.queues is after.queues
     assert again.nodes is after.nodes
