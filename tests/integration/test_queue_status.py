@@ -142,7 +142,7 @@ def test_a_queue_that_has_no_pods_any_more_says_so(
     daemon = start()
 
     def has(cpu: str) -> bool:
-        return status_of(cluster, "default").get("allocated", {}).get("cpu") == cpu
+        return bool(status_of(cluster, "default").get("allocated", {}).get("cpu") == cpu)
 
     daemons.until(lambda: has("2"), daemon)
     for number in range(2):

@@ -47,6 +47,15 @@ CASES: dict[str, tuple[str, str]] = {
         """,
         "20 of 60 usable CPU: root's capability is shared by weight 1 of 2",
     ),
+    "a pool of its own, below root's capability": (
+        """
+        node w1 cpu=10 label=pool=q   node w2 cpu=60
+        queue q   queue r   queue s   queue root capability=cpu:60
+        job q/a select=pool=q min=1 cpu=10 - - -   job r/b min=1 cpu=10 - - - - - - -
+        job s/c select=pool=q min=1 cpu=10 - - -
+        """,
+        "5 of 10 usable CPU: weight 1 of 2",
+    ),
     "its guarantee": (
         """
         node w1 cpu=60

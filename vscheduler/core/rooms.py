@@ -200,9 +200,15 @@ class Division:
             network.keep(~gone)
         self.room[leaving] = DONE
 
+    def by_root_alone(self) -> Flags:
+        """Queues that nothing but the sum of all limits: not a room of their own, by queue."""
+        queues = slice(self.ground.first_kind)
+        found: Flags = self.by_root[self.ground.resource[queues]] & (self.label[queues] < 0)
+        return found
+
     def weights_by_room(self) -> Amounts:
         """The weights of the queues at one level that domains and kinds join, by queue."""
-        ground, label = self.ground, self.label
+        ground, label = self.ground, self.label.copy()
         ends = np.concatenate([ends for ends, _ in self.edges] or [np.zeros(0, dtype=np.intp)])
         domains = np.concatenate([each for _, each in self.edges] or [np.zeros(0, dtype=np.intp)])
         while True:

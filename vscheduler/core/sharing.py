@@ -50,7 +50,7 @@ class Shares:
     weight limits, else 0: (Q, R). It is 0, too, where a queue stands above that level: by its
     guarantee, or with what nobody at that level can use."""
     by_root: Flags
-    """Whether `whole` keeps queues from what nodes could give: (R,)."""
+    """Whether `whole` keeps the queue from what nodes could give it: (Q, R)."""
 
 
 def shares(problem: Problem) -> Shares:
@@ -66,10 +66,11 @@ def shares(problem: Problem) -> Shares:
     division = rooms.Division(ground, np.tile(problem.weights, ground.scale.size))
     division.divide(floors, ground.limits)
     table = (ground.scale.size, problem.weights.size)
+    by_root = division.by_root_alone().reshape(table).T
     return Shares(
         deserved=np.ascontiguousarray(division.shares.reshape(table).T) * ground.scale,
         weights=np.ascontiguousarray(division.weights_by_room().reshape(table).T),
-        by_root=division.by_root,
+        by_root=by_root,
     )
 
 

@@ -204,11 +204,11 @@ def test_guarantees_are_cut_only_where_room_is_short() -> None:
 
 
 ROOT = {
-    "root's capability caps the sum": (3, [1, 1, 1], [3, 3, 3], True),
-    "it leaves alone what nodes don't give": (100, [2, 9, 9], [1, 2, 2], False),
-    "it binds those above": (12, [2, 5, 5], [1, 2, 2], True),
-    "just what nodes give is no limit": (20, [2, 9, 9], [1, 2, 2], False),
-    "none at all": (0, [0, 0, 0], [3, 3, 3], True),
+    "root's capability caps the sum": (3, [1, 1, 1], [3, 3, 3], [True, True, True]),
+    "it leaves alone what nodes don't give": (100, [2, 9, 9], [1, 2, 2], [False, False, False]),
+    "it binds those above": (12, [2, 5, 5], [1, 2, 2], [False, True, True]),
+    "just what nodes give is no limit": (20, [2, 9, 9], [1, 2, 2], [False, False, False]),
+    "none at all": (0, [0, 0, 0], [3, 3, 3], [True, True, True]),
 }
 
 
@@ -220,17 +220,17 @@ def test_root(name: str) -> None:
     found = sharing.shares(case)
     assert deserved(found) == pytest.approx(expected)
     assert weights(found) == by_weight
-    assert found.by_root.tolist() == [by_root]
+    assert found.by_root[:, 0].tolist() == by_root
 
 
 def test_root_never_takes_what_is_pinned() -> None:
     """Root's capability is lower than what queues hold where nothing more is to be had."""
     found = sharing.shares(problem([[9], [9]], ["x"], [10], pinned=[4, 2], whole=5))
     assert deserved(found) == [4, 2]
-    assert found.by_root.tolist() == [True]
+    assert found.by_root[:, 0].tolist() == [True, True]
     found = sharing.shares(problem([[0], [0]], ["x"], [10], pinned=[4, 2], whole=5))
     assert deserved(found) == [4, 2]
-    assert found.by_root.tolist() == [False]
+    assert found.by_root[:, 0].tolist() == [False, False]
 
 
 def test_guarantees_share_what_root_has() -> None:
@@ -254,7 +254,7 @@ def test_resources_are_shared_out_each_by_itself() -> None:
     found = sharing.shares(case)
     assert found.deserved.tolist() == [[4, 3, 0], [4, 3, 0]]
     assert found.weights.tolist() == [[2, 2, 0], [2, 2, 0]]
-    assert found.by_root.tolist() == [False, True, False]
+    assert found.by_root.tolist() == [[False, True, False], [False, True, False]]
 
 
 def test_bytes_of_large_clusters_stay_whole() -> None:

@@ -200,7 +200,7 @@ class Division:
             if deserved >= min(wanted[column], capability) - near:
                 over = wanted[column] > capability + near
                 bound = decisions.Bound.CAPABILITY if over else decisions.Bound.REQUEST
-            elif shares.by_root[column]:
+            elif shares.by_root[place, column]:
                 bound = decisions.Bound.ROOT
             asked = wanted[column] - self._kept[place, column]
             raised = bound is decisions.Bound.WEIGHT and 0 < guarantee >= deserved - near
