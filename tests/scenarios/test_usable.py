@@ -297,6 +297,18 @@ def test_what_comes_back_in_time_was_never_gone(seconds: float) -> None:
     assert deserved(back, "nvidia.com/gpu") == {"a": 4, "b": 4}
 
 
+def test_what_others_held_on_a_node_that_left_isnt_owed() -> None:
+    """As if the node were still there means with the pods of other schedulers on it."""
+    nodes = "node n1 cpu=12 node n2 cpu=12"
+    queues = "queue a queue b job a/a n1*12 job b/b n2*6 -*12"
+    third = "node n3 cpu=12 job b/z scheduler=other n3*12"
+    was, at_once, _ = follow(f"{nodes} {third} {queues}", f"{nodes} {queues}", 30)
+    assert deserved(was) == deserved(at_once) == {"a": 12, "b": 12}
+    full = queues.replace("n2*6", "n2*8").replace("n1*12", "n1*12 n2*2")
+    was, at_once, _ = follow(f"{nodes} {third} {full}", f"{nodes} {full}", 30)
+    assert losers(was) == losers(at_once) == {"a": 2}
+
+
 def test_a_tenant_that_comes_isnt_kept_waiting_by_a_node_that_left() -> None:
     """Of what it would be owed with the node as well, it gets at once what others have too much."""
     before = "node n1 cpu=12 node n2 cpu=12 node n3 cpu=12 queue a queue b job a/a n1*12 n2*12"
@@ -337,7 +349,7 @@ def test_figures_of_a_carried_snapshot_stay_small() -> None:
     result = running.run(pictures.documents(f"{WORKERS} {TENANTS}"), BUILT_IN)
     assert result.carried.losses == {}
     assert isinstance(result.carried.seen, snapshot.Seen)
-    assert result.carried.seen.layout.names == tuple(f"w{number}" for number in range(5))
+    assert result.carried.seen.nodes.layout.names == tuple(f"w{number}" for number in range(5))
 
 
 LENT: dict[str, tuple[str, int]] = {

@@ -24,20 +24,10 @@ def losses(taken: snapshot.Snapshot) -> dict[str, snapshot.Loss]:
     if seen is None:
         return found
     for row in _suspects(seen, table, taken.space):
-        spec = seen.layout.specs[row]
+        spec = seen.nodes.layout.specs[row]
         if not (spec.ready and not spec.unschedulable):
             continue
-        loss = snapshot.Loss(
-            spec=spec,
-            allocatable={
-                name: amount
-                for name, amount in zip(
-                    seen.space.names, seen.allocatable[row].tolist(), strict=True
-                )
-                if amount and name in taken.space.columns
-            },
-            since=taken.now,
-        )
+        loss = _loss(seen, row, taken.now)
         now = rows.get(spec.name)
         if spec.name not in found and (now is None or _is_worse(table, now, loss, taken.space)):
             found[spec.name] = loss
@@ -62,7 +52,9 @@ def before(
     allocatable, others, ours = arrays
     for name, loss in lost.items():
         row = layout.rows[name]
-        allocatable[row] = np.maximum(allocatable[row], _vector(loss, space))
+        allocatable[row] = np.maximum(allocatable[row], _vector(loss.allocatable, space))
+        if name not in ground.layout.rows:
+            others[row] = _vector(loss.others, space)
     return surveys.Ground(layout=layout, allocatable=allocatable, others=others, ours=ours)
 
 
@@ -70,20 +62,21 @@ def _suspects(
     seen: snapshot.Seen, table: nodes.NodeTable, space: resources.ResourceSpace
 ) -> list[int]:
     """Rows of nodes, as they were seen, that have gone or may have become worse."""
-    if seen.layout is table.layout and seen.space == space:
-        less = seen.allocatable > table.allocatable
+    before = seen.nodes
+    if before.layout is table.layout and seen.space == space:
+        less = before.allocatable > table.allocatable
         return [int(row) for row in np.flatnonzero(less.any(axis=1))]
     rows = table.layout.rows
     columns = [space.columns.get(name) for name in seen.space.names]
     suspects = []
-    for row, spec in enumerate(seen.layout.specs):
+    for row, spec in enumerate(before.layout.specs):
         now = rows.get(spec.name)
         same = now is not None and table.layout.specs[now] is spec
         if now is None or not same:
             suspects.append(row)
             continue
-        for before, column in zip(seen.allocatable[row].tolist(), columns, strict=True):
-            if column is not None and before > table.allocatable[now, column]:
+        for had, column in zip(before.allocatable[row].tolist(), columns, strict=True):
+            if column is not None and had > table.allocatable[now, column]:
                 suspects.append(row)
                 break
     return suspects
@@ -99,9 +92,26 @@ def _is_worse(
     repelling = {taint for taint in spec.taints if taint.effect in masks.REPELLING}
     if not repelling <= set(loss.spec.taints):
         return True
-    return bool((_vector(loss, space) > table.allocatable[row]).any())
+    return bool((_vector(loss.allocatable, space) > table.allocatable[row]).any())
 
 
-def _vector(loss: snapshot.Loss, space: resources.ResourceSpace) -> resources.Vector:
-    known = {name: each for name, each in loss.allocatable.items() if name in space.columns}
-    return space.vector(known)
+def _loss(seen: snapshot.Seen, row: int, now: float) -> snapshot.Loss:
+    """A node as it was seen, missed since now."""
+    table, space = seen.nodes, seen.space
+    others = np.maximum(table.used[row] - table.releasing[row] - table.ours[row], 0)
+    return snapshot.Loss(
+        spec=table.layout.specs[row],
+        allocatable=_amounts(table.allocatable[row], space),
+        others=_amounts(others, space),
+        since=now,
+    )
+
+
+def _amounts(row: resources.Vector, space: resources.ResourceSpace) -> resources.Amounts:
+    values: list[int] = row.tolist()
+    return {name: each for name, each in zip(space.names, values, strict=True) if each}
+
+
+def _vector(amounts: resources.Amounts, space: resources.ResourceSpace) -> resources.Vector:
+    """Amounts as a row; what nobody has or asks for any more has no column."""
+    return space.vector({name: each for name, each in amounts.items() if name in space.columns})

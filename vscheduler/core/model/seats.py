@@ -1,5 +1,6 @@
 """Seats: on which nodes the pods of a class are, and for which queues."""
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -32,8 +33,9 @@ class Seats:
         found = self._known.get(layout)
         if found is None:
             self._known.clear()
-            rows = [layout.rows.get(name, -1) for name in self.nodes]
-            found = self._known[layout] = np.array(rows, dtype=np.int64)
+            rows = map(layout.rows.get, self.nodes, itertools.repeat(-1))
+            found = np.fromiter(rows, dtype=np.int64, count=len(self.nodes))
+            self._known[layout] = found
         return found
 
 

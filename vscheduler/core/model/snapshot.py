@@ -15,8 +15,7 @@ class Seen:
     """Nodes as a cycle saw them; the very objects, so that looking at them again costs nothing."""
 
     space: resources.ResourceSpace
-    layout: nodes.NodeLayout
-    allocatable: resources.Vector
+    nodes: nodes.NodeTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +28,8 @@ class Loss:
     """As it was then."""
     allocatable: resources.Amounts
     """What it had then."""
+    others: resources.Amounts
+    """What pods held there then that weren't ours, those that were leaving not included."""
     since: float
     """When it was first missed: seconds since the epoch."""
 
