@@ -54,8 +54,10 @@ def by_hand(opened: session.Session) -> sharing.Problem:
     masks: dict[bytes, Any] = {}
     for gang in opened.gangs.values():
         queue = limits.names.index(gang.job.queue)
+        is_open = opened.queues[gang.job.queue].open
         for task in gang.job.tasks:
-            if task.status not in jobs.HOLDING and task.status is not jobs.TaskStatus.PENDING:
+            waits = task.status is jobs.TaskStatus.PENDING and is_open
+            if task.status not in jobs.HOLDING and not waits:
                 continue
             mask = opened.reachable(task)
             row = rows.get(task.node or "", -1)

@@ -150,6 +150,14 @@ SHARED: dict[str, tuple[str, dict[str, float]]] = {
         """,
         {"a": 10, "b": 10},
     ),
+    "what waits in a closed queue is left to others": (
+        """
+        node n1 cpu=10
+        queue a queue b queue c state=Closed
+        job a/a -*20 job b/b -*20 job c/c n1*2 -*20
+        """,
+        {"a": 4, "b": 4, "c": 2},
+    ),
     "an idle guarantee is kept where pods can go": (
         """
         node n1 cpu=10   node cp cpu=10 taint=control-plane=:NoSchedule

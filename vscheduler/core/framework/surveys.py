@@ -90,13 +90,17 @@ Pair = tuple[str, jobs.TaskClass]
 
 
 def wants(cluster: Cluster) -> dict[Pair, Wants]:
-    """Added up over all jobs; in order of jobs, so that the same jobs give the same order."""
+    """Added up over all jobs; in order of jobs, so that the same jobs give the same order.
+
+    What waits in a queue that isn't open isn't going to be placed: others may have it.
+    """
     found: defaultdict[Pair, Wants] = defaultdict(Wants)
     for gang in cluster.gangs.values():
+        queue = cluster.queues[gang.job.queue]
         for kind, (held, pending) in gang.job.classes.items():
-            each = found[gang.job.queue, kind]
+            each = found[queue.name, kind]
             each.held += held
-            each.pending += pending
+            each.pending += pending if queue.open else 0
     return dict(found)
 
 
