@@ -11,7 +11,7 @@ from tests import pictures, running
 from tests.properties import clusters
 from vscheduler.core import sharing
 from vscheduler.core.framework import dividing, session
-from vscheduler.core.model import jobs
+from vscheduler.core.model import jobs, resources
 
 TREE = {
     "actions": "allocate",
@@ -60,6 +60,7 @@ def by_hand(opened: session.Session) -> sharing.Problem:
             if task.status not in jobs.HOLDING and not waits:
                 continue
             mask = opened.reachable(task)
+            mask &= resources.fits(opened.request(task), table.allocatable)
             row = rows.get(task.node or "", -1)
             if task.status in jobs.HOLDING and row >= 0:
                 ours[row] += opened.request(task)

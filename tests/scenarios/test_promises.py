@@ -20,7 +20,7 @@ SHRUNK = """
         ("", True, ["needy-0"]),
         ("", False, ["other-1"]),
         ("capability=cpu:2", True, ["other-1"]),
-        ("state=Closed", True, ["other-1"]),
+        ("state=Closed", True, ["other-1", "other-2", "other-3"]),
     ],
 )
 def test_a_promise_outlives_the_share_and_no_limit(

@@ -105,8 +105,9 @@ CASES: dict[str, tuple[str, str]] = {
         job q/a min=1 cpu=20 gpu=1 - -
         """,
         (
-            "40 of 60 usable CPU: all that it asks for; "
-            "no nvidia.com/gpu on any node that its pods could use"
+            "no CPU on any node that its pods could use; "
+            "no nvidia.com/gpu on any node that its pods could use; "
+            "w1 not usable: too small for any pod"
         ),
     ),
     "memory that is short": (

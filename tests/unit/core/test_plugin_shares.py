@@ -150,7 +150,7 @@ def test_pod_slots_count_where_the_capability_names_them() -> None:
         session = sessions.opened(
             waiting("a", 9, core),
             queues=[sessions.queue(capability=capability)],
-            total=sessions.total(pods=0),
+            total=sessions.total(pods=1),
         )
         plugin = proportioned(session)
         pod = session.gang("a").job.tasks[0]

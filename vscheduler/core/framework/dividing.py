@@ -77,18 +77,19 @@ class Division:
         weights: Sequence[int],
     ) -> None:
         """Weights (Q,) are at least 1."""
-        self._space = space
+        self.space = space
         self._survey = survey
         self._limits = limits
         self._weights = np.array(weights, dtype=np.float64)
-        self._places = {name: place for place, name in enumerate(limits.names)}
+        self.places = {name: place for place, name in enumerate(limits.names)}
+        """Where each queue's row is."""
         domains = len(survey.reach)
         self._pods = np.zeros((len(limits.names), domains), dtype=np.int64)
         """Pods of each queue by domain."""
         self._demands = np.zeros((len(limits.names), domains, space.size))
         self._pinned = np.zeros_like(limits.guarantee)
         for name, held in survey.pinned.items():
-            self._pinned[self._places[name]] = held
+            self._pinned[self.places[name]] = held
         self._kept = np.zeros_like(limits.guarantee)
         """What is guaranteed to queues that don't ask for it."""
         self._count()
@@ -100,7 +101,7 @@ class Division:
         Nobody knows where they could go: where most of its pods can, as far as there is any there,
         else where a pod without conditions can, else anywhere.
         """
-        place = self._places[queue]
+        place = self.places[queue]
         for column in np.flatnonzero(amounts).tolist():
             self._demands[place, self._likely(place, column), column] += amounts[column]
 
@@ -111,19 +112,22 @@ class Division:
             self._kept = np.maximum(self._limits.guarantee - asked, 0.0)
             for place in np.flatnonzero(self._kept.any(axis=1)).tolist():
                 self.add(self._limits.names[place], self._kept[place])
-            self._shares = sharing.shares(
-                sharing.Problem(
-                    weights=self._weights,
-                    demands=self._demands,
-                    reach=self._survey.reach,
-                    supply=self._survey.supply.astype(np.float64),
-                    pinned=self._pinned,
-                    guarantee=self._limits.guarantee,
-                    capability=self._limits.capability,
-                    whole=self._limits.whole,
-                )
-            )
+            self._shares = sharing.shares(self.problem)
         return self._shares
+
+    @property
+    def problem(self) -> sharing.Problem:
+        """What is asked for and what there is, as far as that has been told."""
+        return sharing.Problem(
+            weights=self._weights,
+            demands=self._demands,
+            reach=self._survey.reach,
+            supply=self._survey.supply.astype(np.float64),
+            pinned=self._pinned,
+            guarantee=self._limits.guarantee,
+            capability=self._limits.capability,
+            whole=self._limits.whole,
+        )
 
     @cached_property
     def usable(self) -> Rows:
@@ -145,8 +149,10 @@ class Division:
         most = wide @ supply
         most = np.where(most > 0.0, most, reach[self._survey.anywhere] @ supply) + self._pinned
         guarantee = self._limits.guarantee
-        inside = ~(~wide[:, np.newaxis, :] & self._rooms[np.newaxis, :, :]).any(axis=2)
-        kept = inside @ guarantee - guarantee
+        outside = (~wide).astype(np.float32) @ self._rooms.T.astype(np.float32)
+        # No more can be kept from others than there is.
+        owed = np.minimum(guarantee, self.usable)
+        kept = (outside == 0) @ owed - owed
         real = np.maximum(most - kept, np.minimum(guarantee, most))
         capped: Rows = np.minimum(np.minimum(real, self._limits.capability), self._limits.whole)
         return capped
@@ -155,7 +161,7 @@ class Division:
     def _rooms(self) -> NDArray[np.bool_]:
         """Which kinds of nodes each queue's pods could use: (Q, K)."""
         rooms = (self._pods > 0) @ self._survey.reach
-        rooms[~rooms.any(axis=1)] = self._survey.reach[self._survey.open]
+        rooms[~self._pods.any(axis=1)] = self._survey.reach[self._survey.open]
         return rooms
 
     @cached_property
@@ -178,17 +184,17 @@ class Division:
             return
         kinds: dict[jobs.TaskClass, int] = {}
         found = [
-            (self._places[queue], domain, kinds.setdefault(kind, len(kinds)), count)
+            (self.places[queue], domain, kinds.setdefault(kind, len(kinds)), count)
             for (queue, kind), (domain, count) in self._survey.demands.items()
         ]
         places, domains, classes, counts = np.array(found, dtype=np.int64).T
-        requests = np.array([self._space.vector(kind.request) for kind in kinds])
+        requests = np.array([self.space.vector(kind.request) for kind in kinds])
         np.add.at(self._pods, (places, domains), counts)
         np.add.at(self._demands, (places, domains), counts[:, np.newaxis] * requests[classes])
 
     def bases(self, queue: str) -> Mapping[str, decisions.Basis]:
         """How it came about what the queue deserves of each resource that it wants."""
-        place, shares = self._places[queue], self.divide()
+        place, shares = self.places[queue], self.divide()
         wanted = self._demands[place].sum(axis=0) + self._pinned[place]
         found = {}
         for column in np.flatnonzero(wanted).tolist():
@@ -205,7 +211,7 @@ class Division:
             asked = wanted[column] - self._kept[place, column]
             raised = bound is decisions.Bound.WEIGHT and 0 < guarantee >= deserved - near
             weight = int(self._weights[place])
-            found[self._space.names[column]] = decisions.Basis(
+            found[self.space.names[column]] = decisions.Basis(
                 deserved=deserved,
                 usable=float(self.usable[place, column]),
                 bound=bound,

@@ -7,6 +7,8 @@ from vscheduler.core.model import decisions, jobs
 if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
 
+TOO_SMALL = "node(s) were too small for any pod"
+
 
 def exclusions(session: "working.Session") -> tuple[decisions.Exclusion, ...]:
     """Nodes that no pod could use, by the first filter that keeps one of the pods away; most nodes
@@ -22,6 +24,8 @@ def exclusions(session: "working.Session") -> tuple[decisions.Exclusion, ...]:
         for row in left[~verdict.passes[left]].tolist():
             by_reason.setdefault(verdict.refusal, []).append(session.layout.names[row])
         left = left[verdict.passes[left]]
+    if left.size and task is not None:
+        by_reason[TOO_SMALL] = [session.layout.names[row] for row in left.tolist()]
     found = [
         decisions.Exclusion(reason=reason, nodes=tuple(names))
         for reason, names in by_reason.items()

@@ -4,7 +4,9 @@ An autoscaler takes a node away, a kubelet is restarted, a device plugin comes b
 shares follow at once, and nobody is evicted for it before it has lasted for a while.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,25 +15,44 @@ from vscheduler.core.model import masks, nodes, resources, snapshot
 
 
 def losses(taken: snapshot.Snapshot) -> dict[str, snapshot.Loss]:
-    """What nodes had before and haven't now, by name: noted before and not made good, or new."""
+    """What nodes had before and haven't now, by name: noted before and not made good, or new.
+
+    The time counts anew when more is lost there: the node shrinks further or leaves, or pods of
+    ours go that were still on it.
+    """
     table, seen = taken.nodes, taken.carried.seen
     rows = table.layout.rows
-    found = {
-        name: loss
-        for name, loss in taken.carried.losses.items()
-        if name not in rows or _is_worse(table, rows[name], loss, taken.space)
-    }
+    found: dict[str, snapshot.Loss] = {}
+    held = _held(taken, taken.carried.losses)
+    for name, loss in taken.carried.losses.items():
+        if name in rows and not _is_worse(table, rows[name], loss, taken.space):
+            continue
+        fewer = any(held[name].get(key, 0) < amount for key, amount in loss.held.items())
+        since = taken.now if fewer else min(loss.since, taken.now)
+        found[name] = replace(loss, since=since, held=held[name])
     if seen is None:
         return found
     for row in _suspects(seen, table, taken.space):
         spec = seen.nodes.layout.specs[row]
-        if not (spec.ready and not spec.unschedulable):
-            continue
-        loss = _loss(seen, row, taken.now)
-        now = rows.get(spec.name)
-        if spec.name not in found and (now is None or _is_worse(table, now, loss, taken.space)):
-            found[spec.name] = loss
+        if spec.name in found:
+            found[spec.name] = replace(found[spec.name], since=taken.now)
+        elif spec.ready and not spec.unschedulable:
+            loss = _loss(seen, row, taken.now)
+            now = rows.get(spec.name)
+            if now is None or _is_worse(table, now, loss, taken.space):
+                found[spec.name] = loss
     return found
+
+
+def _held(taken: snapshot.Snapshot, names: Collection[str]) -> dict[str, resources.Amounts]:
+    """What pods of ours hold on these nodes, there or not."""
+    held: dict[str, Counter[str]] = {name: Counter() for name in names}
+    for kind, seats in taken.seats.items() if names else ():
+        for name, count in zip(seats.nodes, seats.counts.tolist(), strict=True):
+            if name in held:
+                for resource, amount in kind.request.items():
+                    held[name][resource] += count * amount
+    return dict(held)
 
 
 def before(
@@ -71,7 +92,7 @@ def _suspects(
     suspects = []
     for row, spec in enumerate(before.layout.specs):
         now = rows.get(spec.name)
-        same = now is not None and table.layout.specs[now] is spec
+        same = now is not None and table.layout.specs[now] == spec
         if now is None or not same:
             suspects.append(row)
             continue
@@ -90,7 +111,7 @@ def _is_worse(
     if not spec.ready or spec.unschedulable:
         return True
     repelling = {taint for taint in spec.taints if taint.effect in masks.REPELLING}
-    if not repelling <= set(loss.spec.taints):
+    if not repelling <= set(loss.spec.taints) or not set(loss.spec.labels) <= set(spec.labels):
         return True
     return bool((_vector(loss.allocatable, space) > table.allocatable[row]).any())
 
@@ -101,6 +122,7 @@ def _loss(seen: snapshot.Seen, row: int, now: float) -> snapshot.Loss:
     others = np.maximum(table.used[row] - table.releasing[row] - table.ours[row], 0)
     return snapshot.Loss(
         spec=table.layout.specs[row],
+        held=_amounts(table.ours[row], space),
         allocatable=_amounts(table.allocatable[row], space),
         others=_amounts(others, space),
         since=now,

@@ -185,11 +185,17 @@ class Session:
         return self.surveyor.survey(losses.before(self.usable.ground, lost, self.space))
 
     def kept_losses(self) -> Mapping[str, snapshots.Loss]:
-        """What the next cycle is to know of what nodes have lost."""
+        """What the next cycle is to know of what nodes have lost: until that is long enough ago,
+        and the node is as it was, or gone with all pods that were on it.
+        """
         if not self._losses_kept:
             return {}
         oldest = self.snapshot.now - self._losses_kept
-        return {name: loss for name, loss in self._losses.items() if loss.since > oldest}
+        return {
+            name: loss
+            for name, loss in self._losses.items()
+            if loss.since > oldest or loss.held or name in self.layout.rows
+        }
 
     def class_nodes(self, kind: jobs.TaskClass, layout: nodes.NodeLayout) -> nodes.Mask:
         """Nodes of a layout that pods of this class could use, whoever is there now: (N,)."""

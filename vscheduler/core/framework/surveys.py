@@ -10,6 +10,7 @@ any case, and nobody else's.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -19,7 +20,7 @@ from vscheduler.core.framework import gangs
 from vscheduler.core.model import jobs, nodes, resources, snapshot
 from vscheduler.core.model.queues import Queue
 
-DOMAINS_MAX = 60
+DOMAINS_MAX = 512
 """So many domains are told apart. The others, those of the fewest pods, are taken for one, of all
 their nodes: pods that each name a node of their own would make one each."""
 
@@ -129,24 +130,46 @@ class Survey:
         """By queue, what is pinned: (R,); only queues with some."""
         self.open = len(masks) - 2
         self.anywhere = len(masks) - 1
-        codes = np.zeros(ground.layout.size, dtype=np.int64)
-        for domain, mask in enumerate(masks):
-            codes |= mask.astype(np.int64) << domain
-        known, first, places = np.unique(codes, return_index=True, return_inverse=True)
+        first, self.kinds = _kinds(masks, ground.layout.size)
+        """The kind of each node, (N,)."""
         self.reach = np.array([mask[first] for mask in masks], dtype=np.bool_)
         """Which kinds of nodes are in each domain: (C, K)."""
-        self.supply = np.zeros((known.size, supply.shape[1]), dtype=np.int64)
+        self.supply = np.zeros((first.size, supply.shape[1]), dtype=np.int64)
         """What nodes of each kind give, (K, R)."""
-        np.add.at(self.supply, places, supply)
+        np.add.at(self.supply, self.kinds, supply)
         asked = {domain for domain, _ in demands.values()} or {self.open}
         used: nodes.Mask = np.any(self.reach[sorted(asked)], axis=0)
-        self.left_out = np.flatnonzero(~used[places])
+        self.left_out = np.flatnonzero(~used[self.kinds])
         """Rows of nodes that no pod could use; where there are no pods, no pod without conditions.
         """
         self.total: resources.Vector = self.supply[used].sum(axis=0)
         """What the others give, and what is pinned: (R,)."""
         for held in pinned.values():
             self.total = self.total + held
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all pods could use the same nodes, as far as there is anything on them."""
+        asked = sorted({domain for domain, _ in self.demands.values()})
+        reach = self.reach[asked][:, (self.supply > 0).any(axis=1)]
+        used: nodes.Mask = np.any(reach, axis=0)
+        return bool(reach[:, used].all())
+
+    @cached_property
+    def domains(self) -> Mapping[jobs.TaskClass, Mapping[str, int]]:
+        """The domain of pods by their class and queue."""
+        found: dict[jobs.TaskClass, dict[str, int]] = {}
+        for (queue, kind), (domain, _) in self.demands.items():
+            found.setdefault(kind, {})[queue] = domain
+        return found
+
+
+def _kinds(masks: Sequence[nodes.Mask], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Nodes that are in the same domains: the first of each kind, and the kind of each node."""
+    codes = np.packbits(np.array(masks, dtype=np.bool_).reshape(len(masks), size), axis=0)
+    words = np.ascontiguousarray(codes.T).view(np.dtype((np.void, codes.shape[0])))
+    _, first, places = np.unique(words.ravel(), return_index=True, return_inverse=True)
+    return first.astype(np.int64), places.astype(np.int64)
 
 
 class Surveyor:
@@ -158,7 +181,7 @@ class Surveyor:
 
     def survey(self, ground: Ground) -> Survey:
         """Of these nodes."""
-        reach = Reach(self._cluster, ground.layout)
+        reach = Reach(self._cluster, ground)
         pinned, taken = self._pin(ground, reach)
         given = np.maximum(ground.allocatable - ground.others, ground.ours)
         supply = np.maximum(given - taken, 0)
@@ -197,26 +220,29 @@ class Surveyor:
 
 
 class Reach:
-    """Which nodes of a layout pods of a class and a queue could use."""
+    """Which nodes pods of a class and a queue could use."""
 
-    def __init__(self, cluster: Cluster, layout: nodes.NodeLayout) -> None:
+    def __init__(self, cluster: Cluster, ground: Ground) -> None:
         self._cluster = cluster
-        self._layout = layout
+        self._ground = ground
         self._classes: dict[jobs.TaskClass, nodes.Mask] = {}
         self._limited: dict[bytes, nodes.Mask] = {}
         self._queues: dict[str, bytes] = {}
         """Queues that may not use all nodes, by the mask that says so."""
         for name, queue in cluster.queues.items():
-            mask = cluster.queue_nodes(queue, layout)
+            mask = cluster.queue_nodes(queue, ground.layout)
             if mask is not None:
                 self._queues[name] = mask.tobytes()
                 self._limited[self._queues[name]] = mask
 
     def of_class(self, kind: jobs.TaskClass) -> nodes.Mask:
-        """(N,)."""
+        """(N,). A node that is smaller than the pod is none."""
         mask = self._classes.get(kind)
         if mask is None:
-            mask = self._cluster.class_nodes(kind, self._layout) & self._layout.ready
+            request = self._cluster.space.vector(kind.request)
+            mask = self._cluster.class_nodes(kind, self._ground.layout)
+            mask = mask & self._ground.layout.ready
+            mask &= resources.fits(request, self._ground.allocatable)
             self._classes[kind] = mask
         return mask
 
@@ -236,7 +262,7 @@ class Reach:
         """Which of these pods of a class, of these queues on these rows (S,), could be put where
         they are anew; a row of -1 is a node that isn't there.
         """
-        if not self._layout.size:
+        if not self._ground.layout.size:
             return np.zeros(rows.size, dtype=np.bool_)
         could = (rows >= 0) & self.of_class(kind)[rows]
         for name in dict.fromkeys(names) if self._queues else ():

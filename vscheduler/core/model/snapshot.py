@@ -20,8 +20,8 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """A node that could give more a moment ago: it has left, isn't ready any more, was cordoned or
-    tainted, or has less of something.
+    """A node that gives less than it did, or to fewer pods: it has left, isn't ready any more, was
+    cordoned or tainted, has lost a label, or has less of something.
     """
 
     spec: nodes.NodeSpec
@@ -30,8 +30,10 @@ class Loss:
     """What it had then."""
     others: resources.Amounts
     """What pods held there then that weren't ours, those that were leaving not included."""
+    held: resources.Amounts
+    """What pods of ours hold there now."""
     since: float
-    """When it was first missed: seconds since the epoch."""
+    """When something of it was last missed: seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,44 +11,13 @@ from typing import ClassVar
 import numpy as np
 
 from vscheduler.core import fairness
-from vscheduler.core.framework import contracts, dividing, gangs, reservations
+from vscheduler.core.framework import contracts, dividing, gangs, ledgers, reservations, standings
 from vscheduler.core.model import decisions, durations, jobs, queues, resources
 
 GRACE = "proportion.nodeLossGrace"
 
 AWAITED = (jobs.Phase.PENDING, jobs.Phase.INQUEUE)
 """Phases of groups whose pods may be still to come."""
-
-
-class Ledger:
-    """What one queue with jobs has and may have, one amount per column."""
-
-    __slots__ = (
-        *("allocated", "ceiling", "deserved", "enough", "limit", "most", "promised", "real"),
-        *("request", "share", "surely"),
-    )
-
-    def __init__(self, size: int) -> None:
-        self.allocated = [0] * size
-        self.request = [0] * size
-        self.promised = [0] * size
-        """To admitted groups that don't have it yet, less what groups have above their minimum
-        (Volcano: inqueue, elastic)."""
-        self.real: list[float] = []
-        """The most that it can have in this cluster."""
-        self.ceiling: list[float] = []
-        """The most that it could have in any: its capability."""
-        self.deserved: list[float] = []
-        self.limit: list[float] = []
-        """The most that it may have where a pod asks for something."""
-        self.surely: list[float] = []
-        """Having more than this of something, it is above its share."""
-        self.most: list[float] = []
-        """The most that it may have where room was promised to it, by its capability alone."""
-        self.enough: list[float] = []
-        """Having this much of everything, it is overused."""
-        self.share: float | None = None
-        """Until something changes."""
 
 
 class Proportion(contracts.Plugin):
@@ -62,18 +31,22 @@ class Proportion(contracts.Plugin):
     def open(self, session: contracts.Session) -> None:
         """Add up what queues with jobs have and ask for."""
         self._session = session
-        self._ledgers: dict[str, Ledger] = {}
-        self._by_job: dict[jobs.JobId, Ledger] = {}
+        self._ledgers: dict[str, ledgers.Ledger] = {}
+        self._by_job: dict[jobs.JobId, ledgers.Ledger] = {}
         self._requests: dict[jobs.TaskClass, list[tuple[int, int]]] = {}
-        self._idle: dict[str, Ledger] = {}
+        self._idle: dict[str, ledgers.Ledger] = {}
         """Of queues without jobs."""
         self._division: dividing.Division | None = None
+        self._standings: standings.Standings | None = None
+        """Where it makes a difference on which nodes a queue has its share."""
+        self._slack = fairness.slack(session.space.names)
+        self._nothing = np.zeros(session.space.size)
         columns, size = session.space.columns, session.space.size
         for gang in session.gangs.values():
             job = gang.job
             ledger = self._ledgers.get(job.queue)
             if ledger is None:
-                ledger = self._ledgers[job.queue] = Ledger(size)
+                ledger = self._ledgers[job.queue] = ledgers.Ledger(size)
             self._by_job[job.id] = ledger
             for name, amount in job.allocated.items():
                 ledger.allocated[columns[name]] += amount
@@ -151,7 +124,8 @@ class Proportion(contracts.Plugin):
             for column, _ in self._requests.get(claimant.kind) or self._request(claimant)
             if column != self._session.space.columns[resources.PODS]
         }
-        left: dict[Ledger, list[int]] = {}
+        left: dict[ledgers.Ledger, list[int]] = {}
+        gone: dict[tuple[str, int], list[float]] = {}
         victims = []
         for task in candidates:
             ledger = self._by_job[task.job]
@@ -160,16 +134,29 @@ class Proportion(contracts.Plugin):
             if self._session.as_volcano:
                 over = any(map(operator.gt, allocated, ledger.surely))
             else:
-                over = any(
-                    allocated[column] > ledger.surely[column]
-                    for column, _ in request
-                    if column in wanted
-                )
+                lacking = [column for column, _ in request if column in wanted]
+                over = any(allocated[column] > ledger.surely[column] for column in lacking)
+                surplus = self._surplus(task, gone)
+                over = over or any(surplus[column] > self._slack[column] for column in lacking)
             if over:
                 victims.append(task)
                 for column, amount in request:
                     allocated[column] -= amount
+                    if not self._session.as_volcano:
+                        surplus[column] -= amount
         return victims
+
+    def _surplus(self, task: jobs.Task, known: dict[tuple[str, int], list[float]]) -> list[float]:
+        """What its queue, though within its share, holds more where the task is than its share
+        leaves it there: the rest waits for it on nodes that those below their shares can't use.
+
+        known is the same by queue and kind of nodes, less what other victims held.
+        """
+        found = None if self._standings is None else self._standings.surplus(task)
+        place, surplus = found or (("", 0), self._nothing)
+        if place not in known:
+            known[place] = surplus.tolist()
+        return known[place]
 
     def job_enqueueable(self, gang: gangs.Gang) -> decisions.Refusal | bool:
         """Whether the queue is open and can have the group's minResources as well: with what it
@@ -245,6 +232,8 @@ class Proportion(contracts.Plugin):
         for column, amount in self._requests.get(task.kind) or self._request(task):
             allocated[column] += amount
         ledger.share = None
+        if self._standings is not None:
+            self._standings.move(task, 1)
 
     def on_deallocate(self, task: jobs.Task) -> None:
         """The opposite."""
@@ -252,6 +241,8 @@ class Proportion(contracts.Plugin):
         for column, amount in self._requests.get(task.kind) or self._request(task):
             ledger.allocated[column] -= amount
         ledger.share = None
+        if self._standings is not None:
+            self._standings.move(task, -1)
 
     def entitlements(self) -> Mapping[str, decisions.Entitlement]:
         """All queues; one without jobs deserves nothing for now, but what is guaranteed to it."""
@@ -267,7 +258,7 @@ class Proportion(contracts.Plugin):
             )
         return found
 
-    def _reserve(self, ledger: Ledger, gang: gangs.Gang) -> None:
+    def _reserve(self, ledger: ledgers.Ledger, gang: gangs.Gang) -> None:
         """Count what an admitted group waits for, and what a group has above its minimum."""
         if reservations.holds(gang):
             self._promise(ledger, reservations.outstanding(gang))
@@ -276,7 +267,7 @@ class Proportion(contracts.Plugin):
             for name, amount in reservations.elastic(gang).items():
                 ledger.promised[columns[name]] -= amount
 
-    def _promise(self, ledger: Ledger, amounts: resources.Amounts) -> None:
+    def _promise(self, ledger: ledgers.Ledger, amounts: resources.Amounts) -> None:
         for name, amount in amounts.items():
             ledger.promised[self._session.space.columns[name]] += amount
 
@@ -317,7 +308,7 @@ class Proportion(contracts.Plugin):
             earlier = dividing.Division(session.space, before, limits, weights)
             self._announce(earlier)
             kept = np.maximum(deserved, earlier.divide().deserved)
-        slack = fairness.slack(session.space.names)
+        slack = self._slack
         for name, row, most in zip(limits.names, deserved.tolist(), kept.tolist(), strict=True):
             ledger = self._ledgers.get(name) or self._idle[name]
             self._bound(ledger, row, slack)
@@ -326,17 +317,19 @@ class Proportion(contracts.Plugin):
             ledger.limit[session.space.columns[resources.PODS]] = pods
             ledger.most = [max(pair) for pair in zip(ledger.limit, ledger.real, strict=True)]
         self._division = division
+        if before is None and session.runs("reclaim") and not session.usable.uniform:
+            self._standings = standings.Standings(session, session.usable, division)
 
     @staticmethod
-    def _bound(ledger: Ledger, deserved: list[float], slack: Sequence[float]) -> None:
+    def _bound(ledger: ledgers.Ledger, deserved: list[float], slack: Sequence[float]) -> None:
         ledger.deserved = deserved
         ledger.enough = [value - room for value, room in zip(deserved, slack, strict=True)]
         ledger.surely = [value + room for value, room in zip(deserved, slack, strict=True)]
         ledger.limit = list(ledger.surely)
 
-    def _nobody(self) -> Ledger:
+    def _nobody(self) -> ledgers.Ledger:
         """Of a queue without jobs."""
-        ledger = Ledger(self._session.space.size)
+        ledger = ledgers.Ledger(self._session.space.size)
         ledger.deserved = [0.0] * self._session.space.size
         return ledger
 
@@ -354,8 +347,8 @@ class Proportion(contracts.Plugin):
             ledger = self._ledgers.get(name) or self._idle.setdefault(name, self._nobody())
             ledger.real = real[place].tolist()
             ledger.ceiling = limits.capability[place].tolist()
-        ledgers = [self._ledgers[names[place]] for place in busy]
-        request = np.array([ledger.request for ledger in ledgers], dtype=np.float64)
+        taking_part = [self._ledgers[names[place]] for place in busy]
+        request = np.array([ledger.request for ledger in taking_part], dtype=np.float64)
         deserved = fairness.water_fill(
             total,
             np.array([known[names[place]].weight for place in busy], dtype=np.float64),
@@ -363,8 +356,8 @@ class Proportion(contracts.Plugin):
             real[busy],
             guarantee[busy],
         )
-        slack = fairness.slack(space.names)
-        for ledger, row in zip(ledgers, deserved.tolist(), strict=True):
+        slack = self._slack
+        for ledger, row in zip(taking_part, deserved.tolist(), strict=True):
             self._bound(ledger, row, slack)
             ledger.limit[space.columns[resources.PODS]] = np.inf
             ledger.most = [max(pair) for pair in zip(ledger.limit, ledger.real, strict=True)]
