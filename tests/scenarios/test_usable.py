@@ -156,6 +156,22 @@ SHARED: dict[str, tuple[str, dict[str, float]]] = {
         """,
         {"a": 2, "b": 8},
     ),
+    "and towards the guarantee": (
+        """
+        node n1 cpu=10   node n2 cpu=8
+        queue a guarantee=cpu:8 queue b
+        job a/a -*20 job a/z scheduler=other n2*8 job b/b -*20
+        """,
+        {"a": 5, "b": 5},
+    ),
+    "a closed queue keeps nothing that it doesn't hold": (
+        """
+        node n1 cpu=10
+        queue a guarantee=cpu:4 state=Closed queue b
+        job a/a n1*1 -*4 job b/b -*20
+        """,
+        {"a": 1, "b": 9},
+    ),
     "the capability of root limits all together": (
         """
         node n1 cpu=10

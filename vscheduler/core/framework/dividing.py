@@ -28,7 +28,10 @@ class Limits:
     capability: Rows
     """Less what their pods hold under other schedulers; inf is no limit."""
     guarantee: Rows
-    """What is kept for them; no more than they may have."""
+    """What is kept for them, less what their pods hold under other schedulers; no more than they
+    may have."""
+    closed: NDArray[np.bool_]
+    """Queues that take no pods: what they don't hold isn't kept for them, (Q,)."""
     whole: Rows
     """The most that all may have together, by the capability of queue root: (R,)."""
 
@@ -48,12 +51,13 @@ def limits(
         for name, amounts in elsewhere.items()
     }
     capability = np.array([_capability(space, known[name]) for name in names]).reshape(shape)
-    for place, name in enumerate(names):
-        if name in held:
-            capability[place] = np.maximum(capability[place] - held[name], 0.0)
     guarantee = np.array(
         [_row(space, {} if name == queues.ROOT else known[name].guarantee) for name in names]
     ).reshape(shape)
+    for place, name in enumerate(names):
+        if name in held:
+            for limit in (capability, guarantee):
+                limit[place] = np.maximum(limit[place] - held[name], 0.0)
     whole = np.full(space.size, np.inf)
     if queues.ROOT in known:
         whole = _capability(space, known[queues.ROOT])
@@ -62,6 +66,7 @@ def limits(
         names=names,
         capability=capability,
         guarantee=np.minimum(guarantee, capability),
+        closed=np.array([not known[name].open for name in names], dtype=np.bool_),
         whole=whole,
     )
 
@@ -110,6 +115,7 @@ class Division:
         if self._shares is None:
             asked = self._demands.sum(axis=1) + self._pinned
             self._kept = np.maximum(self._limits.guarantee - asked, 0.0)
+            self._kept[self._limits.closed] = 0.0
             for place in np.flatnonzero(self._kept.any(axis=1)).tolist():
                 self.add(self._limits.names[place], self._kept[place])
             self._shares = sharing.shares(self.problem)

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from vscheduler.core.model import jobs
 from vscheduler.core.model import nodes as tables
 
+LAYOUTS_MAX = 2
+"""The nodes as they are, and as they were before some of them were lost."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Seats:
@@ -28,11 +31,12 @@ class Seats:
 
     def rows(self, layout: tables.NodeLayout) -> NDArray[np.int64]:
         """The nodes' rows in a layout, -1 for those that aren't in it, (S,); found once for the
-        last layout that was asked about.
+        last layouts that were asked about.
         """
         found = self._known.get(layout)
         if found is None:
-            self._known.clear()
+            if len(self._known) >= LAYOUTS_MAX:
+                self._known.clear()
             rows = map(layout.rows.get, self.nodes, itertools.repeat(-1))
             found = np.fromiter(rows, dtype=np.int64, count=len(self.nodes))
             self._known[layout] = found
