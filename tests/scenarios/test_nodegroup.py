@@ -127,6 +127,7 @@ def test_room_that_a_gang_gives_back_counts_no_more() -> None:
 
 UNREADABLE = {
     '{"g1": {"cpu":': "is no JSON: ",
+    "[" * 100_000: "is no JSON: ",
     '["g1"]': "must be an object: amounts by group of nodes",
     '{"g1": "3"}': "g1: must be an object: amounts by resource",
     '{"g1": {"cpu": "3x"}}': "g1.cpu: '3x' is no quantity",
@@ -136,7 +137,7 @@ UNREADABLE = {
 }
 
 
-@pytest.mark.parametrize(("text", "problem"), UNREADABLE.items())
+@pytest.mark.parametrize(("text", "problem"), UNREADABLE.items(), ids=UNREADABLE.values())
 def test_limits_that_can_not_be_read_stop_the_queue(text: str, problem: str) -> None:
     """And only it; its jobs say what is wrong with them."""
     picture = f"{BOTH}   queue o affinity=required:g1   job o/o -   job q/p -"

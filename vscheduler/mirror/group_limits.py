@@ -31,7 +31,7 @@ def read(annotations: Mapping[str, str]) -> queues.GroupLimits | None:
 def _parse(text: str) -> dict[str, resources.Amounts]:
     try:
         groups = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise fields.FieldError("", f"is no JSON: {error}") from error
     if not isinstance(groups, dict):
         raise fields.FieldError("", "must be an object: amounts by group of nodes")
