@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# How many tests run at a time; each process of them has a control plane of its own.
+JOBS ?= 2
 
 .PHONY: demo test test-alerts lint bench binaries lock clean
 
@@ -10,7 +12,7 @@ demo: $(READY)  ## a real control plane on this machine, tenants, gangs and the 
 	$(BIN)/vscheduler demo
 
 test: lint binaries test-alerts  ## lint, types, layers, and every test from unit to integration
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal
 
 test-alerts: $(READY)  ## alert rules and dashboard queries, under promtool: found, or built once
 	$(BIN)/python -m tests.alerts
