@@ -36,6 +36,9 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 """Server-side apply; JSON is YAML."""
 
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""What to accept where of a list's objects only their metadata is wanted."""
+
 BUDGET = "DisruptionBudget"
 """The cause that the Eviction API names where a budget forbids (policy/v1)."""
 
@@ -228,14 +231,16 @@ class Connection:
         body: bytes | None = None,
         *,
         content_type: str = JSON,
+        accept: str = JSON,
     ) -> bytes:
         """One request; the answer's body. Raises an ApiError."""
+        headers = await self._headers(content_type if body is not None else None)
         try:
             async with self._session.request(
                 method,
                 self._url(path),
                 data=body,
-                headers=await self._headers(content_type if body is not None else None),
+                headers=headers | {"Accept": accept},
                 timeout=self._call_timeout,
                 allow_redirects=False,
                 proxy=self._proxy,
