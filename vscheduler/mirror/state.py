@@ -5,7 +5,7 @@ thread only; what `snapshot` returns is frozen and can go anywhere.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
@@ -232,6 +232,15 @@ class Mirror:
     def ungrouped(self) -> Iterator[pods.Pod]:
         """Pods of ours that name no PodGroup, or one that isn't there: nobody will place them."""
         yield from self._roster.ungrouped()
+
+    @property
+    def groups(self) -> Mapping[jobs.JobId, translation.Group]:
+        """PodGroups that are there, whoever schedules them."""
+        return self._roster.groups
+
+    def members(self, group: jobs.JobId) -> Collection[pods.Pod]:
+        """Pods of all schedulers that name this PodGroup, there or not."""
+        return self._roster.members(group)
 
     def _is_old(self, kind: events.Kind, key: str, entry: entries.Entry) -> bool:
         known = self._entries[kind].get(key)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vscheduler.core.model import constraints, jobs, nodes, queues, residents, resources
-from vscheduler.mirror import events, fields, group_limits, selectors, usages, wire
+from vscheduler.mirror import events, fields, group_limits, origins, selectors, usages, wire
 
 SCHEDULER = "scheduling.volcano.sh/scheduler-name"
 """Annotation: who schedules a PodGroup that has no pods yet."""
@@ -33,6 +33,7 @@ class Group:
     priority_class: str
     scheduler: str
     """Who the annotation says; empty where it doesn't."""
+    owner: origins.Owner | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +157,7 @@ def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
         ),
         priority_class=spec.priority_class_name,
         scheduler=metadata.annotations.get(SCHEDULER, ""),
+        owner=origins.owner_of_group(metadata),
     )
 
 
