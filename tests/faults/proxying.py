@@ -265,17 +265,26 @@ class Proxy:
 
 
 @asynccontextmanager
+async def connecting(upstream: Upstream) -> AsyncIterator[aiohttp.ClientSession]:
+    """Connections to the server, on which everything is sent once; the block ends them."""
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ssl=upstream.context or True),
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+    ) as session:
+        session._retry_connection = False  # else it sends some requests twice by itself
+        yield session
+    await asyncio.sleep(CLOSE_SECONDS)  # aiohttp: TLS takes its leave in later turns of the loop
+
+
+@asynccontextmanager
 async def serving(upstream: Upstream, plan: plans.Plan) -> AsyncIterator[Proxy]:
     """A proxy for the time of the block; then no socket and no task of it is left.
 
     Tests that wait in the ordinary way run it in a thread of its own, by anyio's portal:
     `portal.wrap_async_context_manager(serving(upstream, plan))`.
     """
-    connector = aiohttp.TCPConnector(limit=0, ssl=upstream.context or True)
-    async with aiohttp.ClientSession(
-        connector=connector, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
-    ) as session:
-        session._retry_connection = False  # else it sends some requests twice by itself
+    async with connecting(upstream) as session:
         proxy = Proxy(upstream, plan, session)
         runner = web.ServerRunner(
             web.Server(proxy.handle, access_log=None), shutdown_timeout=CLOSE_SECONDS

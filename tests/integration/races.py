@@ -1,0 +1,210 @@
+"""Deployments that go 1→0→1 while deletes of their PodGroups are under way, and how it ends."""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent import futures
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from threading import Event
+from typing import Any
+
+import urllib3
+
+from tests.faults import plans, proxying
+from tests.integration import daemons, histories
+from vscheduler.sandbox import client, control_plane, errors
+
+APPS = "/apis/apps/v1/namespaces/{}"
+GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
+PODS = "/api/v1/namespaces/{}/pods"
+A_GROUP = {
+    "apiVersion": "scheduling.volcano.sh/v1beta1",
+    "kind": "PodGroup",
+    "spec": {"minMember": 1},
+}
+LATE_SECONDS = 2.5
+"""With which Volcano lost the PodGroup in 2 of 20 rounds."""
+UP_AGAIN_SECONDS = (0.1, 3.3)
+"""Before a delete is sent, while it is late, and after it."""
+PATIENCE_SECONDS = 60.0
+POLL_SECONDS = 0.1
+
+WAYS: dict[str, plans.Fault] = {
+    "delayed": plans.Delay(seconds=LATE_SECONDS),
+    "doubled": plans.Duplicate(after_seconds=LATE_SECONDS),
+    "overtaken": plans.Reorder(later=r"^PATCH .*/podgroups/\1(\?|$)", at_most_seconds=LATE_SECONDS),
+    "answer-lost": plans.LoseAnswer(),
+}
+"""What becomes of every delete of a PodGroup, in a namespace for each."""
+
+
+def deletes(way: str) -> str:
+    """The requests to which this happens."""
+    return f"^DELETE {GROUPS.format(way)}/([^/?]+)"
+
+
+RULES = [plans.Rule(requests=deletes(way), fault=fault) for way, fault in WAYS.items()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """Some Deployments of one pod each, whose PodGroups' deletes come to grief in one way."""
+
+    api: client.Client
+    way: str
+    names: Sequence[str]
+
+    def launch(self) -> None:
+        """Create them, one replica each."""
+        path = f"{APPS.format(self.way)}/deployments"
+        self.api.create_all(path, [a_deployment(name) for name in self.names])
+
+    def scale(self, name: str, replicas: int) -> None:
+        """As `kubectl scale` does."""
+        path = f"{APPS.format(self.way)}/deployments/{name}"
+        self.api.patch(path, {"spec": {"replicas": replicas}})
+
+    def turns(self, chance: Random) -> Iterator["Turn"]:
+        """Each goes 1→0→1 once, all within a few seconds."""
+        for name in self.names:
+            down = chance.uniform(0, 0.4)
+            up = down + chance.uniform(*UP_AGAIN_SECONDS)
+            yield Turn(at_seconds=down, act=partial(self.scale, name, 0))
+            yield Turn(at_seconds=up, act=partial(self.scale, name, 1))
+
+    def end(self) -> None:
+        """Scale all to zero."""
+        for name in self.names:
+            self.scale(name, 0)
+
+    def problems(self) -> list[str]:
+        """Why not every Deployment has one pod that runs, in a PodGroup that is there."""
+        pods = [pod for pod in self.api.list(PODS.format(self.way)) if histories.lives(pod)]
+        groups = {group["metadata"]["name"] for group in self.api.list(GROUPS.format(self.way))}
+        found = []
+        for name in self.names:
+            own = [pod for pod in pods if pod["metadata"]["labels"].get("app") == name]
+            running = [pod for pod in own if pod["status"]["phase"] == "Running"]
+            if len(own) != 1 or len(running) != 1:
+                found.append(f"{name}: {len(running)} of {len(own)} pods run")
+            found += [
+                f"{name}: {pod['metadata']['name']} has no PodGroup {histories.named_group(pod)}"
+                for pod in own
+                if histories.named_group(pod) not in groups
+            ]
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """Something that happens during rounds."""
+
+    at_seconds: float
+    act: Callable[[], None]
+
+
+def take_turns(turns: Iterable[Turn]) -> None:
+    """Each when its time has come, one after the other."""
+    began = time.monotonic()
+    for turn in sorted(turns, key=lambda each: each.at_seconds):
+        time.sleep(max(0.0, began + turn.at_seconds - time.monotonic()))
+        turn.act()
+
+
+def versions(api: client.Client) -> dict[str, int]:
+    """Of all pods and PodGroups that are there, by name."""
+    return {
+        item["metadata"]["name"]: int(item["metadata"]["resourceVersion"])
+        for path in (histories.PODS, histories.GROUPS)
+        for item in api.list(path)
+    }
+
+
+def a_deployment(name: str) -> dict[str, Any]:
+    """One pod that vscheduler is to bind, and that goes at once when it is deleted."""
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "100m"}}}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {
+                    "schedulerName": "vscheduler",
+                    "terminationGracePeriodSeconds": 0,
+                    "containers": [container],
+                },
+            },
+        },
+    }
+
+
+def until_none(problems: Callable[[], Collection[object]]) -> None:
+    """Wait until there are no problems; else say which they are."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while found := problems():
+        assert time.monotonic() < deadline, list(found)[:10]
+        time.sleep(POLL_SECONDS)
+
+
+def until_quiet(proxy: proxying.Proxy) -> None:
+    """Wait until nothing late is still to come."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while proxy.busy:
+        assert time.monotonic() < deadline
+        time.sleep(POLL_SECONDS)
+
+
+@dataclass(slots=True)
+class NaiveKeeper:
+    """Makes and deletes PodGroups as Volcano does: by name, on what was seen some time ago.
+
+    Its deletes carry no precondition, and one without an answer is sent again. Runs in a thread.
+    """
+
+    plane: control_plane.ControlPlane
+    link: client.Client
+    """Through the proxy; what it looks at, it takes from the API server."""
+    ended: Event = field(default_factory=Event)
+    _empty: set[str] = field(default_factory=set)
+
+    def run(self) -> None:
+        """Until `ended`."""
+        with futures.ThreadPoolExecutor(64) as threads:
+            while not self.ended.wait(POLL_SECONDS):
+                pods = self.plane.api.list(histories.PODS)
+                for owner in self.plane.api.list("/apis/apps/v1/replicasets"):
+                    uid = owner["metadata"]["uid"]
+                    way = owner["metadata"]["namespace"]
+                    if owner["spec"]["replicas"] == 0 and uid not in self._empty:
+                        self._empty.add(uid)
+                        threads.submit(self._delete, f"{GROUPS.format(way)}/podgroup-{uid}")
+                    elif owner["spec"]["replicas"] > 0:
+                        self._empty.discard(uid)
+                        self._group(way, uid, pods)
+
+    def _group(self, way: str, owner: str, pods: list[dict[str, Any]]) -> None:
+        """Pods that name no group get one."""
+        name = f"podgroup-{owner}"
+        for pod in pods:
+            owners = [each["uid"] for each in pod["metadata"].get("ownerReferences", ())]
+            if owner in owners and not histories.named_group(pod):
+                self.link.ask("POST", GROUPS.format(way), {**A_GROUP, "metadata": {"name": name}})
+                path = f"{PODS.format(way)}/{pod['metadata']['name']}"
+                patch = {"metadata": {"annotations": {daemons.GROUP_NAME: name}}}
+                try:
+                    self.link.patch(path, patch)
+                except errors.ApiError as error:
+                    if error.status != 404:
+                        raise
+
+    def _delete(self, path: str) -> None:
+        for _ in range(3):
+            try:
+                self.link.delete(path)
+            except urllib3.exceptions.HTTPError:
+                self.ended.wait(LATE_SECONDS)
+            else:
+                return
