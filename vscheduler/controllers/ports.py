@@ -80,3 +80,20 @@ class Api(Protocol):
 
     async def delete(self, path: str, preconditions: Preconditions) -> None:
         """Delete that very object: CONFLICT where another, or another version, is there."""
+
+
+class Pauses(Protocol):
+    """Which keys pause after failures, longer each time in a row; the daemon has them."""
+
+    def failed(self, key: str, now: float) -> None:
+        """It begins a pause, or a longer one."""
+
+    def succeeded(self, key: str) -> None:
+        """Its next failure is the first again."""
+
+    def ended(self, now: float) -> list[str]:
+        """Keys whose pause is over since this was asked last."""
+
+    @property
+    def pausing(self) -> frozenset[str]:
+        """Keys whose pause isn't over, as of the last question."""

@@ -39,6 +39,8 @@ class Origin:
     annotations: Mapping[str, str]
     """Those of Volcano's domains."""
     priority_class: str
+    scheduler: str
+    """Which of ours the pod names."""
 
 
 def of_pod(pod: wire.Pod, group: str | None) -> Origin | None:
@@ -50,7 +52,8 @@ def of_pod(pod: wire.Pod, group: str | None) -> Origin | None:
         return None
     metadata = pod.metadata
     kept = tuple(sorted(each for each in metadata.annotations.items() if DOMAIN in each[0]))
-    return _origin(controller(metadata), kept, pod.spec.priority_class_name)
+    spec = pod.spec
+    return _origin(controller(metadata), kept, spec.priority_class_name, spec.scheduler_name)
 
 
 def controller(metadata: wire.Metadata) -> Owner | None:
@@ -78,6 +81,14 @@ def _shared(api_version: str, kind: str, name: str, uid: str) -> Owner:
 
 @lru_cache(maxsize=KEPT)
 def _origin(
-    owner: Owner | None, annotations: tuple[tuple[str, str], ...], priority_class: str
+    owner: Owner | None,
+    annotations: tuple[tuple[str, str], ...],
+    priority_class: str,
+    scheduler: str,
 ) -> Origin:
-    return Origin(owner=owner, annotations=dict(annotations), priority_class=priority_class)
+    return Origin(
+        owner=owner,
+        annotations=dict(annotations),
+        priority_class=priority_class,
+        scheduler=scheduler,
+    )

@@ -238,6 +238,13 @@ class Mirror:
         """PodGroups that are there, whoever schedules them."""
         return self._roster.groups
 
+    def queue_of_namespace(self, name: str) -> str:
+        """Where its PodGroups go that name no queue."""
+        entry = self._entries[events.Kind.NAMESPACE].get(name)
+        value = None if entry is None else entry.value
+        named = value.queue if isinstance(value, translation.Namespace) else ""
+        return named or self._options.default_queue
+
     def members(self, group: jobs.JobId) -> Collection[pods.Pod]:
         """Pods of all schedulers that name this PodGroup, there or not."""
         return self._roster.members(group)

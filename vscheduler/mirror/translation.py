@@ -13,6 +13,9 @@ from vscheduler.mirror import events, fields, group_limits, origins, selectors, 
 SCHEDULER = "scheduling.volcano.sh/scheduler-name"
 """Annotation: who schedules a PodGroup that has no pods yet."""
 
+QUEUE = "scheduling.volcano.sh/queue-name"
+"""Annotation of a namespace: the queue of PodGroups that are made for its pods."""
+
 _QUEUE_STATES = {"": queues.QueueState.OPEN, **{str(state): state for state in queues.QueueState}}
 _PHASES = {str(phase): phase for phase in jobs.Phase}
 
@@ -41,6 +44,8 @@ class Namespace:
     """A namespace, which other pods' affinity may select by its labels."""
 
     labels: Mapping[str, str]
+    queue: str = ""
+    """Where PodGroups go that are made for its pods; empty where it doesn't say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +169,10 @@ def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
 def namespace(namespace: wire.Namespace) -> Namespace:
     """A namespace; its name is a label in any case, which API servers see to."""
     metadata = namespace.metadata
-    return Namespace(labels={**metadata.labels, residents.NAME_LABEL: metadata.name})
+    return Namespace(
+        labels={**metadata.labels, residents.NAME_LABEL: metadata.name},
+        queue=metadata.annotations.get(QUEUE, ""),
+    )
 
 
 def priority_class(priority: wire.PriorityClass) -> PriorityClass:
