@@ -12,7 +12,7 @@ import socket
 import ssl
 import struct
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -111,6 +111,7 @@ class Proxy:
         self._began = time.monotonic()
         self._count = 0
         self._notes: deque[Note] = deque(maxlen=NOTES_MAX)
+        self._struck: Counter[str] = Counter()
         self._held: list[tuple[re.Pattern[str], asyncio.Event]] = []
         self._late: set[asyncio.Task[None]] = set()
         self._open = 0
@@ -131,6 +132,10 @@ class Proxy:
             if (what is None or note.what is what) and found(note.line)
         ]
 
+    def times_struck(self, line: str) -> int:
+        """How many requests of this line, `METHOD /path?query`, have met a fault so far."""
+        return self._struck[line]
+
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """One request from the client."""
         self._count += 1
@@ -145,6 +150,7 @@ class Proxy:
             fault=struck.fault if struck else None,
         )
         self._note(message, What.RECEIVED)
+        self._struck[line] += struck is not None
         self._open += not message.watches
         try:
             return await self._meet(request, message, struck)

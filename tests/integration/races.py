@@ -1,10 +1,10 @@
 """Deployments that go 1→0→1 while deletes of their PodGroups are under way, and how it ends."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent import futures
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from random import Random
 from threading import Event
 from typing import Any
@@ -25,8 +25,13 @@ A_GROUP = {
 }
 LATE_SECONDS = 2.5
 """With which Volcano lost the PodGroup in 2 of 20 rounds."""
-UP_AGAIN_SECONDS = (0.1, 3.3)
-"""Before a delete is sent, while it is late, and after it."""
+UP_AGAIN_SECONDS = 3.2
+"""At most so long after it went down, or after its delete was sent: some deletes are late no more
+by then."""
+PATIENT_SHARE = 0.75
+"""Of the rounds that wait for the delete; the others go up whatever has been sent."""
+SENT_SECONDS = 10.0
+"""No longer is waited for a delete."""
 PATIENCE_SECONDS = 60.0
 POLL_SECONDS = 0.1
 
@@ -65,13 +70,20 @@ class Fleet:
         path = f"{APPS.format(self.way)}/deployments/{name}"
         self.api.patch(path, {"spec": {"replicas": replicas}})
 
-    def turns(self, chance: Random) -> Iterator["Turn"]:
-        """Each goes 1→0→1 once, all within a few seconds."""
-        for name in self.names:
-            down = chance.uniform(0, 0.4)
-            up = down + chance.uniform(*UP_AGAIN_SECONDS)
-            yield Turn(at_seconds=down, act=partial(self.scale, name, 0))
-            yield Turn(at_seconds=up, act=partial(self.scale, name, 1))
+    def go_round(self, name: str, proxy: proxying.Proxy, chance: Random) -> None:
+        """1→0→1, mostly while a delete of its PodGroup is under way."""
+        owned = {"labelSelector": f"app={name}"}
+        (owner,) = self.api.list(f"{APPS.format(self.way)}/replicasets", **owned)
+        delete = f"DELETE {GROUPS.format(self.way)}/podgroup-{owner['metadata']['uid']}"
+        before = proxy.times_struck(delete)
+        time.sleep(chance.uniform(0, 0.4))
+        self.scale(name, 0)
+        patience = SENT_SECONDS if chance.random() < PATIENT_SHARE else 0.0
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline and proxy.times_struck(delete) == before:
+            time.sleep(POLL_SECONDS)
+        time.sleep(chance.uniform(0, UP_AGAIN_SECONDS))
+        self.scale(name, 1)
 
     def end(self) -> None:
         """Scale all to zero."""
@@ -96,20 +108,18 @@ class Fleet:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """Something that happens during rounds."""
-
-    at_seconds: float
-    act: Callable[[], None]
-
-
-def take_turns(turns: Iterable[Turn]) -> None:
-    """Each when its time has come, one after the other."""
-    began = time.monotonic()
-    for turn in sorted(turns, key=lambda each: each.at_seconds):
-        time.sleep(max(0.0, began + turn.at_seconds - time.monotonic()))
-        turn.act()
+@contextmanager
+def racing(fleets: Sequence[Fleet], proxy: proxying.Proxy, seed: str) -> Iterator[None]:
+    """Every Deployment goes round once, all at a time; the block's end waits for them."""
+    names = [(fleet, name) for fleet in fleets for name in fleet.names]
+    with futures.ThreadPoolExecutor(len(names)) as threads:
+        rounds = [
+            threads.submit(fleet.go_round, name, proxy, Random(f"{seed} {name}"))
+            for fleet, name in names
+        ]
+        yield
+    for each in rounds:
+        each.result()
 
 
 def versions(api: client.Client) -> dict[str, int]:
