@@ -1,6 +1,7 @@
 """PodGroups for pods that have none, with the real controllers of Kubernetes around."""
 
 import time
+from functools import partial
 from typing import Any
 
 from tests.integration import daemons
@@ -143,7 +144,7 @@ def test_pods_of_every_owner_get_a_group_and_run(
         "odd": (stranger, 2, 1),
     }
     for name, (owner, count, _) in expected.items():
-        daemons.until(lambda n=name, c=count, o=owner: run(cluster, n, c, group_of(o)), daemon)
+        daemons.until(partial(run, cluster, name, count, group_of(owner)), daemon)
     found = groups(cluster)
     assert len(found) == len(expected)
     for owner, _, minimum in expected.values():
@@ -240,7 +241,7 @@ def test_groups_of_others_are_never_deleted(
     for name in owners:
         cluster.api.patch(f"{APPS}/replicasets/{name}", {"spec": {"replicas": 1}})
     for name, owner in owners.items():
-        daemons.until(lambda n=name, o=owner: run(cluster, n, 1, group_of(o)), daemon)
+        daemons.until(partial(run, cluster, name, 1, group_of(owner)), daemon)
     for name in owners:
         cluster.api.patch(f"{APPS}/replicasets/{name}", {"spec": {"replicas": 0}})
     daemons.until(lambda: len(groups(cluster)) == 2, daemon)
@@ -292,7 +293,7 @@ def test_two_daemons_keep_to_their_own(
             running[restarted] = start(flags, f"--scheduler-name={restarted}")
             every.append((restarted, running[restarted]))
         for name in names:
-            daemons.until(lambda n=f"{name}-{turn}": run(cluster, n, 1), running[name])
+            daemons.until(partial(run, cluster, f"{name}-{turn}", 1), running[name])
     for name, daemon in every:
         for line in daemon.said("podgroup.created"):
             group = groups(cluster)[line["podgroup"].partition("/")[2]]

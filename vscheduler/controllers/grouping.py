@@ -52,6 +52,8 @@ class Pace:
     """How often pauses that are over, and pods that a watch should have shown, are looked for."""
     sent_seconds: float = 10.0
     """How long a watch may take to show a pod in its group, before the pod is told again."""
+    shown_seconds: float = 2.0
+    """How long another one may then take to show the group, before it is looked for."""
     follow_seconds: float = 30.0
     """How long the watches may take to show a group that was made and its pods, of an owner that
     changes meanwhile."""
@@ -59,7 +61,7 @@ class Pace:
     """Between looks at all groups for unused ones."""
     workers: int = 32
     backlog_max: int = 1000
-    """Groups that may wait for a worker; the rest is seen at a later look."""
+    """Groups that may wait for a worker; the rest is seen when half of them are done."""
     batch_max: int = 500
     """Groups of a namespace that are looked at together when they are to go."""
 
@@ -103,7 +105,7 @@ class Grouping:
         self._busy: set[str] = set()
         """Groups, and namespaces, of which work waits or is under way."""
         self._sent: dict[str, float] = {}
-        """Pods that are in a group, as no watch has shown yet, and until when that may take."""
+        """Pods that are in a group, as the watches haven't shown yet, and since when."""
         self._follow: dict[jobs.JobId, Follow] = {}
         self._unused: dict[jobs.JobId, tuple[str, float]] = {}
         """Groups that seem to be unused: their UID, and since when."""
@@ -144,7 +146,8 @@ class Grouping:
             self._changed.clear()
             started = time.monotonic()
             self._pauses.ended(started)
-            self._admit(started)
+            if self._work.qsize() <= self._pace.backlog_max // 2:
+                self._admit(started)
             self._follow_owners(started)
             if started >= self._survey_at and self._may_part(started):
                 self._find_unused(started)
@@ -190,16 +193,17 @@ class Grouping:
         """Let pods without a group have theirs."""
         waiting: defaultdict[jobs.JobId, list[pods.Pod]] = defaultdict(list)
         sent: dict[str, float] = {}
-        pausing = self._pauses.pausing
+        pausing, pace = self._pauses.pausing, self._pace
         for key, pod in self._survey.ungrouped():
-            until = self._sent.get(pod.uid, 0.0)
-            if until > now:
-                sent[pod.uid] = until
+            since = self._sent.get(pod.uid)
+            patience = pace.shown_seconds if pod.group == key else pace.sent_seconds
+            if since is not None and now < since + patience:
+                sent[pod.uid] = since
             elif key not in self._busy and key not in pausing:
                 waiting[key].append(pod)
         self._sent = sent
         for key, found in waiting.items():
-            if self._work.qsize() >= self._pace.backlog_max:
+            if self._work.qsize() >= pace.backlog_max:
                 break
             crew = self._survey.crew(key, found)
             assert crew is not None, "someone waits"
@@ -211,7 +215,7 @@ class Grouping:
         except ports.RefusedError:
             settled = []
         now = time.monotonic()
-        self._sent.update(dict.fromkeys(settled, now + self._pace.sent_seconds))
+        self._sent.update(dict.fromkeys(settled, now))
         if len(settled) < len(crew.joining) + len(crew.named):
             self._pauses.failed(key, now)
         else:
