@@ -30,7 +30,7 @@ UP_AGAIN_SECONDS = 3.2
 by then."""
 PATIENT_SHARE = 0.75
 """Of the rounds that wait for the delete; the others go up whatever has been sent."""
-SENT_SECONDS = 10.0
+SENT_SECONDS = 30.0
 """No longer is waited for a delete."""
 PATIENCE_SECONDS = 60.0
 POLL_SECONDS = 0.1
@@ -70,7 +70,9 @@ class Fleet:
         path = f"{APPS.format(self.way)}/deployments/{name}"
         self.api.patch(path, {"spec": {"replicas": replicas}})
 
-    def go_round(self, name: str, proxy: proxying.Proxy, chance: Random) -> None:
+    def go_round(
+        self, name: str, proxy: proxying.Proxy, chance: Random, up_again_seconds: float
+    ) -> None:
         """1→0→1, mostly while a delete of its PodGroup is under way."""
         owned = {"labelSelector": f"app={name}"}
         (owner,) = self.api.list(f"{APPS.format(self.way)}/replicasets", **owned)
@@ -82,7 +84,7 @@ class Fleet:
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline and proxy.times_struck(delete) == before:
             time.sleep(POLL_SECONDS)
-        time.sleep(chance.uniform(0, UP_AGAIN_SECONDS))
+        time.sleep(chance.uniform(0, up_again_seconds))
         self.scale(name, 1)
 
     def end(self) -> None:
@@ -109,12 +111,18 @@ class Fleet:
 
 
 @contextmanager
-def racing(fleets: Sequence[Fleet], proxy: proxying.Proxy, seed: str) -> Iterator[None]:
+def racing(
+    fleets: Sequence[Fleet],
+    proxy: proxying.Proxy,
+    seed: str,
+    *,
+    up_again_seconds: float = UP_AGAIN_SECONDS,
+) -> Iterator[None]:
     """Every Deployment goes round once, all at a time; the block's end waits for them."""
     names = [(fleet, name) for fleet in fleets for name in fleet.names]
     with futures.ThreadPoolExecutor(len(names)) as threads:
         rounds = [
-            threads.submit(fleet.go_round, name, proxy, Random(f"{seed} {name}"))
+            threads.submit(fleet.go_round, name, proxy, Random(f"{seed} {name}"), up_again_seconds)
             for fleet, name in names
         ]
         yield

@@ -17,7 +17,8 @@ from tests.integration import daemons, histories, races
 from vscheduler.sandbox import client, control_plane, credentials
 
 AT_ONCE_MAX = 25
-NAIVE_OF_EACH = 6
+NAIVE_OF_EACH = 4
+NAIVE_PASSES_MAX = 5
 KILL_SECONDS = (0.5, 4.0)
 SEED = 6
 
@@ -107,7 +108,7 @@ def test_no_delete_hits_a_group_in_use(
     races.until_none(lambda: sorted(races.versions(cluster.api)))
     races.until_quiet(way_through)
     found = ruling(cluster, history)
-    tell(found, way_through)
+    tell(found, way_through, at_once)
     assert (found.hits, found.strays) == ((), ())
     assert daemon.process.poll() is None
 
@@ -121,20 +122,26 @@ def test_deletes_without_a_precondition_hit_groups_in_use(
     """That the test above can fail: a keeper that deletes by name loses PodGroups in each way."""
     fleets = fleets_of(cluster, NAIVE_OF_EACH)
     start("--only=scheduler")
+
+    def harmless() -> set[str]:
+        hits = ruling(cluster, history).hits
+        hit = [pod for harm in hits for pod in harm.pods]
+        return {way for way in races.WAYS if not any(pod.startswith(way) for pod in hit)}
+
+    def problems() -> list[str]:
+        return [problem for fleet in fleets for problem in fleet.problems()]
+
     with naive(cluster, way_through):
-        for fleet in fleets:
-            races.until_none(fleet.problems)
-        with races.racing(fleets, way_through, str(SEED)):
-            pass
-
-        def harmless() -> set[str]:
-            hits = ruling(cluster, history).hits
-            hit = {pod.rpartition("-")[0] for harm in hits for pod in harm.pods}
-            return {way for way in races.WAYS if not any(pod.startswith(way) for pod in hit)}
-
-        races.until_none(harmless)
-        for fleet in fleets:
-            assert any("has no PodGroup" in problem for problem in fleet.problems())
+        races.until_none(problems)
+        for number in range(NAIVE_PASSES_MAX):
+            with races.racing(fleets, way_through, f"{SEED} {number}", up_again_seconds=1):
+                pass
+            time.sleep(races.LATE_SECONDS)  # what the keeper sends again
+            races.until_quiet(way_through)
+            if not harmless():
+                break
+        assert harmless() == set()
+        assert any("has no PodGroup" in problem for problem in problems())
 
 
 @contextmanager
@@ -159,11 +166,11 @@ def through(proxy: proxying.Proxy, cluster: control_plane.ControlPlane, folder: 
     return credentials.write_kubeconfig(path, url=proxy.url, authority=authority)
 
 
-def tell(found: histories.Verdict, proxy: proxying.Proxy) -> None:
-    """How much there was to go wrong; in no way is that nothing."""
+def tell(found: histories.Verdict, proxy: proxying.Proxy, at_once: int) -> None:
+    """How much there was to go wrong: in each way more than the deletes at the end."""
     sys.stdout.write(f"{found.made} PodGroups made, {found.deleted} deleted\n")
-    for way, fault in races.WAYS.items():
+    for way in races.WAYS:
         answers = proxy.notes(races.deletes(way), proxying.What.ANSWERED)
-        assert {note.fault for note in answers} == {fault}
+        assert len({note.request for note in answers}) > at_once
         statuses = sorted(Counter(note.status for note in answers).items())
         sys.stdout.write(f"{way}: deletes by answer {dict(statuses)}\n")
