@@ -55,10 +55,12 @@ class World:
                 self.plane.api.apply(path, manifest)
             elif name in self.installed - wanted:
                 self.plane.api.delete(path)
-        for name in wanted ^ self.installed:
-            probe = CASES["cases"][name][0]
-            if name != AMOUNTS or not self.schema_judges:
-                wait_until(lambda probe=probe, name=name: self.lets(probe) is (name not in wanted))
+        waits = {name: name not in wanted for name in wanted ^ self.installed}
+        if self.schema_judges:
+            waits.pop(AMOUNTS, None)
+        wait_until(
+            lambda: all(self.lets(CASES["cases"][name][0]) is lets for name, lets in waits.items())
+        )
         self.installed = wanted
 
     def tries(self, case: dict[str, Any]) -> client.Answer:
