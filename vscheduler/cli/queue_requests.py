@@ -111,7 +111,9 @@ def request(
 
     Raises clusters.ClusterError.
     """
-    good, problems, asked = [], [], []
+    good: list[str] = []
+    problems: list[str] = []
+    asked: list[str] = []
     for name in names:
         if name == "root" and wanted == CLOSED:
             problems.append("root can't be closed; close queues below it")

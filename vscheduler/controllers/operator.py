@@ -9,6 +9,7 @@ import asyncio
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import kopf
@@ -24,16 +25,21 @@ NEEDED: Kinds = frozenset({queue_objects.Kind.QUEUE, queue_objects.Kind.POD_GROU
 """Without these there is nothing to do; Commands are followed where their CRD is installed."""
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-ABSENT_SECONDS = 2.0
-"""Between two looks for kinds that are needed and missing."""
-
-LOOK_SECONDS = 30.0
-"""Between two looks for one that may come."""
-
-STOP_SECONDS = 10.0
-"""How long Kopf may take to end."""
-
 BACKOFFS = (0.5, 1, 2, 4, 8, 15)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often it looks for kinds, and how long it waits. Seconds."""
+
+    absent_seconds: float = 2.0
+    """Between two looks for kinds that are needed and missing."""
+    look_seconds: float = 30.0
+    """Between two looks for one that may come."""
+    gone_seconds: float = 8.0
+    """After Kopf's death, how long a kind's end may take to show."""
+    stop_seconds: float = 10.0
+    """How long Kopf may take to end."""
 
 
 class OperatorError(Exception):
@@ -52,8 +58,11 @@ class Patience:
 class Operator:
     """Runs Kopf, and hands what it hears to the daemon's event loop."""
 
-    def __init__(self, api: ports.Api, entry: handlers.Entry, sink: handlers.Sink) -> None:
+    def __init__(
+        self, api: ports.Api, entry: handlers.Entry, sink: handlers.Sink, pace: Pace
+    ) -> None:
         self._api = api
+        self._pace = pace
         self._entry = entry
         self._sink = sink
         self._missed: Kinds = frozenset()
@@ -63,16 +72,21 @@ class Operator:
         while True:
             kinds = await self._wait_for_kinds()
             died = await self._serve(kinds)
-            if died is None:
+            if died is None or await self._lost(kinds):
+                log.info("kopf.again", message="" if died is None else str(died))
                 continue
-            for _ in range(round(LOOK_SECONDS / ABSENT_SECONDS)):
-                if await self._kinds() not in {kinds, None}:
-                    log.info("kopf.restarted", message=str(died))
-                    break
-                await asyncio.sleep(ABSENT_SECONDS / 4)
-            else:
-                log.error("kopf.died", message=f"{type(died).__name__}: {died}")
-                raise OperatorError(f"Kopf has ended: {type(died).__name__}: {died}") from died
+            log.error("kopf.died", message=f"{type(died).__name__}: {died}")
+            raise OperatorError(f"Kopf has ended: {type(died).__name__}: {died}") from died
+
+    async def _lost(self, kinds: Kinds) -> bool:
+        """Whether one of these kinds is gone, or will be seen to be in a moment."""
+        looks = 8
+        for _ in range(looks):
+            now = await self._kinds()
+            if now is not None and not now >= kinds:
+                return True
+            await asyncio.sleep(self._pace.gone_seconds / looks)
+        return False
 
     async def _wait_for_kinds(self) -> Kinds:
         """The kinds that there are, as soon as those that are needed are among them."""
@@ -85,7 +99,7 @@ class Operator:
             if kinds is not None and missed != self._missed:
                 self._missed = missed
                 log.warning("kinds.absent", kinds=sorted(missed), retry=True)
-            await asyncio.sleep(ABSENT_SECONDS)
+            await asyncio.sleep(self._pace.absent_seconds)
 
     async def _kinds(self) -> Kinds | None:
         """Which kinds are served, and may be followed; None where the server doesn't say."""
@@ -148,15 +162,15 @@ class Operator:
         threading.Thread(target=work, name="kopf", daemon=True).start()
         try:
             while not ended.done():
-                await asyncio.wait({ended}, timeout=LOOK_SECONDS)
+                await asyncio.wait({ended}, timeout=self._pace.look_seconds)
                 if not ended.done() and await self._grown(kinds):
                     return None
             return ended.result()
         finally:
             stop.set()
-            done, _ = await asyncio.wait({ended}, timeout=STOP_SECONDS)
+            done, _ = await asyncio.wait({ended}, timeout=self._pace.stop_seconds)
             if not done:
-                log.warning("kopf.lingers", seconds=STOP_SECONDS)
+                log.warning("kopf.lingers", seconds=self._pace.stop_seconds)
 
     async def _grown(self, kinds: Kinds) -> bool:
         """Whether there is one more kind to follow."""

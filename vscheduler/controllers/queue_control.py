@@ -18,8 +18,10 @@ def start(
 
     entry is how Kopf reaches the API server, observe is told of each write and what came of it.
     """
-    keeper = queue_keeping.QueueKeeper(api, default_queue=default_queue, observe=observe)
-    kopf = operator.Operator(api, entry, keeper.feed)
+    keeper = queue_keeping.QueueKeeper(
+        api, default_queue=default_queue, observe=observe, pace=queue_keeping.Pace()
+    )
+    kopf = operator.Operator(api, entry, keeper.feed, operator.Pace())
     return [
         group.create_task(keeper.run(), name="keep queues"),
         group.create_task(kopf.run(), name="kopf"),

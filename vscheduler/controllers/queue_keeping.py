@@ -7,7 +7,8 @@ at the start, after each new list of Kopf's, and from time to time.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -16,6 +17,7 @@ from vscheduler.controllers import (
     ports,
     queue_knowledge,
     queue_objects,
+    queue_retries,
     queue_writing,
     queues,
 )
@@ -23,37 +25,35 @@ from vscheduler.core.model import queues as model
 
 log = structlog.get_logger(__name__)
 
-TOGETHER_SECONDS = 0.05
-"""What changes within this time is looked at once."""
-
-SPACING_SECONDS = 0.2
-"""Between two looks."""
-
-COUNTS_SECONDS = 1.0
-"""Between two writes to a queue of which nothing but the counts have changed."""
-
-AUDIT_SECONDS = 300.0
-AUDIT_HELD_SECONDS = 30.0
-"""The same, while a deletion waits for what a queue holds."""
-
-SETTLE_SECONDS = 1.0
-"""How long Kopf says nothing more of a list until the live lists are taken."""
-
-RETRY_SECONDS = 0.5
-RETRY_MAX_SECONDS = 30.0
-ABSENT_MAX_SECONDS = 5.0
-"""Longest pause while the API itself is missing: its CRD may be installed any moment."""
-
 TOLD_MAX = 1000
 """Refusals that are remembered, so that each is told once."""
 
-LASTING = frozenset({ports.Trouble.FORBIDDEN, ports.Trouble.INVALID})
-"""What the next attempt won't mend."""
-
-PASSING = frozenset({ports.Trouble.CONFLICT, ports.Trouble.WITHHELD})
+PASSING = frozenset({ports.Trouble.CONFLICT, ports.Trouble.MISSING, ports.Trouble.WITHHELD})
 """What is nothing to tell of: news of the object are on their way, or all ends."""
 
+LISTS = "lists"
+"""What stands for the live lists where objects have their UIDs, and queues that lack, names."""
+
 Steps = list[tuple[queue_objects.Queue, queues.Step]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How quick and how patient it is. Seconds."""
+
+    together_seconds: float = 0.05
+    """What changes within this time is looked at once."""
+    spacing_seconds: float = 0.2
+    """Between two looks."""
+    counts_seconds: float = 1.0
+    """Between two writes to a queue of which nothing but the counts have changed."""
+    audit_seconds: float = 300.0
+    """Between two comparisons with live lists."""
+    audit_held_seconds: float = 30.0
+    """The same, while a deletion waits for what a queue holds."""
+    settle_seconds: float = 1.0
+    """How long Kopf says nothing more of a list until the live lists are taken."""
+    retries: queue_retries.Growth = field(default_factory=queue_retries.Growth)
 
 
 class QueueKeeper:
@@ -65,21 +65,21 @@ class QueueKeeper:
         *,
         default_queue: str,
         observe: Callable[[str, str], None],
-        clock: Callable[[], float] = time.time,
+        pace: Pace,
     ) -> None:
         self._api = api
         self._default = default_queue
         self._observe = observe
-        self._clock = clock
+        self._pace = pace
         self._writer = queue_writing.Writer(api, observe)
         self._known = queue_knowledge.Known(default_queue)
         self._commands: dict[str, queue_objects.Command] = {}
         self._changed = asyncio.Event()
         self._audit_at = 0.0
-        """Like all instants here but the clock's, as time.monotonic() tells it."""
+        """Like all instants here, as time.monotonic() tells it."""
         self._due = float("inf")
         """When to look although nothing changes."""
-        self._failures = 0
+        self._retries = queue_retries.Retries(pace.retries)
         self._written_at: dict[str, float] = {}
         self._told: set[str] = set()
 
@@ -91,7 +91,7 @@ class QueueKeeper:
             case queue_objects.Seen(item=queue_objects.Queue() | queue_objects.Group() as item):
                 self._known.see(item)
                 if event.listed and self._known.complete:
-                    self._audit_at = time.monotonic() + SETTLE_SECONDS
+                    self._audit_at = time.monotonic() + self._pace.settle_seconds
             case queue_objects.Gone():
                 self._commands.pop(event.uid, None)
                 self._known.forget(event.uid)
@@ -102,7 +102,7 @@ class QueueKeeper:
         while True:
             self._changed.clear()
             await self._look()
-            await asyncio.sleep(SPACING_SECONDS)
+            await asyncio.sleep(self._pace.spacing_seconds)
             await self._wait()
 
     async def _wait(self) -> None:
@@ -113,62 +113,49 @@ class QueueKeeper:
                 await self._changed.wait()
         except TimeoutError:
             return
-        await asyncio.sleep(TOGETHER_SECONDS)
+        await asyncio.sleep(self._pace.together_seconds)
 
     async def _look(self) -> None:
         """One look: a step with each queue that isn't as it should be."""
         self._due = float("inf")
-        troubles = []
+        self._retries.begin()
         if time.monotonic() >= self._audit_at:
-            troubles.append(await self._try(self._audit()))
+            await self._try(LISTS, self._audit())
         if self._known.complete:
-            troubles += await self._ensure()
-            for command in sorted(
-                self._commands.values(), key=lambda each: (each.created, each.name, each.uid)
-            ):
-                troubles.append(await self._try(self._obey(command)))
-            troubles += await self._keep()
-        self._plan_retry({each for each in troubles if each is not None})
+            await self._ensure()
+            for command in sorted(self._commands.values(), key=_age):
+                if self._retries.may(command.uid):
+                    await self._try(command.uid, self._obey(command))
+            await self._keep()
+        self._due = min(self._due, self._retries.end())
 
-    def _plan_retry(self, troubles: set[ports.Trouble]) -> None:
-        """Look again soon, or later each time in a row."""
-        if not troubles:
-            self._failures = 0
-            return
-        pause = min(RETRY_MAX_SECONDS, RETRY_SECONDS * 2.0 ** min(self._failures, 16))
-        if troubles <= LASTING:
-            pause = RETRY_MAX_SECONDS
-        elif troubles <= {ports.Trouble.MISSING}:
-            pause = min(pause, ABSENT_MAX_SECONDS)
-        self._failures += 1
-        now = time.monotonic()
-        self._due = min(self._due, now + pause)
-        if self._audit_at <= now:
-            self._audit_at = self._due
-
-    async def _keep(self) -> Sequence[ports.Trouble | None]:
+    async def _keep(self) -> None:
         """Take the next step with each queue that needs one."""
-        troubles: list[ports.Trouble | None] = []
         steps = self._steps()
         if any(isinstance(step, queues.Release) for _, step in steps):
-            troubles.append(await self._try(self._audit()))
-            steps = self._steps()
-            if troubles[0] is not None:  # nothing is let go unseen
-                steps = [each for each in steps if not isinstance(each[1], queues.Release)]
+            listed = self._retries.may(LISTS) and await self._try(LISTS, self._audit())
+            steps = [
+                each
+                for each in self._steps()
+                if listed or not isinstance(each[1], queues.Release)  # nothing is let go unseen
+            ]
         self._writer.forget_but({each.uid for each in self._known.queues.values()})
-        done = await asyncio.gather(*(self._try(self._take(*each)) for each in steps))
-        return [*troubles, *done]
+        await asyncio.gather(
+            *(self._try(queue.uid, self._take(queue, step)) for queue, step in steps)
+        )
 
     def _steps(self) -> Steps:
         """What is to be done now, from all that is known."""
-        known, now = self._known.queues, self._clock()
+        known, now = self._known.queues, time.time()
         steps = []
         for name, plan in queues.plans(known, self._known.counts).items():
             queue = known[name]
+            if not self._retries.may(queue.uid):
+                continue
             sent = self._writer.sent(queue)
             step = queues.next_step(queue, plan, sent, now)
             if isinstance(step, queues.Tell) and queues.only_counts(step.status, sent):
-                until = self._written_at.get(queue.uid, 0.0) + COUNTS_SECONDS
+                until = self._written_at.get(queue.uid, 0.0) + self._pace.counts_seconds
                 if time.monotonic() < until:
                     self._due = min(self._due, until)
                     continue
@@ -206,16 +193,18 @@ class QueueKeeper:
         self._known.replace([*map(queue_objects.queue, listed), *map(queue_objects.group, groups)])
         left = self._known.queues.values()
         held = any(each.deleting for each in left)
-        self._audit_at = time.monotonic() + (AUDIT_HELD_SECONDS if held else AUDIT_SECONDS)
+        self._audit_at = time.monotonic() + (
+            self._pace.audit_held_seconds if held else self._pace.audit_seconds
+        )
         uids = {each.uid for each in left}
         self._written_at = {uid: at for uid, at in self._written_at.items() if uid in uids}
 
-    async def _ensure(self) -> list[ports.Trouble | None]:
+    async def _ensure(self) -> None:
         """See to it that root and the default queue exist; one that does is left as it is."""
-        missing = dict.fromkeys(
-            name for name in (model.ROOT, self._default) if name not in self._known.queues
-        )
-        return [await self._try(self._create(name)) for name in missing]
+        known = self._known.queues
+        for name in dict.fromkeys((model.ROOT, self._default)):
+            if name not in known and self._retries.may(name):
+                await self._try(name, self._create(name))
 
     async def _create(self, name: str) -> None:
         """Volcano: the scheduler's cache makes both at its start; root's pods aren't reclaimed."""
@@ -270,21 +259,34 @@ class QueueKeeper:
                 raise
             return None
 
-    async def _try(self, call: Coroutine[Any, Any, None]) -> ports.Trouble | None:
-        """Make calls; what they came to nothing for. Lasting trouble is told once."""
+    async def _try(self, key: str, call: Coroutine[Any, Any, None]) -> bool:
+        """Make calls about something; whether they came to something. Trouble that lasts is told
+        once.
+        """
         try:
             await call
         except ports.RefusedError as error:
             self._observe("queue", str(error.trouble))
-            if error.trouble is ports.Trouble.MISSING and self._known.complete:
-                self._audit_at = min(self._audit_at, time.monotonic() + SETTLE_SECONDS)
-            lasting, message = error.trouble in LASTING, str(error)
-            passing = error.trouble in PASSING or (
-                error.trouble is ports.Trouble.MISSING and self._known.complete
-            )
-            if not passing and not (lasting and message in self._told):
-                log.warning("queue.not_kept", message=message, retry=not lasting)
-            if lasting and len(self._told) < TOLD_MAX:
-                self._told.add(message)
-            return error.trouble
-        return None
+            self._retries.failed(key, error.trouble)
+            if key == LISTS:
+                self._audit_at = self._retries.until(LISTS)
+            elif error.trouble is ports.Trouble.MISSING:
+                self._audit_at = min(self._audit_at, time.monotonic() + self._pace.settle_seconds)
+            if key == LISTS or error.trouble not in PASSING:
+                self._complain(error)
+            return False
+        return True
+
+    def _complain(self, error: ports.RefusedError) -> None:
+        """Tell what goes on being so once."""
+        message = str(error)
+        if message not in self._told:
+            log.warning("queue.not_kept", message=message)
+        goes_on = error.trouble in {*queue_retries.LASTING, ports.Trouble.MISSING}
+        if goes_on and len(self._told) < TOLD_MAX:
+            self._told.add(message)
+
+
+def _age(command: queue_objects.Command) -> tuple[int, str]:
+    """In which order Commands were made, which nobody changes any more."""
+    return (int(command.version) if command.version.isdecimal() else 0, command.uid)

@@ -61,7 +61,9 @@ def test_it_waits_until_somebody_has_acted() -> None:
     """A queue that isn't so yet is asked again."""
     states = iter(["Open", "Open", "Closed"])
     target = Queues(lambda _: {"state": next(states)}, "red")
-    assert queue_requests.request(target, ["red"], "Closed", HURRY) == (["queue red is closed"], [])
+    patience = queue_requests.Patience(seconds=60, poll_seconds=0.001)
+    good, problems = queue_requests.request(target, ["red"], "Closed", patience)
+    assert (good, problems) == (["queue red is closed"], [])
 
 
 def test_a_queue_below_a_closed_one_says_what_it_waits_for() -> None:
