@@ -120,33 +120,35 @@ def judge(seen: Iterable[Seen]) -> Verdict:
 
 @asynccontextmanager
 async def following(upstream: proxying.Upstream) -> AsyncIterator[History]:
-    """Follow both kinds for the time of the block; a watch that ends before it is an error."""
+    """Follow both kinds for the time of the block; a version that is lost is an error."""
     history = History()
     async with proxying.connecting(upstream) as session, asyncio.TaskGroup() as group:
         tasks = []
         for path in (PODS, GROUPS):
             async with session.get(f"{upstream.url}{path}") as answer:
                 version = (await answer.json())["metadata"]["resourceVersion"]
-            watch = _watch(
-                session, f"{upstream.url}{path}?watch=true&resourceVersion={version}", history
-            )
+            watch = _watch(session, f"{upstream.url}{path}", int(version), history)
             tasks.append(group.create_task(watch))
         yield history
         for task in tasks:
             task.cancel()
 
 
-async def _watch(session: aiohttp.ClientSession, path: str, history: History) -> None:
+async def _watch(session: aiohttp.ClientSession, path: str, version: int, history: History) -> None:
+    """Note all that comes after a version; a watch that the server ends goes on where it was.
+
+    It ends those that don't keep pace.
+    """
     endless = aiohttp.ClientTimeout(total=None)
-    async with session.get(
-        f"{path}&timeoutSeconds=3600", timeout=endless, read_bufsize=LINE_BYTES
-    ) as answer:
-        assert answer.status == 200, await answer.text()
-        async for line in answer.content:
-            event = json.loads(line)
-            assert event["type"] in {"ADDED", "MODIFIED", "DELETED"}, event
-            history.note(event["type"], event["object"])
-    raise AssertionError(f"the watch ended: {path}")
+    while True:
+        url = f"{path}?watch=true&resourceVersion={version}&timeoutSeconds=3600"
+        async with session.get(url, timeout=endless, read_bufsize=LINE_BYTES) as answer:
+            assert answer.status == 200, await answer.text()
+            async for line in answer.content:
+                event = json.loads(line)
+                assert event["type"] in {"ADDED", "MODIFIED", "DELETED"}, event
+                history.note(event["type"], event["object"])
+                version = int(event["object"]["metadata"]["resourceVersion"])
 
 
 def _pod_seen(kind: str, item: dict[str, Any]) -> PodSeen:
