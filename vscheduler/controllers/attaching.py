@@ -131,9 +131,9 @@ class Attacher:
                 group_reading.GROUPS.format(namespace=crew.namespace), self.wanted(crew, owner)
             )
         except ports.RefusedError as error:
+            self._notes.refused("create", crew.key, error)
             if error.trouble is ports.Trouble.EXISTS:
                 return None
-            self._notes.refused("create", crew.key, error)
             raise
         self._notes.done("create")
         problems = auto_groups.problems(member, owner, inherit_owner_annotations=self._inherit)

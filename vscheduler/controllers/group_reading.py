@@ -21,7 +21,12 @@ UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 WIDTH = 32
 """How many calls about the pods or groups of one piece of work are made at once."""
 
-EXPECTED = (ports.Trouble.CONFLICT, ports.Trouble.MISSING, ports.Trouble.WITHHELD)
+EXPECTED = (
+    ports.Trouble.CONFLICT,
+    ports.Trouble.EXISTS,
+    ports.Trouble.MISSING,
+    ports.Trouble.WITHHELD,
+)
 """What nobody needs to hear of: others are at work, too, and we stop some day."""
 
 
