@@ -186,7 +186,7 @@ def _amounts(text: str) -> dict[str, int]:
     """Amounts by resource, of JSON; FieldError for anything else."""
     try:
         listed = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise fields.FieldError("", f"is no JSON: {error}") from error
     if not isinstance(listed, dict):
         raise fields.FieldError("", 'must be an object: {"cpu": "4"}')
