@@ -49,7 +49,7 @@ class Lives(RuleBasedStateMachine):
     """A namespace, users, and two controllers at once."""
 
     guarded = True
-    held = HELD
+    held: tuple[str, ...] = HELD
 
     def __init__(self) -> None:
         super().__init__()

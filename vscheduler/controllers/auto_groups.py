@@ -266,7 +266,7 @@ def _read_record(text: str) -> Body:
     """What we wrote last; nothing where that was taken away or spoilt, so nothing is changed."""
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
