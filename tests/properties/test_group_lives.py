@@ -26,7 +26,8 @@ SEEDS = strategies.integers(0, 2**32)
 
 REPLICAS = strategies.sampled_from((0, 1, 3))
 SECONDS = strategies.sampled_from((1.0, group_world.GRACE_SECONDS + 1))
-HELD = ("", "delete PodGroup", "patch PodGroup", "patch Pod", "create PodGroup", "list Pod")
+LATE_DELETES = ("", "delete PodGroup", "delete PodGroup")
+HELD = (*LATE_DELETES, "patch PodGroup", "patch Pod", "create PodGroup", "list Pod")
 """Requests that are held up while others arrive."""
 
 Item = TypeVar("Item")
@@ -327,11 +328,16 @@ class Lives(RuleBasedStateMachine):
         return [body for (kind, _), body in self.server.objects.items() if kind in kinds]
 
 
-class Unguarded(Lives):
-    """The same, with a server that doesn't look at preconditions, and deletes mostly late."""
+class LateDeletes(Lives):
+    """The same, with deletes that are mostly late: where mistakes in the order of things show."""
+
+    held = LATE_DELETES
+
+
+class Unguarded(LateDeletes):
+    """The same, with a server that doesn't look at preconditions."""
 
     guarded = False
-    held = ("", "delete PodGroup", "delete PodGroup")
 
 
 def examples(count: int, *phases: Phase) -> settings:
@@ -341,7 +347,10 @@ def examples(count: int, *phases: Phase) -> settings:
 
 
 TestLives = Lives.TestCase
-TestLives.settings = examples(150)
+TestLives.settings = examples(100)
+
+TestLateDeletes = LateDeletes.TestCase
+TestLateDeletes.settings = examples(250)
 
 
 def test_without_preconditions_a_group_in_use_is_deleted() -> None:
