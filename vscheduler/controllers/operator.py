@@ -7,7 +7,7 @@ when another of them is; when it dies, the daemon ends.
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +25,12 @@ NEEDED: Kinds = frozenset({queue_objects.Kind.QUEUE, queue_objects.Kind.POD_GROU
 """Without these there is nothing to do; Commands are followed where their CRD is installed."""
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+END_SECONDS = 2.0
+"""How long Kopf's tasks may take to end after they are cancelled."""
+
+LOGIN = "credentials retriever"
+"""Kopf's name of the one task that it doesn't look after: without it, all others wait for ever."""
+
 BACKOFFS = (0.5, 1, 2, 4, 8, 15)
 
 
@@ -153,13 +159,17 @@ class Operator:
             if not ended.done():
                 ended.set_result(outcome)
 
-        def work() -> None:
-            outcome = _operate(handlers.registry(kinds, self._entry, hand_on), stop)
+        def tell_from_thread(outcome: BaseException) -> None:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(tell_end, outcome)
 
         log.info("kopf.started", kinds=sorted(kinds))
-        threading.Thread(target=work, name="kopf", daemon=True).start()
+        threading.Thread(
+            target=_operate,
+            args=(handlers.registry(kinds, self._entry, hand_on), stop, tell_from_thread),
+            name="kopf",
+            daemon=True,
+        ).start()
         try:
             while not ended.done():
                 await asyncio.wait({ended}, timeout=self._pace.look_seconds)
@@ -195,24 +205,57 @@ def settings() -> kopf.OperatorSettings:
     return made
 
 
-def _operate(registry: kopf.OperatorRegistry, stop: threading.Event) -> BaseException:
-    """Run Kopf in this thread until it is told to stop; why it ended."""
-    arguments: Mapping[str, Any] = {"identity": "vscheduler", "stop_flag": stop}
+def _operate(
+    registry: kopf.OperatorRegistry,
+    stop: threading.Event,
+    tell_end: Callable[[BaseException], None],
+) -> None:
+    """Run Kopf in this thread until it is told to stop, or dies; why it ended is told at once.
 
-    async def operate() -> None:
-        try:
-            await kopf.operator(
-                registry=registry,
-                settings=settings(),
-                standalone=True,
-                clusterwide=True,
-                **arguments,
-            )
-        finally:
-            stop.set()  # else the thread that waits for it would keep this loop from closing
-
+    Its own end is not waited for without a bound: a watch that dies while others log in anew waits
+    for ever for credentials that nobody fetches any more.
+    """
+    loop = asyncio.new_event_loop()
     try:
-        asyncio.run(operate())
+        loop.run_until_complete(_live(registry, stop, tell_end))
     except BaseException as error:  # noqa: BLE001 - whatever it is, the daemon is told
-        return error
-    return OperatorError("it was done, which it never is by itself")
+        tell_end(error)
+    finally:
+        stop.set()
+        loop.close()
+
+
+async def _live(
+    registry: kopf.OperatorRegistry,
+    stop: threading.Event,
+    tell_end: Callable[[BaseException], None],
+) -> None:
+    """Kopf's tasks, until the first of them ends: all of them are to run for ever."""
+    arguments: Mapping[str, Any] = {"identity": "vscheduler", "stop_flag": stop}
+    roots = await kopf.spawn_tasks(
+        registry=registry, settings=settings(), standalone=True, clusterwide=True, **arguments
+    )
+    ours = asyncio.current_task()
+    login = {each for each in asyncio.all_tasks() if each.get_name() == LOGIN}
+    ended, _ = await asyncio.wait({*roots} | login, return_when=asyncio.FIRST_COMPLETED)
+    errors = [each.exception() for each in ended if not each.cancelled()]
+    outcome = next((each for each in errors if each is not None), None)
+    tell_end(outcome or OperatorError("one of its tasks is done, which it never is by itself"))
+    stop.set()  # else the thread that waits for it would outlive this loop
+    await _end({*roots} - ended)
+    await _end({each for each in asyncio.all_tasks() if each is not ours})
+    loop = asyncio.get_running_loop()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(END_SECONDS):
+            await loop.shutdown_asyncgens()
+            await loop.shutdown_default_executor()
+
+
+async def _end(tasks: Collection["asyncio.Task[Any]"]) -> None:
+    """Cancel these, and give them a moment; what they die of now is of no interest."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        done, _ = await asyncio.wait(tasks, timeout=END_SECONDS)
+        for task in done:
+            task.cancelled() or task.exception()
