@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # How many tests run at a time; each process of them has a control plane of its own.
 JOBS ?= 2
 
-.PHONY: demo test test-alerts lint bench binaries lock clean
+.PHONY: demo test test-alerts test-faults lint bench binaries lock clean
 
 demo: $(READY)  ## a real control plane on this machine, tenants, gangs and the scheduler
 	$(BIN)/vscheduler demo
@@ -16,6 +16,9 @@ test: lint binaries test-alerts  ## lint, types, layers, and every test from uni
 
 test-alerts: $(READY)  ## alert rules and dashboard queries, under promtool: found, or built once
 	$(BIN)/python -m tests.alerts
+
+test-faults: binaries  ## late, doubled, overtaken and lost deletes, 100 rounds of each; make test: 10
+	$(BIN)/pytest -s --rounds=100 tests/integration/test_group_races.py
 
 lint: $(READY)  ## style, types, layers
 	$(BIN)/ruff check .

@@ -46,6 +46,7 @@ def exported() -> dict[str, set[str]]:
     observed.observe_plan("reclaim")
     observed.observe_eviction("evicted")
     observed.observe_write("event", "written")
+    observed.observe_group_call("create", "done")
     observed.observe_dropped_cycle()
     observed.observe_reload(successful=True, now=0)
     observed.observe_strays(rejected=1, ungrouped=1)

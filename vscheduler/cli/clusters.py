@@ -5,6 +5,8 @@ What comes out is plain data, as the API server writes it; what goes wrong is on
 
 import os
 import re
+import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 from urllib.parse import quote
 
 import pykube
@@ -27,6 +29,9 @@ ANSWER_SECONDS = 10.0
 WATCH_SECONDS = 300
 SILENCE_SECONDS = 90.0
 """A watch that says nothing for longer is taken for dead; bookmarks come about once a minute."""
+
+INTERRUPTED_STATUS = 130
+"""What is ended by Ctrl-C, as with kubectl."""
 
 Object = dict[str, Any]
 Answer = TypeVar("Answer")
@@ -141,6 +146,23 @@ class Cluster:
         with self._told(Kind.QUEUE):
             return self._asked(ask)
 
+    def annotate_queue(self, name: str, key: str, value: str) -> Object | None:
+        """Annotate a queue; as it is then, or None where there is none of this name."""
+
+        def ask(client: pykube.HTTPClient) -> Object | None:
+            stored = _Queue(client, {"metadata": {"name": quote(name, safe="")}})
+            try:
+                stored.patch({"metadata": {"annotations": {key: value}}})
+            except (requests.HTTPError, pykube.exceptions.HTTPError) as error:
+                if _status(error) != HTTPStatus.NOT_FOUND:
+                    raise
+                return None
+            changed: Object = stored.obj
+            return changed
+
+        with self._told(Kind.QUEUE):
+            return self._asked(ask)
+
     def watch(self, kind: Kind, version: str) -> Iterator[Change]:
         """What changes; a watch that just ends, or falls silent, ends here, too."""
         parameters = {"allowWatchBookmarks": "true", "timeoutSeconds": str(WATCH_SECONDS)}
@@ -207,6 +229,20 @@ class Cluster:
             raise Unreachable(f"{self._server} broke off in the middle of a word") from error
         except _BAD_FILE as error:
             raise ClusterError(f"the kubeconfig can't be used: {error}") from error
+
+
+@contextmanager
+def tidy_end() -> Iterator[None]:
+    """SIGTERM ends the command as an error would: no key is left behind in a file."""
+
+    def end(number: int, _: object) -> NoReturn:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

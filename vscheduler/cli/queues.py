@@ -1,29 +1,29 @@
-"""`vscheduler queue list|get|tree`: what the queues of a cluster have, deserve and wait for."""
+"""`vscheduler queue list|get|tree`: what the queues of a cluster have, deserve and wait for.
+
+`open` and `close` are in queue_requests.
+"""
 
 import difflib
 import os
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 import click
 
 from vscheduler.cli import (
     clusters,
     queue_figures,
+    queue_requests,
     queue_screens,
     queue_tables,
     queue_watching,
 )
 from vscheduler.cli.clusters import Kind
-
-INTERRUPTED_STATUS = 130
-"""A watch that is ended by Ctrl-C, as with kubectl."""
 
 OBJECTS = ("json", "yaml")
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -87,13 +87,18 @@ def options(command: Command) -> Command:
     return command
 
 
-@click.group("queue", short_help="Show what queues have, deserve and wait for.")
+@click.group("queue", short_help="Show what queues have and wait for; open and close them.")
 def command() -> None:
-    """Show what the queues of a cluster have, what they deserve and how that came about.
+    """Show what the queues of a cluster have, what they deserve and how that came about; open and
+    close them.
 
     Figures are those that a scheduler has written to the queues' status; in tables, 24/25 is
     allocated/deserved.
     """
+
+
+command.add_command(queue_requests.open_command)
+command.add_command(queue_requests.close_command)
 
 
 @command.command("list", short_help="All queues, a line each.")
@@ -173,7 +178,7 @@ def get_command(*, names: tuple[str, ...], **flags: object) -> None:
 def _show(wish: Wish, picture: Picture, names: Sequence[str] = ()) -> None:
     """Show the picture once, or until Ctrl-C; names are queues that must exist."""
     try:
-        with _tidy_end(), clusters.opened(wish.kubeconfig, wish.context) as cluster:
+        with clusters.tidy_end(), clusters.opened(wish.kubeconfig, wish.context) as cluster:
             if not wish.watch:
                 view, missing = look(cluster, _kinds(wish, picture), names)
                 _print(view, wish, picture, names)
@@ -183,21 +188,7 @@ def _show(wish: Wish, picture: Picture, names: Sequence[str] = ()) -> None:
     except clusters.ClusterError as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED_STATUS)
-
-
-@contextmanager
-def _tidy_end() -> Iterator[None]:
-    """SIGTERM ends the command as an error would: no key is left behind in a file."""
-
-    def end(number: int, _: object) -> NoReturn:
-        sys.exit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        sys.exit(clusters.INTERRUPTED_STATUS)
 
 
 def look(

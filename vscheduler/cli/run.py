@@ -127,6 +127,23 @@ def ignored(command: Command) -> Command:
     "[default: for a scheduler called volcano]",
     default=None,
 )
+@option(
+    "--only",
+    "Run one half: place pods, or look after PodGroups and Queues.",
+    type=click.Choice(settings.HALVES),
+    default=None,
+)
+@switch(
+    "--inherit-owner-annotations",
+    "Let PodGroups that are made for pods take over the annotations of their owner.",
+    default=True,
+)
+@option(
+    "--podgroup-grace",
+    "How long a PodGroup that was made for pods stays when nobody uses it.",
+    default="30s",
+    show_default=True,
+)
 @option("--listen-address", "Where /metrics is served.", default=":8080", show_default=True)
 @switch("--enable-metrics", "Serve /metrics.", default=False)
 @option("--healthz-address", "Where health is served.", default=":11251", show_default=True)

@@ -36,6 +36,9 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 """Server-side apply; JSON is YAML."""
 
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""What to accept where of a list's objects only their metadata is wanted."""
+
 BUDGET = "DisruptionBudget"
 """The cause that the Eviction API names where a budget forbids (policy/v1)."""
 
@@ -164,6 +167,7 @@ class Connection:
         self._api = api
         self._loader = loader
         self._configuration = api.configuration
+        self._home = asyncio.get_running_loop()
         self._host: str = api.configuration.host.rstrip("/")
         self._session = _session(api.rest_client.ssl_context)
         api.rest_client.pool_manager = self._session
@@ -228,14 +232,16 @@ class Connection:
         body: bytes | None = None,
         *,
         content_type: str = JSON,
+        accept: str = JSON,
     ) -> bytes:
         """One request; the answer's body. Raises an ApiError."""
+        headers = await self._headers(content_type if body is not None else None)
         try:
             async with self._session.request(
                 method,
                 self._url(path),
                 data=body,
-                headers=await self._headers(content_type if body is not None else None),
+                headers=headers | {"Accept": accept},
                 timeout=self._call_timeout,
                 allow_redirects=False,
                 proxy=self._proxy,
@@ -276,6 +282,22 @@ class Connection:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unavailable(error) from error
 
+    def session_elsewhere(self) -> aiohttp.ClientSession:
+        """A session with our credentials for the event loop of another thread, where it is made,
+        used and closed. This one's loop goes on running: it is asked for a token at each request.
+        """
+
+        async def authorize(
+            request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+        ) -> aiohttp.ClientResponse:
+            asked = asyncio.run_coroutine_threadsafe(self._headers(None), self._home)
+            headers: dict[str, str] = await asyncio.wrap_future(asked)
+            request.headers.update(headers)
+            request.server_hostname = self._server_name
+            return await send(request)
+
+        return _session(self._api.rest_client.ssl_context, authorize, proxy=self._proxy)
+
     def _url(self, path: str) -> yarl.URL:
         return yarl.URL(self._host + path, encoded=True)
 
@@ -287,7 +309,11 @@ class Connection:
         return headers
 
 
-def _session(context: ssl.SSLContext) -> aiohttp.ClientSession:
+def _session(
+    context: ssl.SSLContext,
+    *middlewares: aiohttp.ClientMiddlewareType,
+    proxy: str | None = None,
+) -> aiohttp.ClientSession:
     """The client's transport; the library's own takes proxies anew from the environment each time.
 
     With `trust_env` aiohttp reads ~/.netrc and the proxy variables for every request.
@@ -299,6 +325,8 @@ def _session(context: ssl.SSLContext) -> aiohttp.ClientSession:
         headers={"User-Agent": USER_AGENT, "Accept": JSON},
         read_bufsize=READ_BUFFER_BYTES,
         cookie_jar=aiohttp.DummyCookieJar(),
+        middlewares=middlewares,
+        proxy=proxy,
     )
 
 

@@ -1,4 +1,4 @@
-"""Who goes first to the API server: binds, then evictions, then statuses, then events.
+"""Who goes first to the API server: binds, evictions, what controllers do, statuses, events.
 
 A fixed number of workers share the connections; each takes the most urgent call that waits, so
 that what is only said about a bind never delays one.
@@ -18,12 +18,14 @@ class Lane(IntEnum):
 
     BIND = 0
     EVICTION = 1
-    STATUS = 2
-    CONDITION = 3
-    EVENT = 4
+    CONTROL = 2
+    """Controllers' calls: without its PodGroup nobody places a pod."""
+    STATUS = 3
+    CONDITION = 4
+    EVENT = 5
 
 
-UNBOUNDED = (Lane.BIND, Lane.EVICTION)
+UNBOUNDED = (Lane.BIND, Lane.EVICTION, Lane.CONTROL)
 """Always taken: there are no more of them than pods."""
 
 

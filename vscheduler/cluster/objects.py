@@ -1,6 +1,8 @@
 """One object at a time, as plain data: for the few that aren't worth a fast path."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -9,7 +11,9 @@ from vscheduler.cluster import connection
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 PODS = "/api/v1/namespaces/{namespace}/pods/{name}"
 
-Object = dict[str, Any]
+PAGE_SIZE = 500
+
+Object: TypeAlias = dict[str, Any]
 
 
 async def get(link: connection.Connection, path: str) -> Object:
@@ -23,6 +27,81 @@ async def create(link: connection.Connection, collection: str, body: Object) -> 
     Raises connection.ApiError: Conflict with reason AlreadyExists where the name is taken.
     """
     return _decoded(await link.call("POST", collection, msgspec.json.encode(body)))
+
+
+async def patch(
+    link: connection.Connection,
+    path: str,
+    body: Object,
+    content_type: str = connection.MERGE_PATCH,
+    params: Mapping[str, str] | None = None,
+) -> Object:
+    """Change an object, and give it as it is stored.
+
+    Raises connection.ApiError: Conflict where the body's metadata has another UID or
+    resourceVersion than what is stored.
+    """
+    target = with_query(path, params or {})
+    return _decoded(
+        await link.call("PATCH", target, msgspec.json.encode(body), content_type=content_type)
+    )
+
+
+async def delete(
+    link: connection.Connection, path: str, *, uid: str, resource_version: str | None
+) -> None:
+    """Delete the object of this UID, in this version where one is given.
+
+    Raises connection.ApiError: Conflict where it is another one by now.
+    """
+    preconditions = {"uid": uid}
+    if resource_version is not None:
+        preconditions["resourceVersion"] = resource_version
+    options: Object = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": preconditions,
+        "propagationPolicy": "Background",
+    }
+    await link.call("DELETE", path, msgspec.json.encode(options))
+
+
+async def list_all(
+    link: connection.Connection,
+    path: str,
+    params: Mapping[str, str],
+    *,
+    metadata_only: bool = False,
+) -> list[Object]:
+    """All objects of a collection, in their newest state; or of each only its metadata.
+
+    The token of a list that takes too long grows too old; then it is taken in one piece. Raises
+    connection.ApiError.
+    """
+    accept = connection.METADATA_LIST if metadata_only else connection.JSON
+    try:
+        return await _pages(link, path, {**params, "limit": str(PAGE_SIZE)}, accept)
+    except connection.Gone:
+        return await _pages(link, path, params, accept)
+
+
+async def _pages(
+    link: connection.Connection, path: str, params: Mapping[str, str], accept: str
+) -> list[Object]:
+    found: list[Object] = []
+    token = ""
+    while True:
+        query = {**params, "continue": token} if token else params
+        page = _decoded(await link.call("GET", with_query(path, query), accept=accept))
+        found += page.get("items") or ()
+        token = page.get("metadata", {}).get("continue", "")
+        if not token:
+            return found
+
+
+def with_query(path: str, params: Mapping[str, str]) -> str:
+    """The path with these parameters."""
+    return f"{path}?{urlencode(params)}" if params else path
 
 
 async def ensure_queue(link: connection.Connection, name: str) -> bool:
@@ -50,5 +129,7 @@ async def ensure_queue(link: connection.Connection, name: str) -> bool:
 
 
 def _decoded(body: bytes) -> Object:
-    decoded: Object = msgspec.json.decode(body)
-    return decoded
+    try:
+        return msgspec.json.decode(body, type=Object)
+    except msgspec.DecodeError as error:  # a proxy's page
+        raise connection.Unavailable(f"not an object: {error}") from error

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 
@@ -17,7 +18,6 @@ from vscheduler.cluster import (
     connection,
     evicting,
     lanes,
-    objects,
     queue_reporting,
     reporting,
     usage_writing,
@@ -26,6 +26,7 @@ from vscheduler.cluster import (
 from vscheduler.core.model import jobs
 from vscheduler.daemon import (
     configuration,
+    controlling,
     health,
     metrics,
     reloading,
@@ -49,8 +50,6 @@ WAITING_MAX = 20_000
 DRAIN_SECONDS = 10.0
 """How long a stop waits for calls that are under way."""
 
-QUEUE_RETRY_SECONDS = 5.0
-
 PATHS = {
     events.Kind.NODE: "/api/v1/nodes",
     events.Kind.POD: "/api/v1/pods",
@@ -62,6 +61,9 @@ PATHS = {
     events.Kind.NAMESPACE: "/api/v1/namespaces",
 }
 """What is watched."""
+
+CONTROLLED = (events.Kind.POD, events.Kind.POD_GROUP, events.Kind.NAMESPACE)
+"""What controllers need of that, alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +124,25 @@ class Application:
                 link,
                 path,
                 decoding.Codec(kind),
-                self._loop.feed,
+                self._feed,
                 pace=watching.Pace(),
                 chance=chance,
             )
             for kind, path in PATHS.items()
-            if kind is not events.Kind.PRIORITY_CLASS or given.priority_classes
+            if self._follows(kind)
         }
+        self._controllers = (
+            controlling.Controllers(
+                given,
+                link,
+                self._lanes,
+                mirror,
+                self._metrics,
+                may_commit=self._may_commit,
+            )
+            if given.controls
+            else None
+        )
 
     def _outlets(self, mirror: state.Mirror) -> scheduling_loop.Outlets:
         """All who write to the API server what the loop decides and finds out."""
@@ -165,12 +179,19 @@ class Application:
             await self._serve(servers)
             tasks = [
                 group.create_task(self._link.refresh_credentials(), name="refresh credentials"),
-                group.create_task(self._ensure_queue(), name="ensure default queue"),
                 group.create_task(self._lanes.run(), name="commit"),
-                group.create_task(self._loop.keep_time(), name="keep time"),
-                group.create_task(self._reloader.run(), name="follow configuration"),
-                group.create_task(self._loop.run(self._wait_for_lists), name="schedule"),
             ]
+            if self._settings.schedules:
+                tasks += [
+                    group.create_task(self._loop.keep_time(), name="keep time"),
+                    group.create_task(self._reloader.run(), name="follow configuration"),
+                    group.create_task(self._loop.run(self._wait_for_lists), name="schedule"),
+                ]
+            if self._controllers is None:
+                ensured = controlling.ensure_queue(self._link, self._settings.default_queue)
+                tasks.append(group.create_task(ensured, name="ensure default queue"))
+            else:
+                tasks += self._controllers.start(group, self._wait_for_lists)
             for kind, watch in self._watches.items():
                 tasks.append(group.create_task(watch.run(), name=f"watch {kind}"))
             await self._stopping.wait()
@@ -185,6 +206,18 @@ class Application:
     def ready(self) -> bool:
         """Whether all first lists are in."""
         return all(watch.listed.is_set() for watch in self._watches.values())
+
+    def _follows(self, kind: events.Kind) -> bool:
+        """Whether anything depends on objects of this kind."""
+        if kind is events.Kind.PRIORITY_CLASS and not self._settings.priority_classes:
+            return False
+        return self._settings.schedules or kind in CONTROLLED
+
+    def _feed(self, batch: Sequence[events.Event]) -> None:
+        """Hand on what a watch saw."""
+        self._loop.feed(batch)
+        if self._controllers is not None:
+            self._controllers.changed()
 
     def _may_commit(self) -> bool:
         return not self._stopping.is_set()
@@ -216,20 +249,6 @@ class Application:
                 exposition = self._metrics.exposition if address == metrics_at else None
                 pages = health.pages(ready=lambda: self.ready, exposition=exposition)
                 await servers.enter_async_context(health.serving(pages, address))
-
-    async def _ensure_queue(self) -> None:
-        """See to it that the default queue is there; a missing CRD may come any moment."""
-        while True:
-            try:
-                if await objects.ensure_queue(self._link, self._settings.default_queue):
-                    log.info("queue.created", queue=self._settings.default_queue)
-            except connection.Forbidden as error:
-                log.warning("queue.not_created", message=str(error))
-            except connection.ApiError as error:
-                log.info("queue.not_created", message=str(error), retry=True)
-                await asyncio.sleep(QUEUE_RETRY_SECONDS)
-                continue
-            return
 
 
 async def run(given: settings.Settings, loaded: configuration.Loaded) -> None:

@@ -6,7 +6,7 @@ import sys
 import structlog
 from structlog.typing import Processor
 
-LIBRARIES = ("aiohttp", "asyncio", "kubernetes")
+LIBRARIES = ("aiohttp", "asyncio", "kopf", "kubernetes")
 
 
 def configure(level: str, style: str) -> None:
@@ -41,6 +41,8 @@ def configure(level: str, style: str) -> None:
     for library in LIBRARIES:
         # What they say below a warning is for whoever debugs them.
         logging.getLogger(library).setLevel("DEBUG" if level == "debug" else "WARNING")
+    # It warns that it isn't in the main thread, which it is kept out of on purpose.
+    logging.getLogger("kopf._core.reactor.running").setLevel("ERROR")
     # It tells of each change in a folder: a log that is kept there would feed on itself.
     logging.getLogger("watchfiles").setLevel("WARNING")
     structlog.configure(

@@ -112,6 +112,12 @@ TABLE = (
         labels=("object", "outcome"),
     ),
     Metric(
+        name="vscheduler_podgroup_calls_total",
+        kind=Kind.COUNTER,
+        about="Calls about PodGroups that are made for pods, by action and by what came of them.",
+        labels=("action", "outcome"),
+    ),
+    Metric(
         name="vscheduler_config_last_reload_successful",
         kind=Kind.GAUGE,
         about="1 where the configuration file that was read last is in force, 0 where it is bad.",

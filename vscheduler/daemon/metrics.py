@@ -86,6 +86,10 @@ class Metrics:
         """Count a write of a status, a condition or an event."""
         self._count("vscheduler_writes_total", written, outcome)
 
+    def observe_group_call(self, action: str, outcome: str) -> None:
+        """Count a call about an automatic PodGroup."""
+        self._count("vscheduler_podgroup_calls_total", action, outcome)
+
     def observe_dropped_cycle(self) -> None:
         """Count a cycle that was thrown away."""
         self._count("vscheduler_cycles_dropped_total")

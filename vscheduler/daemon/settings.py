@@ -17,6 +17,11 @@ PORT_MAX = 65535
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("console", "json")
 
+SCHEDULER = "scheduler"
+CONTROLLERS = "controllers"
+HALVES = (SCHEDULER, CONTROLLERS)
+"""What can run by itself."""
+
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
@@ -47,6 +52,20 @@ class Settings:
     log_format: str = "console"
     own_pod: statuses.Subject | None = None
     """The pod that this runs in, where it was told."""
+    only: str = ""
+    """One of HALVES, or empty for both."""
+    inherit_owner_annotations: bool = True
+    podgroup_grace_seconds: float = 30.0
+
+    @property
+    def schedules(self) -> bool:
+        """Whether pods are placed."""
+        return self.only != CONTROLLERS
+
+    @property
+    def controls(self) -> bool:
+        """Whether PodGroups and Queues are looked after."""
+        return self.only != SCHEDULER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +93,9 @@ class Given:
     pod_namespace: str = ""
     pod_name: str = ""
     pod_uid: str = ""
+    only: str | None = None
+    inherit_owner_annotations: bool = True
+    podgroup_grace: str = "30s"
 
 
 class SettingsError(Exception):
@@ -103,13 +125,15 @@ def check(given: Given) -> Settings:
     ]
     listen = _checked(problems, "--listen-address", address, given.listen_address)
     health = _checked(problems, "--healthz-address", address, given.healthz_address)
+    grace = _checked(problems, "--podgroup-grace", durations.seconds, given.podgroup_grace)
     for flag, value, choices in (
+        ("--only", given.only or SCHEDULER, HALVES),
         ("--log-level", given.log_level, LOG_LEVELS),
         ("--log-format", given.log_format, LOG_FORMATS),
     ):
         if value not in choices:
             problems.append(f"{flag}: {value!r} is none of {', '.join(choices)}")
-    if problems or period is None:
+    if problems or period is None or grace is None:
         raise SettingsError(problems)
     claim = given.claim_unowned_podgroups
     return Settings(
@@ -128,6 +152,9 @@ def check(given: Given) -> Settings:
         log_level=given.log_level,
         log_format=given.log_format,
         own_pod=_own_pod(given),
+        only=given.only or "",
+        inherit_owner_annotations=given.inherit_owner_annotations,
+        podgroup_grace_seconds=grace,
     )
 
 

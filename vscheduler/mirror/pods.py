@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from vscheduler.core.model import constraints, jobs, resources
-from vscheduler.mirror import events, fields, pod_terms, requests, selectors, wire
+from vscheduler.mirror import events, fields, origins, pod_terms, requests, selectors, wire
 
 GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 """Annotations that name a pod's PodGroup; the second is a newer alias."""
@@ -52,6 +52,8 @@ class Pod:
     task: jobs.Task | None = None
     """Only of a pod of ours that nothing is wrong with."""
     rejection: events.Rejection | None = None
+    origin: origins.Origin | None = None
+    """Only of a pod of ours whose PodGroup, if it names one, was made for it."""
 
     @property
     def holds_room(self) -> bool:
@@ -67,6 +69,11 @@ class Pod:
     def leaves(self) -> bool:
         """Whether it is being deleted."""
         return self.status is jobs.TaskStatus.RELEASING
+
+    @property
+    def lives(self) -> bool:
+        """Whether it has neither finished nor is on its way out."""
+        return self.status not in FINISHED and not self.leaves
 
     @property
     def namespace(self) -> str:
@@ -110,7 +117,8 @@ class Translator:
         metadata, spec = pod.metadata, pod.spec
         key = events.key_of(metadata.namespace, metadata.name)
         uid = uid_of(metadata)
-        group = _group(metadata)
+        named = _group(metadata)
+        group = None if named is None else jobs.JobId(events.key_of(metadata.namespace, named))
         node = spec.node_name or None
         status = _status(pod)
         ours = (spec.scheduler_name or DEFAULT_SCHEDULER) in self._ours
@@ -139,6 +147,7 @@ class Translator:
             labels=labels,
             task=task,
             rejection=rejection,
+            origin=origins.of_pod(pod, named) if ours else None,
         )
 
     def _held(self, pod: wire.Pod) -> jobs.TaskClass:
@@ -234,12 +243,9 @@ def _status(pod: wire.Pod) -> jobs.TaskStatus:
     return jobs.TaskStatus.GATED if pod.spec.scheduling_gates else jobs.TaskStatus.PENDING
 
 
-def _group(metadata: wire.Metadata) -> jobs.JobId | None:
-    for annotation in GROUPS:
-        name = metadata.annotations.get(annotation)
-        if name:
-            return jobs.JobId(events.key_of(metadata.namespace, name))
-    return None
+def _group(metadata: wire.Metadata) -> str | None:
+    """The name of the PodGroup that the pod says it belongs to."""
+    return next((name for key in GROUPS if (name := metadata.annotations.get(key))), None)
 
 
 def _priority(pod: wire.Pod) -> int:

@@ -2,8 +2,9 @@
 
 import bisect
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from vscheduler.core.model import jobs
@@ -84,6 +85,11 @@ class Roster:
             self._frozen = tuple(self._jobs)
             self._dirty.clear()
         return self._frozen
+
+    @property
+    def groups(self) -> Mapping[jobs.JobId, translation.Group]:
+        """The PodGroups that are there."""
+        return MappingProxyType(self._groups)
 
     def members(self, key: jobs.JobId) -> Collection[pods.Pod]:
         """All pods that name this PodGroup, of whatever scheduler."""

@@ -5,7 +5,7 @@ thread only; what `snapshot` returns is frozen and can go anywhere.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
@@ -232,6 +232,22 @@ class Mirror:
     def ungrouped(self) -> Iterator[pods.Pod]:
         """Pods of ours that name no PodGroup, or one that isn't there: nobody will place them."""
         yield from self._roster.ungrouped()
+
+    @property
+    def groups(self) -> Mapping[jobs.JobId, translation.Group]:
+        """PodGroups that are there, whoever schedules them."""
+        return self._roster.groups
+
+    def queue_of_namespace(self, name: str) -> str:
+        """Where its PodGroups go that name no queue."""
+        entry = self._entries[events.Kind.NAMESPACE].get(name)
+        value = None if entry is None else entry.value
+        named = value.queue if isinstance(value, translation.Namespace) else ""
+        return named or self._options.default_queue
+
+    def members(self, group: jobs.JobId) -> Collection[pods.Pod]:
+        """Pods of all schedulers that name this PodGroup, there or not."""
+        return self._roster.members(group)
 
     def _is_old(self, kind: events.Kind, key: str, entry: entries.Entry) -> bool:
         known = self._entries[kind].get(key)

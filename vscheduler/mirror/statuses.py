@@ -26,11 +26,13 @@ READY_REASON = "tasks in gang are ready to be scheduled"
 
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 REASONS = {
+    decisions.ReasonCode.QUEUE_MISSING: "QueueNotFound",
     decisions.ReasonCode.TOO_FEW_PODS: "NotEnoughTasks",
     decisions.ReasonCode.TOO_FEW_OF_ROLE: "NotEnoughPodsOfTask",
     decisions.ReasonCode.TOO_FEW_SUB_GROUPS: "NotEnoughPodsOfTask",
 }
-"""Volcano's reasons of condition Unschedulable; all others are NotEnoughResources."""
+"""Reasons of condition Unschedulable, Volcano's but for the first, of which its webhook tells; all
+others are NotEnoughResources."""
 
 NOT_ADMITTED = frozenset(
     {

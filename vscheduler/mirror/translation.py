@@ -8,10 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vscheduler.core.model import constraints, jobs, nodes, queues, residents, resources
-from vscheduler.mirror import events, fields, group_limits, selectors, usages, wire
+from vscheduler.mirror import events, fields, group_limits, origins, selectors, usages, wire
 
 SCHEDULER = "scheduling.volcano.sh/scheduler-name"
 """Annotation: who schedules a PodGroup that has no pods yet."""
+
+QUEUE = "scheduling.volcano.sh/queue-name"
+"""Annotation of a namespace: the queue of PodGroups that are made for its pods."""
 
 _QUEUE_STATES = {"": queues.QueueState.OPEN, **{str(state): state for state in queues.QueueState}}
 _PHASES = {str(phase): phase for phase in jobs.Phase}
@@ -33,6 +36,7 @@ class Group:
     priority_class: str
     scheduler: str
     """Who the annotation says; empty where it doesn't."""
+    owner: origins.Owner | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,8 @@ class Namespace:
     """A namespace, which other pods' affinity may select by its labels."""
 
     labels: Mapping[str, str]
+    queue: str = ""
+    """Where PodGroups go that are made for its pods; empty where it doesn't say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,13 +162,17 @@ def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
         ),
         priority_class=spec.priority_class_name,
         scheduler=metadata.annotations.get(SCHEDULER, ""),
+        owner=origins.owner_of_group(metadata),
     )
 
 
 def namespace(namespace: wire.Namespace) -> Namespace:
     """A namespace; its name is a label in any case, which API servers see to."""
     metadata = namespace.metadata
-    return Namespace(labels={**metadata.labels, residents.NAME_LABEL: metadata.name})
+    return Namespace(
+        labels={**metadata.labels, residents.NAME_LABEL: metadata.name},
+        queue=metadata.annotations.get(QUEUE, ""),
+    )
 
 
 def priority_class(priority: wire.PriorityClass) -> PriorityClass:

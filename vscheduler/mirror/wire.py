@@ -20,6 +20,16 @@ class Struct(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """Base of all. gc=False: decoded objects hold no cycles, so the collector needn't look."""
 
 
+class OwnerReference(Struct, frozen=True):
+    """meta/v1 OwnerReference."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
 class Metadata(Struct, frozen=True):
     """meta/v1 ObjectMeta."""
 
@@ -31,6 +41,7 @@ class Metadata(Struct, frozen=True):
     deletion_timestamp: dt.datetime | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
+    owner_references: list[OwnerReference] = []
 
 
 class ResourceRequirements(Struct, frozen=True):

@@ -45,6 +45,15 @@ def invoke(*words: str, environment: Mapping[str, str] | None = None) -> testing
         (["--priority-class", "--enable-metrics"], {"priority_classes": True}),
         (["--enable-metrics"], {"metrics_address": ("", 8080), "health_address": None}),
         (["--enable-healthz=true"], {"metrics_address": None, "health_address": ("", 11251)}),
+        ([], {"only": "", "podgroup_grace_seconds": 30.0, "inherit_owner_annotations": True}),
+        (
+            ["--only=controllers", "--podgroup-grace=0s", "--inherit-owner-annotations=false"],
+            {
+                "only": "controllers",
+                "podgroup_grace_seconds": 0.0,
+                "inherit_owner_annotations": False,
+            },
+        ),
         (
             ["--node-selector=a=b", "--node-selector", "c:d"],
             {"node_selector": (("a", "b"), ("c", "d"))},

@@ -78,6 +78,17 @@ def test_who_takes_volcanos_place_claims_its_groups(
     assert checked.claim_unowned is claims
 
 
+@pytest.mark.parametrize(
+    ("only", "halves"),
+    [(None, (True, True)), ("scheduler", (True, False)), ("controllers", (False, True))],
+)
+def test_one_half_can_run_alone(only: str | None, halves: tuple[bool, bool]) -> None:
+    """The scheduler, the controllers, or both."""
+    checked = settings.check(settings.Given(only=only, podgroup_grace="1m30s"))
+    assert (checked.schedules, checked.controls) == halves
+    assert checked.podgroup_grace_seconds == 90
+
+
 def test_all_problems_are_listed_at_once() -> None:
     """One sentence each, which names the flag and what was given."""
     with pytest.raises(settings.SettingsError) as raised:
@@ -89,6 +100,8 @@ def test_all_problems_are_listed_at_once() -> None:
                 node_selector=("x",),
                 listen_address="y",
                 healthz_address="z",
+                podgroup_grace="30",
+                only="half",
                 log_level="loud",
                 log_format="xml",
             )
@@ -103,6 +116,8 @@ def test_all_problems_are_listed_at_once() -> None:
         "--node-selector",
         "--listen-address",
         "--healthz-address",
+        "--podgroup-grace",
+        "--only",
         "--log-level",
         "--log-format",
     ]

@@ -159,6 +159,8 @@ def test_nothing_is_written_twice(case: str) -> None:
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
+        (decisions.ReasonCode.QUEUE_MISSING, "QueueNotFound"),
+        (decisions.ReasonCode.QUEUE_CLOSED, "NotEnoughResources"),
         (decisions.ReasonCode.TOO_FEW_PODS, "NotEnoughTasks"),
         (decisions.ReasonCode.TOO_FEW_OF_ROLE, "NotEnoughPodsOfTask"),
         (decisions.ReasonCode.NO_ROOM, "NotEnoughResources"),

@@ -40,7 +40,7 @@ class Evict:
 class ReasonCode(StrEnum):
     """Why a job waits: a closed list, in order of precedence; the values are for metrics."""
 
-    QUEUE_MISSING = "QueueMissing"
+    QUEUE_MISSING = "QueueNotFound"
     QUEUE_CLOSED = "QueueClosed"
     PLUGIN_FAILED = "PluginFailed"
     NOT_LEAF = "QueueNotLeaf"

@@ -1,0 +1,256 @@
+"""What a real API server refuses with the policies of manifests/admission, and what without.
+
+All is asked with this project's CRDs, and again with some that have no more in them than Volcano's.
+Nothing that is tried is kept (dryRun=All), so that any order of cases gives the same answers.
+"""
+
+import copy
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from vscheduler.sandbox import client, control_plane, errors
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "manifests" / "admission").rglob("*.yaml"))
+MANIFESTS = [tree for file in FILES for tree in yaml.safe_load_all(file.read_text())]
+CASES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
+POLICIES = tuple(CASES["cases"])
+AMOUNTS = "amounts-are-in-order.vscheduler.io"
+GROUP = "/apis/scheduling.volcano.sh/v1beta1"
+POLICY = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
+COLLECTIONS = {
+    "ValidatingAdmissionPolicy": f"{POLICY}ies",
+    "ValidatingAdmissionPolicyBinding": f"{POLICY}ybindings",
+}
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+KINDS = {"queues": "Queue", "podgroups": "PodGroup"}
+NAMESPACES = ("team-a", "team-ab", "lab-7")
+OURS = ("deserved", "request", "realCapability", "share", "conditions")
+PATIENCE_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class World:
+    """Queues and PodGroups of all sorts, and the policies that are in force around them."""
+
+    plane: control_plane.ControlPlane
+    schema_judges: bool
+    """Whether the CRDs have rules on amounts of their own."""
+    installed: set[str] = field(default_factory=set)
+
+    def have(self, wanted: Iterable[str]) -> None:
+        """Apply and delete policies until these are in force, and no others."""
+        wanted = set(wanted)
+        for manifest in MANIFESTS:
+            name = manifest["metadata"]["name"]
+            path = f"{COLLECTIONS[manifest['kind']]}/{name}"
+            if name in wanted - self.installed:
+                self.plane.api.apply(path, manifest)
+            elif name in self.installed - wanted:
+                self.plane.api.delete(path)
+        waits = {name: name not in wanted for name in wanted ^ self.installed}
+        if self.schema_judges:
+            waits.pop(AMOUNTS, None)
+        wait_until(
+            lambda: all(self.lets(CASES["cases"][name][0]) is lets for name, lets in waits.items())
+        )
+        self.installed = wanted
+
+    def tries(self, case: dict[str, Any]) -> client.Answer:
+        """The answer to what a case does, of which nothing stays."""
+        (verb,) = case.keys() & {"create", "patch", "delete"}
+        plural, _, rest = case[verb].partition("/")
+        path = where(plural, case.get("namespace", "default"))
+        method = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}[verb]
+        body = thing(plural, "me", case["body"]) if verb == "create" else case.get("body")
+        merge = {"content-type": client.PATCH_TYPES["merge"]} if verb == "patch" else None
+        path = f"{path}/{rest}" if rest else path
+        return self.plane.api.ask(method, path, body, query={"dryRun": "All"}, headers=merge)
+
+    def lets(self, case: dict[str, Any]) -> bool:
+        """Whether a case is let through."""
+        answer = self.tries(case)
+        assert answer.status in {200, 201, 403, 422}, answer.text
+        return answer.status < 400
+
+
+def where(plural: str, namespace: str = "default") -> str:
+    """The path of a collection."""
+    return f"{GROUP}/{'' if plural == 'queues' else f'namespaces/{namespace}/'}{plural}"
+
+
+def thing(plural: str, name: str, parts: dict[str, Any]) -> client.Object:
+    """A Queue or PodGroup with these parts."""
+    metadata = {**parts.get("metadata", {}), "name": name}
+    head = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": KINDS[plural]}
+    return {**head, **parts, "metadata": metadata}
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Ask again and again: the server takes up policies and definitions a moment later."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def lax(definition: client.Object) -> list[client.Object]:
+    """The versions of a CRD with no rules, and no status fields but Volcano's."""
+    versions: list[client.Object] = copy.deepcopy(definition["spec"]["versions"])
+    for version in versions:
+        schema = version["schema"]["openAPIV3Schema"]
+        drop_rules(schema)
+        if definition["spec"]["names"]["plural"] == "queues":
+            for name in OURS:
+                del schema["properties"]["status"]["properties"][name]
+    return versions
+
+
+def drop_rules(node: Any) -> None:
+    """Remove every CEL rule at and below a node of a CRD."""
+    if isinstance(node, dict):
+        node.pop("x-kubernetes-validations", None)
+        node = list(node.values())
+    for child in node if isinstance(node, list) else []:
+        drop_rules(child)
+
+
+@pytest.fixture(scope="module", params=["our CRDs", "Volcano's CRDs"])
+def world(request: pytest.FixtureRequest, plane: control_plane.ControlPlane) -> Iterator[World]:
+    """The sandbox with the queues and PodGroups that the cases are about, and no policies yet."""
+    ours = request.param == "our CRDs"
+    plane.clean()
+    kept = {
+        plural: plane.api.get(f"{DEFINITIONS}/{plural}.scheduling.volcano.sh") for plural in KINDS
+    }
+    made = World(plane=plane, schema_judges=ours)
+    negative = {"create": "queues", "body": {"spec": {"capability": {"cpu": -1}}}}
+    try:
+        if not ours:
+            define(plane, {plural: lax(each) for plural, each in kept.items()})
+            wait_until(lambda: made.lets(negative))
+        for namespace in NAMESPACES:
+            plane.create_namespace(namespace)
+        for plural in KINDS:
+            for name, parts in CASES["world"][plural].items():
+                body = thing(plural, name, parts)
+                stored = plane.api.create(where(plural), body)
+                if "status" in parts:
+                    stored["status"] = parts["status"]
+                    plane.api.replace(f"{where(plural)}/{name}/status", stored)
+        yield made
+    finally:
+        made.have(())
+        define(plane, {plural: each["spec"]["versions"] for plural, each in kept.items()})
+        wait_until(lambda: not made.lets(negative))
+        plane.clean()
+
+
+def define(plane: control_plane.ControlPlane, versions: dict[str, list[client.Object]]) -> None:
+    """Give both CRDs these versions."""
+    for plural, each in versions.items():
+        plane.api.patch(
+            f"{DEFINITIONS}/{plural}.scheduling.volcano.sh", {"spec": {"versions": each}}
+        )
+
+
+def named(case: dict[str, Any]) -> str:
+    """A case in a few words, for a failure."""
+    return " ".join(str(part) for name, part in case.items() if name != "says")
+
+
+EVERY = [
+    pytest.param(case, id=f"{policy.partition('.')[0]}: {named(case)}")
+    for policy, cases in CASES["cases"].items()
+    for case in cases
+]
+
+
+def test_there_is_a_case_of_either_kind_for_every_policy() -> None:
+    """Each policy that is shipped, and its binding, is tried in both directions."""
+    for kind in COLLECTIONS:
+        shipped = {each["metadata"]["name"] for each in MANIFESTS if each["kind"] == kind}
+        assert shipped == set(POLICIES)
+    for policy, cases in CASES["cases"].items():
+        assert {"says" in case for case in cases} == {True, False}, policy
+        assert "says" in cases[0], policy
+    assert len(EVERY) >= 30
+
+
+@pytest.mark.parametrize("case", EVERY)
+def test_each_case_with_all_policies(world: World, case: dict[str, Any]) -> None:
+    """It is let through, or refused in one line that names object and field and says what helps."""
+    world.have(POLICIES)
+    answer = world.tries(case)
+    if "says" not in case:
+        assert answer.status in {200, 201}, answer.text
+        return
+    assert answer.status in {403, 422}, answer.text
+    assert case["says"] in answer.message
+    assert answer.message.count("denied request") <= 1, "one policy refuses it, and not another"
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_each_policy_refuses_its_own_cases_and_no_others(world: World, policy: str) -> None:
+    """With it switched off its cases pass and the others' don't; with it alone, the other way."""
+    refused = {
+        name: [case for case in cases if "says" in case] for name, cases in CASES["cases"].items()
+    }
+    if world.schema_judges:
+        del refused[AMOUNTS]  # whatever the policies, the CRD refuses these
+    world.have(set(POLICIES) - {policy})
+    for name, cases in refused.items():
+        assert [named(case) for case in cases if world.lets(case) is not (name == policy)] == []
+    world.have([policy])
+    for name, cases in refused.items():
+        assert [named(case) for case in cases if world.lets(case) is not (name != policy)] == []
+
+
+def test_without_policies_all_is_let_through(world: World) -> None:
+    """Who doesn't install them, or takes them away, has what the CRDs alone refuse."""
+    world.have(POLICIES)
+    world.have(())
+    for name, cases in CASES["cases"].items():
+        for case in cases:
+            judged = world.schema_judges and name == AMOUNTS and "says" in case
+            assert world.lets(case) is not judged, named(case)
+
+
+def test_kubectl_shows_the_message(world: World) -> None:
+    """With the policy that it comes from, so that people know what to look up."""
+    world.have(POLICIES)
+    group = yaml.safe_dump(thing("podgroups", "mine", {"spec": {"queue": "closed"}}))
+    with pytest.raises(errors.SandboxError) as refused:
+        world.plane.run_kubectl("create", "--filename=-", text=group)
+    assert re.search(
+        r"ValidatingAdmissionPolicy 'queue-takes-jobs\.vscheduler\.io' .* denied request: "
+        r"PodGroup mine, spec\.queue: queue closed is Closed and takes no more PodGroups; "
+        r"open it, or name another queue$",
+        str(refused.value),
+    )
+    with pytest.raises(errors.SandboxError, match="Queue default can't be deleted: PodGroups that"):
+        world.plane.run_kubectl("delete", "queue", "default")
+
+
+def test_deleting_all_queues_leaves_those_that_are_kept(world: World) -> None:
+    """Each object of a collection is judged by itself."""
+    world.have(POLICIES)
+    world.plane.api.create(
+        where("queues"), thing("queues", "fleeting", {"metadata": {"labels": {"go": "x"}}})
+    )
+    for name in ("root", "default"):
+        world.plane.api.patch(f"{where('queues')}/{name}", {"metadata": {"labels": {"go": "x"}}})
+    query = {"labelSelector": "go=x"}
+    answer = world.plane.api.ask("DELETE", where("queues"), query=query)
+    assert answer.status == 403
+    assert "can't be deleted" in answer.message
+    wait_until(lambda: world.plane.api.find(f"{where('queues')}/fleeting") is None)
+    left = world.plane.api.list(where("queues"), **query)
+    assert [each["metadata"]["name"] for each in left] == ["default", "root"]

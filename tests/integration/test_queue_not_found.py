@@ -1,0 +1,60 @@
+"""A PodGroup of a queue that doesn't exist: no policy can see it, so its condition tells."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration import daemons
+from vscheduler.sandbox import control_plane
+
+ADMISSION = Path(__file__).parents[2] / "manifests" / "admission"
+DEFAULT = f"{daemons.QUEUES}/default"
+
+
+@pytest.fixture(params=[False, True], ids=["no policies", "all policies"])
+def guarded(
+    request: pytest.FixtureRequest, cluster: control_plane.ControlPlane
+) -> Iterator[control_plane.ControlPlane]:
+    """The sandbox with a node and the default queue, without policies and with them."""
+    folder = ("--recursive", f"--filename={ADMISSION}")
+    cluster.create_nodes(count=1, cpu="4")
+    daemons.a_queue(cluster, "default")
+    try:
+        if request.param:
+            cluster.run_kubectl("apply", *folder)
+            wait_for_verdict(cluster, 403)
+        yield cluster
+    finally:
+        cluster.run_kubectl("delete", "--ignore-not-found", *folder)
+        wait_for_verdict(cluster, 200)
+
+
+def wait_for_verdict(cluster: control_plane.ControlPlane, status: int) -> None:
+    """Until a delete of the default queue would have this answer."""
+    query = {"dryRun": "All"}
+    deadline = time.monotonic() + daemons.PATIENCE_SECONDS
+    while cluster.api.ask("DELETE", DEFAULT, query=query).status != status:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_group_waits_for_its_queue_and_starts_once_there_is_one(
+    guarded: control_plane.ControlPlane, start: daemons.Start
+) -> None:
+    """The condition names the queue and what would help, and turns when it is so."""
+    daemon = start()
+    daemons.a_gang(guarded, "early", 2, group={"queue": "late"})
+    daemons.until(lambda: "Unschedulable" in daemons.conditions(guarded, "early"), daemon)
+    told = daemons.conditions(guarded, "early")["Unschedulable"]
+    assert (told["status"], told["reason"]) == ("True", "QueueNotFound")
+    assert told["message"] == "queue late doesn't exist; create it, or name another in spec.queue"
+    assert daemons.nodes_of(guarded) == {}
+    daemons.a_queue(guarded, "late")
+    daemons.until(lambda: len(daemons.nodes_of(guarded)) == 2, daemon)
+    daemons.until(
+        lambda: daemons.conditions(guarded, "early")["Unschedulable"]["status"] == "False", daemon
+    )
+    assert daemons.phase(guarded, "early") in {"Inqueue", "Running"}
+    assert daemon.stop() == 0

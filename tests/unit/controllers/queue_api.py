@@ -1,0 +1,175 @@
+"""A small API server for Queues, PodGroups and Commands: versions, preconditions, finalizers."""
+
+import copy
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vscheduler.controllers import ports, queue_objects
+
+MANAGED = ("state", *queue_objects.COUNTERS, "conditions")
+GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+COMMANDS = f"{queue_objects.BUS}/namespaces/default/commands"
+
+
+class Server:
+    """Objects by path; what is written is told to whoever listens, at once."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, ports.Object] = {}
+        self.calls: list[tuple[str, str]] = []
+        self.refuse: Callable[[str, str, Any], None] = lambda *_: None
+        """Called before each call with method, path and body: may raise."""
+        self.listeners: list[Callable[[queue_objects.Event], None]] = []
+        self._numbers = itertools.count(1)
+
+    @property
+    def writes(self) -> list[tuple[str, str]]:
+        """Calls that change something."""
+        return [each for each in self.calls if each[0] not in {"get", "list"}]
+
+    def put(self, path: str, body: ports.Object) -> ports.Object:
+        """Store an object as somebody else would."""
+        before = self.objects.get(path)
+        stored: ports.Object = copy.deepcopy(body)
+        metadata = stored["metadata"]
+        metadata["name"] = path.rpartition("/")[2]
+        number = next(self._numbers)
+        uid = before["metadata"]["uid"] if before else f"uid-{number}"
+        metadata |= {"uid": uid, "resourceVersion": str(number)}
+        if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
+            self.objects.pop(path, None)
+            self._tell(path, stored, "DELETED")
+            return stored
+        self.objects[path] = stored
+        self._tell(path, stored, "MODIFIED" if before else "ADDED")
+        return copy.deepcopy(stored)
+
+    def edit(self, path: str, patch: Mapping[str, Any]) -> ports.Object:
+        """A merge patch by somebody else."""
+        return self.put(path, merged(self.objects[path], patch))
+
+    def remove(self, path: str) -> None:
+        """A delete by somebody else: what has finalizers stays for a while."""
+        self.edit(path, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+
+    async def get(self, path: str) -> ports.Object:
+        """One object."""
+        self._called("get", path)
+        return copy.deepcopy(self._found(path))
+
+    async def list(
+        self, path: str, params: Mapping[str, str] | None = None, *, metadata_only: bool = False
+    ) -> list[ports.Object]:
+        """All of a collection; PodGroups are in one namespace."""
+        del params, metadata_only
+        self._called("list", path)
+        prefix = GROUPS if path == queue_objects.POD_GROUPS else path
+        return [
+            copy.deepcopy(each)
+            for at, each in self.objects.items()
+            if at.rpartition("/")[0] == prefix
+        ]
+
+    async def create(self, path: str, body: ports.Object) -> ports.Object:
+        """A new object."""
+        self._called("create", path, body)
+        at = f"{path}/{body['metadata']['name']}"
+        if at in self.objects:
+            raise ports.RefusedError(ports.Trouble.EXISTS, f"{at} exists")
+        return self.put(at, body)
+
+    async def patch(
+        self,
+        path: str,
+        body: ports.Object,
+        content_type: str = ports.MERGE_PATCH,
+        params: Mapping[str, str] | None = None,
+    ) -> ports.Object:
+        """A merge patch under its preconditions, or an apply of the controller's status."""
+        del params
+        self._called("patch", path, body)
+        at = path.removesuffix("/status")
+        stored = self._found(at)
+        for name in ("uid", "resourceVersion"):
+            wanted = body["metadata"].get(name, stored["metadata"][name])
+            if wanted != stored["metadata"][name]:
+                raise ports.RefusedError(ports.Trouble.CONFLICT, f"{at} is another {name}")
+        if content_type != ports.APPLY_PATCH:
+            return self.put(at, merged(stored, body))
+        others = {k: v for k, v in stored.get("status", {}).items() if k not in MANAGED}
+        return self.put(at, {**stored, "status": {**others, **body["status"]}})
+
+    async def delete(self, path: str, preconditions: ports.Preconditions) -> None:
+        """Delete that very object."""
+        self._called("delete", path)
+        if self._found(path)["metadata"]["uid"] != preconditions.uid:
+            raise ports.RefusedError(ports.Trouble.CONFLICT, f"{path} is another")
+        self.remove(path)
+
+    def _called(self, method: str, path: str, body: Any = None) -> None:
+        self.calls.append((method, path.removeprefix("/apis/")))
+        self.refuse(method, path, body)
+
+    def _found(self, path: str) -> ports.Object:
+        if path not in self.objects:
+            raise ports.RefusedError(ports.Trouble.MISSING, f"no {path}")
+        return self.objects[path]
+
+    def _tell(self, path: str, stored: ports.Object, change: str) -> None:
+        kind = queue_objects.Kind(path.rpartition("/")[0].rpartition("/")[2])
+        item = queue_objects.read(kind, copy.deepcopy(stored))
+        for listener in self.listeners if item is not None else ():
+            assert item is not None
+            if change == "DELETED":
+                listener(queue_objects.Gone(kind=kind, uid=item.uid))
+            else:
+                listener(queue_objects.Seen(item=item))
+
+
+def merged(body: Any, patch: Any) -> Any:
+    """RFC 7396."""
+    if not isinstance(patch, Mapping):
+        return patch
+    result = dict(body) if isinstance(body, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), value)
+    return result
+
+
+def a_queue(server: Server, name: str, **spec: Any) -> str:
+    """A Queue; its path."""
+    path = f"{queue_objects.QUEUES}/{name}"
+    server.put(path, {"metadata": {}, "spec": {"weight": 1, **spec}})
+    return path
+
+
+def a_group(server: Server, name: str, queue: str, phase: str = "") -> str:
+    """A PodGroup; its path."""
+    path = f"{GROUPS}/{name}"
+    server.put(path, {"metadata": {}, "spec": {"queue": queue}, "status": {"phase": phase}})
+    return path
+
+
+def a_command(server: Server, name: str, action: str, queue: str, uid: str = "") -> str:
+    """A Command to a Queue; its path."""
+    path = f"{COMMANDS}/{name}"
+    target = {"kind": "Queue", "name": queue, "uid": uid}
+    metadata = {"namespace": "default", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    server.put(path, {"metadata": metadata, "action": action, "target": target})
+    return path
+
+
+def status_of(server: Server, name: str) -> Mapping[str, Any]:
+    """A Queue's status; empty where there is no such Queue."""
+    stored = server.objects.get(f"{queue_objects.QUEUES}/{name}", {})
+    status: Mapping[str, Any] = stored.get("status", {})
+    return status
+
+
+def state_of(server: Server, name: str) -> str:
+    """A Queue's state."""
+    return str(status_of(server, name).get("state", ""))

@@ -1,0 +1,255 @@
+"""Kopf itself, against a server that knows as much of Kubernetes as it asks for."""
+
+import asyncio
+import gc
+import json
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from structlog import testing
+
+from vscheduler.controllers import handlers, operator, ports, queue_objects
+
+SCHEDULING = "/apis/scheduling.volcano.sh/v1beta1"
+BUS = "/apis/bus.volcano.sh/v1alpha1"
+PACE = operator.Pace(absent_seconds=0.01, look_seconds=0.1, gone_seconds=0.2)
+
+
+class Cluster:
+    """Discovery, lists and watches; the way to it, and the port for what isn't Kopf's."""
+
+    def __init__(self) -> None:
+        self.host = ""
+        self.kinds = {SCHEDULING: {"queues", "podgroups"}}
+        self.forbidden: set[str] = set()
+        self.items: dict[str, list[dict[str, Any]]] = {}
+        self.methods: list[str] = []
+        self.tokens: list[str] = []
+        self._watches: dict[str, list[web.StreamResponse]] = {}
+        self.ended = False
+
+    def session_elsewhere(self) -> aiohttp.ClientSession:
+        """A session for Kopf's loop."""
+        return aiohttp.ClientSession(headers={"Authorization": "Bearer ours"})
+
+    async def get(self, path: str) -> ports.Object:
+        """Discovery, as the daemon's connection sees it."""
+        if path not in self.kinds:
+            raise ports.RefusedError(ports.Trouble.MISSING, path)
+        return {"resources": [{"name": each} for each in self.kinds[path]]}
+
+    async def create(self, path: str, body: ports.Object) -> ports.Object:
+        """What we may."""
+        assert path == operator.REVIEWS
+        asked = body["spec"]["resourceAttributes"]
+        return {"status": {"allowed": asked["resource"] not in self.forbidden}}
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Whatever Kopf asks."""
+        self.methods.append(request.method)
+        self.tokens.append(request.headers["Authorization"])
+        group, _, plural = request.path.rpartition("/")
+        discovered = {
+            "/api": {"versions": ["v1"]},
+            "/api/v1": {"resources": [_resource("namespaces")]},
+            "/apis": {"groups": [_group(each) for each in self.kinds]},
+        } | {
+            path: {"resources": [_resource(each) for each in plurals]}
+            for path, plurals in self.kinds.items()
+        }
+        if request.path in discovered:
+            return web.json_response(discovered[request.path])
+        if plural not in self.kinds.get(group, ()):
+            return web.json_response({"kind": "Status", "code": 404}, status=404)
+        if "watch" in request.query:
+            return await self._watch(request, plural)
+        items = self.items.get(plural, [])
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
+
+    async def _watch(self, request: web.Request, plural: str) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        self._watches.setdefault(plural, []).append(response)
+        group = request.path.rpartition("/")[0]
+        while not self.ended and plural in self.kinds.get(group, ()):  # noqa: ASYNC110 - a set says it
+            await asyncio.sleep(0.01)
+        return response
+
+    async def tell(self, plural: str, change: str, item: dict[str, Any]) -> None:
+        """Tell whoever watches."""
+        for watch in self._watches.get(plural, []):
+            with suppress(ConnectionError):
+                await watch.write(json.dumps({"type": change, "object": item}).encode() + b"\n")
+
+    def forget_watches(self) -> None:
+        """Those that were begun so far don't count."""
+        self._watches.clear()
+
+    def watched(self, plural: str) -> bool:
+        """Whether somebody watches."""
+        return bool(self._watches.get(plural))
+
+
+def _group(path: str) -> dict[str, Any]:
+    _, _, name, version = path.split("/")
+    return {
+        "name": name,
+        "versions": [{"version": version}],
+        "preferredVersion": {"version": version},
+    }
+
+
+def _resource(plural: str) -> dict[str, Any]:
+    return {
+        "name": plural,
+        "kind": plural.title(),
+        "singularName": plural,
+        "namespaced": plural != "queues",
+        "verbs": ["get", "list", "watch", "patch"],
+    }
+
+
+def an_item(name: str, **more: Any) -> dict[str, Any]:
+    """An object of any kind."""
+    metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": "5"}
+    return {"metadata": metadata, **more}
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    """A server at work."""
+    made = Cluster()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", made.answer)
+    runner = web.AppRunner(app, shutdown_timeout=1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    made.host = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield made
+    made.ended = True
+    await runner.cleanup()
+
+
+@asynccontextmanager
+async def operating(
+    cluster: Cluster,
+) -> AsyncIterator[tuple[list[queue_objects.Event], asyncio.Task[None]]]:
+    """What is heard, and the task; Kopf's thread is gone afterwards."""
+    heard: list[queue_objects.Event] = []
+    made = operator.Operator(cluster, cluster, heard.append, PACE)  # type: ignore[arg-type]  # no lists
+    task = asyncio.create_task(made.run())
+    try:
+        yield heard, task
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError, operator.OperatorError):
+            await task
+        await until(lambda: "kopf" not in {each.name for each in threading.enumerate()})
+        gc.collect()  # what it has left behind speaks up here, not in another test
+
+
+async def until(done: Callable[[], object]) -> None:
+    """Wait until it is so."""
+    async with asyncio.timeout(20):
+        while not done():  # noqa: ASYNC110 - of what happens in a thread nobody tells
+            await asyncio.sleep(0.01)
+
+
+async def test_events_arrive_as_values_and_nothing_is_written(cluster: Cluster) -> None:
+    """Listed, changed and deleted objects; the daemon's tasks and signals stay its own."""
+    cluster.items["queues"] = [an_item("red", spec={"parent": "top"})]
+    bystander = asyncio.create_task(asyncio.sleep(60))
+    before = signal.getsignal(signal.SIGTERM)
+    async with operating(cluster) as (heard, _):
+        await until(lambda: heard)
+        (first,) = heard
+        assert isinstance(first, queue_objects.Seen)
+        assert first.listed
+        assert isinstance(first.item, queue_objects.Queue)
+        assert (first.item.name, first.item.parent) == ("red", "top")
+        await until(lambda: cluster.watched("podgroups"))
+        await cluster.tell("podgroups", "ADDED", an_item("g", status={"phase": "Running"}))
+        await until(lambda: len(heard) == 2)
+        group = queue_objects.Group(uid="uid-g", version="5", queue="", counter="running")
+        assert heard[1] == queue_objects.Seen(item=group)
+        await cluster.tell("podgroups", "DELETED", an_item("g"))
+        await until(lambda: len(heard) == 3)
+        gone = queue_objects.Gone(kind=queue_objects.Kind.POD_GROUP, uid="uid-g")
+        assert heard[2] == gone
+    assert set(cluster.methods) == {"GET"}
+    assert set(cluster.tokens) == {"Bearer ours"}
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert not bystander.done()
+    bystander.cancel()
+
+
+async def test_kinds_are_waited_for_and_followed_when_they_come(cluster: Cluster) -> None:
+    """Without Queues there is no Kopf; with Commands there is a new one; those we may not see are
+    left out.
+    """
+    kinds = cluster.kinds.pop(SCHEDULING)
+    with testing.capture_logs() as logs:
+        async with operating(cluster) as (heard, _):
+            await until(lambda: any(each["event"] == "kinds.absent" for each in logs))
+            assert not cluster.methods
+            cluster.kinds[SCHEDULING] = kinds
+            await until(lambda: cluster.watched("queues"))
+            cluster.forbidden.add("commands")
+            cluster.kinds[BUS] = {"commands"}
+            await asyncio.sleep(0.3)
+            assert not cluster.watched("commands")
+            cluster.forbidden.clear()
+            target = {"kind": "Queue", "name": "red"}
+            cluster.items["commands"] = [an_item("c", action="OpenQueue", target=target)]
+            await until(lambda: heard)
+            assert isinstance(heard[0], queue_objects.Seen)
+            assert isinstance(heard[0].item, queue_objects.Command)
+    started = [each["kinds"] for each in logs if each["event"] == "kopf.started"]
+    assert started == [["podgroups", "queues"], ["commands", "podgroups", "queues"]]
+
+
+async def test_a_kind_that_goes_is_waited_for_again(cluster: Cluster) -> None:
+    """Kopf dies of it, the daemon doesn't."""
+    with testing.capture_logs() as logs:
+        async with operating(cluster) as (_, task):
+            await until(lambda: cluster.watched("queues"))
+            kinds = cluster.kinds.pop(SCHEDULING)
+            await until(lambda: any(each["event"] == "kopf.again" for each in logs))
+            cluster.forget_watches()
+            cluster.kinds[SCHEDULING] = kinds
+            await until(lambda: sum(each["event"] == "kopf.started" for each in logs) == 2)
+            await until(lambda: cluster.watched("queues"))
+            assert not task.done()
+
+
+async def test_a_kopf_that_dies_is_told_of(cluster: Cluster) -> None:
+    """Whoever waits for it gets an error, and the log a line."""
+    with testing.capture_logs() as logs:
+        async with operating(cluster) as (_, task):
+            await until(lambda: cluster.watched("queues"))
+            await cluster.tell("queues", "ERROR", {"kind": "Status", "code": 500})
+            await until(task.done)
+            error = task.exception()
+    assert isinstance(error, operator.OperatorError)
+    (died,) = [each for each in logs if each["event"] == "kopf.died"]
+    assert "WatchingError" in died["message"]
+
+
+def test_kopf_is_kept_from_what_it_would_do_by_itself() -> None:
+    """No events are posted, no CRDs watched; nothing but events is handled; it never gives up."""
+    settings = operator.settings()
+    assert not settings.posting.enabled
+    assert settings.scanning.disabled
+    registry = handlers.registry(frozenset(queue_objects.Kind), Cluster(), lambda _: None)
+    assert not registry._changing.get_all_handlers()
+    assert not registry._spawning.get_all_handlers()
+    assert len(registry._watching.get_all_handlers()) == 3
+    pauses = iter(operator.Patience())
+    assert [next(pauses) for _ in range(9)][-3:] == [15, 15, 15]

@@ -1,0 +1,106 @@
+"""The controllers' port to the API server: their calls, in a lane of their own."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from vscheduler.cluster import connection, lanes, objects
+from vscheduler.controllers import ports
+
+T = TypeVar("T")
+
+ALREADY_EXISTS = "AlreadyExists"
+"""The reason of the 409 that says that a name is taken."""
+
+
+class Api:
+    """`ports.Api` over a connection. Calls wait for their turn behind binds and evictions."""
+
+    def __init__(
+        self,
+        link: connection.Connection,
+        queue: lanes.Lanes,
+        may_commit: Callable[[], bool],
+    ) -> None:
+        self._link = link
+        self._lanes = queue
+        self._may_commit = may_commit
+
+    async def get(self, path: str) -> ports.Object:
+        """The object at this path."""
+        return await self._take_turn(lambda: objects.get(self._link, path))
+
+    async def list(
+        self, path: str, params: Mapping[str, str] | None = None, *, metadata_only: bool = False
+    ) -> list[ports.Object]:
+        """All objects of a collection."""
+        return await self._take_turn(
+            lambda: objects.list_all(self._link, path, params or {}, metadata_only=metadata_only)
+        )
+
+    async def create(self, path: str, body: ports.Object) -> ports.Object:
+        """Create an object."""
+        return await self._take_turn(lambda: objects.create(self._link, path, body))
+
+    async def patch(
+        self,
+        path: str,
+        body: ports.Object,
+        content_type: str = ports.MERGE_PATCH,
+        params: Mapping[str, str] | None = None,
+    ) -> ports.Object:
+        """Change an object."""
+        return await self._take_turn(
+            lambda: objects.patch(self._link, path, body, content_type, params)
+        )
+
+    async def delete(self, path: str, preconditions: ports.Preconditions) -> None:
+        """Delete an object, that one only."""
+        await self._take_turn(
+            lambda: objects.delete(
+                self._link,
+                path,
+                uid=preconditions.uid,
+                resource_version=preconditions.resource_version,
+            )
+        )
+
+    async def _take_turn(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make the call when a worker is free; whether we may commit is asked just before."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        async def make() -> None:
+            if answer.done():  # who asked has gone
+                return
+            if not self._may_commit():
+                answer.set_exception(ports.RefusedError(ports.Trouble.WITHHELD, "stopping"))
+                return
+            try:
+                given = await call()
+            except connection.ApiError as error:
+                if not answer.done():
+                    answer.set_exception(refused(error))
+            else:
+                if not answer.done():
+                    answer.set_result(given)
+
+        self._lanes.put(lanes.Lane.CONTROL, make)
+        return await answer
+
+
+def refused(error: connection.ApiError) -> ports.RefusedError:
+    """What an error of the connection is to controllers."""
+    trouble = ports.Trouble.INVALID
+    match error:
+        case connection.Conflict():
+            exists = error.reason == ALREADY_EXISTS
+            trouble = ports.Trouble.EXISTS if exists else ports.Trouble.CONFLICT
+        case connection.NotFound():
+            trouble = ports.Trouble.MISSING
+        case connection.Forbidden():
+            trouble = ports.Trouble.FORBIDDEN
+        case connection.Throttled() | connection.Protected():
+            trouble = ports.Trouble.THROTTLED
+        case connection.Unavailable() | connection.Gone():
+            trouble = ports.Trouble.UNANSWERED
+    return ports.RefusedError(trouble, str(error))
