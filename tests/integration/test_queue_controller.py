@@ -61,6 +61,7 @@ def test_a_queue_with_jobs_outlives_its_deletion(
     )
     cluster.api.delete(f"{daemons.GROUPS}/two")
     daemons.until(lambda: not tenancy.queue_of(cluster, "lab"), daemon)
+    daemons.until(lambda: daemon.said("queue.released"), daemon)
     assert daemon.said("queue.released")[0]["queue"] == "lab"
     assert not daemon.said("queue.not_kept")
     assert daemon.stop() == 0

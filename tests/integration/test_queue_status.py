@@ -119,6 +119,7 @@ def test_a_restart_keeps_the_time_of_a_condition(
     daemons.until(
         lambda: status_of(cluster, "default").get("allocated", {}).get("cpu") == "4", first
     )
+    daemons.until(lambda: status_of(cluster, "default").get("running") == 1, first)
     assert first.stop() == 0
     before = cluster.api.get(f"{daemons.QUEUES}/default")
     time.sleep(1.1)  # times have whole seconds
