@@ -209,7 +209,7 @@ def test_what_was_said_before_stays_said() -> None:
     tree = {"actions": "allocate, backfill", "tiers": running.tiers(TIERS)}
     (status,) = running.run(pictures.documents(picture), tree, budget=1).groups
     assert status.reason is not None
-    assert status.reason.code is decisions.ReasonCode.QUEUE_OVER_SHARE
+    assert status.reason.code is decisions.ReasonCode.NEVER_FITS
 
 
 def test_jobs_that_had_their_turn_wait_for_the_next_round() -> None:

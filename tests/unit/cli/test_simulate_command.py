@@ -47,7 +47,7 @@ def test_a_table_shows_placements_queues_and_reasons(scene: Path) -> None:
     rows = [line.split() for line in done.stdout.splitlines()]
     assert (done.exit_code, done.stderr) == (0, "")
     assert ["default/small-0", "n1"] in rows
-    assert ["gold", "Open", "1", "2", "cpu", "4", "cpu", "5", "cpu", "0.67"] in rows
+    assert ["gold", "Open", "1", "2", "cpu", "2", "cpu", "5", "cpu", "1.00"] in rows
     assert ["default/big", "gold", "Inqueue", *WHY.split()] in rows
 
 
@@ -61,6 +61,7 @@ def test_a_table_says_how_shares_came_about(tmp_path: Path) -> None:
         queue iron weight=2
         job   gold/a cpu=1   - - - - - -
         job   iron/b cpu=1 memory=1Gi   - - - - - -
+        job   iron/c cpu=1              - - - - - -
     """
     done = invoke(write(tmp_path / "all.yaml", pictures.documents(picture)))
     assert (done.exit_code, done.stderr) == (0, "")

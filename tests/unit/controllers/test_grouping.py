@@ -152,24 +152,23 @@ async def test_a_delete_that_meets_another_version_is_skipped_and_told() -> None
         uid = made.groups()[name]["metadata"]["uid"]
 
         def interfere(method: str, asked: str) -> None:
-            if (method, asked) == ("delete", path) and made.group_of("second") is None:
+            came = f"{group_api.PODS}/second" in made.server.objects
+            if (method, asked) == ("delete", path) and not came:
+                made.a_pod("second", owner)
                 mark: dict[str, Any] = {"metadata": {"annotations": {deletion.LEAVING: None}}}
                 made.server.change(path, mark)
                 joining = {"metadata": {"annotations": {"scheduling.k8s.io/group-name": name}}}
                 made.server.change(f"{group_api.PODS}/second", joining)
 
         made.server.before = interfere
-        made.scale("web", 0)
-        made.server.drop(f"{group_api.PODS}/first")
-        made.deaf = True
-        await group_api.until(lambda: made.counted["mark", "done"])
-        made.a_pod("second", owner, schedulerName="late")
-        made.server.objects[f"{group_api.PODS}/second"]["spec"]["schedulerName"] = "vscheduler"
-        made.deaf = False
         with testing.capture_logs() as said:
+            made.scale("web", 0)
+            made.server.drop(f"{group_api.PODS}/first")
+            await group_api.until(lambda: f"{group_api.PODS}/second" in made.server.objects)
             await made.rest()
         assert made.groups()[name]["metadata"]["uid"] == uid
         kept = [each for each in said if each["event"] == "podgroup.kept"]
+        assert kept
         assert all(each["judged_uid"] == each["uid"] == uid for each in kept)
         assert all(each["judged_resource_version"] != each["resource_version"] for each in kept)
 

@@ -285,8 +285,13 @@ def _note_no_room(session: working.Session, sheet: Worksheet, task: jobs.Task) -
 def _note_share(
     session: working.Session, queue: queues.Queue, sheet: Worksheet, task: jobs.Task | None = None
 ) -> None:
-    """Say that the queue has had its share, or is closed."""
+    """Say that the queue has had its share, or is closed; of a pod that could go nowhere, and has
+    no share for that, why not.
+    """
     task = task or sheet.tasks[0]
+    if queue.open and not session.as_volcano and session.usable.nowhere(queue.name, task.kind):
+        _note_no_room(session, sheet, task)
+        return
     shortages: tuple[decisions.Shortage, ...] = ()
     if not queue.open:
         code = decisions.ReasonCode.QUEUE_CLOSED

@@ -147,6 +147,11 @@ class Survey:
         for held in pinned.values():
             self.total = self.total + held
 
+    def nowhere(self, queue: str, kind: jobs.TaskClass) -> bool:
+        """Whether there is no node that waiting pods of this class and queue could use."""
+        domain, _ = self.demands.get((queue, kind), (self.anywhere, 0))
+        return not self.reach[domain].any()
+
     @property
     def uniform(self) -> bool:
         """Whether all pods could use the same nodes, as far as there is anything on them."""
