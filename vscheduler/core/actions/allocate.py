@@ -289,7 +289,7 @@ def _note_share(
     no share for that, why not.
     """
     task = task or sheet.tasks[0]
-    if queue.open and not session.as_volcano and session.usable.nowhere(queue.name, task.kind):
+    if queue.open and session.nowhere(task):
         _note_no_room(session, sheet, task)
         return
     shortages: tuple[decisions.Shortage, ...] = ()

@@ -171,6 +171,13 @@ class Session:
         """Who makes surveys in this cycle."""
         return surveys.Surveyor(self)
 
+    def nowhere(self, task: jobs.Task) -> bool:
+        """Whether the task has no share, as there is no node that it could use. In Volcano's way,
+        shares don't ask for that.
+        """
+        queue = self.gang_of(task).job.queue
+        return not self.as_volcano and self.usable.nowhere(queue, task.kind)
+
     def usable_before(self, seconds: float) -> surveys.Survey | None:
         """The nodes as if nothing that they had so many seconds ago had gone since; None where
         nothing has. What has gone is remembered for so long, and there is a cycle when that ends.
