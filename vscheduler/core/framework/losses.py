@@ -45,14 +45,18 @@ def losses(taken: snapshot.Snapshot) -> dict[str, snapshot.Loss]:
 
 
 def _held(taken: snapshot.Snapshot, names: Collection[str]) -> dict[str, resources.Amounts]:
-    """What pods of ours hold on these nodes, there or not."""
-    held: dict[str, Counter[str]] = {name: Counter() for name in names}
-    for kind, seats in taken.seats.items() if names else ():
+    """What pods of ours hold on these nodes. Where pods are is only looked through for nodes that
+    have left.
+    """
+    table = taken.nodes
+    rows = {name: table.layout.rows[name] for name in names if name in table.layout.rows}
+    left: dict[str, Counter[str]] = {name: Counter() for name in names if name not in rows}
+    for kind, seats in taken.seats.items() if left else ():
         for name, count in zip(seats.nodes, seats.counts.tolist(), strict=True):
-            if name in held:
+            if name in left:
                 for resource, amount in kind.request.items():
-                    held[name][resource] += count * amount
-    return dict(held)
+                    left[name][resource] += count * amount
+    return left | {name: _amounts(table.ours[row], taken.space) for name, row in rows.items()}
 
 
 def before(
