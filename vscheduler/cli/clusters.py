@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
 from urllib.parse import quote
 
+import click
 import pykube
 import requests
 import urllib3
@@ -35,6 +36,18 @@ INTERRUPTED_STATUS = 130
 
 Object = dict[str, Any]
 Answer = TypeVar("Answer")
+
+
+ACCESS = (
+    click.option("--context", default="", help="A context of the kubeconfig file."),
+    click.option(
+        "--kubeconfig",
+        metavar="FILE",
+        default="",
+        help="A kubeconfig file [default: as for kubectl; in a pod, its service account].",
+    ),
+)
+"""Flags that say which cluster: of every command that asks one."""
 
 
 class Kind(StrEnum):

@@ -41,13 +41,7 @@ class Target(Protocol):
 def options(command: Command) -> Command:
     """The arguments of both commands."""
     for add in (
-        click.option("--context", default="", help="A context of the kubeconfig file."),
-        click.option(
-            "--kubeconfig",
-            metavar="FILE",
-            default="",
-            help="A kubeconfig file [default: as for kubectl; in a pod, its service account].",
-        ),
+        *clusters.ACCESS,
         click.option(
             "--timeout",
             "seconds",

@@ -66,13 +66,7 @@ class Picture:
 def options(command: Command) -> Command:
     """The flags of all of these commands."""
     for add in (
-        click.option("--context", default="", help="A context of the kubeconfig file."),
-        click.option(
-            "--kubeconfig",
-            metavar="FILE",
-            default="",
-            help="A kubeconfig file [default: as for kubectl; in a pod, its service account].",
-        ),
+        *clusters.ACCESS,
         click.option("-w", "--watch", is_flag=True, help="Go on showing changes, until Ctrl-C."),
         click.option(
             "-o",

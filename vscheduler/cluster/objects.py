@@ -13,7 +13,15 @@ PODS = "/api/v1/namespaces/{namespace}/pods/{name}"
 
 PAGE_SIZE = 500
 
+MANAGER_MAX = 128
+"""Characters that a field manager may have."""
+
 Object: TypeAlias = dict[str, Any]
+
+
+def field_manager(scheduler: str) -> dict[str, str]:
+    """The query of a write that is known by the scheduler's name."""
+    return {"fieldManager": scheduler[:MANAGER_MAX]}
 
 
 async def get(link: connection.Connection, path: str) -> Object:

@@ -6,12 +6,10 @@ not with what is stored, which may be less or another scheduler's.
 """
 
 import time
-import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-import msgspec
 import structlog
 
 from vscheduler.cluster import complaints, connection, lanes, objects, outbox
@@ -21,14 +19,6 @@ from vscheduler.mirror import queue_statuses
 log = structlog.get_logger(__name__)
 
 SPACING_SECONDS = 1.0
-NARROW_SECONDS = 600.0
-"""How long a CRD that lacks our fields is taken to lack them."""
-
-MANAGER_MAX = 128
-"""Characters that a field manager may have."""
-
-UNDECLARED = "field not declared in schema"
-"""What the API server says, with status 500, of a field that the CRD doesn't have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +55,7 @@ class QueueReporter:
     ) -> None:
         self._link = link
         self._scheduler = scheduler
-        manager = urllib.parse.quote(scheduler[:MANAGER_MAX], safe="")
-        self._query = f"fieldManager={manager}&force=true"
+        self._query = {**objects.field_manager(scheduler), "force": "true"}
         self._may_commit = may_commit
         self._observe = observe
         self._box = outbox.Outbox(queue, lanes.Lane.STATUS, spacing_seconds=SPACING_SECONDS)
@@ -106,7 +95,7 @@ class QueueReporter:
             self._forget(name)
         except connection.ApiError as error:
             again = self._complaints.failed("queue", error)
-            if again and UNDECLARED not in str(error):
+            if again and queue_statuses.UNDECLARED not in str(error):
                 self._box.offer_again(name, partial(self._write, name))
 
     async def _sent_to(self, name: str, uid: str) -> _Sent | None:
@@ -140,7 +129,7 @@ class QueueReporter:
             try:
                 await self._put(name, whole)
             except connection.Unavailable as error:
-                if UNDECLARED not in str(error):
+                if queue_statuses.UNDECLARED not in str(error):
                     raise
                 self._narrow(whole)
             else:
@@ -152,14 +141,14 @@ class QueueReporter:
         return status
 
     async def _put(self, name: str, status: queue_statuses.Body) -> None:
-        body = msgspec.json.encode(queue_statuses.applied(name, status))
-        path = f"{objects.QUEUES}/{name}/status?{self._query}"
-        await self._link.call("PATCH", path, body, content_type=connection.APPLY_PATCH)
+        path = f"{objects.QUEUES}/{name}/status"
+        body = queue_statuses.applied(name, status)
+        await objects.patch(self._link, path, body, connection.APPLY_PATCH, self._query)
         self._observe("queue", "written")
 
     def _narrow(self, whole: queue_statuses.Body) -> None:
         """Leave out for a while what the CRD has no place for."""
-        self._narrow_until = time.monotonic() + NARROW_SECONDS
+        self._narrow_until = time.monotonic() + queue_statuses.NARROW_SECONDS
         if not self._narrowed:
             self._narrowed = True
             log.warning(

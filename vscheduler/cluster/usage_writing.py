@@ -4,12 +4,9 @@ A record says at which rate usage goes on, so it is written only when the rate h
 not too often. A queue is no other for it: what was written causes no cycle when it comes back.
 """
 
-import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-
-import msgspec
 
 from vscheduler.cluster import complaints, connection, lanes, objects, outbox
 from vscheduler.core.model import decisions, queues
@@ -47,7 +44,7 @@ class UsageWriter:
         self._link = link
         self._lanes = queue
         self._annotation = usages.annotation(scheduler)
-        self._query = f"fieldManager={urllib.parse.quote(scheduler, safe='')}"
+        self._query = objects.field_manager(scheduler)
         self._may_commit = may_commit
         self._observe = observe
         self._complaints = complaints.Complaints(observe)
@@ -120,12 +117,7 @@ class UsageWriter:
             }
         }
         try:
-            await self._link.call(
-                "PATCH",
-                f"{objects.QUEUES}/{name}?{self._query}",
-                msgspec.json.encode(body),
-                content_type=connection.MERGE_PATCH,
-            )
+            await objects.patch(self._link, f"{objects.QUEUES}/{name}", body, params=self._query)
         except connection.ApiError as error:
             if UID_DIFFERS in str(error):  # made anew, of which the watch will tell
                 self._observe("usage", "conflict")

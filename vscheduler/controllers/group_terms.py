@@ -4,7 +4,6 @@ A value that can't be used is a Problem, and the default stands in for it: pods 
 would wait for ever.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -184,13 +183,7 @@ def _number(text: str) -> int | None:
 
 def _amounts(text: str) -> dict[str, int]:
     """Amounts by resource, of JSON; FieldError for anything else."""
-    try:
-        listed = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise fields.FieldError("", f"is no JSON: {error}") from error
-    if not isinstance(listed, dict):
-        raise fields.FieldError("", 'must be an object: {"cpu": "4"}')
+    listed = fields.json_object(text, '{"cpu": "4"}')
     for name, amount in listed.items():
-        if not isinstance(amount, str | int | float):
-            raise fields.FieldError(name, "must be a quantity: 500m, 4 or 16Gi")
+        fields.check_quantity(name, amount)
     return fields.amounts(listed, "amounts", resources.REQUEST_MAX)

@@ -17,12 +17,6 @@ from vscheduler.mirror import queue_statuses
 log = structlog.get_logger(__name__)
 
 MANAGER = {"fieldManager": "vscheduler-controllers", "force": "true"}
-NARROW_SECONDS = 600.0
-"""How long a CRD that lacks conditions is taken to lack them."""
-
-UNDECLARED = "field not declared in schema"
-"""What the API server says of a field that the CRD doesn't have."""
-
 REQUIRED = "status.allocated"
 NOTHING = {"cpu": "0", "memory": "0"}
 """What Volcano's CRD wants there of whoever writes first; a scheduler's figures replace it."""
@@ -67,7 +61,7 @@ class Writer:
             try:
                 stored = await self._apply(queue, status)
             except ports.RefusedError as error:
-                if UNDECLARED not in str(error):
+                if queue_statuses.UNDECLARED not in str(error):
                     raise
                 self._narrow()
             else:
@@ -97,7 +91,7 @@ class Writer:
 
     def _narrow(self) -> None:
         """Leave out for a while what the CRD has no place for."""
-        self._narrow_until = time.monotonic() + NARROW_SECONDS
+        self._narrow_until = time.monotonic() + queue_statuses.NARROW_SECONDS
         if not self._narrowed:
             self._narrowed = True
             log.warning(

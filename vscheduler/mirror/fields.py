@@ -1,7 +1,9 @@
 """What the fields of all kinds have in common: amounts, times, and where an error stands."""
 
 import datetime as dt
+import json
 from collections.abc import Mapping
+from typing import Any
 
 from vscheduler.core.model import resources
 from vscheduler.mirror import quantities
@@ -51,6 +53,23 @@ def allocatable(
 ) -> dict[str, int]:
     """Amounts of a node, or limits of a queue."""
     return amounts(quantities_by_name, field, resources.ALLOCATABLE_MAX)
+
+
+def json_object(text: str, what: str) -> dict[str, Any]:
+    """An object of JSON in an annotation; FieldError for anything else, with what it must hold."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FieldError("", f"is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise FieldError("", f"must be an object: {what}")
+    return found
+
+
+def check_quantity(field: str, quantity: object) -> None:
+    """FieldError for a value of JSON that isn't written as a quantity."""
+    if not isinstance(quantity, str | int | float):
+        raise FieldError(field, "must be a quantity: 500m, 4 or 16Gi")
 
 
 def seconds(instant: dt.datetime | None) -> float:

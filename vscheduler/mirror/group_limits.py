@@ -3,7 +3,6 @@
 `volcano.sh/nodegroup-resource-limits: {"group1": {"cpu": "3", "memory": "8Gi"}}`.
 """
 
-import json
 from collections.abc import Mapping
 
 from vscheduler.core.model import queues, resources
@@ -29,18 +28,12 @@ def read(annotations: Mapping[str, str]) -> queues.GroupLimits | None:
 
 
 def _parse(text: str) -> dict[str, resources.Amounts]:
-    try:
-        groups = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise fields.FieldError("", f"is no JSON: {error}") from error
-    if not isinstance(groups, dict):
-        raise fields.FieldError("", "must be an object: amounts by group of nodes")
+    groups = fields.json_object(text, "amounts by group of nodes")
     limits: dict[str, resources.Amounts] = {}
     for group, amounts in groups.items():
         if not isinstance(amounts, dict):
             raise fields.FieldError(group, "must be an object: amounts by resource")
         for name, amount in amounts.items():
-            if not isinstance(amount, str | int | float):
-                raise fields.FieldError(f"{group}.{name}", "must be a quantity: 500m, 4 or 16Gi")
+            fields.check_quantity(f"{group}.{name}", amount)
         limits[group] = fields.allocatable(amounts, group)
     return limits

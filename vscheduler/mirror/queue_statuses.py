@@ -18,6 +18,12 @@ FAIR_SHARE = "FairShare"
 OURS = ("deserved", "request", "realCapability", "share", "conditions")
 """Fields that Volcano's own CRD doesn't have."""
 
+NARROW_SECONDS = 600.0
+"""How long a CRD that lacks fields is taken to lack them."""
+
+UNDECLARED = "field not declared in schema"
+"""What the API server says, with status 500, of an apply with a field that the CRD doesn't have."""
+
 SHARE_DIGITS = 6
 
 Body = dict[str, Any]

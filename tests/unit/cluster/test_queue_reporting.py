@@ -13,6 +13,7 @@ from structlog import testing
 from tests.unit.cluster.conftest import Serve
 from vscheduler.cluster import connection, lanes, queue_reporting
 from vscheduler.core.model import decisions, queues, snapshot
+from vscheduler.mirror import queue_statuses
 
 PATH = "/apis/scheduling.volcano.sh/v1beta1/queues/q"
 BASIS = decisions.Basis(
@@ -290,7 +291,7 @@ async def test_a_crd_that_is_replaced_is_noticed(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Now and then all is tried, and then all is written."""
-    monkeypatch.setattr(queue_reporting, "NARROW_SECONDS", 0.0)
+    monkeypatch.setattr(queue_statuses, "NARROW_SECONDS", 0.0)
     lacks = [True]
 
     def answer(status: dict[str, Any]) -> tuple[int, str]:

@@ -323,24 +323,16 @@ class Books:
 def _spec(space: resources.ResourceSpace, queue: queues.Queue | None, *, clipped: bool) -> _Spec:
     """clipped: a guarantee above the capability promises no more than that.
 
-    A capability of no cpu or memory is none (Volcano: buildQueueAttrs). What has no column is
-    nowhere to be had.
+    What has no column is nowhere to be had.
     """
     if queue is None:
         nothing = np.zeros(space.size)
         return _Spec(np.full(space.size, np.inf), nothing, nothing, frozenset())
-    capability = space.limits(queue.capability)
-    for name in (resources.CPU, resources.MEMORY):
-        column = space.columns[name]
-        capability[column] = capability[column] or np.inf
-    guarantee = _row(space, queue.guarantee)
+    capability = queue.ceiling(space)
+    guarantee = space.present(queue.guarantee).astype(np.float64)
     return _Spec(
         capability=capability,
         guarantee=np.minimum(guarantee, capability) if clipped else guarantee,
-        deserved=_row(space, queue.deserved),
+        deserved=space.present(queue.deserved).astype(np.float64),
         named=frozenset(space.columns[name] for name in queue.deserved if name in space.columns),
     )
-
-
-def _row(space: resources.ResourceSpace, amounts: resources.Amounts) -> Rows:
-    return np.array([amounts.get(name, 0) for name in space.names], dtype=np.float64)

@@ -42,25 +42,23 @@ def limits(
     elsewhere: Mapping[str, resources.Amounts],
 ) -> Limits:
     """A guarantee above the capability promises no more than that; root's own keeps nothing from
-    those below it. A capability of no cpu or memory is none (Volcano: buildQueueAttrs).
+    those below it.
     """
     names = tuple(sorted(known))
     shape = (len(names), space.size)
-    held = {
-        name: space.vector({key: each for key, each in amounts.items() if key in space.columns})
-        for name, amounts in elsewhere.items()
-    }
-    capability = np.array([_capability(space, known[name]) for name in names]).reshape(shape)
-    guarantee = np.array(
-        [_row(space, {} if name == queues.ROOT else known[name].guarantee) for name in names]
-    ).reshape(shape)
+    held = {name: space.present(amounts) for name, amounts in elsewhere.items()}
+    capability = np.array([known[name].ceiling(space) for name in names]).reshape(shape)
+    guarantee = np.zeros(shape)
+    for place, name in enumerate(names):
+        if name != queues.ROOT:
+            guarantee[place] = space.present(known[name].guarantee)
     for place, name in enumerate(names):
         if name in held:
             for limit in (capability, guarantee):
                 limit[place] = np.maximum(limit[place] - held[name], 0.0)
     whole = np.full(space.size, np.inf)
     if queues.ROOT in known:
-        whole = _capability(space, known[queues.ROOT])
+        whole = known[queues.ROOT].ceiling(space)
         whole = np.maximum(whole - sum(held.values(), start=space.zeros()), 0.0)
     return Limits(
         names=names,
@@ -227,17 +225,3 @@ class Division:
                 pinned=float(self._pinned[place, column]),
             )
         return found
-
-
-def _row(space: resources.ResourceSpace, amounts: resources.Amounts) -> list[float]:
-    """Amounts in their columns; what has no column is nowhere to be had."""
-    return [amounts.get(name, 0) for name in space.names]
-
-
-def _capability(space: resources.ResourceSpace, queue: queues.Queue) -> Rows:
-    """Limits in their columns; cpu and memory of zero mean no limit (Volcano: buildQueueAttrs)."""
-    row = space.limits(queue.capability)
-    for name in (resources.CPU, resources.MEMORY):
-        column = space.columns[name]
-        row[column] = row[column] if row[column] > 0 else np.inf
-    return row

@@ -6,12 +6,11 @@ class Ledger:
 
     __slots__ = (
         *("allocated", "ceiling", "deserved", "enough", "limit", "most", "promised", "real"),
-        *("request", "share", "surely"),
+        *("share", "surely"),
     )
 
     def __init__(self, size: int) -> None:
         self.allocated = [0] * size
-        self.request = [0] * size
         self.promised = [0] * size
         """To admitted groups that don't have it yet, less what groups have above their minimum
         (Volcano: inqueue, elastic)."""

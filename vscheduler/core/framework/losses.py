@@ -77,9 +77,9 @@ def before(
     allocatable, others, ours = arrays
     for name, loss in lost.items():
         row = layout.rows[name]
-        allocatable[row] = np.maximum(allocatable[row], _vector(loss.allocatable, space))
+        allocatable[row] = np.maximum(allocatable[row], space.present(loss.allocatable))
         if name not in ground.layout.rows:
-            others[row] = _vector(loss.others, space)
+            others[row] = space.present(loss.others)
     return surveys.Ground(layout=layout, allocatable=allocatable, others=others, ours=ours)
 
 
@@ -117,7 +117,7 @@ def _is_worse(
     repelling = {taint for taint in spec.taints if taint.effect in masks.REPELLING}
     if not repelling <= set(loss.spec.taints) or not set(loss.spec.labels) <= set(spec.labels):
         return True
-    return bool((_vector(loss.allocatable, space) > table.allocatable[row]).any())
+    return bool((space.present(loss.allocatable) > table.allocatable[row]).any())
 
 
 def _loss(seen: snapshot.Seen, row: int, now: float) -> snapshot.Loss:
@@ -136,8 +136,3 @@ def _loss(seen: snapshot.Seen, row: int, now: float) -> snapshot.Loss:
 def _amounts(row: resources.Vector, space: resources.ResourceSpace) -> resources.Amounts:
     values: list[int] = row.tolist()
     return {name: each for name, each in zip(space.names, values, strict=True) if each}
-
-
-def _vector(amounts: resources.Amounts, space: resources.ResourceSpace) -> resources.Vector:
-    """Amounts as a row; what nobody has or asks for any more has no column."""
-    return space.vector({name: each for name, each in amounts.items() if name in space.columns})

@@ -2,7 +2,7 @@
 
 import collections
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 
@@ -122,15 +122,12 @@ class Session:
     def _opened(
         self, setting: policies.PluginSetting, guarded: frozenset[str]
     ) -> contracts.Plugin | combinators.Unopened:
-        try:
+        def opened() -> contracts.Plugin:
             plugin = setting.plugin(setting.arguments, setting.flags)
             plugin.open(self)
-        except Exception as error:
-            name = setting.plugin.name
-            if name not in guarded:
-                raise combinators.PluginFailedError(name, "open", error) from error
-            return combinators.Unopened()
-        return plugin
+            return plugin
+
+        return _tried(setting, "open", guarded, opened)
 
     @staticmethod
     def _started(
@@ -140,16 +137,12 @@ class Session:
     ) -> contracts.Plugin | combinators.Unopened:
         if not setting.has("start") or isinstance(plugin, combinators.Unopened):
             return plugin
-        try:
+
+        def started() -> contracts.Plugin:
             plugin.start()  # type: ignore[attr-defined]  # `has` says that it is there
-        except combinators.PluginFailedError:
-            raise  # another one, which this one asked
-        except Exception as error:
-            name = setting.plugin.name
-            if name not in guarded:
-                raise combinators.PluginFailedError(name, "start", error) from error
-            return combinators.Unopened()
-        return plugin
+            return plugin
+
+        return _tried(setting, "start", guarded, started)
 
     @cached_property
     def total(self) -> resources.Vector:
@@ -349,6 +342,24 @@ class Session:
         self.neighbours.move(task, row, neighbours.Seat.STAYING, 1)
         self.touched.append(row)
         self.gang_of(task).move(task, task.status, task.node)
+
+
+def _tried(
+    setting: policies.PluginSetting,
+    hook: str,
+    guarded: frozenset[str],
+    made: Callable[[], contracts.Plugin],
+) -> contracts.Plugin | combinators.Unopened:
+    """What is made of a plugin; where it fails again, what stands in for it."""
+    try:
+        return made()
+    except combinators.PluginFailedError:
+        raise  # another one, which this one asked
+    except Exception as error:
+        name = setting.plugin.name
+        if name not in guarded:
+            raise combinators.PluginFailedError(name, hook, error) from error
+        return combinators.Unopened()
 
 
 def _mask(answer: object, layout: nodes.NodeLayout) -> nodes.Mask | None:

@@ -69,6 +69,16 @@ class Queue:
         """Whether pods of this queue may be placed."""
         return self.state is QueueState.OPEN
 
+    def ceiling(self, space: resources.ResourceSpace) -> resources.Share:
+        """The capability in columns, (R,): inf where it limits nothing, as one of no cpu or memory
+        (Volcano: buildQueueAttrs).
+        """
+        row = space.limits(self.capability)
+        for name in (resources.CPU, resources.MEMORY):
+            column = space.columns[name]
+            row[column] = row[column] or float("inf")
+        return row
+
 
 class ProblemCode(StrEnum):
     """What is wrong with a queue's place in the tree."""

@@ -62,6 +62,10 @@ class ResourceSpace:
             row[self.columns[name]] = amount
         return row
 
+    def present(self, amounts: Amounts) -> Vector:
+        """Amounts as a row; what has no column is nowhere to be had, and left out."""
+        return self.vector({name: each for name, each in amounts.items() if name in self.columns})
+
     def limits(self, amounts: Amounts | None) -> Share:
         """Amounts as upper bounds: a dimension that isn't named is unlimited."""
         row = np.full(self.size, np.inf)

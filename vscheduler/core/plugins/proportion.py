@@ -50,9 +50,6 @@ class Proportion(contracts.Plugin):
             self._by_job[job.id] = ledger
             for name, amount in job.allocated.items():
                 ledger.allocated[columns[name]] += amount
-                ledger.request[columns[name]] += amount
-            for name, amount in job.pending.items():
-                ledger.request[columns[name]] += amount
             self._reserve(ledger, gang)
 
     def start(self) -> None:
@@ -338,8 +335,9 @@ class Proportion(contracts.Plugin):
         space, known = self._session.space, self._session.queues
         limits = dividing.limits(space, known, {})
         names, total = limits.names, self._session.total.astype(np.float64)
-        guarantee = np.array([_row(space, known[name].guarantee) for name in names])
-        guarantee = guarantee.reshape(len(names), space.size)
+        guarantee = np.zeros((len(names), space.size))
+        for place, name in enumerate(names):
+            guarantee[place] = space.present(known[name].guarantee)
         kept = guarantee.sum(axis=0)
         real = fairness.real_capability(total, kept, guarantee, limits.capability)
         busy = [place for place, name in enumerate(names) if name in self._ledgers]
@@ -347,17 +345,21 @@ class Proportion(contracts.Plugin):
             ledger = self._ledgers.get(name) or self._idle.setdefault(name, self._nobody())
             ledger.real = real[place].tolist()
             ledger.ceiling = limits.capability[place].tolist()
-        taking_part = [self._ledgers[names[place]] for place in busy]
-        request = np.array([ledger.request for ledger in taking_part], dtype=np.float64)
+        taking_part = {names[place]: self._ledgers[names[place]] for place in busy}
+        rows = {name: row for row, name in enumerate(taking_part)}
+        request = np.zeros((len(busy), space.size))
+        for gang in self._session.gangs.values():
+            wanted = resources.add(gang.job.allocated, gang.job.pending)
+            request[rows[gang.job.queue]] += space.vector(wanted)
         deserved = fairness.water_fill(
             total,
             np.array([known[names[place]].weight for place in busy], dtype=np.float64),
-            request.reshape(len(busy), space.size),
+            request,
             real[busy],
             guarantee[busy],
         )
         slack = self._slack
-        for ledger, row in zip(taking_part, deserved.tolist(), strict=True):
+        for ledger, row in zip(taking_part.values(), deserved.tolist(), strict=True):
             self._bound(ledger, row, slack)
             ledger.limit[space.columns[resources.PODS]] = np.inf
             ledger.most = [max(pair) for pair in zip(ledger.limit, ledger.real, strict=True)]
@@ -368,8 +370,3 @@ class Proportion(contracts.Plugin):
         request = [(column, amount) for column, amount in enumerate(row) if amount]
         self._requests[task.kind] = request
         return request
-
-
-def _row(space: resources.ResourceSpace, amounts: resources.Amounts) -> list[float]:
-    """Amounts in their columns; what has no column is nowhere to be had."""
-    return [amounts.get(name, 0) for name in space.names]

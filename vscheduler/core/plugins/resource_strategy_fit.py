@@ -291,7 +291,7 @@ def _own(kind: jobs.TaskClass) -> Mapping[str, Strategy] | None:
         return None
     try:
         weights = json.loads(kind.hints.get(WEIGHT, ""))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(weights, dict) or any(type(each) is not int for each in weights.values()):
         return {}
