@@ -32,8 +32,7 @@ def test_a_node_is_used_while_it_has_one_of_the_labels(
     (node,) = cluster.create_nodes(cpu="4", labels={"pool": "web"})
     daemons.a_gang(cluster, "first", 1)
     daemon = start(*flags)
-    daemons.until(lambda: reason(cluster, "first"), daemon)
-    assert "--node-selector" in reason(cluster, "first")
+    daemons.until(lambda: "--node-selector" in reason(cluster, "first"), daemon)
     assert daemons.nodes_of(cluster) == {}
 
     label(cluster, node, pool="batch")
