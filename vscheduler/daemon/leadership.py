@@ -1,0 +1,97 @@
+"""Stands for election for as many Leases as this process serves, in a small thread of its own.
+
+The rest of the daemon asks `held` what it may serve, and the tokens that this gives just before
+each call. A token that has ended never comes back to life: who regains a Lease has another one.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+Permit = Callable[[], bool]
+"""Whether a call may be sent now; asked just before."""
+
+
+class Token(Protocol):
+    """One time of holding one Lease. Compared by identity."""
+
+    @property
+    def holder(self) -> str:
+        """Our identity, as the Lease has it; empty where there is no election."""
+
+    def may_act(self) -> bool:
+        """Whether we hold the Lease for certain at this moment. Any thread may ask."""
+
+    def doubt(self, why: str) -> None:
+        """The API server says that we don't hold it: act no more before the Lease is read anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How it stands with one Lease."""
+
+    lease: str
+    leads: bool
+    holder: str = ""
+    """Whoever has it, as far as we know."""
+    problem: str = ""
+    """Why we can't stand for it at present: a sentence."""
+
+
+class Leadership(Protocol):
+    """What the rest of the daemon knows of elections; used from its event loop only."""
+
+    async def run(self) -> None:
+        """Stand for election for ever. Cancelled, it stops and gives nothing back."""
+
+    def held(self, leases: Iterable[str]) -> Mapping[str, Token]:
+        """The tokens of those of these Leases that are held now."""
+
+    async def wait_for_change(self) -> None:
+        """Until any Lease is gained or lost."""
+
+    def standings(self) -> tuple[Standing, ...]:
+        """How it stands with each Lease, by name."""
+
+    async def release(self) -> None:
+        """Give everything back, and stand no more; to be called when no call is under way."""
+
+
+class _Forever:
+    """The token of who stands alone."""
+
+    @property
+    def holder(self) -> str:
+        return ""
+
+    def may_act(self) -> bool:
+        return True
+
+    def doubt(self, why: str) -> None:
+        raise AssertionError(f"nobody else can hold what isn't elected: {why}")
+
+
+class Unopposed:
+    """`--leader-elect=false`: everything is held for ever."""
+
+    def __init__(self, leases: Iterable[str]) -> None:
+        self._tokens = {lease: _Forever() for lease in sorted(leases)}
+
+    async def run(self) -> None:
+        """There is nothing to do."""
+
+    def held(self, leases: Iterable[str]) -> Mapping[str, Token]:
+        """All of them."""
+        return {lease: self._tokens[lease] for lease in leases}
+
+    async def wait_for_change(self) -> None:
+        """Never."""
+        await asyncio.get_running_loop().create_future()
+
+    def standings(self) -> tuple[Standing, ...]:
+        """Leader everywhere."""
+        return tuple(Standing(lease=lease, leads=True) for lease in self._tokens)
+
+    async def release(self) -> None:
+        """There is nothing to give back."""

@@ -1,0 +1,54 @@
+"""What is done while Leases are held, and only then."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
+
+from vscheduler.daemon import leadership
+
+Work = Callable[[Mapping[str, leadership.Token]], Awaitable[None]]
+"""Runs until it is cancelled; it is given the tokens of the Leases that it works under."""
+
+
+async def serve(
+    leading: leadership.Leadership, leases: Collection[str], work: Work, *, name: str
+) -> None:
+    """For ever: do the work for as long as the same ones of these Leases are held.
+
+    When one more is gained, or one is lost, it ends and begins anew. Nothing is done while none is
+    held. Raises what the work raises.
+    """
+    while True:
+        held = leading.held(leases)
+        if not held:
+            await leading.wait_for_change()
+            continue
+        tenure = asyncio.create_task(_do(work, held), name=name)
+        try:
+            await _until_other(leading, leases, held, tenure)
+        finally:
+            tenure.cancel()
+            with suppress(asyncio.CancelledError):
+                await tenure
+
+
+async def _do(work: Work, held: Mapping[str, leadership.Token]) -> None:
+    await work(held)
+
+
+async def _until_other(
+    leading: leadership.Leadership,
+    leases: Collection[str],
+    held: Mapping[str, leadership.Token],
+    tenure: "asyncio.Task[None]",
+) -> None:
+    """Until other Leases are held, or the work has ended."""
+    while leading.held(leases) == held:
+        change = asyncio.ensure_future(leading.wait_for_change())
+        try:
+            await asyncio.wait({change, tenure}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            change.cancel()
+        if tenure.done():
+            tenure.result()
+            raise AssertionError("work of a tenure goes on until it is cancelled")
