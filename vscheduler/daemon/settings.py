@@ -1,18 +1,17 @@
 """Flags and environment → validated settings, or the list of all their problems."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from vscheduler.cluster import connection
 from vscheduler.core.model import durations
+from vscheduler.daemon import election_settings, names
 from vscheduler.mirror import statuses
 
 T = TypeVar("T")
 
 VOLCANO = "volcano"
-NAME_MAX = 253
 PORT_MAX = 65535
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("console", "json")
@@ -21,9 +20,6 @@ SCHEDULER = "scheduler"
 CONTROLLERS = "controllers"
 HALVES = (SCHEDULER, CONTROLLERS)
 """What can run by itself."""
-
-_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
 
 class Address(NamedTuple):
@@ -39,6 +35,7 @@ class Settings:
 
     scheduler_names: tuple[str, ...]
     access: connection.Access
+    election: election_settings.Election
     scheduler_conf: str = ""
     """Path of the configuration file; empty is the built-in configuration."""
     schedule_period_seconds: float = 1.0
@@ -109,12 +106,15 @@ class SettingsError(Exception):
 def check(given: Given) -> Settings:
     """Settings out of what was given; SettingsError lists all that is wrong with it."""
     problems: list[str] = []
-    names = tuple(dict.fromkeys(given.scheduler_name))
-    if not names:
+    schedulers = tuple(dict.fromkeys(given.scheduler_name))
+    if not schedulers:
         problems.append("--scheduler-name: at least one name is needed")
-    problems += [_bad_name("--scheduler-name", name) for name in names if not _is_name(name)]
-    if not _is_name(given.default_queue):
-        problems.append(_bad_name("--default-queue", given.default_queue))
+    for flag, name in (
+        *(("--scheduler-name", name) for name in schedulers),
+        ("--default-queue", given.default_queue),
+    ):
+        if not names.is_subdomain(name):
+            problems.append(names.no_subdomain(flag, name))
     period = _checked(problems, "--schedule-period", durations.seconds, given.schedule_period)
     if period == 0:
         problems.append("--schedule-period: 0 would never let the scheduler rest")
@@ -137,16 +137,22 @@ def check(given: Given) -> Settings:
         raise SettingsError(problems)
     claim = given.claim_unowned_podgroups
     return Settings(
-        scheduler_names=names,
+        scheduler_names=schedulers,
         access=connection.Access(
             kubeconfig=given.kubeconfig, context=given.context, master=given.master
+        ),
+        election=election_settings.Election(
+            lease_of=election_settings.leases_of(schedulers, schedules=given.only != CONTROLLERS),
+            controllers_lease=(
+                "" if given.only == SCHEDULER else election_settings.CONTROLLERS_LEASE
+            ),
         ),
         scheduler_conf=given.scheduler_conf,
         schedule_period_seconds=period,
         default_queue=given.default_queue,
         priority_classes=given.priority_class,
         node_selector=tuple(pair for pair in selector if pair is not None),
-        claim_unowned=VOLCANO in names if claim is None else claim,
+        claim_unowned=VOLCANO in schedulers if claim is None else claim,
         metrics_address=listen if given.enable_metrics else None,
         health_address=health if given.enable_healthz else None,
         log_level=given.log_level,
@@ -189,14 +195,3 @@ def _checked(problems: list[str], flag: str, parse: Callable[[str], T], text: st
     except ValueError as error:
         problems.append(f"{flag}: {error}")
         return None
-
-
-def _is_name(text: str) -> bool:
-    return len(text) <= NAME_MAX and _NAME.fullmatch(text) is not None
-
-
-def _bad_name(flag: str, name: str) -> str:
-    return (
-        f"{flag}: {name!r} is no DNS-1123 subdomain: lower-case letters, digits, '-' and '.', "
-        f"each part starting and ending with a letter or digit, at most {NAME_MAX} characters"
-    )
