@@ -1,7 +1,9 @@
 """Decisions → calls: every bind that a cycle decided is sent, and its outcome comes back.
 
 Whatever the API server says is a value here, never an exception. A bind carries the pod's UID, so
-that a pod of the same name that was made since isn't bound in its place (409).
+that a pod of the same name that was made since isn't bound in its place (409). Where there is an
+election a bind says who is elected, so that the API server can refuse a former leader's
+(docs/fencing.md).
 """
 
 from collections.abc import Callable, Iterable
@@ -14,6 +16,12 @@ import msgspec
 from vscheduler.cluster import connection, lanes, objects, patience
 from vscheduler.core.model import decisions
 
+HOLDER = "vscheduler.io/lease-holder"
+"""A bind's annotation, which the API server copies onto the pod: the identity of who bound it."""
+
+FENCED = "denied request: fenced: "
+"""What a refusal by the policies of manifests/fencing has in it, and no other refusal."""
+
 
 class Verdict(StrEnum):
     """What came of a bind; the values are for metrics."""
@@ -25,6 +33,8 @@ class Verdict(StrEnum):
     """There is no such pod."""
     REFUSED = "refused"
     """Admission or RBAC refuses it, or the body: 403, 422 and the like."""
+    FENCED = "fenced"
+    """Refused because the Lease isn't ours any more."""
     THROTTLED = "throttled"
     """The API server was too busy, several times over."""
     FAILED = "failed"
@@ -48,6 +58,17 @@ class Outcome:
 Report = Callable[[Outcome], None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """Who commits, where there is an election."""
+
+    holder: str
+    """Our identity, as the Lease has it."""
+    doubt: Callable[[str], None]
+    """Called with the server's message when it says that somebody else holds the Lease; from then
+    on we may not commit before that is cleared up."""
+
+
 class Committer:
     """Sends binds."""
 
@@ -56,10 +77,13 @@ class Committer:
         link: connection.Connection,
         queue: lanes.Lanes,
         may_commit: Callable[[], bool],
+        *,
+        stamp: Stamp | None = None,
     ) -> None:
         self._link = link
         self._lanes = queue
         self._may_commit = may_commit
+        self._stamp = stamp
 
     def bind(self, binds: Iterable[decisions.Bind], report: Report) -> None:
         """Send these as soon as there is a free connection, in this order.
@@ -78,16 +102,18 @@ class Committer:
         report(await self._outcome(bind))
 
     async def _outcome(self, bind: decisions.Bind) -> Outcome:
+        body = binding_body(bind, self._stamp.holder if self._stamp else "")
         try:
-            await patience.post(
-                self._link, binding_path(bind), binding_body(bind), self._may_commit
-            )
+            await patience.post(self._link, binding_path(bind), body, self._may_commit)
         except patience.WithheldError:
             return Outcome(bind=bind, verdict=Verdict.WITHHELD)
         except connection.Unavailable as error:
             return await self._look_after(bind, str(error))
         except connection.ApiError as error:
-            return Outcome(bind=bind, verdict=_verdict(error), message=str(error))
+            verdict = _verdict(error)
+            if verdict is Verdict.FENCED and self._stamp is not None:
+                self._stamp.doubt(str(error))
+            return Outcome(bind=bind, verdict=verdict, message=str(error))
         return Outcome(bind=bind, verdict=Verdict.BOUND)
 
     async def _look_after(self, bind: decisions.Bind, message: str) -> Outcome:
@@ -113,14 +139,17 @@ def binding_path(bind: decisions.Bind) -> str:
     return f"/api/v1/namespaces/{bind.task.namespace}/pods/{bind.task.name}/binding"
 
 
-def binding_body(bind: decisions.Bind) -> bytes:
-    """The core/v1 Binding."""
+def binding_body(bind: decisions.Bind, holder: str = "") -> bytes:
+    """The core/v1 Binding; with a holder it says who binds."""
     task = bind.task
+    metadata: dict[str, object] = {"name": task.name, "namespace": task.namespace, "uid": task.uid}
+    if holder:
+        metadata["annotations"] = {HOLDER: holder}
     return msgspec.json.encode(
         {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"name": task.name, "namespace": task.namespace, "uid": task.uid},
+            "metadata": metadata,
             "target": {"apiVersion": "v1", "kind": "Node", "name": bind.node},
         }
     )
@@ -134,5 +163,7 @@ def _verdict(error: connection.ApiError) -> Verdict:
             return Verdict.MISSING
         case connection.Throttled():
             return Verdict.THROTTLED
+        case connection.Invalid() if error.status == 422 and FENCED in str(error):
+            return Verdict.FENCED
         case _:
             return Verdict.REFUSED

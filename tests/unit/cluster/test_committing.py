@@ -9,6 +9,9 @@ from tests.unit.cluster.conftest import Handler, Serve
 from vscheduler.cluster import committing, lanes
 from vscheduler.core.model import decisions, jobs
 
+REFUSAL = (
+    "pods \"a-0\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: "
+)
 KIND = jobs.TaskClass(request={"pods": 1})
 Verdict = committing.Verdict
 
@@ -32,11 +35,12 @@ async def commit(
     handler: Handler,
     binds: list[decisions.Bind],
     may_commit: Callable[[], bool] = lambda: True,
+    stamp: committing.Stamp | None = None,
 ) -> list[committing.Outcome]:
     """Send binds to a server and collect what comes of them."""
     queue = lanes.Lanes(workers=2, waiting_max=1)
     outcomes: list[committing.Outcome] = []
-    committer = committing.Committer(await serve(handler), queue, may_commit)
+    committer = committing.Committer(await serve(handler), queue, may_commit, stamp=stamp)
     task = asyncio.create_task(queue.run())
     committer.bind(binds, outcomes.append)
     await asyncio.wait_for(queue.wait_until_quiet(), 3)
@@ -146,3 +150,63 @@ async def test_nothing_is_sent_without_leave(serve: Serve) -> None:
         Verdict.WITHHELD,
     ]
     assert len(sent) == 2
+
+
+async def test_a_bind_says_who_binds_where_there_is_an_election(serve: Serve) -> None:
+    """Without one there is nobody to name, and no annotation."""
+    seen = []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append(json.loads(await request.read())["metadata"])
+        return web.Response(status=201)
+
+    stamp = committing.Stamp(holder="host_1", doubt=lambda _: None)
+    await commit(serve, answer, [a_bind()], stamp=stamp)
+    await commit(serve, answer, [a_bind()])
+    whose = {"name": "a-0", "namespace": "ns", "uid": "uid-a-0"}
+    assert seen == [{**whose, "annotations": {"vscheduler.io/lease-holder": "host_1"}}, whose]
+
+
+async def test_one_that_is_fenced_raises_doubts_before_the_next_is_sent(serve: Serve) -> None:
+    """The server knows better who holds the Lease: what waits is withheld."""
+    sent = []
+    doubts: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        sent.append(request.path)
+        return web.json_response({"message": f"{REFUSAL}fenced: not yours"}, status=422)
+
+    stamp = committing.Stamp(holder="host_1", doubt=doubts.append)
+    binds = [a_bind(f"a-{n}") for n in range(5)]
+    outcomes = await commit(serve, answer, binds, lambda: not doubts, stamp)
+    fenced = [each for each in outcomes if each.verdict is Verdict.FENCED]
+    assert 1 <= len(fenced) == len(sent) <= 2, "as many as there are workers"
+    assert (
+        doubts == [each.message for each in fenced] == [f"{REFUSAL}fenced: not yours"] * len(sent)
+    )
+    assert [each.verdict for each in outcomes if each not in fenced] == [Verdict.WITHHELD] * (
+        5 - len(fenced)
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "verdict"),
+    [
+        (422, f"{REFUSAL}no binds on Fridays", Verdict.REFUSED),
+        (422, "Binding is invalid: fenced: off", Verdict.REFUSED),
+        (403, f"{REFUSAL}fenced: not yours", Verdict.REFUSED),
+        (409, f"{REFUSAL}fenced: not yours", Verdict.CONFLICT),
+    ],
+)
+async def test_other_refusals_raise_no_doubts(
+    serve: Serve, code: int, message: str, verdict: Verdict
+) -> None:
+    """Only what our own policy says, as it says it, is about the Lease."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({"message": message}, status=code)
+
+    doubts: list[str] = []
+    stamp = committing.Stamp(holder="host_1", doubt=doubts.append)
+    (outcome,) = await commit(serve, answer, [a_bind()], stamp=stamp)
+    assert (outcome.verdict, doubts) == (verdict, [])
