@@ -162,24 +162,32 @@ class Connection:
     """Keep-alive connections to one API server."""
 
     def __init__(
-        self, api: client.ApiClient, loader: kube_config.KubeConfigLoader | None = None
+        self,
+        api: client.ApiClient,
+        loader: kube_config.KubeConfigLoader | None,
+        *middlewares: aiohttp.ClientMiddlewareType,
     ) -> None:
         self._api = api
         self._loader = loader
         self._configuration = api.configuration
         self._home = asyncio.get_running_loop()
         self._host: str = api.configuration.host.rstrip("/")
-        self._session = _session(api.rest_client.ssl_context)
-        api.rest_client.pool_manager = self._session
+        self._session = _session(api.rest_client.ssl_context, *middlewares)
         self._proxy: str | None = api.configuration.proxy or _proxy_of(self._host)
+        api.rest_client.pool_manager = self._session
+        api.rest_client.proxy = self._proxy
+        api.user_agent = USER_AGENT
         self._server_name: str | None = api.configuration.tls_server_name
         self._call_timeout = aiohttp.ClientTimeout(
             total=CALL_TIMEOUT_SECONDS, sock_connect=CONNECT_TIMEOUT_SECONDS
         )
 
     @classmethod
-    async def open(cls, access: Access) -> Self:
-        """Work out the credentials; nothing is sent yet. Raises CredentialsError."""
+    async def open(cls, access: Access, *middlewares: aiohttp.ClientMiddlewareType) -> Self:
+        """Work out the credentials; nothing is sent yet. Raises CredentialsError.
+
+        The middlewares are around each request that is sent.
+        """
         configuration = client.Configuration()
         loader = None
         try:
@@ -200,7 +208,7 @@ class Connection:
         except Exception as error:  # the library raises whatever a bad file leads it to
             where = access.kubeconfig or "neither flags, nor a pod's own, nor ~/.kube/config"
             raise CredentialsError(f"no usable credentials ({where}): {error}") from error
-        return cls(api, loader)
+        return cls(api, loader, *middlewares)
 
     @property
     def host(self) -> str:
@@ -252,7 +260,7 @@ class Connection:
                     return answer
                 raise error_of(response.status, answer, response.headers.get("Retry-After"))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _unavailable(error) from error
+            raise unavailable(error) from error
 
     @asynccontextmanager
     async def stream(
@@ -280,7 +288,11 @@ class Connection:
                     raise error_of(response.status, await response.read(), retry_after)
                 yield response.content.iter_any()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _unavailable(error) from error
+            raise unavailable(error) from error
+
+    def coordination(self) -> client.CoordinationV1Api:
+        """The library's functions for Leases, over this connection."""
+        return client.CoordinationV1Api(self._api)
 
     def session_elsewhere(self) -> aiohttp.ClientSession:
         """A session with our credentials for the event loop of another thread, where it is made,
@@ -342,5 +354,6 @@ def _in_cluster() -> bool:
     return bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
 
 
-def _unavailable(error: Exception) -> Unavailable:
+def unavailable(error: Exception) -> Unavailable:
+    """What it comes to that there was no answer."""
     return Unavailable(f"no answer: {type(error).__name__}: {error}".rstrip(": "))
