@@ -2,18 +2,18 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import click
 import structlog
 import uvloop
 
+from vscheduler.cli import election_flags, flags
 from vscheduler.cluster import connection
 from vscheduler.daemon import application, configuration, health, logs, settings
 
 USAGE_STATUS = 2
-Command = TypeVar("Command", bound=Callable[..., None])
 
 IGNORED_SWITCHES = (
     "alsologtostderr",
@@ -21,7 +21,6 @@ IGNORED_SWITCHES = (
     "csi-storage",
     "disable-default-scheduler-config",
     "enable-pprof",
-    "leader-elect",
     "logtostderr",
 )
 IGNORED_VALUES = (
@@ -32,13 +31,6 @@ IGNORED_VALUES = (
     "ignored-provisioners",
     "kube-api-burst",
     "kube-api-qps",
-    "leader-elect-lease-duration",
-    "leader-elect-renew-deadline",
-    "leader-elect-resource-lock",
-    "leader-elect-resource-name",
-    "leader-elect-resource-namespace",
-    "leader-elect-retry-period",
-    "lock-object-namespace",
     "log-flush-frequency",
     "minimum-feasible-nodes",
     "minimum-percentage-nodes-to-find",
@@ -56,30 +48,13 @@ IGNORED_VALUES = (
 """Flags of Volcano's that mean nothing here; taken, so that its manifests start, and warned of."""
 
 
-def option(name: str, about: str, **more: Any) -> Callable[[Command], Command]:
-    """A flag, which an environment variable of its name can give too."""
-    return click.option(name, help=about, envvar=variable(name), show_envvar=True, **more)
-
-
-def switch(name: str, about: str, *, default: bool | None) -> Callable[[Command], Command]:
-    """A boolean flag: bare, =true or =false."""
-    return option(
-        name, about, type=bool, is_flag=False, flag_value="true", default=default, metavar="[BOOL]"
-    )
-
-
-def variable(name: str) -> str:
-    """The environment variable of a flag: VSCHEDULER_SCHEDULER_NAME."""
-    return f"VSCHEDULER_{name.removeprefix('--').replace('-', '_').upper()}"
-
-
 def own_pod(environment: Mapping[str, str]) -> dict[str, Any]:
     """What the downward API may say: POD_NAMESPACE, POD_NAME, POD_UID."""
     names = ("pod_namespace", "pod_name", "pod_uid")
     return {name: environment.get(name.upper(), "") for name in names}
 
 
-def ignored(command: Command) -> Command:
+def ignored(command: flags.Decorated) -> flags.Decorated:
     """Add the flags that mean nothing here."""
     for name in IGNORED_SWITCHES:
         command = click.option(
@@ -91,87 +66,90 @@ def ignored(command: Command) -> Command:
     return command
 
 
-@click.command("run")
-@option(
+@click.command("run", cls=flags.Command)
+@flags.option(
     "--scheduler-name",
     "Pods that name this in spec.schedulerName are scheduled; repeatable.",
     multiple=True,
     default=("vscheduler",),
     show_default=True,
 )
-@option("--scheduler-conf", "The configuration file; none is the built-in one.", default="")
-@option(
+@flags.option("--scheduler-conf", "The configuration file; none is the built-in one.", default="")
+@flags.option(
     "--schedule-period",
     "The longest rest between cycles while the cluster is busy.",
     default="1s",
     show_default=True,
 )
-@option(
+@flags.option(
     "--default-queue",
     "The queue of PodGroups that name none.",
     default="default",
     show_default=True,
 )
-@option("--kubeconfig", "A kubeconfig file; in a pod, its service account is used.", default="")
-@option("--context", "A context of the kubeconfig file.", default="")
-@option("--master", "The API server's address, which wins over the kubeconfig's.", default="")
-@switch("--priority-class", "Order jobs by their PriorityClass.", default=True)
-@option(
+@flags.option(
+    "--kubeconfig", "A kubeconfig file; in a pod, its service account is used.", default=""
+)
+@flags.option("--context", "A context of the kubeconfig file.", default="")
+@flags.option("--master", "The API server's address, which wins over the kubeconfig's.", default="")
+@flags.switch("--priority-class", "Order jobs by their PriorityClass.", default=True)
+@flags.option(
     "--node-selector",
     "Labels (key=value or key:value, commas between them) of nodes to use; any of several.",
     multiple=True,
 )
-@switch(
+@flags.switch(
     "--claim-unowned-podgroups",
     "Look after PodGroups without pods that name no scheduler "
     "[default: for a scheduler called volcano]",
     default=None,
 )
-@option(
+@flags.option(
     "--only",
     "Run one half: place pods, or look after PodGroups and Queues.",
     type=click.Choice(settings.HALVES),
     default=None,
 )
-@switch(
+@flags.switch(
     "--inherit-owner-annotations",
     "Let PodGroups that are made for pods take over the annotations of their owner.",
     default=True,
 )
-@option(
+@flags.option(
     "--podgroup-grace",
     "How long a PodGroup that was made for pods stays when nobody uses it.",
     default="30s",
     show_default=True,
 )
-@option("--listen-address", "Where /metrics is served.", default=":8080", show_default=True)
-@switch("--enable-metrics", "Serve /metrics.", default=False)
-@option("--healthz-address", "Where health is served.", default=":11251", show_default=True)
-@switch("--enable-healthz", "Serve /livez, /readyz and /healthz.", default=False)
-@option(
+@flags.option("--listen-address", "Where /metrics is served.", default=":8080", show_default=True)
+@flags.switch("--enable-metrics", "Serve /metrics.", default=False)
+@flags.option("--healthz-address", "Where health is served.", default=":11251", show_default=True)
+@flags.switch("--enable-healthz", "Serve /livez, /readyz and /healthz.", default=False)
+@flags.option(
     "--log-level",
     "What is logged.",
     type=click.Choice(settings.LOG_LEVELS),
     default="info",
     show_default=True,
 )
-@option(
+@flags.option(
     "--log-format",
     "How it is logged.",
     type=click.Choice(settings.LOG_FORMATS),
     default="console",
     show_default=True,
 )
+@election_flags.election
 @ignored
-def command(**flags: Any) -> None:
+def command(**words: Any) -> None:
     """Schedule the pods of a cluster, until SIGTERM.
 
     Durations are written as in Go: 15s, 1m30s, 100ms. Booleans are taken bare, =true or =false.
     """
     hidden = [*IGNORED_SWITCHES, *IGNORED_VALUES]
-    given = {name: flags.pop(name.replace("-", "_")) for name in hidden}
+    given = {name: words.pop(name.replace("-", "_")) for name in hidden}
     try:
-        checked = settings.check(settings.Given(**flags, **own_pod(os.environ)))
+        checked = settings.check(settings.Given(**words, **own_pod(os.environ)))
         loaded = configuration.load(checked.scheduler_conf)
     except (settings.SettingsError, configuration.ConfigurationError) as error:
         for problem in error.problems:
@@ -182,6 +160,8 @@ def command(**flags: Any) -> None:
     unused = sorted(name for name, value in given.items() if value is not None)
     if unused:
         log.warning("flags.ignored", flags=unused)
+    for warning in checked.election.warnings:
+        log.warning("flags.warning", message=warning)
     for warning in loaded.warnings:
         log.warning("configuration.warning", message=warning)
     try:

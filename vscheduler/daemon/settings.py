@@ -66,7 +66,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Given(election_settings.Given):
     """The flags as they were given, names as the flags', values as text; and what the downward
     API says of the own pod, all empty where it says nothing.
     """
@@ -133,6 +133,10 @@ def check(given: Given) -> Settings:
     ):
         if value not in choices:
             problems.append(f"{flag}: {value!r} is none of {', '.join(choices)}")
+    halves = election_settings.Halves(
+        schedules=given.only != CONTROLLERS, controls=given.only != SCHEDULER
+    )
+    elected = election_settings.check(given, schedulers, halves, problems)
     if problems or period is None or grace is None:
         raise SettingsError(problems)
     claim = given.claim_unowned_podgroups
@@ -141,12 +145,7 @@ def check(given: Given) -> Settings:
         access=connection.Access(
             kubeconfig=given.kubeconfig, context=given.context, master=given.master
         ),
-        election=election_settings.Election(
-            lease_of=election_settings.leases_of(schedulers, schedules=given.only != CONTROLLERS),
-            controllers_lease=(
-                "" if given.only == SCHEDULER else election_settings.CONTROLLERS_LEASE
-            ),
-        ),
+        election=elected,
         scheduler_conf=given.scheduler_conf,
         schedule_period_seconds=period,
         default_queue=given.default_queue,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click import testing
 
-from vscheduler.cli import main, run
+from vscheduler.cli import flags, main, run
 from vscheduler.daemon import application, configuration, logs, settings
 
 
@@ -75,7 +75,7 @@ def test_every_visible_flag_has_its_variable(begun: list[settings.Settings]) -> 
     for option in run.command.params:
         if not getattr(option, "hidden", False):
             flag = max(option.opts, key=len)
-            assert getattr(option, "envvar", None) == run.variable(flag)
+            assert getattr(option, "envvar", None) == flags.variable(flag)
     environment = {
         "VSCHEDULER_SCHEDULER_NAME": "a b",
         "VSCHEDULER_ENABLE_METRICS": "true",
@@ -93,8 +93,7 @@ def test_flags_of_volcano_that_mean_nothing_here_are_taken(
 ) -> None:
     """Its manifests start as they are; one warning names them all."""
     words = [
-        "--leader-elect=false",
-        "--lock-object-namespace=x",
+        "--scheduler-sharding-mode=none",
         "-v=3",
         "--v",
         "4",
@@ -108,8 +107,7 @@ def test_flags_of_volcano_that_mean_nothing_here_are_taken(
     said = done.output + capsys.readouterr().out
     assert said.count("flags.ignored") == 1
     for name in (
-        "leader-elect",
-        "lock-object-namespace",
+        "scheduler-sharding-mode",
         "v",
         "kube-api-qps",
         "cache-dumper",
@@ -124,6 +122,11 @@ def test_flags_of_volcano_that_mean_nothing_here_are_taken(
     [
         (["--nonsense"], 2, ["No such option"]),
         (["--schedule-period=3", "--scheduler-name=A"], 2, ["--schedule-period", "DNS-1123"]),
+        (
+            ["--leader-elect-lease-duration=1s", "--leader-elect-retry-period=x"],
+            2,
+            ["--leader-elect-retry-period: 'x' is no duration"],
+        ),
         (["--scheduler-conf={tmp}/none.yaml"], 1, ["none.yaml", "No such file"]),
         (["--scheduler-conf={tmp}/bad.yaml"], 1, ["bad.yaml:1:", "bad.yaml:3:", "gnag"]),
         (["--scheduler-conf={tmp}/text.yaml"], 1, ["text.yaml:"]),
