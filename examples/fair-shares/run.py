@@ -176,7 +176,7 @@ def _stage(way: tenants.Way, turns: Turns) -> Iterator[Stage]:
         daemon = processes.Supervisor(directory)
         stack.callback(daemon.end)
         command = [sys.executable, "-m", "vscheduler", "run", f"--kubeconfig={plane.kubeconfig}"]
-        daemon.start(DAEMON, [*command, *way.flags])
+        daemon.start(DAEMON, [*command, "--leader-elect=false", *way.flags])
         yield Stage(way=way, plane=plane, daemon=daemon, turns=turns)
 
 

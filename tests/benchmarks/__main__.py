@@ -6,7 +6,7 @@ import sys
 from tests.benchmarks import measuring
 from vscheduler.sandbox import control_plane, reporting
 
-COMMAND = [sys.executable, "-m", "vscheduler", "run"]
+COMMAND = [sys.executable, "-m", "vscheduler", "run", "--leader-elect=false"]
 
 
 def main() -> int:

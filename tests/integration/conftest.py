@@ -26,8 +26,9 @@ def plane(pytestconfig: pytest.Config) -> Iterator[control_plane.ControlPlane]:
 
 @pytest.fixture
 def cluster(plane: control_plane.ControlPlane) -> control_plane.ControlPlane:
-    """The shared sandbox with nothing left in it of earlier tests."""
+    """The shared sandbox with nothing left in it of earlier tests, and Leases that are free."""
     plane.clean()
+    daemons.free_leases(plane)
     return plane
 
 

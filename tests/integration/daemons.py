@@ -16,6 +16,7 @@ GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/volcano-system/leases"
 PATIENCE_SECONDS = 40.0
 
 
@@ -46,6 +47,16 @@ class Daemon:
 
 
 Start = Callable[..., Daemon]
+
+
+def free_leases(cluster: control_plane.ControlPlane) -> None:
+    """Leases that were given back, so that a daemon leads at once.
+
+    Who makes one that it never saw waits with acting on it.
+    """
+    spec = {"holderIdentity": "", "leaseDurationSeconds": 1}
+    names = ("vscheduler", "vscheduler-controllers")
+    cluster.api.create_all(LEASES, [{"metadata": {"name": name}, "spec": spec} for name in names])
 
 
 def a_gang(

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.integration import daemons
 from vscheduler.sandbox import binaries, client, control_plane, errors, processes
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -109,6 +110,13 @@ def test_server_reports_the_pinned_version(plane: control_plane.ControlPlane) ->
     version = plane.api.get("/version")
     assert version["gitVersion"] == binaries.KUBERNETES_VERSION
     assert (version["major"], version["minor"]) == ("1", "36")
+
+
+def test_schedulers_find_leases_to_lead_with(cluster: control_plane.ControlPlane) -> None:
+    """Their namespace is there, and in a clean slate nobody holds those of a test's daemon."""
+    leases = cluster.api.list(daemons.LEASES)
+    holders = {each["metadata"]["name"]: each["spec"]["holderIdentity"] for each in leases}
+    assert holders == {"vscheduler": "", "vscheduler-controllers": ""}
 
 
 def test_user_without_rights_is_forbidden(cluster: control_plane.ControlPlane) -> None:

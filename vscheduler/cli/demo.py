@@ -136,6 +136,7 @@ def _daemon_command(plane: control_plane.ControlPlane, port: int) -> list[str]:
         *(sys.executable, "-m", "vscheduler", "run"),
         f"--kubeconfig={plane.kubeconfig}",
         f"--scheduler-name={scene.SCHEDULER}",
+        "--leader-elect=false",  # nobody else is here, so there is nobody to wait for
         "--enable-metrics",
         f"--listen-address={LOOPBACK}:{port}",
         "--enable-healthz",

@@ -22,6 +22,9 @@ from vscheduler.sandbox import (
 )
 
 ADMIN_GROUP = "system:masters"
+SYSTEM_NAMESPACE = "volcano-system"
+"""Where schedulers keep their Leases; they don't make it themselves."""
+
 POLL_SECONDS = 0.03
 READY_TIMEOUT_SECONDS = 60.0
 REQUEST_TIMEOUT = urllib3.Timeout(total=5)
@@ -116,6 +119,7 @@ class Start:
                     self._kubeconfig_for("system:kube-scheduler"),
                 ),
             )
+        self.api.create("/api/v1/namespaces", {"metadata": {"name": SYSTEM_NAMESPACE}})
         if self._wish.crds is not None:
             definitions.apply_folder(self.api, self._wish.crds)
         for name, url in ready.items():
