@@ -2,8 +2,9 @@
 
 What watches show says only what to look at. It is looked at a moment after a change, so that the
 pods of one owner are seen together, and when a grace or a pause is over; nothing changed and
-nothing due: nothing is done. One piece of work per group is under way at a time, and one per
-namespace where groups are to go.
+nothing due: nothing is done. One piece of work per group is under way at a time. Groups that seem
+to be unused are judged together, namespace by namespace, and written to by workers of their own, so
+that late deletes hold up neither each other nor pods that wait for a group.
 """
 
 import asyncio
@@ -63,7 +64,8 @@ class Pace:
     backlog_max: int = 1000
     """Groups that may wait for a worker; the rest is seen when half of them are done."""
     batch_max: int = 500
-    """Groups of a namespace that are looked at together when they are to go."""
+    """Groups of a namespace that are looked at together when they are to go; and so many may wait
+    for a worker then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class Grouping:
         self._pace = pace
         self._changed = asyncio.Event()
         self._work: asyncio.Queue[tuple[str, Work]] = asyncio.Queue()
+        self._partings: asyncio.Queue[tuple[str, Work]] = asyncio.Queue()
         self._busy: set[str] = set()
         """Groups, and namespaces, of which work waits or is under way."""
         self._sent: dict[str, float] = {}
@@ -132,7 +135,8 @@ class Grouping:
         await ready()
         async with asyncio.TaskGroup() as group:
             for number in range(self._pace.workers):
-                group.create_task(self._do(), name=f"podgroups {number}")
+                group.create_task(self._do(self._work), name=f"podgroups {number}")
+                group.create_task(self._do(self._partings), name=f"unused podgroups {number}")
             group.create_task(self._look_for_work(), name="look for work on podgroups")
 
     async def _look_for_work(self) -> None:
@@ -173,9 +177,9 @@ class Grouping:
             due.append(tick)
         return min(due, default=None)
 
-    async def _do(self) -> None:
+    async def _do(self, waiting: "asyncio.Queue[tuple[str, Work]]") -> None:
         while True:
-            key, work = await self._work.get()
+            key, work = await waiting.get()
             try:
                 await work()
             finally:
@@ -261,21 +265,36 @@ class Grouping:
                 due[namespace][name] = since
         self._unused = unused
         for namespace, names in due.items():
-            if self._is_free(f"part {namespace}"):
-                some = dict(list(names.items())[: self._pace.batch_max])
-                self._start(f"part {namespace}", partial(self._part, namespace, some))
+            room = self._pace.batch_max - self._partings.qsize()
+            if room > 0 and self._is_free(f"part {namespace}"):
+                some = dict(list(names.items())[:room])
+                self._start(f"part {namespace}", partial(self._judge_unused, namespace, some))
 
-    async def _part(self, namespace: str, names: dict[str, float]) -> None:
+    async def _judge_unused(self, namespace: str, names: dict[str, float]) -> None:
         try:
-            left = await self._parter.part(namespace, names)
-        except ports.RefusedError as error:
-            left = dict.fromkeys(names, deletion.Keep(why=str(error)))
-        now = time.monotonic()
-        for name, step in left.items():
-            key = f"part {events.key_of(namespace, name)}"
-            self._pauses.failed(key, now)
-            if step is None:  # the watch will show it in a moment
-                self._pauses.succeeded(key)
+            cases = await self._parter.look(namespace, names)
+        except ports.RefusedError:
+            for name in names:
+                self._pauses.failed(f"part {events.key_of(namespace, name)}", time.monotonic())
+            return
+        for case in cases:
+            if case.settled:
+                self._looked_at(case)
+            else:
+                self._busy.add(f"part {case.key}")
+                self._partings.put_nowait((f"part {case.key}", partial(self._part, case)))
+
+    async def _part(self, case: parting.Case) -> None:
+        await self._parter.write(case)
+        self._looked_at(case)
+
+    def _looked_at(self, case: parting.Case) -> None:
+        """It pauses, unless it was marked just now, and so is looked at once more."""
+        key = f"part {case.key}"
+        if not isinstance(case.verdict, deletion.Mark):
+            self._pauses.failed(key, time.monotonic())
+        if case.verdict is None:  # the watch will show it in a moment
+            self._pauses.succeeded(key)
 
 
 def _key(namespace: str, uid: str) -> jobs.JobId:

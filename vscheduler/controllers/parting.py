@@ -1,4 +1,8 @@
-"""Automatic PodGroups that nobody uses go, in the two steps that deletion.py tells of."""
+"""Automatic PodGroups that nobody uses go, in the two steps that deletion.py tells of.
+
+Those of a namespace are looked at together, as they share the list of its pods; each is then
+written to on its own, so that a write that is slow holds up no other.
+"""
 
 import time
 from collections import defaultdict
@@ -12,14 +16,14 @@ from vscheduler.controllers import deletion, group_reading, ports
 log = structlog.get_logger(__name__)
 
 ROUNDS = 4
-"""How often groups are looked at in a row: to mark them, to delete them, and twice more where
-something came between."""
+"""How often a write is tried in a row, where something came between."""
 
 
 @dataclass(slots=True)
 class Case:
     """A group that seems to be unused, while it is looked at."""
 
+    namespace: str
     name: str
     unused_since: float
     group: ports.Object | None = None
@@ -28,6 +32,16 @@ class Case:
     """A delete that met another version."""
     verdict: deletion.Step | None = None
     """What is left to do; None: it is gone."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name` of the group."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is nothing to write."""
+        return self.verdict is None or isinstance(self.verdict, deletion.Keep | deletion.Wait)
 
 
 class Parter:
@@ -47,43 +61,48 @@ class Parter:
         self._schedulers = tuple(schedulers)
         self._grace_seconds = grace_seconds
 
-    async def part(
-        self, namespace: str, unused: Mapping[str, float]
-    ) -> Mapping[str, deletion.Step | None]:
-        """Look at groups that seem to be unused since these times (time.monotonic), by name.
+    async def look(self, namespace: str, unused: Mapping[str, float]) -> list[Case]:
+        """Judge groups that seem to be unused since these times (time.monotonic), by name.
 
-        Gives what is left to do: None where the group is gone, Keep or Wait where nothing is, and
-        anything else where it is to be looked at again. Raises RefusedError.
+        Of one that can't be read it is said so. Raises RefusedError where the pods can't.
         """
-        cases = [Case(name, since) for name, since in unused.items()]
-        left = cases
-        for _ in range(ROUNDS):
-            left = await self._look(namespace, left)
-            if not left:
-                break
-        return {case.name: case.verdict for case in cases}
+        cases = [Case(namespace, name, since) for name, since in unused.items()]
+        await self._judge_anew(namespace, cases)
+        return cases
 
-    async def _look(self, namespace: str, cases: Sequence[Case]) -> list[Case]:
-        """One round: read all anew, in the order that counts, and do what is to be done."""
+    async def write(self, case: Case) -> None:
+        """Do what was decided; where something came between, judge anew and do that.
+
+        The verdict is then what is left to do: None where the group is gone, Mark where that has
+        been done, and it is to be looked at with the others once more.
+        """
+        for _ in range(ROUNDS):
+            if case.settled or not await self._obey(case):
+                return
+            try:
+                await self._judge_anew(case.namespace, [case])
+            except ports.RefusedError as error:
+                case.verdict = deletion.Keep(why=str(error))
+        case.verdict = deletion.Keep(why="it keeps changing")
+
+    async def _judge_anew(self, namespace: str, cases: Sequence[Case]) -> None:
+        """Read all anew, in the order that counts."""
+        unread: dict[str, deletion.Step] = {}
 
         async def read(case: Case) -> None:
-            case.group = await self._reader.group(namespace, case.name)
-            if case.group is not None:
-                case.owner = await self._owner_state(namespace, case.group)
+            try:
+                case.group = await self._reader.group(namespace, case.name)
+                if case.group is not None:
+                    case.owner = await self._owner_state(namespace, case.group)
+            except ports.RefusedError as error:
+                unread[case.name] = deletion.Keep(why=str(error))
 
         await group_reading.each(read, cases)
         pods: defaultdict[str, list[deletion.Pod]] = defaultdict(list)
         for pod in await self._reader.pods(namespace):
             pods[pod.group or pod.automatic].append(pod)
-        again: list[Case] = []
-
-        async def act(case: Case) -> None:
-            case.verdict = self._judge(namespace, case, pods[case.name])
-            if case.verdict is not None and await self._obey(namespace, case, case.verdict):
-                again.append(case)
-
-        await group_reading.each(act, cases)
-        return again
+        for case in cases:
+            case.verdict = unread.get(case.name) or self._judge(case, pods[case.name])
 
     async def _owner_state(self, namespace: str, group: ports.Object) -> deletion.OwnerState:
         ref = deletion.owner_ref(group)
@@ -92,9 +111,7 @@ class Parter:
         state, _ = await self._reader.owner(ref, namespace)
         return state
 
-    def _judge(
-        self, namespace: str, case: Case, pods: Sequence[deletion.Pod]
-    ) -> deletion.Step | None:
+    def _judge(self, case: Case, pods: Sequence[deletion.Pod]) -> deletion.Step | None:
         group = case.group
         if group is None:
             return None
@@ -109,7 +126,7 @@ class Parter:
         if case.refused is not None:
             log.info(
                 "podgroup.kept",
-                podgroup=f"{namespace}/{case.name}",
+                podgroup=case.key,
                 why=step.why if isinstance(step, deletion.Keep) else type(step).__name__.lower(),
                 judged_uid=case.refused.uid,
                 judged_resource_version=case.refused.resource_version,
@@ -119,14 +136,13 @@ class Parter:
             case.refused = None
         return step
 
-    async def _obey(self, namespace: str, case: Case, step: deletion.Step) -> bool:
-        """Do what was decided; whether to look at the group again at once."""
-        path = f"{group_reading.GROUPS.format(namespace=namespace)}/{case.name}"
+    async def _obey(self, case: Case) -> bool:
+        """Do what was decided; whether to judge the group anew at once."""
+        path = f"{group_reading.GROUPS.format(namespace=case.namespace)}/{case.name}"
+        step = case.verdict
         action = type(step).__name__.lower()
         try:
             match step:
-                case deletion.Keep() | deletion.Wait():
-                    return False
                 case deletion.Mark():
                     await self._api.patch(path, deletion.marking(step, time.time()))
                 case deletion.Unmark():
@@ -137,26 +153,26 @@ class Parter:
                         ports.Preconditions(uid=step.uid, resource_version=step.resource_version),
                     )
         except ports.RefusedError as error:
-            return self._take(namespace, case, action, error)
+            return self._take(case, action, error)
         self._notes.done(action)
         if isinstance(step, deletion.Delete):
             case.verdict = None
             log.info(
                 "podgroup.deleted",
-                podgroup=f"{namespace}/{case.name}",
+                podgroup=case.key,
                 uid=step.uid,
                 resource_version=step.resource_version,
                 owner=case.owner.value,
             )
-            return False
-        return isinstance(step, deletion.Mark)
+        return False
 
-    def _take(self, namespace: str, case: Case, action: str, error: ports.RefusedError) -> bool:
-        """Note a write that came to nothing; whether to look at the group again at once.
+    def _take(self, case: Case, action: str, error: ports.RefusedError) -> bool:
+        """Note a write that came to nothing; whether to judge the group anew at once.
 
-        An answer that is lost says nothing of what was done, so all is read anew.
+        An answer that is lost says nothing of what was done: the group is looked at once more, a
+        little later, with the others.
         """
-        self._notes.refused(action, f"{namespace}/{case.name}", error)
+        self._notes.refused(action, case.key, error)
         match error.trouble:
             case ports.Trouble.MISSING:
                 case.verdict = None
@@ -165,6 +181,5 @@ class Parter:
                 if isinstance(case.verdict, deletion.Delete):
                     case.refused = case.verdict
                 return True
-            case ports.Trouble.UNANSWERED:
-                return True
+        case.verdict = deletion.Keep(why=str(error))
         return False

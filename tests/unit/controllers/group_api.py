@@ -25,8 +25,13 @@ KINDS = {
     GROUPS: ("scheduling.volcano.sh/v1beta1", "PodGroup"),
     REPLICA_SETS: ("apps/v1", "ReplicaSet"),
 }
+WORKERS = 6
 PACE = grouping.Pace(
-    debounce_seconds=0.005, tick_seconds=0.02, survey_seconds=0.02, shown_seconds=0.1
+    debounce_seconds=0.005,
+    tick_seconds=0.02,
+    survey_seconds=0.02,
+    shown_seconds=0.1,
+    workers=WORKERS,
 )
 GROWTH = pauses.Growth(first_seconds=0.02, longest_seconds=0.1)
 
@@ -39,6 +44,8 @@ class Server:
     calls: list[tuple[str, str]] = field(default_factory=list)
     refusals: dict[tuple[str, str], list[ports.Trouble]] = field(default_factory=dict)
     """What the next calls of a method to a path come to; UNANSWERED ones are done all the same."""
+    late: dict[tuple[str, str], asyncio.Event] = field(default_factory=dict)
+    """Calls of a method to a path that wait for this before they are looked at."""
     before: Callable[[str, str], None] = lambda _method, _path: None
     """Called before each call is looked at: what happens meanwhile."""
     watch: Callable[[str, Document], None] = lambda _change, _object: None
@@ -128,6 +135,8 @@ class Server:
         """Let others have their turn; whether the answer will be lost."""
         await asyncio.sleep(0)
         self.calls.append((method, path))
+        if (method, path) in self.late:
+            await self.late[method, path].wait()
         self.before(method, path)
         due = self.refusals.get((method, path))
         trouble = due.pop(0) if due else None

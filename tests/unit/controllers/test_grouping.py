@@ -1,3 +1,4 @@
+import asyncio
 from typing import Any
 
 import pytest
@@ -187,6 +188,55 @@ async def test_a_delete_without_an_answer_is_judged_anew() -> None:
         await group_api.until(lambda: not made.groups())
         await made.rest()
         assert made.server.asked("delete")[path] == 1
+
+
+async def test_late_deletes_hold_up_no_other_group() -> None:
+    """More of them than there are workers: newer groups are made; and go, once there is a worker.
+
+    Each is sent once.
+    """
+    async with group_api.world(grace_seconds=0.02) as made:
+        came = asyncio.Event()
+        slow = [made.a_replica_set(f"slow{number}", 1) for number in range(group_api.WORKERS + 2)]
+        for owner in slow:
+            made.server.late["delete", f"{group_api.GROUPS}/{group_api.name_of(owner)}"] = came
+        await goes(made, *slow[:-3])
+        await group_api.until(lambda: made.server.asked("delete").total() == len(slow) - 3)
+        quick = made.a_replica_set("quick", 1)
+        await goes(made, quick)
+        await group_api.until(lambda: group_api.name_of(quick) not in made.groups())
+        await goes(made, *slow[-3:])
+        await group_api.until(lambda: made.server.asked("delete").total() == len(slow) - 1)
+        made.a_pod("newcomer")
+        await group_api.until(lambda: made.group_of("newcomer"))
+        came.set()
+        await group_api.until(lambda: list(made.groups()) == [made.group_of("newcomer")])
+        assert set(made.server.asked("delete").values()) == {1}
+
+
+async def goes(made: group_api.World, *owners: dict[str, Any]) -> None:
+    """Give each a pod, wait for its group, and scale to zero."""
+    names = [owner["metadata"]["name"] for owner in owners]
+    for name, owner in zip(names, owners, strict=True):
+        made.a_pod(name, owner)
+    await group_api.until(lambda: all(map(made.group_of, names)))
+    for name in names:
+        made.scale(name, 0)
+        made.server.drop(f"{group_api.PODS}/{name}")
+
+
+async def test_an_unreadable_owner_keeps_its_own_group_only() -> None:
+    """The others of the namespace go."""
+    async with group_api.world(grace_seconds=0.02) as made:
+        broken, sound = made.a_replica_set("broken", 1), made.a_replica_set("sound", 1)
+        path = f"{group_api.REPLICA_SETS}/broken"
+        made.a_pod("first", broken)
+        await group_api.until(lambda: made.group_of("first"))
+        made.server.refusals["get", path] = [ports.Trouble.THROTTLED] * 1000
+        await goes(made, sound)
+        made.scale("broken", 0)
+        made.server.drop(f"{group_api.PODS}/first")
+        await group_api.until(lambda: list(made.groups()) == [group_api.name_of(broken)])
 
 
 async def test_groups_that_we_did_not_make_stay() -> None:
