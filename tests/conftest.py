@@ -6,8 +6,14 @@ ROUNDS = 10
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How long the races of tests/integration/test_group_races.py are; `make test-faults`: 100."""
+    """How long races and takeovers are in tests/integration; `make test-faults`: longer."""
     parser.addoption("--rounds", type=int, default=ROUNDS, help="rounds of each race, 2 or more")
+    parser.addoption(
+        "--lease-timing",
+        choices=("short", "default"),
+        default="short",
+        help="the patience of instances in tests/integration/test_takeovers.py and the like",
+    )
 
 
 @pytest.fixture

@@ -123,6 +123,10 @@ class Proxy:
         """Whether anything but watches is under way, or is still to be sent."""
         return self._open > 0 or bool(self._late)
 
+    def follow(self, plan: plans.Plan) -> None:
+        """From now on another plan. Any thread may ask."""
+        self._plan = plan
+
     def notes(self, pattern: str = "", what: What | None = None) -> list[Note]:
         """What happened to requests whose line the pattern is found in. Any thread may ask."""
         found = re.compile(pattern).search

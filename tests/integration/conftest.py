@@ -1,17 +1,14 @@
 """A real control plane for all integration tests of a run, and a clean one for each test."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.integration import daemons
+from tests.faults import audits
+from tests.integration import daemons, permissions, takeovers
 from vscheduler.sandbox import control_plane, reporting
 
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
-PERMISSIONS = Path(__file__).parents[2] / "docs" / "permissions.md"
 USER = "vscheduler"
 
 
@@ -35,19 +32,7 @@ def cluster(plane: control_plane.ControlPlane) -> control_plane.ControlPlane:
 @pytest.fixture(scope="session")
 def kubeconfig(plane: control_plane.ControlPlane) -> Path:
     """Of a user who may do what docs/permissions.md lists, and nothing else."""
-    (text,) = re.findall(r"```yaml\n(.+?)```", PERMISSIONS.read_text(), re.DOTALL)
-    role = yaml.safe_load(text)
-    name = role["metadata"]["name"]
-    plane.api.apply(f"{RBAC}/clusterroles/{name}", role)
-    binding = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": name},
-        "subjects": [{"kind": "User", "name": USER, "apiGroup": "rbac.authorization.k8s.io"}],
-        "roleRef": {"kind": "ClusterRole", "name": name, "apiGroup": "rbac.authorization.k8s.io"},
-    }
-    plane.api.apply(f"{RBAC}/clusterrolebindings/{name}", binding)
-    return plane.kubeconfig_for(USER)
+    return permissions.permit(plane, USER)
 
 
 @pytest.fixture
@@ -67,3 +52,33 @@ def start(
         if daemon.process.poll() is None:
             daemon.process.kill()
             daemon.process.wait()
+
+
+@pytest.fixture(scope="module")
+def audited(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[control_plane.ControlPlane, Path]]:
+    """A control plane that logs who asked for what, and its log."""
+    log = tmp_path_factory.mktemp("audit") / "audit.log"
+    with control_plane.start(audit_log=log) as running:
+        running.create_namespace(takeovers.NAMESPACE)
+        yield running, log
+
+
+@pytest.fixture
+def timing(pytestconfig: pytest.Config) -> takeovers.Timing:
+    """How patient instances are that compete for a Lease."""
+    return takeovers.TIMINGS[pytestconfig.getoption("--lease-timing")]
+
+
+@pytest.fixture
+def contest(
+    audited: tuple[control_plane.ControlPlane, Path], timing: takeovers.Timing, tmp_path: Path
+) -> Iterator[takeovers.Contest]:
+    """Schedulers that compete, on nodes with room for all that comes; none outlives the test."""
+    plane, log = audited
+    plane.clean()
+    plane.create_nodes(count=4, cpu="1000", memory="4Ti", pods=5000)
+    running = takeovers.Contest(plane, audits.Log(log), timing, tmp_path)
+    yield running
+    running.close()

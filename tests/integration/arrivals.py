@@ -1,0 +1,94 @@
+"""Gangs that keep coming, so that there is something to bind at any moment."""
+
+import time
+from collections.abc import Sequence
+from threading import Event, Thread
+from typing import Any
+
+import urllib3
+
+from tests.integration import daemons
+from vscheduler.sandbox import client, errors
+
+GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
+PODS = "/api/v1/namespaces/{}/pods"
+GANG_SIZE = 4
+AGAIN_SECONDS = 0.1
+AGAIN_MAX = 600
+
+
+class Arrivals:
+    """A thread that makes one gang after another, in turn for each of these schedulers.
+
+    The pods of a scheduler are in a namespace that is called like it.
+    """
+
+    def __init__(self, api: client.Client, schedulers: Sequence[str], *, pause: float) -> None:
+        self._api = api
+        self._schedulers = schedulers
+        self._pause = pause
+        self._ended = Event()
+        self._problems: list[Exception] = []
+        self._thread = Thread(target=self._run)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """The gang that is being made is made whole; then nothing more comes."""
+        self._ended.set()
+        self._thread.join()
+        assert self._problems == []
+
+    def _run(self) -> None:
+        number = 0
+        try:
+            while not self._ended.is_set():
+                for scheduler in self._schedulers:
+                    launch(self._api, scheduler, f"gang-{number}")
+                number += 1
+                self._ended.wait(self._pause)
+        except (errors.SandboxError, urllib3.exceptions.HTTPError) as error:
+            self._problems.append(error)
+
+
+def launch(api: client.Client, scheduler: str, name: str, size: int = GANG_SIZE) -> None:
+    """A PodGroup that needs all its pods, and its pods, however often the server fails."""
+    group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {"minMember": size},
+    }
+    insist(api, GROUPS.format(scheduler), group)
+    for number in range(size):
+        pod = a_pod(f"{name}-{number}", scheduler, **{daemons.GROUP_NAME: name})
+        insist(api, PODS.format(scheduler), pod)
+
+
+def a_pod(name: str, scheduler: str, cpu: str = "10m", **annotations: str) -> dict[str, Any]:
+    """A pod that names its scheduler."""
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"schedulerName": scheduler, "containers": [container]},
+    }
+
+
+def insist(api: client.Client, path: str, body: client.Object) -> None:
+    """Try to create something until it is there."""
+    for _ in range(AGAIN_MAX):
+        try:
+            api.create(path, body)
+        except urllib3.exceptions.HTTPError:
+            time.sleep(AGAIN_SECONDS)
+        except errors.ApiError as error:
+            if error.status == 409:
+                return
+            if error.status not in {403, 429, 500, 503, 504}:  # 403: a server that just starts
+                raise
+            time.sleep(AGAIN_SECONDS)
+        else:
+            return
+    raise errors.TimedOut("the API server didn't come back")

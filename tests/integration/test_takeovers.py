@@ -1,0 +1,272 @@
+"""Whatever happens to the one that leads: another goes on, and no two place the same pods.
+
+Counted from the API server's audit log. `make test` runs these with short Leases, `make
+test-faults` with the default ones.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from anyio import from_thread
+
+from tests.faults import audits, plans, proxying
+from tests.integration import arrivals, takeovers
+from vscheduler.sandbox import control_plane, credentials, errors
+
+NAME = "volcano-online"
+BINDINGS = r"^POST .*/pods/gang-big-\d+/binding"
+RENEWALS = rf"^PUT .*/leases/{NAME}(\?|$)"
+BIG = 12
+THROUGH = 5
+STORM_SECONDS = 0.02
+
+
+def two_of(contest: takeovers.Contest, through: Path | None = None) -> None:
+    """Instance one leads and binds what comes in; instance two stands by."""
+    contest.feed(NAME)
+    contest.enter("one", NAME, through=through)
+    contest.until_binds("one", NAME)
+    contest.enter("two", NAME)
+    contest.until_stands_by("two", NAME)
+
+
+def patience_of(contest: takeovers.Contest) -> float:
+    """Seconds from the last sign of life of one to the first write of two, by the server's clock."""
+    one, two = audits.reigns(contest.entries(), NAME, ("one", "two"))[:2]
+    assert (one.user, two.user) == ("one", "two")
+    return two.began - one.renewed
+
+
+def test_without_election_two_place_the_same_pods(contest: takeovers.Contest) -> None:
+    """That the counts below can be other than zero."""
+    contest.feed(NAME, pause=0.05)
+    contest.enter("one", NAME, flags=["--leader-elect=false"])
+    contest.enter("two", NAME, flags=["--leader-elect=false"])
+
+    def contested() -> list[audits.Entry]:
+        return [each for each in audits.attempts(contest.entries()) if each.code == 409]
+
+    contest.until(contested)
+    row = contest.verdict("no election")
+    assert not row.faultless
+    assert row.out_of_turn
+
+
+def test_a_leader_that_is_killed_has_a_successor(contest: takeovers.Contest) -> None:
+    """Which waits as long as it must, and not much longer."""
+    two_of(contest)
+    fault = contest.end("one")
+    contest.until_binds("two", NAME, after=fault)
+    row = contest.verdict("kill -9", fault, "two", NAME)
+    assert row.faultless, row
+    assert patience_of(contest) >= contest.timing.duration_seconds
+
+
+def test_a_leader_that_is_stopped_gives_its_lease_back(contest: takeovers.Contest) -> None:
+    """The successor needn't wait until it is out."""
+    two_of(contest)
+    fault = contest.end("one", signal.SIGTERM)
+    contest.until_binds("two", NAME, after=fault)
+    row = contest.verdict("SIGTERM", fault, "two", NAME)
+    assert row.faultless, row
+    assert patience_of(contest) < contest.timing.duration_seconds
+
+
+def test_a_leader_that_was_frozen_sends_nothing_when_it_wakes(contest: takeovers.Contest) -> None:
+    """Past its Lease; it stands by then, and takes over when its successor is killed."""
+    two_of(contest)
+    fault = contest.send("one", signal.SIGSTOP)
+    contest.until_binds("two", NAME, after=fault)
+    woken = contest.send("one", signal.SIGCONT)
+    contest.until(lambda: reads_of(contest, "one", woken) > 2)
+    assert [each for each in audits.attempts(contest.entries()) if late(each, "one", woken)] == []
+    row = contest.verdict("SIGSTOP, SIGCONT", fault, "two", NAME)
+    assert row.faultless, row
+    contest.feed(NAME)
+    again = contest.end("two")
+    contest.until_binds("one", NAME, after=again)
+    row = contest.verdict("kill -9, back to who was frozen", again, "one", NAME)
+    assert row.faultless, row
+
+
+def late(entry: audits.Entry, user: str, after: float) -> bool:
+    """Whether it came in from this user after a moment."""
+    return entry.user == user and entry.received > after
+
+
+def reads_of(contest: takeovers.Contest, user: str, after: float) -> int:
+    """How often an instance has looked at the Lease since a moment."""
+    return sum(
+        each.verb == "get" and each.name == NAME and late(each, user, after)
+        for each in contest.entries()
+    )
+
+
+@pytest.mark.parametrize("fate", ["lost", "late"])
+def test_the_successor_completes_a_gang_in_the_middle_of_which_the_leader_was_killed(
+    contest: takeovers.Contest, tmp_path: Path, fate: str
+) -> None:
+    """What the leader had sent last is lost, or comes in long after the takeover."""
+    held = plans.Delay(seconds=2 * contest.timing.duration_seconds)
+    passed = plans.Rule(requests=BINDINGS, fault=plans.Delay(seconds=0), at_most=THROUGH)
+    rules = [passed, plans.Rule(requests=BINDINGS, fault=held)]
+    with proxied(contest.plane, "one", rules, tmp_path) as (proxy, kubeconfig):
+        two_of(contest, kubeconfig)
+        arrivals.launch(contest.plane.api, NAME, "gang-big", BIG)
+        contest.until(lambda: len(proxy.notes(BINDINGS, proxying.What.ANSWERED)) == THROUGH)
+        contest.until(lambda: len(proxy.notes(BINDINGS, proxying.What.RECEIVED)) > THROUGH)
+        fault = contest.end("one")
+        if fate == "late":
+            contest.until_binds("two", NAME, after=fault)
+            contest.until(lambda: not proxy.busy)
+    contest.until_binds("two", NAME, after=fault)
+    row = contest.verdict(f"kill -9 within a gang, binds {fate}", fault, "two", NAME)
+    own = [each for each in audits.attempts(contest.entries()) if each.name.startswith("gang-big")]
+    assert len({each.name for each in own if each.user == "one" and each.done}) == THROUGH
+    assert len({each.name for each in own if each.user == "two" and each.done}) == BIG - THROUGH
+    assert (row.bound_twice, row.split, row.overfull) == ((), (), ())
+    after_death = [each for each in own if late(each, "one", fault)]
+    assert (len(after_death) > 0) == (fate == "late")
+    assert not any(each.done for each in after_death)
+
+
+def test_a_lease_that_is_deleted_is_made_anew_by_who_held_it(contest: takeovers.Contest) -> None:
+    """The other one doesn't take it for free."""
+    two_of(contest)
+    before = contest.lease(NAME)["metadata"]["uid"]
+    fault = time.time()
+    contest.plane.api.delete(f"{takeovers.LEASES}/{NAME}")
+    contest.until(lambda: contest.lease(NAME).get("metadata", {}).get("uid", before) != before)
+    contest.until_binds("one", NAME, after=contest.entries()[-1].answered)
+    row = contest.verdict("Lease deleted", fault, "one", NAME)
+    assert row.faultless, row
+    assert len(audits.reigns(contest.entries(), NAME, ("one", "two"))) == 1
+
+
+@pytest.mark.parametrize("holder", ["a stranger", "the standby", "nobody"])
+def test_a_lease_that_is_edited_stops_its_holder(contest: takeovers.Contest, holder: str) -> None:
+    """Until the patience of one of them is over; nobody acts on what it says of itself."""
+    two_of(contest)
+    identities = {"a stranger": "stranger", "the standby": identity_of(contest), "nobody": ""}
+    fault = contest.edit(NAME, holderIdentity=identities[holder])
+    contest.until(lambda: writes_after(contest, fault))
+    first = writes_after(contest, fault)[0]
+    contest.until_binds(first.user, NAME, after=first.answered)
+    row = contest.verdict(f"Lease edited: held by {holder}", fault, first.user, NAME)
+    assert row.faultless, row
+    between = [
+        each
+        for each in audits.attempts(contest.entries())
+        if fault + contest.timing.fence_seconds < each.received < first.received
+    ]
+    assert between == []
+    assert first.received - fault >= contest.timing.duration_seconds
+
+
+def writes_after(contest: takeovers.Contest, moment: float) -> list[audits.Entry]:
+    """What the two wrote to the Lease since."""
+    writes = audits.lease_writes(contest.entries(), NAME, ("one", "two"))
+    return [each for each in writes if each.received > moment]
+
+
+def test_a_leader_that_can_bind_and_not_renew_stops(
+    contest: takeovers.Contest, tmp_path: Path
+) -> None:
+    """All its writes to the Lease are refused, while its successor's are not."""
+    switch = plans.Rule(requests=RENEWALS, fault=plans.Refuse(status=409))
+    with proxied(contest.plane, "one", [], tmp_path) as (proxy, kubeconfig):
+        two_of(contest, kubeconfig)
+        fault = time.time()
+        proxy.follow(plans.Plan([switch]))
+        contest.until_binds("two", NAME, after=fault)
+        row = contest.verdict("renewals refused (409)", fault, "two", NAME)
+    assert row.faultless, row
+    assert patience_of(contest) >= contest.timing.duration_seconds
+
+
+def test_a_lease_that_others_write_to_all_the_time_has_one_holder(
+    contest: takeovers.Contest,
+) -> None:
+    """50 patches a second, so that updates meet conflicts; afterwards work goes on."""
+    two_of(contest)
+    fault = time.time()
+    with storm(contest):
+        time.sleep(2 * contest.timing.duration_seconds)
+    calm = time.time()
+    refused = [
+        each
+        for each in contest.entries()
+        if each.resource == "leases" and each.code == 409 and each.received > fault
+    ]
+    contest.until(lambda: any(each.received > calm for each in audits.binds(contest.entries())))
+    row = contest.verdict(f"patched 50 times a second, {len(refused)} conflicts")
+    assert row.faultless, row
+
+
+def test_an_api_server_that_restarts_is_waited_for(
+    timing: takeovers.Timing, tmp_path: Path
+) -> None:
+    """Both instances live on; whoever leads then, no pod is bound twice."""
+    log = tmp_path / "audit.log"
+    with control_plane.start(audit_log=log) as plane:
+        plane.create_namespace(takeovers.NAMESPACE)
+        plane.create_nodes(count=2, cpu="1000", memory="4Ti", pods=5000)
+        contest = takeovers.Contest(plane, audits.Log(log), timing, tmp_path)
+        server = None
+        try:
+            two_of(contest)
+            fault = time.time()
+            server = takeovers.restart_api_server(plane)
+            up = time.time()
+            contest.until(
+                lambda: any(each.received > up for each in audits.binds(contest.entries()))
+            )
+            first = next(each for each in audits.binds(contest.entries()) if each.received > up)
+            row = contest.verdict("API server restarted", fault, first.user, NAME)
+        finally:
+            contest.close()
+            if server:
+                server.kill()
+                server.wait()
+    assert row.faultless, row
+
+
+@contextmanager
+def storm(contest: takeovers.Contest) -> Iterator[None]:
+    """Somebody patches the Lease all the time."""
+    ended = Event()
+
+    def patch() -> None:
+        number = 0
+        while not ended.wait(STORM_SECONDS):
+            number += 1
+            body = {"metadata": {"annotations": {"storm": str(number)}}}
+            contest.plane.api.patch(f"{takeovers.LEASES}/{NAME}", body)
+
+    thread = Thread(target=patch)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextmanager
+def proxied(
+    plane: control_plane.ControlPlane, user: str, rules: list[plans.Rule], folder: Path
+) -> Iterator[tuple[proxying.Proxy, Path]]:
+    """A way to the API server as this user, by which requests come to grief."""
+    served = proxying.serving(proxying.upstream_of(plane.kubeconfig_for(user)), plans.Plan(rules))
+    with (
+        from_thread.start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(served) as proxy,
+    ):
+        path = folder / "proxied.kubeconfig"
+        authority = plane.authority.certificate_path
+        yield proxy, credentials.write_kubeconfig(path, url=proxy.url, authority=authority)
