@@ -17,13 +17,13 @@ the Lease isn't deleted once more before it acts.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vscheduler.cluster import lease_records
 
 ATTEMPTS_MAX = 8
-TRANSITIONS_END = 2**31
-"""leaseTransitions is an int32."""
+GIVEN_BACK_SECONDS = 1.0
+"""The duration in a record that was given back, as client-go writes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,49 +137,106 @@ def begin(identity: str) -> State:
 
 def leads(state: State, timing: Timing, now: float) -> bool:
     """Whether we hold the Lease, though acting may pause for want of a renewal."""
-    raise NotImplementedError
+    if state.own is None or state.resigned or not _ripe(state):
+        return False
+    return now < state.own.sent_at + timing.renew_deadline_seconds
 
 
 def acts_until(state: State, timing: Timing) -> float:
     """Before which instant we may act; -inf: we may not."""
-    raise NotImplementedError
+    if state.own is None or state.resigned or state.doubted_at is not None or not _ripe(state):
+        return -math.inf
+    return state.own.sent_at + timing.fence_seconds
 
 
 def next_at(state: State, timing: Timing, *, chance: float) -> float:
-    """When to make the next call: see `wanted`. It may be past; chance is from 0 to 1."""
-    raise NotImplementedError
+    """When to make the next call: see `wanted`. It may be past; chance is from 0 to 1.
+
+    Somebody looks, or renews, at the very instant at which it has waited long enough.
+    """
+    if state.resigned:
+        return math.inf
+    if state.looking:
+        return state.due_at
+    if state.own is not None:
+        missing = state.stored is None
+        due_at = -math.inf if missing else state.own.sent_at + timing.renew_seconds
+    elif _ripe(state):
+        return -math.inf
+    else:
+        due_at = state.due_at + (chance - 0.5) * 0.2 * timing.look_seconds
+    return due_at if _ripe(state) else min(due_at, state.ripe_at)
 
 
-def wanted(state: State, timing: Timing, *, now: float, wall_time: str) -> Write | None:
-    """What to write now; None: look."""
-    raise NotImplementedError
+def wanted(state: State, timing: Timing, *, wall_time: str) -> Write | None:
+    """What to write now; None: look.
+
+    It may be as late as it will: whatever happens in between, the write isn't done, or who creates
+    waits.
+    """
+    if state.looking or state.resigned:
+        return None
+    if state.own is not None:
+        record = replace(state.own.write.record, renewed=wall_time)
+        return Write(record=record, over=state.stored)
+    if not _ripe(state):
+        return None
+    record = lease_records.Record(
+        holder=state.identity,
+        duration_seconds=timing.duration_seconds,
+        acquired=wall_time,
+        renewed=wall_time,
+        transitions=state.last.transitions + 1 if state.last else 0,
+    )
+    return Write(record=record, over=state.stored)
 
 
 def given_back(state: State, *, wall_time: str) -> Write | None:
-    """What to write in order to give the Lease back; None: look first, or it isn't ours to give."""
-    raise NotImplementedError
+    """What to write in order to give the Lease back; None: look first, or it isn't ours to give.
+
+    Others take at once what was given back: so who still waits itself just goes.
+    """
+    if state.own is None or state.stored is None or state.looking or not _ripe(state):
+        return None
+    record = replace(
+        state.own.write.record, holder="", duration_seconds=GIVEN_BACK_SECONDS, renewed=wall_time
+    )
+    return Write(record=record, over=state.stored)
 
 
 def attempted(state: State, write: Write, *, sent_at: float) -> State:
-    """A write is about to be sent; the time is the one that `wanted` was given."""
-    raise NotImplementedError
+    """A write is about to be sent: from here on it may be done."""
+    if write.record.holder != state.identity:
+        return replace(state, resigned=True)
+    attempts = (*state.attempts, Attempt(write=write, sent_at=sent_at))
+    return replace(state, attempts=attempts[-ATTEMPTS_MAX:])
 
 
 def wrote(
     state: State, timing: Timing, stored: lease_records.Stored, *, answered_at: float
 ) -> State:
     """The write that was attempted last was done, and this is what is stored now."""
-    raise NotImplementedError
+    if state.resigned:
+        return replace(state, stored=stored, own=None)
+    attempt = state.attempts[-1]
+    state = replace(state, stored=stored)
+    return _held(state, timing, attempt, asked_at=attempt.sent_at, answered_at=answered_at)
 
 
 def refused(state: State, timing: Timing, *, at: float) -> State:
     """The write that was attempted last wasn't done: somebody else was quicker (409, 404)."""
-    raise NotImplementedError
+    attempts = state.attempts if state.resigned else state.attempts[:-1]
+    return replace(state, attempts=attempts, looking=True, due_at=at + timing.conflict_seconds)
 
 
 def failed(state: State, timing: Timing, *, at: float) -> State:
     """A call had no answer, or one that says nothing; if it was a write, it may have been done."""
-    raise NotImplementedError
+    return replace(state, looking=True, due_at=at + timing.again_seconds)
+
+
+def doubted(state: State, *, at: float) -> State:
+    """Somebody says that the Lease isn't ours: act no more before a look shows that it is."""
+    return replace(state, doubted_at=at, looking=True, due_at=at)
 
 
 def saw(
@@ -191,9 +248,98 @@ def saw(
     answered_at: float,
 ) -> State:
     """A look was answered; None: there is no such Lease."""
-    raise NotImplementedError
+    before = state.stored
+    state = replace(state, stored=stored, looking=False, due_at=sent_at + timing.look_seconds)
+    for attempt in (state.own, *state.attempts):
+        if attempt and stored and _claim(attempt.write.record) == _claim(stored.record):
+            return _held(state, timing, attempt, asked_at=sent_at, answered_at=answered_at)
+    pending = tuple(each for each in state.attempts if _over(each.write.over) == _over(stored))
+    state = replace(state, attempts=pending)
+    if stored is None and _fenced(state, timing, answered_at) and state.doubted_at is None:
+        return state
+    same = state.own is None and state.marked_at > -math.inf and _what(before) == _what(stored)
+    if same:
+        state = _marked(state, timing, sent_at)
+    else:
+        wait_seconds = _patience_seconds(state, timing)
+        state = replace(state, marked_at=answered_at, ripe_at=answered_at + wait_seconds)
+    return replace(state, own=None, doubted_at=None, last=stored.record if stored else state.last)
 
 
-def doubted(state: State, *, at: float) -> State:
-    """Somebody says that the Lease isn't ours: act no more before a look shows that it is."""
-    raise NotImplementedError
+def _held(
+    state: State, timing: Timing, attempt: Attempt, *, asked_at: float, answered_at: float
+) -> State:
+    """The Lease is ours by this write of ours, as a call shows that was sent at `asked_at`.
+
+    Nobody else has acted since what a replacing write replaced. A creating one knows nothing of
+    what was there before: it waits for that, unless our own right to act has lasted until now.
+    """
+    assert state.stored is not None
+    record = state.stored.record
+    led = leads(state, timing, answered_at)
+    if attempt is state.own or attempt.write.over or _fenced(state, timing, answered_at):
+        state = _marked(state, timing, asked_at)
+    else:
+        known = state.last is not None
+        wait_seconds = _held_seconds(timing, state.last) if known else timing.first_seconds
+        state = replace(state, marked_at=answered_at, ripe_at=answered_at + wait_seconds)
+    doubtful = state.doubted_at is not None and asked_at < state.doubted_at
+    return replace(
+        state,
+        own=attempt,
+        attempts=(),
+        last=record,
+        looking=doubtful,
+        doubted_at=state.doubted_at if doubtful else None,
+        tenure=state.tenure if led and _ripe(state) else state.tenure + 1,
+    )
+
+
+def _ripe(state: State) -> bool:
+    """Whether we have waited long enough, for certain."""
+    return state.ripe_at <= state.marked_at
+
+
+def _marked(state: State, timing: Timing, at: float) -> State:
+    """Nothing has changed until then. What is more than a usual gap doesn't count as waited."""
+    if _ripe(state) or at <= state.marked_at:
+        return state
+    excess_seconds = max(0.0, at - state.marked_at - timing.gap_seconds)
+    return replace(state, marked_at=at, ripe_at=state.ripe_at + excess_seconds)
+
+
+def _fenced(state: State, timing: Timing, now: float) -> bool:
+    """Whether our last renewal still keeps others out, whatever became of the Lease."""
+    return state.own is not None and now < state.own.sent_at + timing.fence_seconds
+
+
+def _patience_seconds(state: State, timing: Timing) -> float:
+    """How long to leave what is seen alone."""
+    if state.stored is None:
+        # Whoever held it may make it anew; we wait again when we have made it.
+        return timing.fence_seconds if state.last else 0.0
+    record = state.stored.record
+    if not record.holder and 0 < record.duration_seconds <= GIVEN_BACK_SECONDS:
+        return 0.0
+    return _held_seconds(timing, record)
+
+
+def _held_seconds(timing: Timing, record: lease_records.Record | None) -> float:
+    """How long somebody may act by a record, for all we know."""
+    theirs = min(record.duration_seconds, lease_records.HOUR_SECONDS) if record else 0.0
+    return max(timing.duration_seconds, theirs)
+
+
+def _claim(record: lease_records.Record) -> tuple[str, str, str, int]:
+    """What makes a record ours: we write no two alike. A duration is anybody's to edit."""
+    return record.holder, record.acquired, record.renewed, record.transitions
+
+
+def _what(stored: lease_records.Stored | None) -> tuple[str, lease_records.Record] | None:
+    """What a change is a change of; annotations, say, are no sign of life."""
+    return (stored.uid, stored.record) if stored else None
+
+
+def _over(stored: lease_records.Stored | None) -> tuple[str, str] | None:
+    """What a write that is still under way must find, to be done."""
+    return (stored.uid, stored.version) if stored else None
