@@ -5,7 +5,6 @@ object that it was worked out from, because `conditions` are replaced whole; on 
 worked out again from the newest object.
 """
 
-import datetime as dt
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,20 +14,13 @@ from typing import Protocol
 
 import msgspec
 
-from vscheduler.cluster import complaints, connection, lanes, objects, outbox
+from vscheduler.cluster import complaints, connection, heralding, lanes, objects, outbox
 from vscheduler.core.model import decisions, jobs
 from vscheduler.mirror import statuses
 
 GROUP_SPACING_SECONDS = 1.0
 POD_SPACING_SECONDS = 10.0
 """A pod's condition tells numbers that change with the cluster."""
-
-NAME_MAX = 230
-NOTE_MAX = 1000
-"""Of a name and a note that an Event may have, with some left."""
-INSTANCE_MAX = 128
-VOLCANO = "scheduling.volcano.sh/v1beta1"
-API_VERSIONS = {"Pod": "v1", "PodGroup": VOLCANO, "Queue": VOLCANO}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,16 +37,6 @@ class Groups(Protocol):
 
     def stored_group(self, job: jobs.JobId) -> StoredGroup | None:
         """The PodGroup of this id; None when it is gone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """Who reports."""
-
-    controller: str
-    """The scheduler's name."""
-    instance: str
-    """This process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +67,7 @@ class Reporter:
         link: connection.Connection,
         queue: lanes.Lanes,
         groups: Groups,
-        identity: Identity,
+        herald: heralding.Herald,
         *,
         may_commit: Callable[[], bool],
         observe: Callable[[str, str], None],
@@ -93,7 +75,7 @@ class Reporter:
         self._link = link
         self._lanes = queue
         self._groups = groups
-        self._identity = identity
+        self._herald = herald
         self._may_commit = may_commit
         self._observe = observe
         self._group_box = outbox.Outbox(
@@ -108,8 +90,6 @@ class Reporter:
         self._nominated: dict[jobs.TaskId, decisions.Pipeline] = {}
         """What status.nominatedNodeName was set to, of pods that wait still."""
         self._complaints = complaints.Complaints(observe)
-        self._events = 0
-        self._started = f"{time.time_ns():x}"
 
     def report(
         self,
@@ -136,13 +116,13 @@ class Reporter:
         """Record that a pod was bound."""
         self._told.pop(bind.task.uid, None)
         self._pod_box.withdraw(bind.task.uid)
-        self.notify(statuses.bound_notice(bind))
+        self._herald.notify(statuses.bound_notice(bind))
 
     def evicted(self, evict: decisions.Evict, gang: jobs.Job) -> None:
         """Record that a pod was evicted; its condition before the kubelet lets go of it."""
         write = partial(self._mark, evict, gang)
         self._lanes.put(lanes.Lane.EVICTION, write)
-        self.notify(statuses.evicted_notice(evict, gang))
+        self._herald.notify(statuses.evicted_notice(evict, gang))
 
     def lost(self, evicts: Sequence[decisions.Evict]) -> None:
         """Record on PodGroups that pods of theirs were evicted."""
@@ -152,7 +132,7 @@ class Reporter:
         for job, theirs in by_job.items():
             known = self._groups.stored_group(job)
             if known is not None:
-                self.notify(statuses.lost_notice(known.uid, theirs))
+                self._herald.notify(statuses.lost_notice(known.uid, theirs))
 
     def nominate(self, claims: Iterable[decisions.Pipeline]) -> None:
         """Write on waiting pods where room is being made for them, for people and autoscalers."""
@@ -236,7 +216,7 @@ class Reporter:
             return
         body = {"metadata": {"resourceVersion": known.resource_version}, "status": patch}
         namespace, _, name = status.job.partition("/")
-        path = f"/apis/{API_VERSIONS['PodGroup']}/namespaces/{namespace}/podgroups/{name}"
+        path = f"/apis/{heralding.VOLCANO}/namespaces/{namespace}/podgroups/{name}"
         try:
             answer = await self._patch(path, body, connection.MERGE_PATCH)
         except connection.ApiError as error:
@@ -249,7 +229,7 @@ class Reporter:
         self._observe("podgroup", "written")
         notice = statuses.group_notice(status, stored, wanted)
         if notice is not None:
-            self.notify(notice)
+            self._herald.notify(notice)
 
     def _tell_pods(self, status: decisions.GroupStatus) -> None:
         message = statuses.pod_message(status)
@@ -279,70 +259,12 @@ class Reporter:
         self._told[task.uid] = (code, message)
         self._observe("pod", "written")
         if told is None or told[0] is not code:
-            self.notify(statuses.waiting_notice(task, message))
+            self._herald.notify(statuses.waiting_notice(task, message))
 
     async def _patch(self, path: str, body: object, content_type: str) -> bytes:
         return await self._link.call(
             "PATCH", path, msgspec.json.encode(body), content_type=content_type
         )
-
-    def notify(self, notice: statuses.Notice) -> None:
-        """Record an event, after all that is more urgent; where too many wait it is dropped."""
-        taken = self._lanes.put(lanes.Lane.EVENT, partial(self._record, notice, time.time()))
-        if not taken:
-            self._observe("event", "dropped")
-
-    async def _record(self, notice: statuses.Notice, when: float) -> None:
-        self._events += 1
-        name = f"{notice.name[:NAME_MAX]}.{self._started}{self._events:x}"
-        body = event_body(notice, name, when, self._identity)
-        path = f"/apis/events.k8s.io/v1/namespaces/{_namespace(notice)}/events"
-        try:
-            await self._link.call("POST", path, body)
-        except connection.ApiError as error:
-            self._complaints.failed("event", error)
-        else:
-            self._observe("event", "written")
-
-
-def event_body(notice: statuses.Notice, name: str, when: float, identity: Identity) -> bytes:
-    """An events.k8s.io/v1 Event; `when` is in seconds since the epoch."""
-    moment = dt.datetime.fromtimestamp(when, dt.UTC)
-    return msgspec.json.encode(
-        {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {"name": name, "namespace": _namespace(notice)},
-            "eventTime": moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            "reportingController": identity.controller,
-            "reportingInstance": identity.instance[:INSTANCE_MAX],
-            "action": _action(notice),
-            "reason": notice.reason,
-            "type": notice.type,
-            "note": notice.message[:NOTE_MAX],
-            "regarding": {
-                "apiVersion": API_VERSIONS[notice.kind],
-                "kind": notice.kind,
-                "namespace": notice.namespace,
-                "name": notice.name,
-                "uid": notice.uid,
-            },
-        }
-    )
-
-
-def _namespace(notice: statuses.Notice) -> str:
-    """Where its event is kept: the API server wants those about objects in no namespace there."""
-    return notice.namespace or "default"
-
-
-def _action(notice: statuses.Notice) -> str:
-    by_reason = {
-        statuses.EVICT: "Evicting",
-        statuses.RELOADED: "Configuring",
-        statuses.RELOAD_FAILED: "Configuring",
-    }
-    return by_reason.get(notice.reason, "Binding" if notice.kind == "Pod" else "Scheduling")
 
 
 def _number(version: str) -> int:

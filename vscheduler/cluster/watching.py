@@ -114,6 +114,11 @@ class Watch(Generic[Event]):
         """The collection that is followed."""
         return self._path
 
+    def forget(self) -> None:
+        """Where it is run next, begin with a list."""
+        self._version = ""
+        self.listed.clear()
+
     async def run(self) -> None:
         """List and watch for ever; errors of the API server are logged and waited out."""
         listed_at = 0.0

@@ -70,6 +70,10 @@ class Survey:
         theirs = self._mirror.groups[key].job
         return (ours.min_member, ours.min_resources) != (theirs.min_member, theirs.min_resources)
 
+    def owners(self) -> tuple[owners.Seen, ...]:
+        """All owners that are known."""
+        return self._owners.all()
+
     def owner(self, uid: str) -> auto_groups.Owner | None:
         """The owner as it was last seen."""
         return self._owners.get(uid)

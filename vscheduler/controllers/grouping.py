@@ -10,7 +10,7 @@ that late deletes hold up neither each other nor pods that wait for a group.
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +26,7 @@ from vscheduler.controllers import (
     ports,
 )
 from vscheduler.core.model import jobs
-from vscheduler.mirror import events, pods, state
+from vscheduler.mirror import events, pods
 
 Work = Callable[[], Awaitable[None]]
 
@@ -78,11 +78,11 @@ class Follow:
 
 
 class Grouping:
-    """The controller of automatic PodGroups; all of it runs in one event loop."""
+    """The controller of automatic PodGroups, for one tenure; all of it runs in one event loop."""
 
     def __init__(
         self,
-        mirror: state.Mirror,
+        survey: group_survey.Survey,
         api: ports.Api,
         pauses: ports.Pauses,
         options: Options,
@@ -91,8 +91,7 @@ class Grouping:
         pace: Pace,
     ) -> None:
         notes = group_reading.Notes(observe)
-        self._owners = owners.Owners()
-        self._survey = group_survey.Survey(mirror, self._owners, options.schedulers)
+        self._survey = survey
         self._attacher = attaching.Attacher(
             api, notes, inherit_owner_annotations=options.inherit_owner_annotations
         )
@@ -121,18 +120,17 @@ class Grouping:
         """The Mirror has changed."""
         self._changed.set()
 
-    def feed(self, batch: Sequence[owners.Event]) -> None:
-        """Take in what a watch saw of owners."""
+    def follow(self, changed: Iterable[owners.Seen]) -> None:
+        """Let the groups of these owners have the numbers that they want by now."""
         until = time.monotonic() + self._pace.follow_seconds
-        for event in batch:
-            for seen in self._owners.apply(event):
-                key = _key(seen.namespace, seen.owner.ref.uid)
-                self._follow.setdefault(key, Follow(until, patient=False))
+        for seen in changed:
+            key = _key(seen.namespace, seen.owner.ref.uid)
+            self._follow.setdefault(key, Follow(until, patient=False))
         self._changed.set()
 
-    async def run(self, ready: Callable[[], Awaitable[None]]) -> None:
-        """For ever, once `ready` returns: the lists of pods and PodGroups are in."""
-        await ready()
+    async def run(self) -> None:
+        """For ever. The lists of pods and PodGroups must be in."""
+        self.follow(self._survey.owners())
         async with asyncio.TaskGroup() as group:
             for number in range(self._pace.workers):
                 group.create_task(self._do(self._work), name=f"podgroups {number}")

@@ -151,6 +151,10 @@ class Owners:
                 self._known.setdefault(event.kind, {}).pop(event.uid, None)
                 return ()
 
+    def all(self) -> tuple[Seen, ...]:
+        """Every one of them."""
+        return tuple(seen for known in self._known.values() for seen in known.values())
+
     def get(self, uid: str) -> auto_groups.Owner | None:
         """The owner of this UID, of whatever kind."""
         for known in self._known.values():

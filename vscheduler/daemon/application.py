@@ -1,39 +1,31 @@
 """The composition root: settings → objects → one group of named tasks."""
 
 import asyncio
-import os
-import random
 import signal
-import socket
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
 
 import structlog
 
-from vscheduler.cluster import (
-    committing,
-    connection,
-    evicting,
-    lanes,
-    queue_reporting,
-    reporting,
-    usage_writing,
-    watching,
-)
-from vscheduler.core.model import jobs
+from vscheduler.cluster import connection, heralding, lanes
+from vscheduler.controllers import owners
 from vscheduler.daemon import (
     configuration,
     controlling,
+    following,
     health,
+    leadership,
     metrics,
     reloading,
-    scheduling_loop,
+    serving,
     settings,
+    surroundings,
+    tenures,
 )
-from vscheduler.mirror import decoding, events, state, statuses
+from vscheduler.mirror import events, state, statuses
 
 log = structlog.get_logger(__name__)
 
@@ -50,41 +42,12 @@ WAITING_MAX = 20_000
 DRAIN_SECONDS = 10.0
 """How long a stop waits for calls that are under way."""
 
-PATHS = {
-    events.Kind.NODE: "/api/v1/nodes",
-    events.Kind.POD: "/api/v1/pods",
-    events.Kind.POD_GROUP: "/apis/scheduling.volcano.sh/v1beta1/podgroups",
-    events.Kind.QUEUE: "/apis/scheduling.volcano.sh/v1beta1/queues",
-    events.Kind.PRIORITY_CLASS: "/apis/scheduling.k8s.io/v1/priorityclasses",
-    events.Kind.BUDGET: "/apis/policy/v1/poddisruptionbudgets",
-    events.Kind.QUOTA: "/api/v1/resourcequotas",
-    events.Kind.NAMESPACE: "/api/v1/namespaces",
-}
-"""What is watched."""
-
 CONTROLLED = (events.Kind.POD, events.Kind.POD_GROUP, events.Kind.NAMESPACE)
-"""What controllers need of that, alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredGroups:
-    """PodGroups as the Mirror has them, for who writes to them."""
-
-    mirror: state.Mirror
-
-    def stored_group(self, job: jobs.JobId) -> reporting.StoredGroup | None:
-        """The newest version that was seen."""
-        reference = self.mirror.reference(events.Kind.POD_GROUP, job)
-        stored = self.mirror.group_state(job)
-        if reference is None or stored is None:
-            return None
-        return reporting.StoredGroup(
-            uid=reference.uid, resource_version=reference.resource_version, state=stored
-        )
+"""What controllers need of what is followed, alone."""
 
 
 class Application:
-    """One daemon; everything that lives long is made here."""
+    """One daemon; everything that lives as long is made here."""
 
     def __init__(
         self,
@@ -92,12 +55,12 @@ class Application:
         loaded: configuration.Loaded,
         link: connection.Connection,
     ) -> None:
-        self._settings = given
+        self._given = given
         self._link = link
         self._stopping = asyncio.Event()
         self._metrics = metrics.Metrics()
         self._lanes = lanes.Lanes(workers=WORKERS, waiting_max=WAITING_MAX)
-        mirror = state.Mirror(
+        self._mirror = state.Mirror(
             state.Options(
                 scheduler_names=given.scheduler_names,
                 default_queue=given.default_queue,
@@ -106,67 +69,29 @@ class Application:
                 priority_classes=given.priority_classes,
             )
         )
-        outlets = self._outlets(mirror)
-        self._reporter, self._usage_writer = outlets.reporter, outlets.usage_writer
-        self._loop = scheduling_loop.SchedulingLoop(
-            mirror,
-            loaded.policy,
-            outlets,
-            self._metrics,
-            pace=scheduling_loop.Pace(period_seconds=given.schedule_period_seconds),
+        self._followed = following.Following(link, _kinds(given), self._feed)
+        identity = leadership.identity()
+        self._herald = heralding.Herald(
+            link,
+            self._lanes,
+            heralding.Identity(controller=given.scheduler_names[0], instance=identity),
+            observe=self._metrics.observe_write,
         )
-        self._mirror = mirror
-        self._reloader = reloading.Reloader(loaded, self._loop.adopt, self._tell_of_reload)
+        around = surroundings.Surroundings(
+            given=given,
+            link=link,
+            calls=self._lanes,
+            mirror=self._mirror,
+            followed=self._followed,
+            herald=self._herald,
+            observed=self._metrics,
+            stopping=self._stopping.is_set,
+        )
+        self._serving = serving.Serving(around, loaded.policy, owners.Owners())
+        self._controllers = controlling.Controllers(around, self._serving.feed_owners)
+        self._leadership = self._stand(identity)
+        self._reloader = reloading.Reloader(loaded, self._serving.adopt, self._tell_of_reload)
         self._metrics.observe_reload(successful=True, now=time.time())
-        chance = random.Random()  # noqa: S311 - spreads retries; no secret
-        self._watches = {
-            kind: watching.Watch(
-                link,
-                path,
-                decoding.Codec(kind),
-                self._feed,
-                pace=watching.Pace(),
-                chance=chance,
-            )
-            for kind, path in PATHS.items()
-            if self._follows(kind)
-        }
-        self._controllers = (
-            controlling.Controllers(
-                given,
-                link,
-                self._lanes,
-                mirror,
-                self._metrics,
-                may_commit=self._may_commit,
-            )
-            if given.controls
-            else None
-        )
-
-    def _outlets(self, mirror: state.Mirror) -> scheduling_loop.Outlets:
-        """All who write to the API server what the loop decides and finds out."""
-        link, queue, name = self._link, self._lanes, self._settings.scheduler_names[0]
-        may_commit, observe = self._may_commit, self._metrics.observe_write
-        instance = f"{socket.gethostname()}-{os.getpid()}"
-        return scheduling_loop.Outlets(
-            committer=committing.Committer(link, queue, may_commit),
-            evictor=evicting.Evictor(link, queue, may_commit),
-            reporter=reporting.Reporter(
-                link,
-                queue,
-                StoredGroups(mirror),
-                reporting.Identity(controller=name, instance=instance),
-                may_commit=may_commit,
-                observe=observe,
-            ),
-            queue_reporter=queue_reporting.QueueReporter(
-                link, queue, name, may_commit=may_commit, observe=observe
-            ),
-            usage_writer=usage_writing.UsageWriter(
-                link, queue, name, may_commit=may_commit, observe=observe
-            ),
-        )
 
     def stop(self) -> None:
         """Send nothing more, let what is under way end, and return from `run`."""
@@ -177,50 +102,62 @@ class Application:
         """Until `stop` is called. A task that fails takes all others, and this, with it."""
         async with AsyncExitStack() as servers, asyncio.TaskGroup() as group:
             await self._serve(servers)
-            tasks = [
-                group.create_task(self._link.refresh_credentials(), name="refresh credentials"),
-                group.create_task(self._lanes.run(), name="commit"),
-            ]
-            if self._settings.schedules:
-                tasks += [
-                    group.create_task(self._loop.keep_time(), name="keep time"),
-                    group.create_task(self._reloader.run(), name="follow configuration"),
-                    group.create_task(self._loop.run(self._wait_for_lists), name="schedule"),
-                ]
-            if self._controllers is None:
-                ensured = controlling.ensure_queue(self._link, self._settings.default_queue)
-                tasks.append(group.create_task(ensured, name="ensure default queue"))
-            else:
-                tasks += self._controllers.start(group, self._wait_for_lists)
-            for kind, watch in self._watches.items():
-                tasks.append(group.create_task(watch.run(), name=f"watch {kind}"))
+            tasks = [group.create_task(each, name=name) for name, each in self._work().items()]
+            if self._given.controls:
+                tasks += self._controllers.start(group)
+            self._followed.start(group)
             await self._stopping.wait()
-            self._usage_writer.close()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(DRAIN_SECONDS):
-                    await self._lanes.wait_until_quiet()
+            await self._wind_up()
+            self._followed.stop()
             for task in tasks:
                 task.cancel()
+
+    def _work(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """What is done all the time, by name."""
+        election = self._given.election
+        work = {
+            "refresh credentials": self._link.refresh_credentials(),
+            "commit": self._lanes.run(),
+            "stand for election": self._leadership.run(),
+            "serve": tenures.serve(
+                self._leadership, election.lease_of.values(), self._serving.work, name="serve"
+            ),
+        }
+        if self._given.schedules:
+            work["follow configuration"] = self._reloader.run()
+        if election.controllers_lease:
+            work["keep queues"] = tenures.serve(
+                self._leadership,
+                (election.controllers_lease,),
+                self._controllers.keep_queues,
+                name="keep queues",
+            )
+        return work
+
+    async def _wind_up(self) -> None:
+        """Let what is under way end, and then others take over."""
+        self._serving.close()
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await self._lanes.wait_until_quiet()
+        except TimeoutError:
+            log.warning("leases.kept", why="calls are under way still", seconds=DRAIN_SECONDS)
+        else:
+            await self._leadership.release()
 
     @property
     def ready(self) -> bool:
         """Whether all first lists are in."""
-        return all(watch.listed.is_set() for watch in self._watches.values())
+        return self._followed.ready
 
-    def _follows(self, kind: events.Kind) -> bool:
-        """Whether anything depends on objects of this kind."""
-        if kind is events.Kind.PRIORITY_CLASS and not self._settings.priority_classes:
-            return False
-        return self._settings.schedules or kind in CONTROLLED
+    def _stand(self, identity: str) -> leadership.Leadership:
+        """How it is found out what we may serve."""
+        del identity
+        return leadership.Unopposed(self._given.election.leases)
 
     def _feed(self, batch: Sequence[events.Event]) -> None:
         """Hand on what a watch saw."""
-        self._loop.feed(batch)
-        if self._controllers is not None:
-            self._controllers.changed()
-
-    def _may_commit(self) -> bool:
-        return not self._stopping.is_set()
+        self._serving.feed(batch)
 
     def _tell_of_reload(self, reload: reloading.Reload) -> None:
         """Count it, and record it on what stands for this scheduler in the cluster.
@@ -229,26 +166,32 @@ class Application:
         `kubectl describe` looks for), else the default queue.
         """
         self._metrics.observe_reload(successful=not reload.problems, now=time.time())
-        subject = self._settings.own_pod
+        subject = self._given.own_pod
         if subject is None:
-            name = self._settings.default_queue
+            name = self._given.default_queue
             reference = self._mirror.reference(events.Kind.QUEUE, name)
             uid = "" if reference is None else reference.uid
             subject = statuses.Subject(kind="Queue", namespace="", name=name, uid=uid)
-        self._reporter.notify(statuses.reload_notice(subject, reload.path, reload.problems))
-
-    async def _wait_for_lists(self) -> None:
-        for watch in self._watches.values():
-            await watch.listed.wait()
+        self._herald.notify(statuses.reload_notice(subject, reload.path, reload.problems))
 
     async def _serve(self, servers: AsyncExitStack) -> None:
         """Open the servers that are wanted; one, where both are to listen at one address."""
-        metrics_at, health_at = self._settings.metrics_address, self._settings.health_address
+        metrics_at, health_at = self._given.metrics_address, self._given.health_address
         for address in dict.fromkeys((metrics_at, health_at)):
             if address is not None:
                 exposition = self._metrics.exposition if address == metrics_at else None
                 pages = health.pages(ready=lambda: self.ready, exposition=exposition)
                 await servers.enter_async_context(health.serving(pages, address))
+
+
+def _kinds(given: settings.Settings) -> list[events.Kind]:
+    """What is to be followed: only what something depends on."""
+    return [
+        kind
+        for kind in events.Kind
+        if (given.schedules or kind in CONTROLLED)
+        and (given.priority_classes or kind is not events.Kind.PRIORITY_CLASS)
+    ]
 
 
 async def run(given: settings.Settings, loaded: configuration.Loaded) -> None:

@@ -2,14 +2,13 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from vscheduler.cluster import connection, lanes, objects, watching
-from vscheduler.controllers import grouping, owners, ports, queue_control
-from vscheduler.daemon import api, metrics, pauses, settings
-from vscheduler.mirror import state
+from vscheduler.cluster import connection, objects, watching
+from vscheduler.controllers import group_survey, grouping, owners, queue_control
+from vscheduler.daemon import api, leadership, pauses, surroundings
 
 log = structlog.get_logger(__name__)
 
@@ -18,75 +17,58 @@ PAUSES = pauses.Growth(first_seconds=1.0, longest_seconds=60.0)
 
 QUEUE_RETRY_SECONDS = 5.0
 
+Sink = Callable[[Sequence[owners.Event]], None]
+
 FORBIDDEN_SECONDS = 300.0
 """How long after a refusal it is tried again to follow a kind."""
 
 
 class Controllers:
-    """What they share, and their start."""
+    """What follows the owners of pods all the time, and keeps Queues while that Lease is held."""
 
-    def __init__(
-        self,
-        given: settings.Settings,
-        link: connection.Connection,
-        calls: lanes.Lanes,
-        mirror: state.Mirror,
-        observed: metrics.Metrics,
-        *,
-        may_commit: Callable[[], bool],
-    ) -> None:
-        self._given = given
-        self._link = link
-        self._api: ports.Api = api.Api(link, calls, may_commit)
-        self._observed = observed
-        self._grouping = grouping.Grouping(
-            mirror,
-            self._api,
-            pauses.Pauses[str](PAUSES),
-            grouping.Options(
-                schedulers=given.scheduler_names,
-                grace_seconds=given.podgroup_grace_seconds,
-                inherit_owner_annotations=given.inherit_owner_annotations,
-            ),
-            observe=observed.observe_group_call,
-            pace=grouping.Pace(),
-        )
+    def __init__(self, around: surroundings.Surroundings, sink: Sink) -> None:
+        self._around = around
+        self._sink = sink
 
-    def changed(self) -> None:
-        """The Mirror has changed."""
-        self._grouping.changed()
-
-    def start(
-        self, group: asyncio.TaskGroup, ready: Callable[[], Awaitable[None]]
-    ) -> list[asyncio.Task[None]]:
-        """Start their tasks, which wait for `ready`: the first lists are in."""
-        tasks = [group.create_task(self._grouping.run(ready), name="look after podgroups")]
+    def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Follow owners, whether we lead or not."""
         chance = random.Random()  # noqa: S311 - spreads retries; no secret
-        for kind, path in owners.WATCHED.items():
-            watch = watching.Watch(
-                self._link,
-                path,
-                owners.Codec(kind),
-                self._grouping.feed,
-                pace=watching.Pace(),
-                chance=chance,
+        return [
+            group.create_task(
+                self._follow(
+                    watching.Watch(
+                        self._around.link,
+                        path,
+                        owners.Codec(kind),
+                        self._sink,
+                        pace=watching.Pace(),
+                        chance=chance,
+                    )
+                ),
+                name=f"watch {kind}",
             )
-            tasks.append(group.create_task(self._follow(watch), name=f"watch {kind}"))
-        tasks += queue_control.start(
-            group,
-            self._api,
-            self._link,
-            default_queue=self._given.default_queue,
-            observe=self._observed.observe_write,
-        )
-        return tasks
+            for kind, path in owners.WATCHED.items()
+        ]
+
+    async def keep_queues(self, held: Mapping[str, leadership.Token]) -> None:
+        """Keep Queues under these Leases, until it is cancelled."""
+        around = self._around
+        permit = around.permit(held.values())
+        async with asyncio.TaskGroup() as group:
+            queue_control.start(
+                group,
+                api.Api(around.link, around.calls, permit),
+                around.link,
+                default_queue=around.given.default_queue,
+                observe=around.observed.observe_write,
+            )
 
     async def _follow(self, watch: watching.Watch[owners.Event]) -> None:
         """Follow a kind of owners; where we may not, say so once, and go on without."""
         told = False
         while True:
             try:
-                await self._link.call("GET", f"{watch.path}?limit=1")
+                await self._around.link.call("GET", f"{watch.path}?limit=1")
             except connection.Forbidden as error:
                 if not told:
                     log.warning("owners.forbidden", path=watch.path, message=str(error))
@@ -96,6 +78,28 @@ class Controllers:
             except connection.ApiError:  # the watch waits that out
                 pass
             await watch.run()
+
+
+def grouping_for(
+    around: surroundings.Surroundings,
+    known: owners.Owners,
+    scheduler_names: tuple[str, ...],
+    permit: leadership.Permit,
+) -> grouping.Grouping:
+    """Who looks after the PodGroups of pods of these schedulers, while the permit lasts."""
+    given = around.given
+    return grouping.Grouping(
+        group_survey.Survey(around.mirror, known, scheduler_names),
+        api.Api(around.link, around.calls, permit),
+        pauses.Pauses[str](PAUSES),
+        grouping.Options(
+            schedulers=scheduler_names,
+            grace_seconds=given.podgroup_grace_seconds,
+            inherit_owner_annotations=given.inherit_owner_annotations,
+        ),
+        observe=around.observed.observe_group_call,
+        pace=grouping.Pace(),
+    )
 
 
 async def ensure_queue(link: connection.Connection, name: str) -> None:

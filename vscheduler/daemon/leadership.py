@@ -5,6 +5,8 @@ each call. A token that has ended never comes back to life: who regains a Lease 
 """
 
 import asyncio
+import socket
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -56,6 +58,11 @@ class Leadership(Protocol):
 
     async def release(self) -> None:
         """Give everything back, and stand no more; to be called when no call is under way."""
+
+
+def identity() -> str:
+    """Who we are in a Lease: another one at each start of a process."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
 class _Forever:

@@ -11,9 +11,9 @@ import asyncio
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -48,6 +48,8 @@ class Pace:
     dropped; it doubles up to retry_max_seconds."""
     retry_max_seconds: float = 20.0
     """Below the Mirror's assume_seconds, which would end the pause of a bind."""
+    doubt_seconds: float = 0.05
+    """How often it is looked whether we may commit again."""
 
     def growth(self, *, free: int = 0) -> pauses.Growth:
         """The pauses after so many failures that cost nothing."""
@@ -68,7 +70,10 @@ class Outlets:
 
 
 class SchedulingLoop:
-    """The heart of the daemon; everything but the cycle itself runs in the event loop."""
+    """The heart of the daemon; everything but the cycle itself runs in the event loop.
+
+    It lives for one tenure. Whatever it decides while it may not commit is thrown away.
+    """
 
     def __init__(
         self,
@@ -77,10 +82,12 @@ class SchedulingLoop:
         outlets: Outlets,
         observed: metrics.Metrics,
         *,
+        may_commit: Callable[[], bool],
         pace: Pace,
     ) -> None:
         self._mirror = mirror
         self._policy = configured
+        self._may_commit = may_commit
         self._committer = outlets.committer
         self._evictor = outlets.evictor
         self._reporter = outlets.reporter
@@ -107,21 +114,19 @@ class SchedulingLoop:
         """Cycles since the start, those that were dropped left out."""
         return self._cycles
 
-    def feed(self, batch: Sequence[events.Event]) -> None:
-        """Tell the Mirror what a watch saw; think again if a decision could depend on it."""
-        for event in batch:
-            if self._mirror.apply(event):
-                self._changed.set()
+    def changed(self) -> None:
+        """The Mirror has changed, so that a decision could be another."""
+        self._changed.set()
 
     def adopt(self, configured: policy.Policy) -> None:
         """From the next cycle on, decide by this policy."""
         self._policy = configured
         self._changed.set()
 
-    async def run(self, ready: Callable[[], Awaitable[None]]) -> None:
-        """Cycle after cycle, for ever, once `ready` returns."""
-        await ready()
-        with futures.ThreadPoolExecutor(1, thread_name_prefix="cycle") as thread:
+    async def run(self) -> None:
+        """Cycle after cycle, for ever; the first at once."""
+        self._changed.set()
+        with _thread() as thread:
             while True:
                 await self._wait()
                 await self._cycle(thread)
@@ -131,12 +136,12 @@ class SchedulingLoop:
         are left out.
         """
         while True:
-            await asyncio.sleep(self._pace.tick_seconds)
             self._release()
             self._tell_of_strays()
             if expired := self._mirror.expire(time.time()):
                 log.warning("call.unconfirmed", pods=len(expired))
                 self._changed.set()
+            await asyncio.sleep(self._pace.tick_seconds)
 
     def _tell_of_strays(self) -> None:
         """Log each object that can't be used once, and pods that nobody will place."""
@@ -240,6 +245,9 @@ class SchedulingLoop:
             rest = self._not_before - time.monotonic()
             await asyncio.sleep(max(self._pace.debounce_seconds, rest))
         await self._committer.wait_for_room(self._pace.backlog_max)
+        # Until the Lease was renewed, or the tenure ends.
+        while not self._may_commit():  # noqa: ASYNC110 - the thread of the Leases tells nobody
+            await asyncio.sleep(self._pace.doubt_seconds)
         if not going_on:
             # What changes while cycles that are cut short follow each other stays noted: jobs
             # that have had their turn already aren't looked at again before the next round.
@@ -258,6 +266,10 @@ class SchedulingLoop:
             self._drop(error)
             return
         self._dropped = 0
+        if not self._may_commit():
+            log.info("cycle.withheld", binds=len(result.binds), evictions=len(result.evicts))
+            self._changed.set()
+            return
         decided = time.monotonic()
         bound = self._obey(taken, result)
         handed_on = time.monotonic()
@@ -344,3 +356,13 @@ class SchedulingLoop:
                     self._mirror.forget(earlier.task.uid)
                 return False
         return True
+
+
+@contextmanager
+def _thread() -> Iterator[futures.Executor]:
+    """A thread for cycles. One that still thinks when it isn't wanted any more isn't waited for."""
+    thread = futures.ThreadPoolExecutor(1, thread_name_prefix="cycle")
+    try:
+        yield thread
+    finally:
+        thread.shutdown(wait=False)

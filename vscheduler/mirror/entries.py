@@ -53,6 +53,11 @@ class Reader:
         self._default_queue = default_queue
         self._node_selector = frozenset(node_selector)
 
+    def serve(self, scheduler_names: tuple[str, ...]) -> None:
+        """Whose pods are ours from now on."""
+        self._translator.serve(scheduler_names)
+        self._scheduler_names = scheduler_names
+
     def read(self, kind: events.Kind, found: wire.Object) -> tuple[str, Entry]:
         """The object's key (a pod's UID), and what it means."""
         metadata = found.metadata

@@ -103,6 +103,10 @@ class Translator:
             weakref.WeakValueDictionary()
         )
 
+    def serve(self, scheduler_names: tuple[str, ...]) -> None:
+        """Whose pods are ours from now on."""
+        self._ours = frozenset(scheduler_names)
+
     @property
     def classes(self) -> int:
         """How many distinct classes there are."""

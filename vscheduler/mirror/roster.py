@@ -41,6 +41,11 @@ class Roster:
         """The owned jobs, in the order of _ids."""
         self._frozen: tuple[jobs.Job, ...] | None = ()
 
+    def serve(self, scheduler_names: tuple[str, ...]) -> None:
+        """Whose PodGroups are ours, of those without pods."""
+        self._scheduler_names = scheduler_names
+        self._dirty.update(self._groups)
+
     def move_group(self, key: jobs.JobId, new: translation.Group | None) -> None:
         """The PodGroup came, changed or went (None)."""
         if new is None:

@@ -103,6 +103,14 @@ class Mirror:
         self._budgets: tuple[limits.Budget, ...] | None = None
         self._quotas: tuple[limits.Quota, ...] | None = None
 
+    def serve(self, scheduler_names: tuple[str, ...]) -> None:
+        """Take only the pods that name one of these for ours from now on.
+
+        Pods and Queues that are there stay what they were until they are listed anew.
+        """
+        self._reader.serve(scheduler_names)
+        self._roster.serve(scheduler_names)
+
     def apply(self, event: events.Event) -> bool:
         """Take in what happened; whether it changed anything that a decision could depend on.
 

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from tests.unit.cluster.conftest import Serve
-from vscheduler.cluster import lanes, outbox, reporting
+from vscheduler.cluster import heralding, lanes, outbox, reporting
 from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.mirror import statuses
 
@@ -122,7 +122,12 @@ async def desk(serve: Serve, answer: Callable[[str], int] = lambda _: 200) -> As
         link,
         queue,
         made,
-        reporting.Identity(controller="vscheduler", instance="here"),
+        heralding.Herald(
+            link,
+            queue,
+            heralding.Identity(controller="vscheduler", instance="here"),
+            observe=observe,
+        ),
         may_commit=lambda: made.may_commit,
         observe=observe,
     )
@@ -333,8 +338,8 @@ async def test_a_pod_that_waits_for_room_says_where_until_it_does_no_more(serve:
 def test_an_event_fits_into_its_bounds() -> None:
     """events.k8s.io/v1: notes up to 1 kB, times with microseconds, who reports."""
     notice = statuses.bound_notice(decisions.Bind(task=a_task("a-0"), node="n" * 2000))
-    identity = reporting.Identity(controller="vscheduler", instance="i" * 300)
-    body = json.loads(reporting.event_body(notice, "a-0.1", 1.5, identity))
+    identity = heralding.Identity(controller="vscheduler", instance="i" * 300)
+    body = json.loads(heralding.event_body(notice, "a-0.1", 1.5, identity))
     assert len(body["note"]) <= 1024
     assert len(body["reportingInstance"]) == 128
     assert body["eventTime"] == "1970-01-01T00:00:01.500000Z"

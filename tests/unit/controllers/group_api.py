@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -11,7 +11,14 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.controllers import auto_groups, group_reading, grouping, owners, ports
+from vscheduler.controllers import (
+    auto_groups,
+    group_reading,
+    group_survey,
+    grouping,
+    owners,
+    ports,
+)
 from vscheduler.daemon import pauses
 from vscheduler.mirror import decoding, events, state
 
@@ -182,6 +189,7 @@ class World:
 
     server: Server
     mirror: state.Mirror
+    known: owners.Owners
     controller: grouping.Grouping
     counted: Counter[tuple[str, str]]
     deaf: bool = False
@@ -194,13 +202,17 @@ class World:
         item = msgspec.json.encode(found)
         if found["kind"] == "ReplicaSet":
             codec = owners.Codec(owners.Kind.REPLICA_SET)
-            self.controller.feed(codec.change(change, item))
+            self.feed(codec.change(change, item))
             return
         kind = decoding.kind_of(found)
         assert kind is not None
         for event in decoding.Codec(kind).change(change, item):
             self.mirror.apply(event)
         self.controller.changed()
+
+    def feed(self, batch: Sequence[owners.Event]) -> None:
+        """Let the watches show what happened to owners."""
+        self.controller.follow([seen for event in batch for seen in self.known.apply(event)])
 
     def a_pod(self, name: str, owner: Document | None = None, **more: Any) -> Document:
         """A pod of one cpu without a group; `more` of its spec."""
@@ -268,23 +280,20 @@ async def world(
     counted: Counter[tuple[str, str]] = Counter()
     mirror = state.Mirror(state.Options(scheduler_names=schedulers))
     server = Server()
+    known = owners.Owners()
     controller = grouping.Grouping(
-        mirror,
+        group_survey.Survey(mirror, known, schedulers),
         server,
         pauses.Pauses[str](GROWTH),
         grouping.Options(schedulers=schedulers, grace_seconds=grace_seconds),
         observe=lambda action, outcome: counted.update([(action, outcome)]),
         pace=PACE,
     )
-    made = World(server=server, mirror=mirror, controller=controller, counted=counted)
+    made = World(server=server, mirror=mirror, known=known, controller=controller, counted=counted)
     server.watch = made.show
     mirror.apply(events.Replace(kind=events.Kind.POD, objects=()))
-    controller.feed([owners.Listed(kind, ()) for kind in owners.Kind])
-
-    async def ready() -> None:
-        """The lists are in."""
-
-    task = asyncio.create_task(controller.run(ready))
+    made.feed([owners.Listed(kind, ()) for kind in owners.Kind])
+    task = asyncio.create_task(controller.run())
     try:
         yield made
         assert not task.done()

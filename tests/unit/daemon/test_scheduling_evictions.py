@@ -65,7 +65,7 @@ async def test_room_is_made_once_and_given_to_whom_it_was_made_for(serve: Serve)
         assert len(marked) == 2
         assert not made.bound()
         for victim in pods(BORROWED, *chosen):
-            made.loop.feed([worlds.event_of(victim, "DELETED")])
+            made.feed([worlds.event_of(victim, "DELETED")])
         await worlds.until(lambda: made.bound() == {"needy-0": 1, "needy-1": 1})
         exposition = made.observed.exposition().decode()
         assert 'vscheduler_evictions_total{outcome="evicted"} 2.0' in exposition
@@ -144,7 +144,7 @@ async def test_nothing_is_evicted_for_a_pod_that_went_meanwhile(
     monkeypatch.setattr(reclaim.Reclaim, "execute", slow)
     async with worlds.world(serve, BORROWED, tree=RECLAIM) as made:
         await worlds.until(decided.is_set)
-        made.loop.feed([worlds.event_of(each, "DELETED") for each in pods(BORROWED, "needy-0")])
+        made.feed([worlds.event_of(each, "DELETED") for each in pods(BORROWED, "needy-0")])
         seen.set()
         await worlds.until(lambda: made.statuses("needy"))
         await worlds.rest(made)

@@ -85,7 +85,7 @@ async def test_a_gang_of_which_a_pod_went_while_the_cycle_ran_is_not_bound(serve
     (victim,) = [each for each in documents if each["metadata"]["name"] == "whole-2"]
     async with worlds.world(serve, TWO_GANGS, action=Slow) as made:
         await worlds.until(decided.is_set)
-        made.loop.feed([worlds.event_of(victim, "DELETED")])
+        made.feed([worlds.event_of(victim, "DELETED")])
         seen.set()
         await worlds.until(lambda: made.statuses("whole"))
         assert not made.bound().keys() & {"whole-0", "whole-1", "whole-2"}

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +15,7 @@ from tests.unit.cluster.conftest import Serve
 from vscheduler.cluster import (
     committing,
     evicting,
+    heralding,
     lanes,
     queue_reporting,
     reporting,
@@ -22,7 +23,7 @@ from vscheduler.cluster import (
 )
 from vscheduler.core.actions import allocate
 from vscheduler.core.framework import policy
-from vscheduler.daemon import application, metrics, scheduling_loop
+from vscheduler.daemon import metrics, scheduling_loop, serving
 from vscheduler.mirror import decoding, events, state
 
 PACE = scheduling_loop.Pace(
@@ -40,10 +41,18 @@ class World:
     calls: list[tuple[str, str, dict[str, Any]]]
     answers: dict[str, list[int]] = field(default_factory=dict)
     """HTTP statuses by the end of a path, one after the other; then 201."""
+    leads: bool = True
+    """Whether the loop may commit."""
 
     def show(self, *documents: pictures.Document) -> None:
         """Let a watch show these objects."""
-        self.loop.feed([event_of(document) for document in documents])
+        self.feed([event_of(document) for document in documents])
+
+    def feed(self, batch: Sequence[events.Event]) -> None:
+        """Let a watch show what happened."""
+        # No shortcut: each must be applied.
+        if any([self.mirror.apply(event) for event in batch]):
+            self.loop.changed()
 
     def bound(self) -> Counter[str]:
         """How many binds of each pod were asked for."""
@@ -103,8 +112,13 @@ async def world(
             reporter=reporting.Reporter(
                 link,
                 queue,
-                application.StoredGroups(mirror),
-                reporting.Identity(controller="vscheduler", instance="test"),
+                serving.StoredGroups(mirror),
+                heralding.Herald(
+                    link,
+                    queue,
+                    heralding.Identity(controller="vscheduler", instance="test"),
+                    observe=observed.observe_write,
+                ),
                 may_commit=lambda: True,
                 observe=observed.observe_write,
             ),
@@ -116,15 +130,13 @@ async def world(
             ),
         ),
         observed,
+        may_commit=lambda: made.leads,
         pace=pace,
     )
     made = World(mirror=mirror, loop=loop, observed=observed, calls=[], answers=answers or {})
     made.show(*pictures.documents(picture))
 
-    async def ready() -> None:
-        """The lists are in."""
-
-    tasks = [asyncio.create_task(task) for task in (queue.run(), loop.run(ready), loop.keep_time())]
+    tasks = [asyncio.create_task(task) for task in (queue.run(), loop.run(), loop.keep_time())]
     try:
         yield made
         assert not [task for task in tasks if task.done()]

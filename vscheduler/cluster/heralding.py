@@ -1,0 +1,110 @@
+"""Events: what is told of objects, for `kubectl describe`.
+
+They go out after all that is more urgent. Where too many wait they are dropped and counted.
+"""
+
+import datetime as dt
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import msgspec
+
+from vscheduler.cluster import complaints, connection, lanes
+from vscheduler.mirror import statuses
+
+NAME_MAX = 230
+NOTE_MAX = 1000
+"""Of a name and a note that an Event may have, with some left."""
+INSTANCE_MAX = 128
+VOLCANO = "scheduling.volcano.sh/v1beta1"
+API_VERSIONS = {"Pod": "v1", "PodGroup": VOLCANO, "Queue": VOLCANO}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who reports."""
+
+    controller: str
+    """The scheduler's name."""
+    instance: str
+    """This process."""
+
+
+class Herald:
+    """Records events; each as it is, as often as it is told."""
+
+    def __init__(
+        self,
+        link: connection.Connection,
+        queue: lanes.Lanes,
+        identity: Identity,
+        *,
+        observe: Callable[[str, str], None],
+    ) -> None:
+        self._link = link
+        self._lanes = queue
+        self._identity = identity
+        self._observe = observe
+        self._complaints = complaints.Complaints(observe)
+        self._events = 0
+        self._started = f"{time.time_ns():x}"
+
+    def notify(self, notice: statuses.Notice) -> None:
+        """Record an event, after all that is more urgent; where too many wait it is dropped."""
+        taken = self._lanes.put(lanes.Lane.EVENT, partial(self._record, notice, time.time()))
+        if not taken:
+            self._observe("event", "dropped")
+
+    async def _record(self, notice: statuses.Notice, when: float) -> None:
+        self._events += 1
+        name = f"{notice.name[:NAME_MAX]}.{self._started}{self._events:x}"
+        body = event_body(notice, name, when, self._identity)
+        path = f"/apis/events.k8s.io/v1/namespaces/{_namespace(notice)}/events"
+        try:
+            await self._link.call("POST", path, body)
+        except connection.ApiError as error:
+            self._complaints.failed("event", error)
+        else:
+            self._observe("event", "written")
+
+
+def event_body(notice: statuses.Notice, name: str, when: float, identity: Identity) -> bytes:
+    """An events.k8s.io/v1 Event; `when` is in seconds since the epoch."""
+    moment = dt.datetime.fromtimestamp(when, dt.UTC)
+    return msgspec.json.encode(
+        {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": _namespace(notice)},
+            "eventTime": moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": identity.controller,
+            "reportingInstance": identity.instance[:INSTANCE_MAX],
+            "action": _action(notice),
+            "reason": notice.reason,
+            "type": notice.type,
+            "note": notice.message[:NOTE_MAX],
+            "regarding": {
+                "apiVersion": API_VERSIONS[notice.kind],
+                "kind": notice.kind,
+                "namespace": notice.namespace,
+                "name": notice.name,
+                "uid": notice.uid,
+            },
+        }
+    )
+
+
+def _namespace(notice: statuses.Notice) -> str:
+    """Where its event is kept: the API server wants those about objects in no namespace there."""
+    return notice.namespace or "default"
+
+
+def _action(notice: statuses.Notice) -> str:
+    by_reason = {
+        statuses.EVICT: "Evicting",
+        statuses.RELOADED: "Configuring",
+        statuses.RELOAD_FAILED: "Configuring",
+    }
+    return by_reason.get(notice.reason, "Binding" if notice.kind == "Pod" else "Scheduling")

@@ -1,0 +1,78 @@
+"""What is watched, leader or not: the Mirror of a standby is as current as a leader's."""
+
+import asyncio
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from vscheduler.cluster import connection, watching
+from vscheduler.mirror import decoding, events
+
+PATHS: Mapping[events.Kind, str] = {
+    events.Kind.NODE: "/api/v1/nodes",
+    events.Kind.POD: "/api/v1/pods",
+    events.Kind.POD_GROUP: "/apis/scheduling.volcano.sh/v1beta1/podgroups",
+    events.Kind.QUEUE: "/apis/scheduling.volcano.sh/v1beta1/queues",
+    events.Kind.PRIORITY_CLASS: "/apis/scheduling.k8s.io/v1/priorityclasses",
+    events.Kind.BUDGET: "/apis/policy/v1/poddisruptionbudgets",
+    events.Kind.QUOTA: "/api/v1/resourcequotas",
+    events.Kind.NAMESPACE: "/api/v1/namespaces",
+}
+"""Where each kind is listed and watched."""
+
+Sink = Callable[[Sequence[events.Event]], None]
+
+
+class Following:
+    """A watch for each of some kinds."""
+
+    def __init__(
+        self, link: connection.Connection, kinds: Collection[events.Kind], sink: Sink
+    ) -> None:
+        chance = random.Random()  # noqa: S311 - spreads retries; no secret
+        self._watches = {
+            kind: watching.Watch(
+                link,
+                PATHS[kind],
+                decoding.Codec(kind),
+                sink,
+                pace=watching.Pace(),
+                chance=chance,
+            )
+            for kind in PATHS
+            if kind in kinds
+        }
+        self._tasks: dict[events.Kind, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether all lists are in."""
+        return all(watch.listed.is_set() for watch in self._watches.values())
+
+    async def wait_for_lists(self) -> None:
+        """Until all lists are in."""
+        for watch in self._watches.values():
+            await watch.listed.wait()
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Follow every kind for ever, or until `stop`."""
+        self._group = group
+        for kind, watch in self._watches.items():
+            self._tasks[kind] = group.create_task(watch.run(), name=f"watch {kind}")
+
+    async def list_anew(self, kinds: Collection[events.Kind]) -> None:
+        """Let these kinds be read anew from a list, and wait until they are."""
+        assert self._group is not None, "only what is followed can be listed anew"
+        for kind in self._watches.keys() & set(kinds):
+            watch = self._watches[kind]
+            self._tasks[kind].cancel()
+            await asyncio.wait({self._tasks[kind]})
+            watch.forget()
+            task = self._group.create_task(watch.run(), name=f"watch {kind}")
+            self._tasks[kind] = task
+        await self.wait_for_lists()
+
+    def stop(self) -> None:
+        """Follow nothing any more."""
+        for task in self._tasks.values():
+            task.cancel()

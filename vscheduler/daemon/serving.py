@@ -1,0 +1,175 @@
+"""One tenure: the scheduler names whose Leases are held are served, by objects made for it alone.
+
+Nothing that an earlier tenure has sent or remembered is of use to a later one: somebody else may
+have been at work in between.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from vscheduler.cluster import committing, evicting, queue_reporting, reporting, usage_writing
+from vscheduler.controllers import grouping, owners
+from vscheduler.core.framework import policy
+from vscheduler.core.model import jobs
+from vscheduler.daemon import (
+    catching_up,
+    controlling,
+    leadership,
+    scheduling_loop,
+    surroundings,
+)
+from vscheduler.mirror import events, state
+
+log = structlog.get_logger(__name__)
+
+OWNED = (events.Kind.POD, events.Kind.QUEUE)
+"""Kinds that are read otherwise for other scheduler names."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroups:
+    """PodGroups as the Mirror has them, for who writes to them."""
+
+    mirror: state.Mirror
+
+    def stored_group(self, job: jobs.JobId) -> reporting.StoredGroup | None:
+        """The newest version that was seen."""
+        reference = self.mirror.reference(events.Kind.POD_GROUP, job)
+        stored = self.mirror.group_state(job)
+        if reference is None or stored is None:
+            return None
+        return reporting.StoredGroup(
+            uid=reference.uid, resource_version=reference.resource_version, state=stored
+        )
+
+
+class Serving:
+    """Places pods and looks after PodGroups, for the names that are held."""
+
+    def __init__(
+        self, around: surroundings.Surroundings, configured: policy.Policy, known: owners.Owners
+    ) -> None:
+        self._around = around
+        self._policy = configured
+        self._owners = known
+        self._served = around.given.scheduler_names
+        """What the Mirror takes for ours."""
+        self._loop: scheduling_loop.SchedulingLoop | None = None
+        self._usage_writer: usage_writing.UsageWriter | None = None
+        self._grouping: grouping.Grouping | None = None
+
+    def feed(self, batch: Sequence[events.Event]) -> None:
+        """Take in what a watch saw; a standby, too, has it all in its Mirror."""
+        # No shortcut: each must be applied.
+        changes = [self._around.mirror.apply(event) for event in batch]
+        if self._loop is not None and any(changes):
+            self._loop.changed()
+        if self._grouping is not None:
+            self._grouping.changed()
+
+    def feed_owners(self, batch: Sequence[owners.Event]) -> None:
+        """Take in what a watch saw of the owners of pods."""
+        seen = [each for event in batch for each in self._owners.apply(event)]
+        if self._grouping is not None:
+            self._grouping.follow(seen)
+
+    def adopt(self, configured: policy.Policy) -> None:
+        """From the next cycle on, decide by this policy."""
+        self._policy = configured
+        if self._loop is not None:
+            self._loop.adopt(configured)
+
+    def close(self) -> None:
+        """The daemon stops: write what would be lost."""
+        if self._usage_writer is not None:
+            self._usage_writer.close()
+
+    async def work(self, held: Mapping[str, leadership.Token]) -> None:
+        """Serve the names that these Leases are of, until it is cancelled."""
+        around, given = self._around, self._around.given
+        lease_of = given.election.lease_of
+        names = tuple(name for name in given.scheduler_names if lease_of[name] in held)
+        await around.followed.wait_for_lists()
+        await self._look_from(names)
+        permit = around.permit(held.values())
+        log.info("serving", schedulers=names)
+        try:
+            async with asyncio.TaskGroup() as group:
+                if given.schedules:
+                    self._schedule(group, names, held)
+                if given.controls:
+                    self._grouping = controlling.grouping_for(around, self._owners, names, permit)
+                    group.create_task(self._grouping.run(), name="look after podgroups")
+                else:
+                    ensured = controlling.ensure_queue(around.link, given.default_queue)
+                    group.create_task(ensured, name="ensure default queue")
+        finally:
+            self._loop = self._usage_writer = self._grouping = None
+
+    async def _look_from(self, names: tuple[str, ...]) -> None:
+        """See the cluster as whoever serves these names, and not older than their Leases."""
+        around = self._around
+        if names == self._served:
+            await catching_up.catch_up(around.link, around.mirror, names)
+            return
+        around.mirror.serve(names)
+        self._served = names
+        await around.followed.list_anew(OWNED)
+
+    def _schedule(
+        self,
+        group: asyncio.TaskGroup,
+        names: tuple[str, ...],
+        held: Mapping[str, leadership.Token],
+    ) -> None:
+        around = self._around
+        outlets = self._outlets(names[0], held)
+        self._usage_writer = outlets.usage_writer
+        self._loop = scheduling_loop.SchedulingLoop(
+            around.mirror,
+            self._policy,
+            outlets,
+            around.observed,
+            may_commit=around.permit(held.values()),
+            pace=scheduling_loop.Pace(period_seconds=around.given.schedule_period_seconds),
+        )
+        group.create_task(self._loop.keep_time(), name="keep time")
+        group.create_task(self._loop.run(), name="schedule")
+
+    def _outlets(self, name: str, held: Mapping[str, leadership.Token]) -> scheduling_loop.Outlets:
+        """All who write to the API server what the loop decides and finds out."""
+        around = self._around
+        link, queue, observe = around.link, around.calls, around.observed.observe_write
+        permit = around.permit(held.values())
+        return scheduling_loop.Outlets(
+            committer=committing.Committer(link, queue, permit, stamp=_stamp(held)),
+            evictor=evicting.Evictor(link, queue, permit),
+            reporter=reporting.Reporter(
+                link,
+                queue,
+                StoredGroups(around.mirror),
+                around.herald,
+                may_commit=permit,
+                observe=observe,
+            ),
+            queue_reporter=queue_reporting.QueueReporter(
+                link, queue, name, may_commit=permit, observe=observe
+            ),
+            usage_writer=usage_writing.UsageWriter(
+                link, queue, name, may_commit=permit, observe=observe
+            ),
+        )
+
+
+def _stamp(held: Mapping[str, leadership.Token]) -> committing.Stamp | None:
+    """What binds carry under these Leases: one process has one identity for all of them."""
+    holder = next(iter(held.values())).holder
+
+    def doubt(why: str) -> None:
+        for token in held.values():
+            token.doubt(why)
+
+    return committing.Stamp(holder=holder, doubt=doubt) if holder else None

@@ -1,0 +1,27 @@
+"""What outlives tenures: made once, handed to everything that is made anew for each."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from vscheduler.cluster import connection, heralding, lanes
+from vscheduler.daemon import following, leadership, metrics, settings
+from vscheduler.mirror import state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """The daemon around a tenure."""
+
+    given: settings.Settings
+    link: connection.Connection
+    calls: lanes.Lanes
+    mirror: state.Mirror
+    followed: following.Following
+    herald: heralding.Herald
+    observed: metrics.Metrics
+    stopping: Callable[[], bool]
+
+    def permit(self, tokens: Iterable[leadership.Token]) -> leadership.Permit:
+        """Good for as long as all of these are, and the daemon goes on."""
+        kept = tuple(tokens)
+        return lambda: not self.stopping() and all(token.may_act() for token in kept)
