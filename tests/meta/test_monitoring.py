@@ -7,7 +7,7 @@ import pytest
 
 from tests.alerts import monitoring
 from vscheduler.core.model import decisions, queues, snapshot
-from vscheduler.daemon import metric_table, metrics
+from vscheduler.daemon import leadership, metric_table, metrics
 
 AMOUNTS = {"cpu": 1000, "memory": 2**30, "nvidia.com/gpu": 1}
 QUEUE = decisions.QueueFigures(
@@ -49,6 +49,8 @@ def exported() -> dict[str, set[str]]:
     observed.observe_group_call("create", "done")
     observed.observe_dropped_cycle()
     observed.observe_reload(successful=True, now=0)
+    observed.observe_standing(leadership.Standing(lease="a", leads=True))
+    observed.observe_renewal("a", 0.1, "renewed")
     observed.observe_strays(rejected=1, ungrouped=1)
     text = observed.exposition().decode()
     labels: dict[str, set[str]] = {}

@@ -1,12 +1,12 @@
 """/livez, /readyz and /metrics over plain HTTP."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import structlog
 from aiohttp import web
 
-from vscheduler.daemon import settings
+from vscheduler.daemon import leadership, settings
 
 log = structlog.get_logger(__name__)
 
@@ -18,19 +18,31 @@ class ListenError(Exception):
     """A server's address can't be listened on."""
 
 
-def pages(*, ready: Callable[[], bool], exposition: Callable[[], bytes] | None) -> web.Application:
+def no_leases() -> Sequence[leadership.Standing]:
+    """The standings where nobody stands for anything."""
+    return ()
+
+
+def pages(
+    *,
+    ready: Callable[[], bool],
+    exposition: Callable[[], bytes] | None,
+    standings: Callable[[], Sequence[leadership.Standing]] = no_leases,
+) -> web.Application:
     """What a server answers: liveness, readiness, and the metrics where they are wanted.
 
-    /healthz is Volcano's name for liveness.
+    /healthz is Volcano's name for liveness. A standby is as ready as a leader: an update waits for
+    readiness, and the new instance can't lead before the old one has gone.
     """
 
     async def live(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
     async def readiness(_: web.Request) -> web.Response:
+        leases = "".join(f"{told(standing)}\n" for standing in standings())
         if ready():
-            return web.Response(text="ok\n")
-        return web.Response(status=503, text="the first lists aren't in yet\n")
+            return web.Response(text=f"ok\n{leases}")
+        return web.Response(status=503, text=f"the first lists aren't in yet\n{leases}")
 
     async def metrics(_: web.Request) -> web.Response:
         assert exposition is not None
@@ -43,6 +55,17 @@ def pages(*, ready: Callable[[], bool], exposition: Callable[[], bytes] | None) 
     if exposition is not None:
         application.router.add_get("/metrics", metrics)
     return application
+
+
+def told(standing: leadership.Standing) -> str:
+    """How it stands with one Lease, for people: `vscheduler: standby, held by a-7d4f`."""
+    if standing.leads:
+        words = "leader"
+    elif standing.holder:
+        words = f"standby, held by {standing.holder}"
+    else:
+        words = "standby"
+    return f"{standing.lease}: {words}{'; ' if standing.problem else ''}{standing.problem}"
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """Every metric in one table. No series per job or pod.
 
-Names that begin with `volcano_` are Volcano's, with its meaning, so that dashboards go on working.
+Names that begin with `volcano_` are Volcano's, with its meaning, so that dashboards go on working;
+`leader_election_master_status` is that of Kubernetes' own components.
 """
 
 from dataclasses import dataclass
@@ -126,6 +127,24 @@ TABLE = (
         name="vscheduler_config_last_reload_success_timestamp_seconds",
         kind=Kind.GAUGE,
         about="When the configuration that is in force was read, in seconds since the epoch.",
+    ),
+    Metric(
+        name="leader_election_master_status",
+        kind=Kind.GAUGE,
+        about="1 where this process leads, 0 where it stands by, for each Lease.",
+        labels=("name",),
+    ),
+    Metric(
+        name="vscheduler_lease_transitions_total",
+        kind=Kind.COUNTER,
+        about="Times that a Lease was seen with another holder than before.",
+        labels=("name",),
+    ),
+    Metric(
+        name="vscheduler_lease_renewal_milliseconds",
+        kind=Kind.HISTOGRAM,
+        about="Renewing a Lease, by what came of it.",
+        labels=("name", "outcome"),
     ),
     Metric(
         name="vscheduler_rejected_objects",

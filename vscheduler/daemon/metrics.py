@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import prometheus_client
 
 from vscheduler.core.model import decisions
-from vscheduler.daemon import metric_table, share_gauges
+from vscheduler.daemon import leadership, metric_table, share_gauges
 
 MILLISECONDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 
@@ -36,6 +36,8 @@ class Metrics:
                         registry=self.registry,
                         buckets=MILLISECONDS,
                     )
+        self._holders: dict[str, str] = {}
+        """Who was last seen to hold each Lease."""
         self._shares = share_gauges.ShareGauges()
         self.registry.register(self._shares)
 
@@ -99,6 +101,19 @@ class Metrics:
         self._gauges["vscheduler_config_last_reload_successful"].set(successful)
         if successful:
             self._gauges["vscheduler_config_last_reload_success_timestamp_seconds"].set(now)
+
+    def observe_standing(self, standing: leadership.Standing) -> None:
+        """Note how it stands with a Lease; a change of holders counts, one that gives back not."""
+        name, holder = standing.lease, standing.holder
+        self._gauges["leader_election_master_status"].labels(name).set(standing.leads)
+        if holder:
+            before = self._holders.get(name, holder)
+            self._count("vscheduler_lease_transitions_total", name, by=holder != before)
+            self._holders[name] = holder
+
+    def observe_renewal(self, lease: str, seconds: float, outcome: str) -> None:
+        """Time a renewal of a Lease, from when it was sent to its answer."""
+        self._observe("vscheduler_lease_renewal_milliseconds", seconds, lease, outcome)
 
     def observe_strays(self, *, rejected: int, ungrouped: int) -> None:
         """Set how many objects, and how many pods of ours, are left out."""

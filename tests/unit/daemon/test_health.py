@@ -1,7 +1,9 @@
+from typing import Any
+
 import pytest
 from aiohttp import ClientSession
 
-from vscheduler.daemon import health, settings
+from vscheduler.daemon import health, leadership, settings
 
 LOOPBACK = settings.Address("127.0.0.1", 0)
 
@@ -21,6 +23,43 @@ async def test_ready_only_once_it_is() -> None:
         ready = True
         assert await get("/readyz") == (200, "ok\n")
         assert await get("/metrics") == (200, "a 1\n")
+
+
+@pytest.mark.parametrize(
+    ("standing", "line"),
+    [
+        ({"leads": True, "holder": "me"}, "leader"),
+        ({"leads": True}, "leader"),
+        ({"leads": False, "holder": "a-1"}, "standby, held by a-1"),
+        ({"leads": False}, "standby"),
+        ({"leads": False, "problem": "it is forbidden"}, "standby; it is forbidden"),
+        (
+            {"leads": False, "holder": "a-1", "problem": "no answer"},
+            "standby, held by a-1; no answer",
+        ),
+    ],
+)
+def test_readiness_tells_who_leads(standing: dict[str, Any], line: str) -> None:
+    """And what keeps us from it."""
+    assert health.told(leadership.Standing(lease="x", **standing)) == f"x: {line}"
+
+
+async def test_a_standby_is_ready_too() -> None:
+    """One line per Lease, before and after the lists are in."""
+    ready = False
+    standings = (
+        leadership.Standing(lease="a", leads=True),
+        leadership.Standing(lease="b", leads=False, holder="other"),
+    )
+    pages = health.pages(ready=lambda: ready, exposition=None, standings=lambda: standings)
+    async with health.serving(pages, LOOPBACK) as port, ClientSession() as client:
+        for expected in (503, 200):
+            async with client.get(f"http://127.0.0.1:{port}/readyz") as response:
+                first, *leases = (await response.text()).splitlines()
+            assert response.status == expected
+            assert (first == "ok") is ready
+            assert leases == ["a: leader", "b: standby, held by other"]
+            ready = True
 
 
 async def test_no_metrics_where_they_are_not_wanted() -> None:

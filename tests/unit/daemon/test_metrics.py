@@ -3,7 +3,7 @@ import re
 from dataclasses import replace
 
 from vscheduler.core.model import decisions, queues, snapshot
-from vscheduler.daemon import metric_table, metrics
+from vscheduler.daemon import leadership, metric_table, metrics
 
 GOLD = decisions.QueueFigures(
     name="gold",
@@ -108,6 +108,31 @@ def test_the_table_has_every_metric_once_and_says_what_it_is_about() -> None:
     names = [row.name for row in metric_table.EVERY]
     assert sorted(names) == sorted(set(names))
     for row in metric_table.EVERY:
-        assert re.fullmatch(r"(volcano|vscheduler)_[a-z0-9_]+", row.name)
+        assert re.fullmatch(r"(volcano|vscheduler|leader_election)_[a-z0-9_]+", row.name)
         assert row.about
         assert not {"job", "pod", "job_id", "job_name"} & set(row.labels)
+
+
+def test_leading_is_a_gauge_and_takeovers_are_counted() -> None:
+    """What is given back and taken again by the same one hasn't changed hands."""
+    observed = metrics.Metrics()
+    seen = [("", False), ("x", False), ("x", False), ("", False), ("me", True), ("", False)]
+    for holder, leads in seen:
+        observed.observe_standing(leadership.Standing(lease="a", leads=leads, holder=holder))
+    assert values(observed)['leader_election_master_status{name="a"}'] == 0
+    observed.observe_standing(leadership.Standing(lease="a", leads=True, holder="me"))
+    found = values(observed)
+    assert found['leader_election_master_status{name="a"}'] == 1
+    assert found['vscheduler_lease_transitions_total{name="a"}'] == 1
+    observed.observe_standing(leadership.Standing(lease="a", leads=False, holder="x"))
+    assert values(observed)['vscheduler_lease_transitions_total{name="a"}'] == 2
+
+
+def test_renewals_are_timed_by_what_came_of_them() -> None:
+    """In milliseconds."""
+    observed = metrics.Metrics()
+    observed.observe_renewal("a", 0.007, "renewed")
+    assert (
+        values(observed)['vscheduler_lease_renewal_milliseconds_sum{name="a",outcome="renewed"}']
+        == 7
+    )
