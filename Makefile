@@ -17,8 +17,10 @@ test: lint binaries test-alerts  ## lint, types, layers, and every test from uni
 test-alerts: $(READY)  ## alert rules and dashboard queries, under promtool: found, or built once
 	$(BIN)/python -m tests.alerts
 
-test-faults: binaries  ## late, doubled, overtaken and lost deletes, 100 rounds of each; make test: 10
+test-faults: binaries  ## what make test does with 10 rounds of deletes and short Leases, at length
 	$(BIN)/pytest -s --rounds=100 tests/integration/test_group_races.py
+	$(BIN)/pytest -s --lease-timing=default tests/integration/test_takeovers.py \
+		tests/integration/test_side_by_side.py
 
 lint: $(READY)  ## style, types, layers
 	$(BIN)/ruff check .

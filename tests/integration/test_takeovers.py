@@ -6,7 +6,7 @@ test-faults` with the default ones.
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -16,9 +16,11 @@ from anyio import from_thread
 
 from tests.faults import audits, plans, proxying
 from tests.integration import arrivals, takeovers
-from vscheduler.sandbox import control_plane, credentials, errors
+from vscheduler.sandbox import control_plane, credentials
 
 NAME = "volcano-online"
+BESIDES = "besides"
+"""A name that only the standby serves, and so leads."""
 BINDINGS = r"^POST .*/pods/gang-big-\d+/binding"
 RENEWALS = rf"^PUT .*/leases/{NAME}(\?|$)"
 BIG = 12
@@ -31,12 +33,12 @@ def two_of(contest: takeovers.Contest, through: Path | None = None) -> None:
     contest.feed(NAME)
     contest.enter("one", NAME, through=through)
     contest.until_binds("one", NAME)
-    contest.enter("two", NAME)
+    contest.enter("two", NAME, BESIDES)
     contest.until_stands_by("two", NAME)
 
 
 def patience_of(contest: takeovers.Contest) -> float:
-    """Seconds from the last sign of life of one to the first write of two, by the server's clock."""
+    """Seconds from the last sign of life of one to the first write of two."""
     one, two = audits.reigns(contest.entries(), NAME, ("one", "two"))[:2]
     assert (one.user, two.user) == ("one", "two")
     return two.began - one.renewed
@@ -152,7 +154,9 @@ def test_a_lease_that_is_deleted_is_made_anew_by_who_held_it(contest: takeovers.
 def test_a_lease_that_is_edited_stops_its_holder(contest: takeovers.Contest, holder: str) -> None:
     """Until the patience of one of them is over; nobody acts on what it says of itself."""
     two_of(contest)
-    identities = {"a stranger": "stranger", "the standby": identity_of(contest), "nobody": ""}
+    contest.until(lambda: contest.lease(BESIDES))
+    standby = contest.lease(BESIDES)["spec"]["holderIdentity"]
+    identities = {"a stranger": "stranger", "the standby": standby, "nobody": ""}
     fault = contest.edit(NAME, holderIdentity=identities[holder])
     contest.until(lambda: writes_after(contest, fault))
     first = writes_after(contest, fault)[0]

@@ -1,0 +1,208 @@
+"""Several schedulers, each highly available, on the same nodes.
+
+The patience of instances is short in `make test`, and the default one in `make test-faults`.
+"""
+
+import signal
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from tests.faults import audits, end_states
+from tests.integration import arrivals, daemons, takeovers
+
+NAMES = [f"tenant-{number}" for number in range(5)]
+ONLINE, OFFLINE = "volcano-online", "volcano-offline"
+ARTICLE = [
+    "--leader-elect-resource-name={}",
+    "--leader-elect-resource-namespace=volcano-system",
+]
+"""The flags with which two Volcano schedulers were meant to live side by side."""
+DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
+GANGS = 10
+
+
+def binders(contest: takeovers.Contest, namespace: str) -> dict[str, int]:
+    """Who has bound how many pods of a namespace."""
+    return Counter(
+        each.user for each in audits.binds(contest.entries()) if each.namespace == namespace
+    )
+
+
+def gaps(entries: Iterable[audits.Entry], namespace: str, after: float) -> float:
+    """The longest time without a bind in a namespace, since a moment."""
+    times = [each.answered for each in audits.binds(entries) if each.namespace == namespace]
+    times = [after, *(each for each in times if each > after)]
+    return max((later - earlier for earlier, later in pairwise(times)), default=0)
+
+
+def test_the_articles_two_schedulers_live_side_by_side(contest: takeovers.Contest) -> None:
+    """Word for word: both lead at once, each places its own, and one goes on without the other."""
+    contest.feed(ONLINE, OFFLINE)
+    for name in (ONLINE, OFFLINE):
+        flags = [flag.format(name) for flag in ARTICLE]
+        contest.enter(f"{name}-1", name, flags=flags)
+    for name in (ONLINE, OFFLINE):
+        contest.until_binds(f"{name}-1", name)
+        assert contest.lease(name)["spec"]["holderIdentity"]
+    fault = contest.end(f"{ONLINE}-1")
+    for _ in range(GANGS):
+        fault = contest.until_binds(f"{OFFLINE}-1", OFFLINE, after=fault).answered
+    contest.enter(f"{ONLINE}-2", ONLINE, flags=[flag.format(ONLINE) for flag in ARTICLE])
+    contest.until_binds(f"{ONLINE}-2", ONLINE, after=fault)
+    row = contest.verdict("the article's two schedulers")
+    assert row.faultless, row
+    assert set(binders(contest, ONLINE)) == {f"{ONLINE}-1", f"{ONLINE}-2"}
+    assert set(binders(contest, OFFLINE)) == {f"{OFFLINE}-1"}
+
+
+def test_five_schedulers_of_two_replicas_share_nodes(contest: takeovers.Contest) -> None:
+    """Each binds its own; the end of one leader is nobody else's business; no node is overfull."""
+    contest.feed(*NAMES, pause=1.0)
+    for replica in (1, 2):
+        for name in NAMES:
+            contest.enter(f"{name}-{replica}", name)
+        for name in NAMES:
+            if replica == 1:
+                contest.until_binds(f"{name}-1", name)
+            else:
+                contest.until_stands_by(f"{name}-2", name)
+    fault = contest.end(f"{NAMES[0]}-1")
+    contest.until_binds(f"{NAMES[0]}-2", NAMES[0], after=fault)
+    others = max(gaps(contest.entries(), name, fault) for name in NAMES[1:])
+    row = contest.verdict(
+        f"5 names x 2, others' longest pause {others:.1f} s", fault, f"{NAMES[0]}-2", NAMES[0]
+    )
+    assert row.faultless, row
+    assert set(binders(contest, NAMES[0])) == {f"{NAMES[0]}-1", f"{NAMES[0]}-2"}
+    for name in NAMES[1:]:
+        assert set(binders(contest, name)) == {f"{name}-1"}
+        assert len(audits.reigns(contest.entries(), name, users_of(name))) == 1
+
+
+def users_of(name: str) -> Sequence[str]:
+    """The two replicas of a scheduler."""
+    return (f"{name}-1", f"{name}-2")
+
+
+def test_nodes_with_room_for_half_of_all_are_never_overfull(contest: takeovers.Contest) -> None:
+    """Whoever binds last, sees what the others have bound."""
+    contest.plane.clean()
+    contest.plane.create_nodes(count=2, cpu="8")
+    for name in NAMES:
+        contest.plane.create_namespace(name)
+        contest.enter(f"{name}-1", name)
+    for name in NAMES:
+        contest.until_stands_by(f"{name}-1", name)
+    for number in range(8):
+        for name in NAMES:
+            pod = arrivals.a_pod(f"pod-{number}", name, cpu="1")
+            arrivals.insist(contest.plane.api, arrivals.PODS.format(name), pod)
+
+    def told() -> bool:
+        waiting = [pod for pod in contest.pods() if not pod["spec"].get("nodeName")]
+        return len(waiting) <= 8 * len(NAMES) - 16 and all(map(has_reason, waiting))
+
+    contest.until(told)
+    nodes = contest.plane.api.list(takeovers.NODES)
+    assert end_states.overfull_nodes(nodes, contest.pods()) == {}
+
+
+def has_reason(pod: dict[str, object]) -> bool:
+    """Whether a pod has been told why it waits."""
+    status = pod["status"]
+    assert isinstance(status, dict)
+    return any(each["type"] == "PodScheduled" for each in status.get("conditions", []))
+
+
+def test_an_instance_acts_for_those_of_its_names_that_it_holds(contest: takeovers.Contest) -> None:
+    """Until the other one dies: then it acts for both."""
+    contest.feed("a", "b")
+    contest.enter("second", "b")
+    contest.until_binds("second", "b")
+    contest.enter("first", "a", "b")
+    contest.until_binds("first", "a")
+    contest.until_stands_by("first", "b")
+    after = contest.entries()[-1].answered
+    contest.until_binds("second", "b", after=after)
+    assert set(binders(contest, "a")) == {"first"}
+    assert set(binders(contest, "b")) == {"second"}
+    fault = contest.end("second")
+    contest.until_binds("first", "b", after=fault)
+    others = gaps(contest.entries(), "a", fault)
+    scenario = f"two names, one held; a's longest pause {others:.1f} s"
+    row = contest.verdict(scenario, fault, "first", "b")
+    assert row.faultless, row
+    assert set(binders(contest, "a")) == {"first"}
+
+
+def test_controllers_have_successors_too(contest: takeovers.Contest) -> None:
+    """PodGroups of pods without one are made once; the queues are kept by whoever comes next."""
+    for replica in ("one", "two"):
+        contest.enter(replica, ONLINE)
+        if replica == "one":
+            contest.plane.create_namespace(ONLINE)
+            a_deployment(contest, "first", 3)
+            contest.until(lambda: running(contest, "first") == 3)
+    contest.until_stands_by("two", ONLINE)
+    contest.until_stands_by("two", takeovers.CONTROLLERS)
+    fault = contest.end("one")
+    a_deployment(contest, "second", 3)
+    contest.until(lambda: running(contest, "second") == 3)
+    daemons.a_queue(contest.plane, "late")
+    contest.until(lambda: queue_state(contest, "late") == "Open")
+    assert queue_state(contest, "default") == "Open"
+    assert len(contest.plane.api.list(arrivals.GROUPS.format(ONLINE))) == 2
+    made = [
+        each
+        for each in contest.entries()
+        if each.resource == "podgroups" and each.verb == "create" and each.done
+    ]
+    assert [each.user for each in made] == ["one", "two"]
+    row = contest.verdict("controllers, kill -9", fault, "two", ONLINE)
+    assert row.faultless, row
+
+
+def test_controllers_that_stop_are_succeeded_at_once(contest: takeovers.Contest) -> None:
+    """Their Lease is given back like the others."""
+    contest.plane.create_namespace(ONLINE)
+    contest.enter("one", ONLINE)
+    contest.until(lambda: contest.lease(takeovers.CONTROLLERS))
+    contest.enter("two", ONLINE)
+    contest.until_stands_by("two", takeovers.CONTROLLERS)
+    fault = contest.end("one", signal.SIGTERM)
+    contest.until(lambda: taken(contest, "two"))
+    writes = taken(contest, "two")
+    assert writes[0].answered - fault < contest.timing.duration_seconds
+
+
+def taken(contest: takeovers.Contest, user: str) -> list[audits.Entry]:
+    """What an instance wrote to the Queue controller's Lease."""
+    return audits.lease_writes(contest.entries(), takeovers.CONTROLLERS, [user])
+
+
+def a_deployment(contest: takeovers.Contest, name: str, replicas: int) -> None:
+    """Pods that name no PodGroup."""
+    pod = arrivals.a_pod(name, ONLINE)
+    labels = {"app": name}
+    body = {
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod["spec"]},
+        },
+    }
+    contest.plane.api.create(DEPLOYMENTS.format(ONLINE), body)
+
+
+def running(contest: takeovers.Contest, name: str) -> int:
+    """How many pods of a Deployment run."""
+    pods = contest.plane.api.list(arrivals.PODS.format(ONLINE), labelSelector=f"app={name}")
+    return sum(pod["status"]["phase"] == "Running" for pod in pods)
+
+
+def queue_state(contest: takeovers.Contest, name: str) -> str:
+    """The state of a Queue."""
+    queue = contest.plane.api.get(f"{daemons.QUEUES}/{name}")
+    return str(queue.get("status", {}).get("state", ""))
