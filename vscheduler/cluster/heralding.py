@@ -19,7 +19,12 @@ NOTE_MAX = 1000
 """Of a name and a note that an Event may have, with some left."""
 INSTANCE_MAX = 128
 VOLCANO = "scheduling.volcano.sh/v1beta1"
-API_VERSIONS = {"Pod": "v1", "PodGroup": VOLCANO, "Queue": VOLCANO}
+API_VERSIONS = {
+    "Pod": "v1",
+    "PodGroup": VOLCANO,
+    "Queue": VOLCANO,
+    "Lease": "coordination.k8s.io/v1",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,5 +111,6 @@ def _action(notice: statuses.Notice) -> str:
         statuses.EVICT: "Evicting",
         statuses.RELOADED: "Configuring",
         statuses.RELOAD_FAILED: "Configuring",
+        statuses.LEADER_ELECTION: "Electing",
     }
     return by_reason.get(notice.reason, "Binding" if notice.kind == "Pod" else "Scheduling")

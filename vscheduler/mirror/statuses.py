@@ -21,6 +21,8 @@ EVICT = "Evict"
 """Volcano: the reason of events about evictions."""
 RELOADED = "ConfigurationReloaded"
 RELOAD_FAILED = "ConfigurationRejected"
+LEADER_ELECTION = "LeaderElection"
+"""client-go: the reason of events about Leases."""
 READY_REASON = "tasks in gang are ready to be scheduled"
 """Volcano: the reason that condition Scheduled comes with."""
 
@@ -52,7 +54,7 @@ class Notice:
     """An event to record about an object."""
 
     kind: str
-    """PodGroup, Pod or Queue."""
+    """PodGroup, Pod, Queue or Lease."""
     namespace: str
     name: str
     uid: str
@@ -227,6 +229,19 @@ def reload_notice(subject: Subject, path: str, problems: Sequence[str]) -> Notic
         type=kind,
         reason=reason,
         message=message,
+    )
+
+
+def lease_notice(lease: Subject, holder: str, *, leads: bool) -> Notice:
+    """The event of a Lease that this process, the holder, gained or lost, in client-go's words."""
+    return Notice(
+        kind=lease.kind,
+        namespace=lease.namespace,
+        name=lease.name,
+        uid=lease.uid,
+        type="Normal",
+        reason=LEADER_ELECTION,
+        message=f"{holder} {'became leader' if leads else 'stopped leading'}",
     )
 
 

@@ -249,3 +249,17 @@ def test_a_groups_event_names_the_group() -> None:
         *("PodGroup", "ns"),
         *("g", "u"),
     )
+
+
+@pytest.mark.parametrize(
+    ("leads", "message"), [(True, "me_1 became leader"), (False, "me_1 stopped leading")]
+)
+def test_leases_tell_who_leads_as_client_go_does(leads: bool, message: str) -> None:
+    """Tools that read elections of Kubernetes' own components read ours, too."""
+    lease = statuses.Subject(kind="Lease", namespace="volcano-system", name="a", uid="u")
+    notice = statuses.lease_notice(lease, "me_1", leads=leads)
+    assert (notice.type, notice.reason, notice.message) == ("Normal", "LeaderElection", message)
+    assert (notice.kind, notice.namespace, notice.name, notice.uid) == (
+        *("Lease", "volcano-system"),
+        *("a", "u"),
+    )
