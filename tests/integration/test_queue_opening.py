@@ -180,7 +180,7 @@ def probe(cluster: control_plane.ControlPlane, answers: tuple[int, ...]) -> None
 def test_volcanos_queues_get_their_state_too(
     cluster: control_plane.ControlPlane, start: daemons.Start
 ) -> None:
-    """State, counts and deletes work; what has no place is tenancy.told once in the log."""
+    """State, counts and deletes work; what has no place is told once in the log."""
     daemons.a_queue(cluster, "top")
     tenancy.a_child(cluster, "leaf", "top")
     tenancy.a_group(cluster, "job", "leaf", "Running")
@@ -190,6 +190,10 @@ def test_volcanos_queues_get_their_state_too(
     daemons.until(lambda: tenancy.state_of(cluster, "leaf") == "Closing", daemon)
     daemons.until(lambda: daemon.said("queue.conditions_missing"), daemon)
     cluster.api.delete(f"{daemons.QUEUES}/leaf")
+    waits = "the deletion waits for 1 PodGroup"
+    daemons.until(
+        lambda: waits in [each["message"] for each in daemon.said("queue.condition")], daemon
+    )
     time.sleep(2)
     before = tenancy.versions(cluster)
     time.sleep(5)

@@ -12,6 +12,7 @@ from vscheduler.cli import clusters
 
 WANTED_STATE = "vscheduler.io/wanted-state"
 REFUSAL = "vscheduler.io/WantedState"
+CLOSED_BY_PARENT = "volcano.sh/closed-by-parent"
 """The type of the condition that says why a queue isn't what its owner wants."""
 
 OPEN, CLOSED, CLOSING = "Open", "Closed", "Closing"
@@ -170,4 +171,7 @@ def _refused(name: str, queue: clusters.Object) -> str:
     for each in (queue.get("status") or {}).get("conditions") or ():
         if each.get("type") == REFUSAL and each.get("status") == "False":
             return f"queue {name}: {each.get('message', '')}"
+    marks = (queue.get("metadata") or {}).get("annotations") or {}
+    if CLOSED_BY_PARENT in marks:  # all that Volcano's CRD, which lacks conditions, has a place for
+        return f"queue {name}: a queue above it is closed; this one opens with it"
     return ""

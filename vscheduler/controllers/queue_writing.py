@@ -66,6 +66,8 @@ class Writer:
                 self._narrow()
             else:
                 self._narrowed = self._narrowed and narrowed == status
+        if self._narrowed:
+            _log_conditions(queue, status, self._sent.get(queue.uid, {}))
         if stored is None and (
             self._put.get(queue.uid) != narrowed or narrowed["state"] != queue.state
         ):
@@ -101,3 +103,21 @@ class Writer:
                     "as it should be, or can't be deleted, is in this log only"
                 ),
             )
+
+
+def _log_conditions(
+    queue: queue_objects.Queue, status: Mapping[str, Any], before: Mapping[str, Any]
+) -> None:
+    """Tell in the log what the Queue has no place for, where it says something new."""
+    known, told = _said(before), _said(status)
+    for kind, (reason, message) in told.items():
+        if known.get(kind) != (reason, message):
+            log.info("queue.condition", queue=queue.name, type=kind, reason=reason, message=message)
+    for kind in known.keys() - told.keys():
+        log.info("queue.condition_ended", queue=queue.name, type=kind)
+
+
+def _said(status: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Reason and message of each condition, by its type."""
+    conditions = status.get("conditions", ())
+    return {each["type"]: (each["reason"], each["message"]) for each in conditions}

@@ -22,6 +22,7 @@ class Queues:
         self._act = act
         self._names = set(names)
         self.asked: list[tuple[str, str, str]] = []
+        self.annotations: dict[str, str] = {}
 
     def annotate_queue(self, name: str, key: str, value: str) -> clusters.Object | None:
         """Note what was asked for."""
@@ -33,7 +34,11 @@ class Queues:
     def queue(self, name: str) -> clusters.Object | None:
         """The queue with the status that the controller has given it; None: it is gone."""
         status = self._act(name)
-        return None if status is None else queue_objects.a_queue(name, status=status)
+        if status is None:
+            return None
+        made = queue_objects.a_queue(name, status=status)
+        made["metadata"]["annotations"] = self.annotations
+        return made
 
 
 @pytest.mark.parametrize(
@@ -71,6 +76,15 @@ def test_a_queue_below_a_closed_one_says_what_it_waits_for() -> None:
     target = Queues(lambda _: {"state": "Closed", "conditions": [CLOSED_ABOVE]}, "red")
     good, problems = queue_requests.request(target, ["red"], "Open", HURRY)
     assert (good, problems) == ([], [f"queue red: {CLOSED_ABOVE['message']}"])
+
+
+def test_a_queue_without_conditions_says_so_by_its_mark() -> None:
+    """Volcano's CRD has no place for them."""
+    target = Queues(lambda _: {"state": "Closed"}, "red")
+    target.annotations["volcano.sh/closed-by-parent"] = "true"
+    good, problems = queue_requests.request(target, ["red"], "Open", HURRY)
+    assert good == []
+    assert problems == ["queue red: a queue above it is closed; this one opens with it"]
 
 
 def test_waiting_ends_and_says_who_is_missing() -> None:

@@ -270,7 +270,10 @@ async def test_two_keepers_at_once_come_to_rest() -> None:
 
 
 async def test_volcanos_crd_gets_what_it_has_a_place_for() -> None:
-    """Conditions are left out after a refusal, and `allocated` is there where it must be."""
+    """Conditions are left out after a refusal, and `allocated` is there where it must be.
+
+    What they would have said, the log says once.
+    """
     server = queue_api.Server()
     path = queue_api.a_queue(server, "red", parent="nowhere")
 
@@ -295,6 +298,13 @@ async def test_volcanos_crd_gets_what_it_has_a_place_for() -> None:
             server.edit(path, {"spec": {"parent": "root"}})
             await rest(server)
     assert len([each for each in logs if each["event"] == "queue.conditions_missing"]) == 1
+    told = [each for each in logs if each["event"] == "queue.condition"]
+    assert [(each["queue"], each["type"], each["reason"]) for each in told] == [
+        ("red", "vscheduler.io/Tree", "ParentMissing")
+    ]
+    assert "nowhere" in told[0]["message"]
+    ended = [each for each in logs if each["event"] == "queue.condition_ended"]
+    assert [(each["queue"], each["type"]) for each in ended] == [("red", "vscheduler.io/Tree")]
     assert queue_api.status_of(server, "red")["allocated"] == {"cpu": "0", "memory": "0"}
 
 
