@@ -62,9 +62,10 @@ def launch(api: client.Client, scheduler: str, name: str, size: int = GANG_SIZE)
         "spec": {"minMember": size},
     }
     insist(api, GROUPS.format(scheduler), group)
-    for number in range(size):
-        pod = a_pod(f"{name}-{number}", scheduler, **{daemons.GROUP_NAME: name})
-        insist(api, PODS.format(scheduler), pod)
+    pods = [
+        a_pod(f"{name}-{number}", scheduler, **{daemons.GROUP_NAME: name}) for number in range(size)
+    ]
+    client.in_parallel(lambda pod: insist(api, PODS.format(scheduler), pod), pods)
 
 
 def a_pod(name: str, scheduler: str, cpu: str = "10m", **annotations: str) -> dict[str, Any]:

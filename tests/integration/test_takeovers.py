@@ -24,6 +24,7 @@ BESIDES = "besides"
 BINDINGS = r"^POST .*/pods/gang-big-\d+/binding"
 RENEWALS = rf"^PUT .*/leases/{NAME}(\?|$)"
 BIG = 12
+BURST = 200
 THROUGH = 5
 STORM_SECONDS = 0.02
 
@@ -79,21 +80,39 @@ def test_a_leader_that_is_stopped_gives_its_lease_back(contest: takeovers.Contes
     assert patience_of(contest) < contest.timing.duration_seconds
 
 
-def test_a_leader_that_was_frozen_sends_nothing_when_it_wakes(contest: takeovers.Contest) -> None:
-    """Past its Lease; it stands by then, and takes over when its successor is killed."""
+def test_a_leader_that_was_frozen_sends_nothing_when_it_wakes(
+    contest: takeovers.Contest, rounds: int
+) -> None:
+    """Stopped in the middle of its binds, and continued once another leads; then that one is."""
     two_of(contest)
-    fault = contest.send("one", signal.SIGSTOP)
-    contest.until_binds("two", NAME, after=fault)
-    woken = contest.send("one", signal.SIGCONT)
-    contest.until(lambda: reads_of(contest, "one", woken) > 2)
-    assert [each for each in audits.attempts(contest.entries()) if late(each, "one", woken)] == []
-    row = contest.verdict("SIGSTOP, SIGCONT", fault, "two", NAME)
+    leader, other, left = "one", "two", 0
+    for number in range(max(2, rounds // 10)):
+        fault, rest = freeze(contest, leader, other, f"burst-{number}")
+        left += rest
+        leader, other = other, leader
+    row = contest.verdict(f"SIGSTOP with {left} binds to go, SIGCONT", fault, leader, NAME)
     assert row.faultless, row
-    contest.feed(NAME)
-    again = contest.end("two")
-    contest.until_binds("one", NAME, after=again)
-    row = contest.verdict("kill -9, back to who was frozen", again, "one", NAME)
-    assert row.faultless, row
+
+
+def freeze(contest: takeovers.Contest, leader: str, other: str, gang: str) -> tuple[float, int]:
+    """Freeze the leader while it binds a gang, until the other one leads.
+
+    Gives the moment, and how many binds it left to the other.
+    """
+    arrivals.launch(contest.plane.api, NAME, gang, BURST)
+    contest.until(lambda: bound_of(contest, gang))
+    fault = contest.send(leader, signal.SIGSTOP)
+    contest.until_binds(other, NAME, after=fault)
+    woken = contest.send(leader, signal.SIGCONT)
+    contest.until(lambda: reads_of(contest, leader, woken) > 2)
+    sent = [each for each in audits.attempts(contest.entries()) if late(each, leader, woken)]
+    assert sent == []
+    return fault, sum(each.user == other for each in bound_of(contest, gang))
+
+
+def bound_of(contest: takeovers.Contest, gang: str) -> list[audits.Entry]:
+    """Those pods of a gang that are bound."""
+    return [each for each in audits.binds(contest.entries()) if each.name.startswith(f"{gang}-")]
 
 
 def late(entry: audits.Entry, user: str, after: float) -> bool:
@@ -132,6 +151,7 @@ def test_the_successor_completes_a_gang_in_the_middle_of_which_the_leader_was_ki
     assert len({each.name for each in own if each.user == "one" and each.done}) == THROUGH
     assert len({each.name for each in own if each.user == "two" and each.done}) == BIG - THROUGH
     assert (row.bound_twice, row.split, row.overfull) == ((), (), ())
+    assert fate == "late" or row.faultless, row
     after_death = [each for each in own if late(each, "one", fault)]
     assert (len(after_death) > 0) == (fate == "late")
     assert not any(each.done for each in after_death)
