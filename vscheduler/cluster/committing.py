@@ -13,7 +13,7 @@ from functools import partial
 
 import msgspec
 
-from vscheduler.cluster import connection, lanes, objects, patience
+from vscheduler.cluster import connection, guarding, lanes, objects, patience
 from vscheduler.core.model import decisions
 
 HOLDER = "vscheduler.io/lease-holder"
@@ -89,7 +89,7 @@ class Committer:
         """Send these as soon as there is a free connection, in this order.
 
         Each outcome is reported as it comes in; whether we may commit is asked just before each
-        call.
+        call, and when it is written to its connection.
         """
         for bind in binds:
             self._lanes.put(lanes.Lane.BIND, partial(self._bind, bind, report))
@@ -105,7 +105,7 @@ class Committer:
         body = binding_body(bind, self._stamp.holder if self._stamp else "")
         try:
             await patience.post(self._link, binding_path(bind), body, self._may_commit)
-        except patience.WithheldError:
+        except guarding.WithheldError:
             return Outcome(bind=bind, verdict=Verdict.WITHHELD)
         except connection.Unavailable as error:
             return await self._look_after(bind, str(error))

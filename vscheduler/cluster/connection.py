@@ -10,7 +10,7 @@ import os
 import ssl
 import urllib.parse
 import urllib.request
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import metadata
@@ -21,6 +21,8 @@ import msgspec
 import yarl
 from kubernetes.aio import client, config
 from kubernetes.aio.config import kube_config
+
+from vscheduler.cluster import guarding
 
 CALL_TIMEOUT_SECONDS = 30.0
 CONNECT_TIMEOUT_SECONDS = 10.0
@@ -241,14 +243,20 @@ class Connection:
         *,
         content_type: str = JSON,
         accept: str = JSON,
+        may_send: Callable[[], bool] | None = None,
     ) -> bytes:
-        """One request; the answer's body. Raises an ApiError."""
+        """One request; the answer's body. Raises an ApiError.
+
+        Whether a body may be sent is asked when it is written. Without leave this is a
+        guarding.WithheldError.
+        """
         headers = await self._headers(content_type if body is not None else None)
+        data = body if body is None or may_send is None else guarding.Body(body, may_send)
         try:
             async with self._session.request(
                 method,
                 self._url(path),
-                data=body,
+                data=data,
                 headers=headers | {"Accept": accept},
                 timeout=self._call_timeout,
                 allow_redirects=False,
@@ -260,6 +268,8 @@ class Connection:
                     return answer
                 raise error_of(response.status, answer, response.headers.get("Retry-After"))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if isinstance(data, guarding.Body) and data.withheld:
+                raise guarding.WithheldError from error
             raise unavailable(error) from error
 
     @asynccontextmanager

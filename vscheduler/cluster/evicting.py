@@ -13,7 +13,7 @@ from functools import partial
 
 import msgspec
 
-from vscheduler.cluster import connection, lanes, objects, patience
+from vscheduler.cluster import connection, guarding, lanes, objects, patience
 from vscheduler.core.model import decisions, jobs, limits
 
 
@@ -144,7 +144,8 @@ class Evictor:
     def carry_out(self, plan: Plan, tell: Tell, report: Report) -> None:
         """Do this after the binds that wait; tell of each eviction at once, of the plan at its end.
 
-        Whether we may commit is asked just before each call.
+        Whether we may commit is asked just before each call, and when it is written to its
+        connection. Nothing else fences evictions: docs/fencing.md.
         """
         self._lanes.put(lanes.Lane.EVICTION, partial(self._carry_out, plan, tell, report))
 
@@ -172,7 +173,7 @@ class Evictor:
         body = eviction_body(evict, rehearsal=rehearsal)
         try:
             await patience.post(self._link, eviction_path(evict), body, self._may_commit)
-        except patience.WithheldError:
+        except guarding.WithheldError:
             return Step(evict=evict, verdict=Verdict.WITHHELD)
         except connection.Unavailable as error:
             if rehearsal:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from vscheduler.cluster import connection, objects
+from vscheduler.cluster import connection, guarding, objects
 
 ATTEMPTS = 4
 """How often a throttled call is made, and an unanswered one looked after."""
@@ -11,23 +11,19 @@ ATTEMPTS = 4
 PAUSE_MAX_SECONDS = 5.0
 
 
-class WithheldError(Exception):
-    """Not sent: we may not commit any more."""
-
-
 async def post(
     link: connection.Connection, path: str, body: bytes, may_commit: Callable[[], bool]
 ) -> None:
     """Send this; where the server is too busy, again, as often and as late as is reasonable.
 
-    Whether we may commit is asked just before each attempt. Raises connection.ApiError, Throttled
-    after the last attempt, and WithheldError.
+    Whether we may commit is asked before each attempt, and again when its bytes are written.
+    Raises connection.ApiError, Throttled after the last attempt, and guarding.WithheldError.
     """
     for left in reversed(range(ATTEMPTS)):
         if not may_commit():
-            raise WithheldError
+            raise guarding.WithheldError
         try:
-            await link.call("POST", path, body)
+            await link.call("POST", path, body, may_send=may_commit)
         except connection.Throttled as error:
             if not left:
                 raise

@@ -36,9 +36,10 @@ async def commit(
     binds: list[decisions.Bind],
     may_commit: Callable[[], bool] = lambda: True,
     stamp: committing.Stamp | None = None,
+    workers: int = 2,
 ) -> list[committing.Outcome]:
     """Send binds to a server and collect what comes of them."""
-    queue = lanes.Lanes(workers=2, waiting_max=1)
+    queue = lanes.Lanes(workers=workers, waiting_max=1)
     outcomes: list[committing.Outcome] = []
     committer = committing.Committer(await serve(handler), queue, may_commit, stamp=stamp)
     task = asyncio.create_task(queue.run())
@@ -139,17 +140,24 @@ async def test_nothing_is_sent_without_leave(serve: Serve) -> None:
         sent.append(request.path)
         return web.Response(status=201)
 
-    leave = [True, True, False, False]
-    outcomes = await commit(
-        serve, answer, [a_bind(f"a-{n}") for n in range(4)], lambda: leave.pop(0)
-    )
-    assert sorted(outcome.verdict for outcome in outcomes) == [
-        Verdict.BOUND,
-        Verdict.BOUND,
-        Verdict.WITHHELD,
-        Verdict.WITHHELD,
-    ]
+    binds = [a_bind(f"a-{n}") for n in range(4)]
+    outcomes = await commit(serve, answer, binds, lambda: len(sent) < 2, workers=1)
+    bound, withheld = [Verdict.BOUND] * 2, [Verdict.WITHHELD] * 2
+    assert [outcome.verdict for outcome in outcomes] == bound + withheld
     assert len(sent) == 2
+
+
+async def test_one_that_waited_for_its_connection_asks_again(serve: Serve) -> None:
+    """Leave that ends after it was given, and before the bytes are written."""
+    sent = []
+    leave = [True, False]
+
+    async def answer(request: web.Request) -> web.Response:
+        sent.append(request.path)
+        return web.Response(status=201)
+
+    (outcome,) = await commit(serve, answer, [a_bind()], lambda: leave.pop(0))
+    assert (outcome.verdict, sent, leave) == (Verdict.WITHHELD, [], [])
 
 
 async def test_a_bind_says_who_binds_where_there_is_an_election(serve: Serve) -> None:

@@ -221,7 +221,7 @@ async def test_an_eviction_without_a_clear_answer_is_looked_after(
 
 async def test_nothing_is_sent_without_leave(serve: Serve) -> None:
     """Leave is asked for before each call, in the middle of a plan too."""
-    leave = [True, True, True, False]
+    leave = [True] * 6 + [False]  # asked for twice: before a call, and as it is written
     evicts = [an_evict("a-0"), an_evict("a-1")]
     desk = await carry_out(serve, evicts, may_commit=lambda: leave.pop(0))
     assert len(desk.sent()) == 3
