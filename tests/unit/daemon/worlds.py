@@ -50,8 +50,8 @@ class World:
 
     def feed(self, batch: Sequence[events.Event]) -> None:
         """Let a watch show what happened."""
-        # No shortcut: each must be applied.
-        if any([self.mirror.apply(event) for event in batch]):
+        changes = [self.mirror.apply(event) for event in batch]
+        if any(changes):
             self.loop.changed()
 
     def bound(self) -> Counter[str]:

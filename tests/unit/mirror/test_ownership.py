@@ -131,3 +131,24 @@ def test_priorities_can_be_switched_off() -> None:
         priority_classes=False,
     )
     assert manifests.job_of(seen, "g").priority == 0
+
+
+def test_other_names_are_served_once_the_pods_are_listed_anew() -> None:
+    """Pods of a name that isn't served are others' usage of nodes; both ways."""
+    objects = [
+        manifests.node("n1"),
+        manifests.group("g"),
+        manifests.group("h"),
+        manifests.group("empty", annotations=THEIRS),
+        manifests.pod("a", group="g", node="n1", scheduler="vscheduler"),
+        manifests.pod("b", group="h", scheduler="other"),
+    ]
+    both = ("vscheduler", "other")
+    seen = manifests.mirror(*objects, scheduler_names=both)
+    assert len(seen.snapshot(0.0).jobs) == 3
+    for names, jobs in ((("vscheduler",), ["ns/g"]), (("other",), ["ns/empty", "ns/h"])):
+        seen.serve(names)
+        seen.apply(manifests.listing(*(each for each in objects if each["kind"] == "Pod")))
+        fresh = manifests.mirror(*objects, scheduler_names=names).snapshot(0.0)
+        assert manifests.canonical(seen.snapshot(0.0)) == manifests.canonical(fresh)
+        assert [job.id for job in seen.snapshot(0.0).jobs] == jobs
