@@ -1,0 +1,81 @@
+"""Leases in memory, as an API server keeps them, for candidates that live in any thread."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from vscheduler.cluster import connection, lease_records
+
+NAMESPACE = "volcano-system"
+
+
+class Store:
+    """A `candidates.Transport`, and what somebody with kubectl may do."""
+
+    def __init__(self) -> None:
+        self.leases: dict[str, lease_records.Stored] = {}
+        self.calls: list[str] = []
+        """The verb of each call."""
+        self.refusal: connection.ApiError | None = None
+        """What every call is answered with."""
+        self.unanswered = 0
+        """How many writes are still to be done and not answered."""
+        self._version = 0
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator["Store"]:
+        """As `leases.opened` does."""
+        yield self
+
+    async def get(self, name: str) -> lease_records.Stored | None:
+        """The Lease of this name; None where there is none."""
+        self._called("get")
+        return self.leases.get(name)
+
+    async def create(self, name: str, record: lease_records.Record) -> lease_records.Stored:
+        """Make this Lease."""
+        self._called("create")
+        if name in self.leases:
+            raise connection.Conflict("there is one", status=409, reason="AlreadyExists")
+        return self._answered(self.put(name, record))
+
+    async def replace(
+        self, over: lease_records.Stored, record: lease_records.Record
+    ) -> lease_records.Stored:
+        """Put a record into this Lease, if it is still as it was read."""
+        self._called("update")
+        now = self.leases.get(over.name)
+        if now is None:
+            raise connection.NotFound("there is none", status=404)
+        if (now.uid, now.version) != (over.uid, over.version):
+            raise connection.Conflict("it has changed", status=409)
+        return self._answered(self.put(over.name, record))
+
+    def put(self, name: str, record: lease_records.Record) -> lease_records.Stored:
+        """Store a record, whatever is there."""
+        self._version += 1
+        before = self.leases.get(name)
+        body = lease_records.made(NAMESPACE, name, record)
+        body["metadata"]["uid"] = before.uid if before else f"uid-{self._version}"
+        body["metadata"]["resourceVersion"] = str(self._version)
+        stored = lease_records.read(msgspec.json.encode(body))
+        assert stored is not None
+        self.leases[name] = stored
+        return stored
+
+    def holder(self, name: str) -> str:
+        """Who has it."""
+        stored = self.leases.get(name)
+        return "" if stored is None else stored.record.holder
+
+    def _called(self, verb: str) -> None:
+        self.calls.append(verb)
+        if self.refusal is not None:
+            raise self.refusal
+
+    def _answered(self, stored: lease_records.Stored) -> lease_records.Stored:
+        if self.unanswered:
+            self.unanswered -= 1
+            raise connection.Unavailable("no answer")
+        return stored
