@@ -9,7 +9,16 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from vscheduler.core.model import constraints, jobs, resources
-from vscheduler.mirror import events, fields, origins, pod_terms, requests, selectors, wire
+from vscheduler.mirror import (
+    events,
+    fields,
+    origins,
+    pod_terms,
+    refusals,
+    requests,
+    selectors,
+    wire,
+)
 
 GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 """Annotations that name a pod's PodGroup; the second is a newer alias."""
@@ -54,6 +63,8 @@ class Pod:
     rejection: events.Rejection | None = None
     origin: origins.Origin | None = None
     """Only of a pod of ours whose PodGroup, if it names one, was made for it."""
+    answer: refusals.Answer | None = None
+    """Only of a pod of ours."""
 
     @property
     def holds_room(self) -> bool:
@@ -64,6 +75,11 @@ class Pod:
     def waits(self) -> bool:
         """Whether we are to find a node for it."""
         return self.task is not None and self.status is jobs.TaskStatus.PENDING
+
+    @property
+    def stays(self) -> bool:
+        """Whether an eviction of it can still be on the way."""
+        return self.task is not None and self.status in jobs.EVICTABLE
 
     @property
     def leaves(self) -> bool:
@@ -152,6 +168,7 @@ class Translator:
             task=task,
             rejection=rejection,
             origin=origins.of_pod(pod, named) if ours else None,
+            answer=refusals.of_pod(pod) if ours else None,
         )
 
     def _held(self, pod: wire.Pod) -> jobs.TaskClass:

@@ -5,25 +5,27 @@ thread only; what `snapshot` returns is frozen and can go anywhere.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
 
-from vscheduler.core.model import jobs, limits, queues, resources
+from vscheduler.core.model import jobs, limits, queues
 from vscheduler.core.model import snapshot as snapshots
 from vscheduler.mirror import (
     columns,
+    dimensions,
     entries,
     events,
+    loads,
     pods,
+    refusals,
     residents,
     roster,
     seating,
     translation,
 )
 
-T = TypeVar("T")
 V = TypeVar("V", queues.Queue, limits.Budget, limits.Quota)
 
 _KINDS: Mapping[type, events.Kind] = {
@@ -83,6 +85,8 @@ class Mirror:
         )
         self._seating = seating.Seating(self.work)
         self._columns = columns.Columns(self.work, self._seating.groups)
+        self._loads = loads.Loads()
+        self._refusals = refusals.Refusals()
         self._census = residents.Census(self.work, self._columns.residents)
         self._roster = roster.Roster(
             self.work,
@@ -93,11 +97,7 @@ class Mirror:
         self._assumed: dict[jobs.TaskId, Assumption] = {}
         self._evicting: dict[jobs.TaskId, float] = {}
         """Pods whose eviction was sent, and when, until the watch shows that they go."""
-        self._classes: Counter[jobs.TaskClass] = Counter()
-        """How many pods that count are of a class."""
-        self._names: Counter[str] = Counter()
-        """How many classes of pods, nodes, queues and groups name a resource."""
-        self._space = resources.ResourceSpace.of(())
+        self._dimensions = dimensions.Dimensions()
         self._queues: Mapping[str, queues.Queue] | None = None
         """None: to be sorted anew, with the next two."""
         self._budgets: tuple[limits.Budget, ...] | None = None
@@ -136,12 +136,24 @@ class Mirror:
         False, and nothing happens, when the task is gone or isn't waiting any more.
         """
         pod = self._pod(task)
-        if pod is None or pod.task is None or pod.status is not jobs.TaskStatus.PENDING:
+        if pod is None or not pod.waits:
             return False
         before = self._as_seen(pod)
         self._assumed[task] = Assumption(node, now)
         self._move_pod(before, self._as_seen(pod))
         return True
+
+    def still_fits(self, task: jobs.TaskId, node: str) -> bool:
+        """Whether a bind that was assumed can be sent: the node is there, takes pods, and has room
+        for all that are there or being bound there by now.
+        """
+        assumption = self._assumed.get(task)
+        entry = self._entries[events.Kind.NODE].get(node)
+        if assumption is None or assumption.node != node or entry is None:
+            return False
+        pod, there = self._pod(task), entry.value
+        assert pod is not None, "an assumption ends with its pod"
+        return isinstance(there, translation.Node) and self._loads.fits(pod.kind, there)
 
     def forget(self, task: jobs.TaskId) -> bool:
         """The bind failed: the task waits again. False when the watch has shown otherwise."""
@@ -160,7 +172,7 @@ class Mirror:
         False, and nothing happens, when the task is gone or going already.
         """
         pod = self._pod(task)
-        if pod is None or pod.task is None or pod.status not in jobs.EVICTABLE:
+        if pod is None or not pod.stays:
             return False
         before = self._as_seen(pod)
         self._evicting[task] = now
@@ -187,6 +199,7 @@ class Mirror:
             self.forget(task)
         for task in evictions:
             self.forget_eviction(task)
+        self._refusals.expire(now)
         return sorted(binds + evictions)
 
     def snapshot(
@@ -199,19 +212,18 @@ class Mirror:
             self._budgets = tuple(self._sorted(limits.Budget))
         if self._quotas is None:
             self._quotas = tuple(self._sorted(limits.Quota))
-        space = resources.ResourceSpace.of(self._names)
-        if space != self._space:
-            self._space = space
+        space = self._dimensions.space()
         return snapshots.Snapshot(
             now=now,
-            space=self._space,
-            nodes=self._columns.table(self._space),
+            space=space,
+            nodes=self._columns.table(space),
             queues=self._queues,
             jobs=self._roster.owned(),
             budgets=self._budgets,
             quotas=self._quotas,
             seats=self._seating.seats(),
             elsewhere=self._seating.elsewhere(),
+            refused=self._refusals.standing(now),
             residents=self._census.freeze(),
             carried=carried,
         )
@@ -319,8 +331,7 @@ class Mirror:
             if isinstance(new, queues.Queue):  # what it had used may be another by now
                 self._queues = None
             return False
-        for value, step in ((old, -1), (new, 1)):
-            _count(self._names, entries.resources_of(value), step)
+        self._dimensions.move(old, new)
         match old, new:
             case ((translation.Node() | None), (translation.Node() | None)):
                 self._columns.move_node(key, old, new)
@@ -341,10 +352,11 @@ class Mirror:
         """The pod came, changed or went, which may be the end of an assumption about it."""
         before = self._as_seen(old)
         known = old or new
-        if known is not None and known.uid in self._assumed and not _waits(new):
-            del self._assumed[known.uid]
-        if known is not None and known.uid in self._evicting and not _stays(new):
-            del self._evicting[known.uid]
+        if known is not None:
+            if new is None or not new.waits:
+                self._assumed.pop(known.uid, None)
+            if new is None or not new.stays:
+                self._evicting.pop(known.uid, None)
         after = self._as_seen(new)
         if before == after:
             return False
@@ -361,11 +373,10 @@ class Mirror:
         return pod if assumption is None else pod.bound_to(assumption.node)
 
     def _move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
-        for pod, step in ((new, 1), (old, -1)):
-            if pod is not None and (pod.ours or pod.holds_room):
-                _count(self._classes, (pod.kind,), step)
-                if self._classes[pod.kind] == max(step, 0):
-                    _count(self._names, pod.kind.request, step)
+        self._dimensions.move_pod(old, new)
+        if new is not None and new.answer is not None and new.node is not None:
+            self._refusals.note(new.uid, new.node, new.answer)
+        self._loads.move_pod(old, new)
         self._columns.move_pod(old, new)
         self._seating.move_pod(old, new)
         self._census.move_pod(old, new)
@@ -379,21 +390,3 @@ class Mirror:
         self._seating.move_group(key, None if new is None else new.job.queue, members)
         if old is None or new is None:
             self._columns.reseat(members)
-
-
-def _count(counter: Counter[T], items: Iterable[T], step: int) -> None:
-    """Count up or down; what is down to nothing is gone."""
-    for item in items:
-        counter[item] += step
-        if not counter[item]:
-            del counter[item]
-
-
-def _waits(pod: pods.Pod | None) -> bool:
-    """Whether a bind of this pod can still be on the way."""
-    return pod is not None and pod.task is not None and pod.status is jobs.TaskStatus.PENDING
-
-
-def _stays(pod: pods.Pod | None) -> bool:
-    """Whether an eviction of this pod can still be on the way."""
-    return pod is not None and pod.task is not None and pod.status in jobs.EVICTABLE

@@ -131,6 +131,8 @@ class PodStatus(Struct, frozen=True):
     """core/v1 PodStatus."""
 
     phase: str = ""
+    reason: str = ""
+    message: str = ""
     start_time: dt.datetime | None = None
     nominated_node_name: str = ""
     conditions: list[PodCondition] = []

@@ -164,6 +164,7 @@ def canonical(found: snapshot.Snapshot) -> Document:
         "jobs": [_job(job) for job in found.jobs],
         "seats": [(_kind(kind), each) for kind, each in seats(found).items()],
         "elsewhere": [(queue, list(held.items())) for queue, held in found.elsewhere.items()],
+        "refused": list(found.refused.items()),
         "residents": found.residents,
     }
 

@@ -1,7 +1,7 @@
 """Mask, score, choose: one task class against all nodes, then only against what changed."""
 
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.framework import contracts
-from vscheduler.core.model import decisions, jobs, resources
+from vscheduler.core.model import decisions, jobs, nodes, refusals, resources
 
 if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
@@ -18,6 +18,9 @@ Rows = NDArray[np.int64]
 
 NOT_READY = "node(s) were not ready"
 """Whatever is configured, such a node takes no pods (Volcano: it isn't in the snapshot)."""
+
+REFUSED = "node(s) were left alone for {seconds} s, as a kubelet refused a pod ({reason})"
+"""Whatever is configured, no pod follows one that a kubelet refused at once."""
 
 PLAN_CELLS_MAX = 2**24
 """Plans that are kept, times nodes: about 300 MiB of columns."""
@@ -61,6 +64,7 @@ class Placement:
         self._session = session
         self._plans: OrderedDict[tuple[jobs.TaskClass, str, Hashable], Plan] = OrderedDict()
         self._plans_max = max(16, PLAN_CELLS_MAX // (session.layout.size + 1))
+        self._left_alone = _left_alone(session.snapshot.refused, session.layout)
 
     def choose(self, task: jobs.Task) -> Choice | None:
         """The best node for this task as things stand, or None.
@@ -85,11 +89,8 @@ class Placement:
 
     def reachable(self, task: jobs.Task) -> NDArray[np.bool_]:
         """Nodes (N,) that nothing but room, or what evictions could change, keeps from the task."""
-        mask = np.ones(self._session.layout.size, dtype=np.bool_)
-        for verdict in self.verdicts(task, self._session.view()):
-            if not verdict.curable:
-                mask &= verdict.passes
-        return mask
+        session = self._session
+        return _reachable(self.verdicts(task, session.view()), session.layout)
 
     def ranked(self, task: jobs.Task, mask: NDArray[np.bool_]) -> list[int]:
         """The rows of these nodes (N,), best score first, whether the task fits there or not."""
@@ -106,7 +107,7 @@ class Placement:
         """
         session = self._session
         request = session.request(task)
-        reachable = np.flatnonzero(self.reachable(task))
+        reachable = np.flatnonzero(_reachable(self._lasting(task, session.view()), session.layout))
         allocatable = session.allocatable[reachable]
         if not reachable.size or resources.fits(request, allocatable).any():
             return ()
@@ -186,6 +187,8 @@ class Placement:
         """Work out these rows of the plan anew, or all of them."""
         session = self._session
         view = session.view(rows)
+        if self._left_alone:
+            session.wake(min(each.until for each in session.snapshot.refused.values()))
         session.spend("plans" if rows is None else "rows", 60 + view.size // 10)
         future = resources.fits(plan.request, view.allocatable - view.future_used)
         idle = resources.fits(plan.request, view.allocatable - view.used)
@@ -199,7 +202,15 @@ class Placement:
         plan.idle[target] = np.where(idle, scores, -np.inf)
 
     def verdicts(self, task: jobs.Task, view: contracts.NodeView) -> Sequence[contracts.Verdict]:
-        """What every filter says of these nodes."""
+        """What every filter says of these nodes, and which are left alone for now."""
+        left_alone = self._left_alone.items()
+        return [
+            *self._lasting(task, view),
+            *(contracts.Verdict(refusal, view.of(passes)) for refusal, passes in left_alone),
+        ]
+
+    def _lasting(self, task: jobs.Task, view: contracts.NodeView) -> list[contracts.Verdict]:
+        """What doesn't pass by itself."""
         nobody = [contracts.Verdict("a filter failed", np.zeros(view.size, dtype=np.bool_))]
         answers = self._session.dispatch.each("filter_nodes", _checked, nobody, task, view)
         return [
@@ -231,6 +242,28 @@ class Placement:
         given = [answer for answer in answers if answer is not None]
         plan.set_scored = bool(given)
         return sum(given, start=scores)
+
+
+def _left_alone(
+    refused: Mapping[str, refusals.Refused], layout: nodes.NodeLayout
+) -> dict[str, nodes.Mask]:
+    """By what is said of it: the nodes (N,) that aren't left alone for this."""
+    found: dict[str, nodes.Mask] = {}
+    for name, each in refused.items():
+        if name in layout.rows:
+            text = REFUSED.format(seconds=each.seconds, reason=each.reason)
+            passes = found.setdefault(text, np.ones(layout.size, dtype=np.bool_))
+            passes[layout.rows[name]] = False
+    return dict(sorted(found.items()))
+
+
+def _reachable(verdicts: Sequence[contracts.Verdict], layout: nodes.NodeLayout) -> nodes.Mask:
+    """Nodes (N,) that pass whatever evictions couldn't change."""
+    mask = np.ones(layout.size, dtype=np.bool_)
+    for verdict in verdicts:
+        if not verdict.curable:
+            mask &= verdict.passes
+    return mask
 
 
 def _checked(

@@ -114,6 +114,11 @@ def uncordoned(
     return layout.memo("all", lambda: np.ones(layout.size, dtype=np.bool_))
 
 
+def takes(spec: nodes.NodeSpec, tolerations: tuple[constraints.Toleration, ...]) -> bool:
+    """Whether one node is ready, and isn't cordoned for pods with these tolerations."""
+    return spec.ready and not (spec.unschedulable and _bars(CORDON, tolerations))
+
+
 def free_ports(
     layout: nodes.NodeLayout,
     rows: NDArray[np.int64] | None,

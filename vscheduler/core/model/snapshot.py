@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from vscheduler.core.model import jobs, limits, nodes, queues, resources, usages
+from vscheduler.core.model import jobs, limits, nodes, queues, refusals, resources, usages
 from vscheduler.core.model import residents as neighbours
 from vscheduler.core.model import seats as placed
 
@@ -103,6 +103,8 @@ class Snapshot:
     elsewhere: Mapping[str, resources.Amounts] = field(default_factory=dict)
     """By queue, what its pods hold that other schedulers look after; queues without any aren't
     in it. Sorted."""
+    refused: Mapping[str, refusals.Refused] = field(default_factory=dict)
+    """By node, which are left alone for now, since a kubelet refused a pod of ours. Sorted."""
     residents: neighbours.Residents = neighbours.NOBODY
     """What pods with conditions on other pods are to know of those on nodes."""
     carried: Carried = FRESH
