@@ -49,7 +49,7 @@ def exported() -> dict[str, set[str]]:
     observed.observe_group_call("create", "done")
     observed.observe_dropped_cycle()
     observed.observe_reload(successful=True, now=0)
-    observed.observe_standing(leadership.Standing(lease="a", leads=True))
+    observed.observe_standing(leadership.Standing(lease="a", leads=True, holder="b"))
     observed.observe_renewal("a", 0.1, "renewed")
     observed.observe_strays(rejected=1, ungrouped=1)
     text = observed.exposition().decode()
