@@ -45,7 +45,7 @@ async def commit(
     link = await connection.Connection.open(connection.Access(kubeconfig=str(cluster.kubeconfig)))
     queue = lanes.Lanes(workers=4, waiting_max=10)
     outcomes: list[committing.Outcome] = []
-    committing.Committer(link, queue, lambda: True).bind(binds, outcomes.append)
+    committing.Committer(link, queue, lambda: True).bind(binds, outcomes.append, lambda _: True)
     task = asyncio.create_task(queue.run())
     await asyncio.wait_for(queue.wait_until_quiet(), 20)
     task.cancel()

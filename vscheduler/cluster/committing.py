@@ -43,6 +43,8 @@ class Verdict(StrEnum):
     """No answer, and the pod couldn't be read afterwards: it may be bound."""
     WITHHELD = "withheld"
     """Not sent: we may not commit any more."""
+    OVERTAKEN = "overtaken"
+    """Not sent: by now the node has no room for the pod, or takes none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,8 @@ class Outcome:
 
 
 Report = Callable[[Outcome], None]
+Still = Callable[[decisions.Bind], bool]
+"""Whether a bind is still right, as far as the watches have shown by now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,28 +89,36 @@ class Committer:
         self._may_commit = may_commit
         self._stamp = stamp
 
-    def bind(self, binds: Iterable[decisions.Bind], report: Report) -> None:
+    def bind(self, binds: Iterable[decisions.Bind], report: Report, still: Still) -> None:
         """Send these as soon as there is a free connection, in this order.
 
-        Each outcome is reported as it comes in; whether we may commit is asked just before each
-        call, and when it is written to its connection.
+        Each outcome is reported as it comes in; whether we may commit, and whether the bind is
+        still right, is asked just before each call, and when it is written to its connection.
         """
         for bind in binds:
-            self._lanes.put(lanes.Lane.BIND, partial(self._bind, bind, report))
+            self._lanes.put(lanes.Lane.BIND, partial(self._bind, bind, report, still))
 
     async def wait_for_room(self, most: int) -> None:
         """Until no more than so many binds wait to be sent."""
         await self._lanes.wait_for_room(lanes.Lane.BIND, most)
 
-    async def _bind(self, bind: decisions.Bind, report: Report) -> None:
-        report(await self._outcome(bind))
+    async def _bind(self, bind: decisions.Bind, report: Report, still: Still) -> None:
+        report(await self._outcome(bind, still))
 
-    async def _outcome(self, bind: decisions.Bind) -> Outcome:
+    async def _outcome(self, bind: decisions.Bind, still: Still) -> Outcome:
+        overtaken = False
+
+        def may_send() -> bool:
+            nonlocal overtaken
+            overtaken = not still(bind)
+            return not overtaken and self._may_commit()
+
         body = binding_body(bind, self._stamp.holder if self._stamp else "")
         try:
-            await patience.post(self._link, binding_path(bind), body, self._may_commit)
+            await patience.post(self._link, binding_path(bind), body, may_send)
         except guarding.WithheldError:
-            return Outcome(bind=bind, verdict=Verdict.WITHHELD)
+            verdict = Verdict.OVERTAKEN if overtaken else Verdict.WITHHELD
+            return Outcome(bind=bind, verdict=verdict)
         except connection.Unavailable as error:
             return await self._look_after(bind, str(error))
         except connection.ApiError as error:

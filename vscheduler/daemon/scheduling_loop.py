@@ -22,7 +22,7 @@ import structlog
 from vscheduler.cluster import committing, evicting, queue_reporting, reporting, usage_writing
 from vscheduler.core import cycle
 from vscheduler.core.framework import policy
-from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.model import decisions, jobs, nodes, snapshot
 from vscheduler.daemon import metrics, pauses, telling
 from vscheduler.mirror import events, state
 
@@ -166,7 +166,8 @@ class SchedulingLoop:
 
         The room of a pod that couldn't be bound is kept for it for a while, longer after each
         failure in a row, so that a pod that is always refused doesn't busy the API server. After
-        UNKNOWN it is kept until the watch says, or the assumption expires.
+        UNKNOWN it is kept until the watch says, or the assumption expires; after OVERTAKEN, which
+        cost nothing, another node is looked for at once.
         """
         task, verdict = outcome.bind.task, outcome.verdict
         bound = verdict is committing.Verdict.BOUND
@@ -184,6 +185,10 @@ class SchedulingLoop:
             message=outcome.message,
         )
         if verdict is committing.Verdict.UNKNOWN:
+            return
+        if verdict is committing.Verdict.OVERTAKEN:
+            self._mirror.forget(task.uid)
+            self._changed.set()
             return
         self._unbound.failed(task.uid, time.monotonic())
         self._release()
@@ -298,18 +303,19 @@ class SchedulingLoop:
     def _obey(self, taken: snapshot.Snapshot, result: decisions.CycleResult) -> int:
         """Hand on what was decided; gives the number of binds.
 
-        Where a pod or node of a job's binds changed while the cycle ran, none of that job's binds
-        is sent: a gang starts whole or not at all, and the next cycle decides anew. A bind to a
-        node that is gone would be taken by the API server.
+        Where a pod or node of a job's binds changed while the cycle ran, or others came onto the
+        node, none of that job's binds is sent: a gang starts whole or not at all, and the next
+        cycle decides anew. A bind to a node that is gone or full would be taken by the API server.
         """
         now = time.time()
         by_job: defaultdict[jobs.JobId, list[decisions.Bind]] = defaultdict(list)
         for bind in result.binds:
             by_job[bind.task.job].append(bind)
         bound = 0
+        still = partial(self._still_fits, taken.nodes.layout)
         for job, binds in by_job.items():
-            if self._assume(binds, now):
-                self._committer.bind(binds, self.take)
+            if self._assume(binds, still, now):
+                self._committer.bind(binds, self.take, still)
                 bound += len(binds)
             else:
                 log.info("job.changed", job=job, binds=len(binds))
@@ -347,15 +353,19 @@ class SchedulingLoop:
     def _is_there(self, task: jobs.Task) -> bool:
         return self._mirror.reference(events.Kind.POD, task.uid) is not None
 
-    def _assume(self, binds: Sequence[decisions.Bind], now: float) -> bool:
+    def _assume(self, binds: Sequence[decisions.Bind], still: committing.Still, now: float) -> bool:
         """Count all of these as being bound; False, and none counts, where one can't be."""
-        for at, bind in enumerate(binds):
-            node = self._mirror.reference(events.Kind.NODE, bind.node)
-            if node is None or not self._mirror.assume(bind.task.uid, bind.node, now):
-                for earlier in binds[:at]:
-                    self._mirror.forget(earlier.task.uid)
-                return False
-        return True
+        if all(self._mirror.assume(bind.task.uid, bind.node, now) for bind in binds) and all(
+            map(still, binds)
+        ):
+            return True
+        for bind in binds:
+            self._mirror.forget(bind.task.uid)
+        return False
+
+    def _still_fits(self, layout: nodes.NodeLayout, bind: decisions.Bind) -> bool:
+        """Whether a bind that was decided on these nodes is still right."""
+        return self._mirror.still_fits(bind.task.uid, layout.specs[layout.rows[bind.node]])
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 
-from vscheduler.core.model import jobs, masks
+from vscheduler.core.model import jobs, masks, nodes
 from vscheduler.mirror import pods, translation
 
 
@@ -27,12 +27,12 @@ class Loads:
             if not held:
                 del self._held[pod.node]
 
-    def fits(self, kind: jobs.TaskClass, node: translation.Node) -> bool:
-        """Whether a node takes pods like this one, which is counted there already, and has as much
-        as all pods hold there of what it asks for.
+    def fits(self, kind: jobs.TaskClass, node: translation.Node, before: nodes.NodeSpec) -> bool:
+        """Whether a node still takes pods like this one, which is counted there already, and has
+        as much as all pods hold there of what it asks for.
         """
         held = self._held[node.spec.name]
-        return masks.takes(node.spec, kind.constraints.tolerations) and all(
+        return masks.still_takes(before, node.spec, kind.constraints.tolerations) and all(
             held[name] <= node.allocatable.get(name, 0)
             for name, amount in kind.request.items()
             if amount

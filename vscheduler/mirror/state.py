@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
 
-from vscheduler.core.model import jobs, limits, queues
+from vscheduler.core.model import jobs, limits, nodes, queues
 from vscheduler.core.model import snapshot as snapshots
 from vscheduler.mirror import (
     columns,
@@ -143,17 +143,17 @@ class Mirror:
         self._move_pod(before, self._as_seen(pod))
         return True
 
-    def still_fits(self, task: jobs.TaskId, node: str) -> bool:
-        """Whether a bind that was assumed can be sent: the node is there, takes pods, and has room
-        for all that are there or being bound there by now.
+    def still_fits(self, task: jobs.TaskId, before: nodes.NodeSpec) -> bool:
+        """Whether a bind that was assumed can be sent: the node, which was decided for as it was
+        before, still takes pods, and has room for all that are or are being bound there by now.
         """
         assumption = self._assumed.get(task)
-        entry = self._entries[events.Kind.NODE].get(node)
-        if assumption is None or assumption.node != node or entry is None:
+        entry = self._entries[events.Kind.NODE].get(before.name)
+        if assumption is None or assumption.node != before.name or entry is None:
             return False
         pod, there = self._pod(task), entry.value
         assert pod is not None, "an assumption ends with its pod"
-        return isinstance(there, translation.Node) and self._loads.fits(pod.kind, there)
+        return isinstance(there, translation.Node) and self._loads.fits(pod.kind, there, before)
 
     def forget(self, task: jobs.TaskId) -> bool:
         """The bind failed: the task waits again. False when the watch has shown otherwise."""

@@ -36,14 +36,16 @@ async def commit(
     binds: list[decisions.Bind],
     may_commit: Callable[[], bool] = lambda: True,
     stamp: committing.Stamp | None = None,
+    *,
     workers: int = 2,
+    still: committing.Still = lambda _: True,
 ) -> list[committing.Outcome]:
     """Send binds to a server and collect what comes of them."""
     queue = lanes.Lanes(workers=workers, waiting_max=1)
     outcomes: list[committing.Outcome] = []
     committer = committing.Committer(await serve(handler), queue, may_commit, stamp=stamp)
     task = asyncio.create_task(queue.run())
-    committer.bind(binds, outcomes.append)
+    committer.bind(binds, outcomes.append, still)
     await asyncio.wait_for(queue.wait_until_quiet(), 3)
     task.cancel()
     await asyncio.wait([task])
@@ -158,6 +160,23 @@ async def test_one_that_waited_for_its_connection_asks_again(serve: Serve) -> No
 
     (outcome,) = await commit(serve, answer, [a_bind()], lambda: leave.pop(0))
     assert (outcome.verdict, sent, leave) == (Verdict.WITHHELD, [], [])
+
+
+async def test_one_that_is_overtaken_is_not_sent(serve: Serve) -> None:
+    """Whether it is still right is asked for each bind, and again as its bytes are written."""
+    sent = []
+
+    async def answer(request: web.Request) -> web.Response:
+        sent.append(request.path.split("/")[-2])
+        return web.Response(status=201)
+
+    right = {"a-0": [True, True], "a-1": [False], "a-2": [True, False]}
+    binds = [a_bind(name) for name in right]
+    outcomes = await commit(serve, answer, binds, still=lambda bind: right[bind.task.name].pop(0))
+    found = {each.bind.task.name: each.verdict for each in outcomes}
+    overtaken = Verdict.OVERTAKEN
+    assert found == {"a-0": Verdict.BOUND, "a-1": overtaken, "a-2": overtaken}
+    assert (sent, right) == (["a-0"], {"a-0": [], "a-1": [], "a-2": []})
 
 
 async def test_a_bind_says_who_binds_where_there_is_an_election(serve: Serve) -> None:

@@ -114,9 +114,12 @@ def uncordoned(
     return layout.memo("all", lambda: np.ones(layout.size, dtype=np.bool_))
 
 
-def takes(spec: nodes.NodeSpec, tolerations: tuple[constraints.Toleration, ...]) -> bool:
-    """Whether one node is ready, and isn't cordoned for pods with these tolerations."""
-    return spec.ready and not (spec.unschedulable and _bars(CORDON, tolerations))
+def still_takes(
+    before: nodes.NodeSpec, now: nodes.NodeSpec, tolerations: tuple[constraints.Toleration, ...]
+) -> bool:
+    """Whether a node is ready, and wasn't cordoned since for pods with these tolerations."""
+    cordoned = now.unschedulable and not before.unschedulable
+    return now.ready and not (cordoned and _bars(CORDON, tolerations))
 
 
 def free_ports(
