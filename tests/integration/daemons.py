@@ -17,6 +17,9 @@ EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/volcano-system/leases"
+ALONE = "--leader-elect=false"
+"""For who follows one that was killed: it doesn't wait for that one's Lease."""
+
 PATIENCE_SECONDS = 40.0
 
 
@@ -55,7 +58,7 @@ def free_leases(cluster: control_plane.ControlPlane) -> None:
     Who makes one that it never saw waits with acting on it.
     """
     spec = {"holderIdentity": "", "leaseDurationSeconds": 1}
-    names = ("vscheduler", "vscheduler-controllers")
+    names = ("vscheduler", "vscheduler-podgroups", "vscheduler-controllers")
     cluster.api.create_all(LEASES, [{"metadata": {"name": name}, "spec": spec} for name in names])
 
 

@@ -61,7 +61,7 @@ def test_a_killed_scheduler_has_written_what_the_next_one_goes_on_from(
     cluster.create_nodes(count=1, cpu="2")
     daemons.a_queue(cluster, "gold")
     daemons.a_gang(cluster, "long", 1, "2", group={"queue": "gold"})
-    killed = start(conf, "--only=scheduler")
+    killed = start(conf, daemons.ALONE, "--only=scheduler")
     daemons.until(lambda: rate(cluster, "gold") == 2.0, killed)
     before = record(cluster, "gold")
     killed.process.kill()
@@ -74,7 +74,7 @@ def test_a_killed_scheduler_has_written_what_the_next_one_goes_on_from(
     daemons.a_queue(cluster, "lead")
     for queue in ("gold", "lead"):
         daemons.a_gang(cluster, queue, 1, "2", group={"queue": queue})
-    daemon = start(conf, "--only=scheduler")
+    daemon = start(conf, daemons.ALONE, "--only=scheduler")
     daemons.until(lambda: rate(cluster, "gold") == 0.0, daemon)
     daemons.until(lambda: rate(cluster, "lead") == 2.0, daemon)
     assert daemons.nodes_of(cluster).keys() == {"lead-0"}

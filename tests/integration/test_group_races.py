@@ -86,7 +86,8 @@ def test_no_delete_hits_a_group_in_use(
     at_once = min(AT_ONCE_MAX, rounds // 2)
     chance = Random(SEED)
     fleets = fleets_of(cluster, at_once)
-    flags = (f"--kubeconfig={through(way_through, cluster, tmp_path)}", "--podgroup-grace=0s")
+    kubeconfig = f"--kubeconfig={through(way_through, cluster, tmp_path)}"
+    flags = (kubeconfig, daemons.ALONE, "--podgroup-grace=0s")
     daemon = start(*flags)
 
     def problems() -> list[str]:

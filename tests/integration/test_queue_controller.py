@@ -121,7 +121,7 @@ def test_a_restart_in_the_middle_of_closing_goes_on(
     tenancy.a_child(cluster, "leaf", "top")
     for name in ("first", "second"):
         tenancy.a_group(cluster, name, "leaf")
-    daemon = start()
+    daemon = start(daemons.ALONE)
     daemons.until(lambda: tenancy.counts_of(cluster, "leaf") == (2, 0, 0, 0, 0), daemon)
     tenancy.wish(cluster, "top", "Closed")
     daemons.until(lambda: tenancy.state_of(cluster, "leaf") == "Closing", daemon)
@@ -129,7 +129,7 @@ def test_a_restart_in_the_middle_of_closing_goes_on(
     daemon.process.wait()
     cluster.api.delete(f"{daemons.GROUPS}/first")
     tenancy.wish(cluster, "leaf", None)
-    second = start()
+    second = start(daemons.ALONE)
     daemons.until(lambda: tenancy.counts_of(cluster, "leaf") == (1, 0, 0, 0, 0), second)
     assert tenancy.state_of(cluster, "leaf") == "Closing"
     cluster.api.delete(f"{daemons.GROUPS}/second")

@@ -116,7 +116,9 @@ def test_schedulers_find_leases_to_lead_with(cluster: control_plane.ControlPlane
     """Their namespace is there, and in a clean slate nobody holds those of a test's daemon."""
     leases = cluster.api.list(daemons.LEASES)
     holders = {each["metadata"]["name"]: each["spec"]["holderIdentity"] for each in leases}
-    assert holders == {"vscheduler": "", "vscheduler-controllers": ""}
+    assert holders == dict.fromkeys(
+        ("vscheduler", "vscheduler-controllers", "vscheduler-podgroups"), ""
+    )
 
 
 def test_user_without_rights_is_forbidden(cluster: control_plane.ControlPlane) -> None:
