@@ -174,6 +174,8 @@ class Candidate:
         self._trouble = _Trouble()
         self._woken = asyncio.Event()
         self._resigning = False
+        self._leaving = False
+        """Whether it gives back what it has: no call of a tenure is under way any more."""
         self._chance = random.Random()  # noqa: S311 - spreads calls; no secret
 
     async def stand(self, transport: Transport) -> None:
@@ -262,6 +264,7 @@ class Candidate:
         terms = self._terms
         if self._tenure is None:
             return
+        self._leaving = True
         self._tenure.end()
         write = election.given_back(self._state, wall_time=terms.wall_time())
         if write is None:
@@ -290,14 +293,14 @@ class Candidate:
     def _judge(self) -> str:
         """End, begin or extend the tenure; why it has ended, where it has."""
         state, timing, now = self._state, self._terms.timing, self._terms.clock()
-        leads = election.leads(state, timing, now) and not self._resigning
+        leads = election.leads(state, timing, now) and not self._leaving
         until = election.acts_until(state, timing)
         why = ""
         if self._tenure is not None and not (leads and state.tenure == self._tenure.number):
             self._tenure.end()
             self._tenure = None
             why = self._loss()
-        if self._tenure is None and leads and now < until:
+        if self._tenure is None and leads and now < until and not self._resigning:
             self._tenure = Tenure(self._terms, state.tenure, self._doubt)
         if self._tenure is not None:
             self._tenure.extend(until)

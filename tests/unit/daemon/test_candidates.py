@@ -313,6 +313,23 @@ async def test_a_lease_is_given_back_after_its_tenure_has_ended(leader: Bench) -
     assert not leader.standing.leads
 
 
+async def test_who_is_told_to_resign_during_a_renewal_gives_back_too(leader: Bench) -> None:
+    """Once that has its answer."""
+
+    class Resigning(lease_store.Store):
+        async def replace(
+            self, over: lease_records.Stored, record: lease_records.Record
+        ) -> lease_records.Stored:
+            leader.candidate.resign()
+            return await leader.store.replace(over, record)
+
+    leader.now += TIMING.renew_seconds
+    await leader.candidate.stand(Resigning())
+    assert leader.store.holder(LEASE) == ""
+    assert leader.changes[-1].why == "it is given back"
+    assert not leader.standing.leads
+
+
 async def test_what_is_not_ours_is_not_given_back(store: lease_store.Store) -> None:
     """A standby just goes."""
     bench = Bench(store)
