@@ -61,12 +61,12 @@ class Timing:
     @property
     def look_seconds(self) -> float:
         """From one look of a standby to the next: what was given back is taken within this."""
-        return self.retry_period_seconds / 2
+        return min(self.retry_period_seconds, self.fence_seconds) / 2
 
     @property
     def gap_seconds(self) -> float:
         """What counts at most as waited between two looks, so that no jump makes one hasty."""
-        return 2 * self.retry_period_seconds
+        return min(2 * self.retry_period_seconds, self.fence_seconds)
 
     @property
     def again_seconds(self) -> float:
