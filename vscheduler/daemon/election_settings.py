@@ -87,7 +87,7 @@ def check(given: Given, schedulers: Sequence[str], halves: Halves, problems: lis
     if given.leader_elect_resource_lock != LEASES:
         problems.append(
             f"{LOCK}: {given.leader_elect_resource_lock!r} can't be used: elections are about "
-            f"{LEASES} only, as everywhere since Kubernetes 1.27"
+            f"{LEASES} only"
         )
     namespace, warnings = _namespace(given, problems)
     return Election(
