@@ -75,13 +75,18 @@ class Elected:
             return
         assert self._there is None, "it stands for election once"
         self._there = asyncio.SelectorEventLoop()
-        threading.Thread(target=self._live, args=(self._there,), name="leases", daemon=True).start()
+        thread = threading.Thread(
+            target=self._live, args=(self._there,), name="leases", daemon=True
+        )
+        thread.start()
         try:
             await asyncio.wait({self._ended})
         finally:
             self._end()
             self._in_thread(_cancel_all)
             await asyncio.wait({self._ended}, timeout=RELEASE_SECONDS)
+            if self._ended.done():
+                thread.join()  # it has nothing left to do
         died = self._ended.result()
         if died is not None:
             raise died

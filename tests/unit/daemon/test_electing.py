@@ -145,9 +145,7 @@ async def test_who_is_cancelled_gives_nothing_back(begin: Begin, store: lease_st
     assert one.elected.held(LEASES) == {}
     assert not any(standing.leads for standing in one.elected.standings())
     assert store.holder("a") == store.holder("b") == "one"
-    calls = len(store.calls)
     assert not [each for each in threading.enumerate() if each.name == "leases"]
-    assert len(store.calls) == calls
 
 
 async def test_a_defect_ends_the_daemon(begin: Begin, store: lease_store.Store) -> None:

@@ -1,0 +1,118 @@
+"""Who competes for a Lease: instances of ours in the test's own process, and kube-scheduler."""
+
+import asyncio
+import functools
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.integration import daemons
+from vscheduler.cluster import connection, leases
+from vscheduler.daemon import candidates, electing, election, leadership
+from vscheduler.sandbox import binaries, building, control_plane
+
+NAMESPACE = "volcano-system"
+LEASE = "contested"
+PATH = f"{daemons.LEASES}/{LEASE}"
+PATIENCE_SECONDS = 60.0
+SHORT = election.Timing(duration_seconds=3.0, renew_deadline_seconds=2.0, retry_period_seconds=0.5)
+
+
+class Ours:
+    """An instance that stands for one Lease."""
+
+    def __init__(
+        self,
+        access: connection.Access,
+        identity: str,
+        *,
+        timing: election.Timing = SHORT,
+        namespace: str = NAMESPACE,
+    ) -> None:
+        self.identity = identity
+        self.renewals: list[str] = []
+        self.changes: list[leadership.Standing] = []
+        opened = functools.partial(
+            leases.opened, access, namespace, call_seconds=timing.call_seconds
+        )
+        self.elected = electing.Elected(
+            [LEASE],
+            candidates.Terms(identity=identity, namespace=namespace, timing=timing),
+            opened,
+            on_change=lambda *standings: self.changes.append(standings[-1]),
+            observe_renewal=lambda *renewal: self.renewals.append(renewal[-1]),
+        )
+        self._task = asyncio.create_task(self.elected.run())
+
+    @property
+    def token(self) -> leadership.Token | None:
+        """While it holds the Lease."""
+        return self.elected.held([LEASE]).get(LEASE)
+
+    @property
+    def standing(self) -> leadership.Standing:
+        """How it stands with the Lease."""
+        (standing,) = self.elected.standings()
+        return standing
+
+    async def gain(self) -> leadership.Token:
+        """Its token, once it has the Lease."""
+        await until(lambda: self.token)
+        assert self.token is not None
+        return self.token
+
+    async def crash(self) -> None:
+        """End without a word."""
+        self._task.cancel()
+        await asyncio.wait({self._task})
+
+    async def release(self) -> None:
+        """End as the daemon does."""
+        await self.elected.release()
+        await self._task
+
+
+class KubeScheduler:
+    """Kubernetes' own scheduler, in it for the Lease."""
+
+    def __init__(self, cluster: control_plane.ControlPlane, output: Path) -> None:
+        (program,) = building.find_or_build((binaries.SCHEDULER,)).values()
+        flags = {
+            **dict.fromkeys(
+                ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"),
+                cluster.kubeconfig,
+            ),
+            "secure-port": 0,
+            "leader-elect": "true",
+            "leader-elect-resource-name": LEASE,
+            "leader-elect-resource-namespace": NAMESPACE,
+            "leader-elect-lease-duration": "3s",
+            "leader-elect-renew-deadline": "2s",
+            "leader-elect-retry-period": "500ms",
+        }
+        with output.open("ab") as log_file:
+            self.process = subprocess.Popen(  # noqa: S603 - our own program
+                [str(program), *(f"--{flag}={value}" for flag, value in flags.items())],
+                stderr=log_file,
+                stdout=log_file,
+            )
+
+    def end(self, number: signal.Signals) -> None:
+        """Send it this, and wait until it is gone."""
+        self.process.send_signal(number)
+        self.process.wait(PATIENCE_SECONDS)
+
+
+def spec(cluster: control_plane.ControlPlane) -> dict[str, Any]:
+    """What the Lease says; empty where there is none."""
+    found = cluster.api.find(PATH)
+    return {} if found is None else dict(found.get("spec") or {})
+
+
+async def until(done: Callable[[], object]) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not done():  # noqa: ASYNC110 - a thread, or a server, makes it so
+            await asyncio.sleep(0.05)

@@ -1,0 +1,210 @@
+"""Standing for a Lease on a real API server, against ourselves and against kube-scheduler."""
+
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults import plans, proxying
+from tests.integration import electors
+from vscheduler.cluster import connection
+from vscheduler.daemon import election
+from vscheduler.sandbox import control_plane
+
+Begin = Callable[..., electors.Ours]
+
+
+@pytest.fixture
+async def begin(cluster: control_plane.ControlPlane, kubeconfig: Path) -> AsyncIterator[Begin]:
+    """Start instances of ours; none outlives the test."""
+    del cluster  # only that it is clean
+    started: list[electors.Ours] = []
+
+    def start(identity: str, access: connection.Access | None = None, **more: Any) -> electors.Ours:
+        access = access or connection.Access(kubeconfig=str(kubeconfig))
+        started.append(electors.Ours(access, identity, **more))
+        return started[-1]
+
+    yield start
+    for each in started:
+        await each.crash()
+
+
+@pytest.fixture
+def theirs(
+    cluster: control_plane.ControlPlane, tmp_path: Path
+) -> Iterator[Callable[[], electors.KubeScheduler]]:
+    """Start kube-schedulers; none outlives the test."""
+    started: list[electors.KubeScheduler] = []
+
+    def start() -> electors.KubeScheduler:
+        started.append(electors.KubeScheduler(cluster, tmp_path / "kube-scheduler.log"))
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.process.poll() is None:
+            each.end(signal.SIGKILL)
+
+
+def free(cluster: control_plane.ControlPlane, **more: Any) -> None:
+    """A Lease that nobody has."""
+    spec = {"holderIdentity": "", "leaseDurationSeconds": 1, **more}
+    body = {"metadata": {"name": electors.LEASE, "labels": {"theirs": "stays"}}, "spec": spec}
+    cluster.api.create(electors.PATH.rpartition("/")[0], body)
+
+
+async def test_kube_scheduler_and_we_take_over_from_each_other(
+    cluster: control_plane.ControlPlane,
+    begin: Begin,
+    theirs: Callable[[], electors.KubeScheduler],
+) -> None:
+    """After a crash and after a clean end, both ways; each counts the transitions on."""
+
+    def holder() -> str:
+        return str(electors.spec(cluster).get("holderIdentity", ""))
+
+    def held_by_them() -> bool:
+        return bool(holder()) and not holder().startswith("ours")
+
+    kube = theirs()
+    await electors.until(held_by_them)
+    first = electors.spec(cluster)["leaseTransitions"]
+    ours = begin("ours-1")
+    await electors.until(lambda: ours.standing.holder == holder())
+    kube.end(signal.SIGKILL)
+    assert (await ours.gain()).may_act()
+    assert electors.spec(cluster)["leaseTransitions"] == first + 1
+
+    kube = theirs()
+    await ours.crash()
+    await electors.until(held_by_them)
+    assert electors.spec(cluster)["leaseTransitions"] == first + 2
+
+    ours = begin("ours-2")
+    await electors.until(lambda: ours.standing.holder == holder())
+    kube.end(signal.SIGTERM)
+    await ours.gain()
+    assert electors.spec(cluster)["leaseTransitions"] == first + 3
+
+    kube = theirs()
+    await ours.release()
+    await electors.until(held_by_them)
+    assert electors.spec(cluster)["leaseTransitions"] == first + 4
+    assert kube.process.poll() is None
+
+
+async def test_one_takes_over_from_another(
+    cluster: control_plane.ControlPlane, begin: Begin
+) -> None:
+    """From a crashed one after its duration, from a stopped one at once; one acts at a time."""
+    one = begin("one")
+    before = await one.gain()
+    two = begin("two")
+    await electors.until(lambda: two.standing.holder == "one")
+    assert two.token is None
+    await one.crash()
+    assert not before.may_act()
+    await two.gain()
+    three = begin("three")
+    await electors.until(lambda: three.standing.holder == "two")
+    await two.release()
+    assert electors.spec(cluster)["leaseTransitions"] == 1
+    assert (await three.gain()).may_act()
+    spec = electors.spec(cluster)
+    assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("three", 2)
+    assert spec["leaseDurationSeconds"] == 3
+    assert [len(spec[time]) for time in ("acquireTime", "renewTime")] == [27, 27]
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        {"holderIdentity": "a stranger"},
+        {"holderIdentity": None, "leaseDurationSeconds": None, "renewTime": None},
+        {"renewTime": "2999-01-01T00:00:00.000000Z", "acquireTime": "1970-01-01T00:00:00.000000Z"},
+        {"leaseTransitions": 2**31 - 1, "holderIdentity": "x" * 1000},
+        None,
+    ],
+    ids=["stranger", "emptied", "times", "transitions", "no spec"],
+)
+async def test_a_lease_that_was_edited_by_hand_is_had_again(
+    cluster: control_plane.ControlPlane, begin: Begin, garbage: dict[str, Any] | None
+) -> None:
+    """Sooner or later, without a crash; what isn't the election's stays."""
+    free(cluster)
+    ours = begin("ours")
+    before = await ours.gain()
+    cluster.api.patch(electors.PATH, {"spec": garbage})
+    await electors.until(lambda: ours.token is not before and ours.token)
+    token = await ours.gain()
+    assert token.may_act()
+    assert not before.may_act()
+    assert electors.spec(cluster)["holderIdentity"] == "ours"
+    assert cluster.api.get(electors.PATH)["metadata"]["labels"] == {"theirs": "stays"}
+
+
+async def test_a_lease_that_is_deleted_is_made_anew_by_its_holder(
+    cluster: control_plane.ControlPlane, begin: Begin
+) -> None:
+    """In the same tenure, before anybody else."""
+    free(cluster)
+    ours = begin("ours", timing=election.Timing())
+    before = await ours.gain()
+    begin("another", timing=election.Timing())
+    cluster.api.delete(electors.PATH)
+    await electors.until(lambda: cluster.api.find(electors.PATH))
+    count = len(ours.renewals)
+    await electors.until(lambda: len(ours.renewals) > count)
+    assert ours.token is before
+    assert before.may_act()
+    assert electors.spec(cluster)["holderIdentity"] == "ours"
+
+
+@pytest.mark.parametrize("status", [409, 429, 500, 503])
+async def test_a_server_that_refuses_for_a_while_costs_no_lease(
+    cluster: control_plane.ControlPlane, begin: Begin, kubeconfig: Path, status: int
+) -> None:
+    """Four renewals in a row."""
+    free(cluster)
+    upstream = proxying.upstream_of(kubeconfig)
+    plan = plans.Plan(
+        [
+            plans.Rule(requests="^PUT .*/leases/", fault=plans.LoseAnswer(), at_most=1),
+            plans.Rule(requests="^PUT .*/leases/", fault=plans.Refuse(status=status), at_most=4),
+        ]
+    )
+    async with proxying.serving(upstream, plan) as proxy:
+        ours = begin("ours", connection.Access(master=proxy.url), timing=election.Timing())
+        before = await ours.gain()
+        await electors.until(lambda: "done" in ours.renewals)
+        assert ours.token is before
+        assert before.may_act()
+        refused = proxy.notes("^PUT", proxying.What.REFUSED)
+        assert [note.status for note in refused] == [status] * 4
+        await ours.crash()
+
+
+async def test_a_namespace_that_is_missing_is_said_and_waited_for(
+    cluster: control_plane.ControlPlane, begin: Begin
+) -> None:
+    """It isn't ours to make."""
+    ours = begin("ours", namespace="not-yet-there")
+    await electors.until(lambda: ours.standing.problem)
+    assert "namespace not-yet-there doesn't exist: create it" in ours.standing.problem
+    cluster.create_namespace("not-yet-there")
+    assert (await ours.gain()).may_act()
+    assert ours.standing.problem == ""
+
+
+async def test_a_right_that_is_missing_is_named(
+    cluster: control_plane.ControlPlane, begin: Begin
+) -> None:
+    """As the API server names it."""
+    access = connection.Access(kubeconfig=str(cluster.kubeconfig_for("nobody-at-all")))
+    ours = begin("ours", access)
+    await electors.until(lambda: ours.standing.problem)
+    assert "the right to get leases (coordination.k8s.io)" in ours.standing.problem
+    assert "nobody-at-all" in ours.standing.problem
