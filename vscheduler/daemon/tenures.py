@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from contextlib import suppress
 
 from vscheduler.daemon import leadership
 
@@ -28,8 +27,9 @@ async def serve(
             await _until_other(leading, leases, held, tenure)
         finally:
             tenure.cancel()
-            with suppress(asyncio.CancelledError):
-                await tenure
+            await asyncio.wait({tenure})
+        if not tenure.cancelled():
+            tenure.result()
 
 
 async def _do(work: Work, held: Mapping[str, leadership.Token]) -> None:

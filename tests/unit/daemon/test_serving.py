@@ -1,0 +1,177 @@
+"""What a tenure makes of the names whose Leases are held."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from tests import running
+from tests.unit.cluster.conftest import Serve
+from tests.unit.daemon import leading, worlds
+from tests.unit.mirror import manifests
+from vscheduler.cluster import heralding, lanes
+from vscheduler.controllers import owners
+from vscheduler.daemon import following, metrics, serving, settings, surroundings, tenures
+from vscheduler.mirror import state
+
+HOLDER = "vscheduler.io/lease-holder"
+
+
+@dataclass
+class Half:
+    """The scheduler's half of a daemon, on an API server that only takes notes."""
+
+    decided: leading.Decided
+    serving: serving.Serving
+    mirror: state.Mirror
+    stopping: bool = False
+    binds: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    lists: list[str] = field(default_factory=list)
+
+    def show(self, *documents: manifests.Document) -> None:
+        """Let a watch show these objects."""
+        self.serving.feed([manifests.event_of(each) for each in documents])
+
+    def bound(self) -> Counter[str]:
+        """How many binds of each pod were asked for."""
+        return Counter(name for name, _ in self.binds)
+
+    async def rest(self) -> None:
+        """Give whoever might bind the time to do it."""
+        await asyncio.sleep(0.3)
+
+
+@asynccontextmanager
+async def half(serve: Serve, *names: str) -> AsyncIterator[Half]:
+    """One that stands for these names and has a node; nothing is held."""
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.method == "GET":
+            made.lists += request.query.getall("fieldSelector", [])
+            return web.json_response({"metadata": {}, "items": []})
+        body = json.loads(await request.read() or "{}")
+        if request.path.endswith("/binding"):
+            made.binds.append((request.path.split("/")[-2], body))
+        return web.json_response({"metadata": {"resourceVersion": "99"}}, status=201)
+
+    given = settings.check(settings.Given(scheduler_name=names, only=settings.SCHEDULER))
+    link = await serve(answer)
+    queue = lanes.Lanes(workers=4, waiting_max=100)
+    mirror = state.Mirror(state.Options(scheduler_names=names))
+    observed = metrics.Metrics()
+    around = surroundings.Surroundings(
+        given=given,
+        link=link,
+        calls=queue,
+        mirror=mirror,
+        followed=following.Following(link, (), lambda _: None),
+        herald=heralding.Herald(
+            link,
+            queue,
+            heralding.Identity(controller=names[0], instance="test"),
+            observe=observed.observe_write,
+        ),
+        observed=observed,
+        stopping=lambda: made.stopping,
+    )
+    made = Half(
+        decided=leading.Decided(),
+        serving=serving.Serving(around, running.policy_of(running.TREE), owners.Owners()),
+        mirror=mirror,
+    )
+    made.show(manifests.node("n1", {"cpu": "16", "pods": "50"}), manifests.queue("default"))
+    leases = given.election.lease_of.values()
+    work = tenures.serve(made.decided, leases, made.serving.work, name="serve")
+    async with asyncio.TaskGroup() as group:
+        around.followed.start(group)
+        tasks = [group.create_task(each) for each in (queue.run(), work)]
+        yield made
+        assert not [task for task in tasks if task.done()]
+        for task in tasks:
+            task.cancel()
+
+
+def waiting(name: str, scheduler: str = "vscheduler") -> tuple[manifests.Document, ...]:
+    """A pod that waits, and its group."""
+    group = manifests.group(f"g-{name}", {"minMember": 1})
+    return group, manifests.pod(name, group=f"g-{name}", scheduler=scheduler)
+
+
+async def test_a_standby_sees_all_and_sends_nothing(serve: Serve) -> None:
+    """What came while it stood by is placed as soon as it leads, with its name on it."""
+    async with half(serve, "vscheduler") as made:
+        made.show(*waiting("early"))
+        await made.rest()
+        assert made.bound() == {}
+        made.decided.gain("vscheduler")
+        await worlds.until(lambda: made.bound() == {"early": 1})
+        made.show(*waiting("late"))
+        await worlds.until(lambda: made.bound() == {"early": 1, "late": 1})
+        assert [body["metadata"]["annotations"] for _, body in made.binds] == [{HOLDER: "us"}] * 2
+
+
+async def test_nothing_is_decided_before_the_predecessors_binds_are_seen(serve: Serve) -> None:
+    """Its own pods are listed once for each tenure."""
+    async with half(serve, "vscheduler") as made:
+        assert made.lists == []
+        for number in (1, 2):
+            made.decided.gain("vscheduler")
+            await worlds.until(lambda: len(made.lists) == number)  # noqa: B023 - at once
+            made.decided.lose("vscheduler")
+        assert {each.partition(",")[0] for each in made.lists} == {"spec.schedulerName=vscheduler"}
+
+
+async def test_who_lost_its_lease_sends_nothing_more(serve: Serve) -> None:
+    """It goes on standing by, and serves again when it leads again."""
+    async with half(serve, "vscheduler") as made:
+        made.decided.gain("vscheduler")
+        made.show(*waiting("a"))
+        await worlds.until(lambda: made.bound() == {"a": 1})
+        made.decided.lose("vscheduler")
+        made.show(*waiting("b"))
+        await made.rest()
+        assert made.bound() == {"a": 1}
+        made.decided.gain("vscheduler")
+        await worlds.until(lambda: made.bound() == {"a": 1, "b": 1})
+
+
+async def test_acting_pauses_without_a_renewal(serve: Serve) -> None:
+    """The Lease isn't lost yet: nothing is sent, and nothing is forgotten."""
+    async with half(serve, "vscheduler") as made:
+        made.decided.gain("vscheduler")
+        made.show(*waiting("a"))
+        await worlds.until(lambda: made.bound() == {"a": 1})
+        made.decided.tokens["vscheduler"].good = False
+        made.show(*waiting("b"))
+        await made.rest()
+        assert made.bound() == {"a": 1}
+        made.decided.tokens["vscheduler"].good = True
+        await worlds.until(lambda: made.bound() == {"a": 1, "b": 1})
+
+
+async def test_of_two_names_only_those_that_are_held_are_served(serve: Serve) -> None:
+    """Pods of the other one are somebody else's: they take room, and are left alone."""
+    async with half(serve, "a", "b") as made:
+        made.decided.gain("b")
+        made.show(*waiting("first", "b"))
+        await worlds.until(lambda: made.bound() == {"first": 1})
+        made.show(*waiting("pod-a", "a"), *waiting("pod-b", "b"))
+        await worlds.until(lambda: made.bound() == {"first": 1, "pod-b": 1})
+        await made.rest()
+        assert made.bound() == {"first": 1, "pod-b": 1}
+
+
+async def test_who_stops_sends_nothing_more(serve: Serve) -> None:
+    """Though its Lease is held until what is under way has ended."""
+    async with half(serve, "vscheduler") as made:
+        made.decided.gain("vscheduler")
+        await worlds.until(lambda: made.lists)
+        made.stopping = True
+        made.show(*waiting("a"))
+        await made.rest()
+        assert made.bound() == {}
