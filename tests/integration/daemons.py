@@ -72,6 +72,7 @@ def a_gang(
     group: dict[str, Any] | None = None,
     annotations: dict[str, str] | None = None,
     labels: dict[str, str] | None = None,
+    scheduler: str = "vscheduler",
 ) -> None:
     """A PodGroup that needs all its pods, or a minimum of them, and its pods.
 
@@ -97,7 +98,7 @@ def a_gang(
                     "annotations": {GROUP_NAME: name, **(annotations or {})},
                     "labels": {"app": name, **(labels or {})},
                 },
-                "spec": {"schedulerName": "vscheduler", "containers": [container]},
+                "spec": {"schedulerName": scheduler, "containers": [container]},
             }
             for number in range(size)
         ],
