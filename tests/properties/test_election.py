@@ -151,6 +151,24 @@ def _cut(day: Day) -> None:
         one.cut_until = day.now + day.chance.uniform(0, 40)
 
 
+def _strand(day: Day) -> None:
+    """The worst for a fence: a slow holder hears no more, and others are quick."""
+    for each in day.candidates:
+        slow = each.acts()
+        each.clock.change(rate=day.climate.slowest if slow else day.climate.fastest)
+        if slow:
+            day.after(day.chance.uniform(0, 6), partial(_part, day, each))
+        if each.resting:
+            each.wind()
+    day.network.delay_seconds = day.chance.choice((0.01, 0.3, 0.8))
+    if day.chance.random() < 0.3:
+        day.after(day.chance.uniform(0, 9), lambda: _delete(day))
+
+
+def _part(day: Day, one: election_world.Candidate) -> None:
+    one.cut_until = day.now + day.chance.uniform(10, 40)
+
+
 def _leap(day: Day) -> None:
     one = day.someone()
     if not (one and day.climate.leaps) or day.now - day.leapt.get(one.state.identity, -99) < 20:
@@ -226,7 +244,7 @@ def _edit(day: Day) -> None:
 
 
 FAULTS: tuple[Callable[[Day], None], ...] = (
-    _freeze, _freeze_all, _crash, _leave, _drift, _cut, _leap, _change_wall, _doubt,
+    _freeze, _freeze_all, _crash, _leave, _drift, _cut, _strand, _leap, _change_wall, _doubt,
     _weather, _hang, _restart, _storm, _delete, _edit,
 )  # fmt: skip
 
