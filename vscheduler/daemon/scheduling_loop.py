@@ -263,6 +263,7 @@ class SchedulingLoop:
         started = time.monotonic()
         carried = replace(self._carried, spared=self._spared.pausing, denied=self._denied.pausing)
         taken = self._mirror.snapshot(time.time(), carried)
+        self._teller.tell_of_refusals(taken.refused)
         opened = time.monotonic()
         run = partial(cycle.run_cycle, taken, self._policy, self._pace.budget)
         try:

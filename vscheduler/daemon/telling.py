@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import structlog
 
-from vscheduler.core.model import decisions, queues
+from vscheduler.core.model import decisions, queues, refusals
 from vscheduler.mirror import quantities, queue_wording, wording
 
 log = structlog.get_logger(__name__)
@@ -18,6 +18,7 @@ class Teller:
         self._total: Mapping[str, float] = {}
         self._excluded: tuple[decisions.Exclusion, ...] = ()
         self._set_aside: set[queues.QueueProblem] = set()
+        self._refused: Mapping[str, refusals.Refused] = {}
 
     def tell(
         self,
@@ -42,6 +43,13 @@ class Teller:
             finished=result.finished,
             **{f"{part}_ms": round(seconds * 1000, 1) for part, seconds in parts.items()},
         )
+
+    def tell_of_refusals(self, refused: Mapping[str, refusals.Refused]) -> None:
+        """Log nodes that are left alone from now on, or for longer."""
+        for name, each in refused.items():
+            if self._refused.get(name) != each:
+                log.warning("node.refused", node=name, reason=each.reason, seconds=each.seconds)
+        self._refused = refused
 
     def _tell_of_total(self, result: decisions.CycleResult) -> None:
         if (result.total, result.excluded) == (self._total, self._excluded):

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from structlog import testing
 
-from vscheduler.core.model import decisions, queues, snapshot
+from vscheduler.core.model import decisions, queues, refusals, snapshot
 from vscheduler.daemon import telling
 
 TAINTED = decisions.Exclusion(
@@ -63,3 +63,15 @@ def test_a_cycle_is_told_with_its_times() -> None:
     """Milliseconds, rounded."""
     first, second = told(CYCLE, CYCLE, event="cycle.done")
     assert (first["cycle"], second["cycle"], first["decide_ms"]) == (0, 1, 12.3)
+
+
+def test_a_node_that_is_left_alone_is_told_of_once_and_again_when_it_is_for_longer() -> None:
+    """Not in every cycle of its pause, nor when it is over."""
+    first = refusals.Refused(reason="OutOfcpu", seconds=30, until=100.0)
+    longer = refusals.Refused(reason="OutOfcpu", seconds=60, until=170.0)
+    teller = telling.Teller()
+    with testing.capture_logs() as logs:
+        for refused in ({}, {"n1": first}, {"n1": first}, {"n1": longer}, {}, {"n1": longer}):
+            teller.tell_of_refusals(refused)
+    assert {line["event"] for line in logs} == {"node.refused"}
+    assert [(line["node"], line["seconds"]) for line in logs] == [("n1", s) for s in (30, 60, 60)]

@@ -152,3 +152,21 @@ def test_other_names_are_served_once_the_pods_are_listed_anew() -> None:
         fresh = manifests.mirror(*objects, scheduler_names=names).snapshot(0.0)
         assert manifests.canonical(seen.snapshot(0.0)) == manifests.canonical(fresh)
         assert [job.id for job in seen.snapshot(0.0).jobs] == jobs
+
+
+def test_two_schedulers_share_nodes_and_no_jobs() -> None:
+    """Each sees the other's pods as usage of nodes, and owns, so writes, its own groups only."""
+    objects = [
+        manifests.node("n1"),
+        manifests.queue("q"),
+        *(manifests.group(name, {"queue": "q"}) for name in ("on", "off")),
+        manifests.pod("a", group="on", node="n1", scheduler="volcano-online"),
+        manifests.pod("b", group="off", node="n1", scheduler="volcano-offline"),
+        manifests.pod("c", group="off", scheduler="volcano-offline"),
+    ]
+    for mine, group in (("volcano-online", "ns/on"), ("volcano-offline", "ns/off")):
+        seen = manifests.mirror(*objects, scheduler_names=(mine,))
+        found = seen.snapshot(0.0)
+        assert [job.id for job in found.jobs] == [group]
+        assert manifests.used(seen, "n1") == 2000
+        assert found.elsewhere == {"q": {"cpu": 1000, "pods": 1}}
