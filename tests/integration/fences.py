@@ -57,17 +57,12 @@ class Fence:
             path = f"{COLLECTIONS[each['kind']]}/{each['metadata']['name']}"
             self.plane.api.apply(path, each)
 
-    def switch(self, name: str, actions: Sequence[str], missing: str = "Allow") -> None:
-        """Say what becomes of what a name's binding judges."""
+    def switch(self, name: str, actions: Sequence[str], **reference: str) -> None:
+        """Say what becomes of what a name's binding judges; the rest changes its paramRef."""
         (binding,) = documents("binding.yaml", name)
         self.plane.api.patch(
             f"{COLLECTIONS[binding['kind']]}/{binding['metadata']['name']}",
-            {
-                "spec": {
-                    "validationActions": list(actions),
-                    "paramRef": {"parameterNotFoundAction": missing},
-                }
-            },
+            {"spec": {"validationActions": list(actions), "paramRef": reference}},
         )
 
     def hand_to(self, holder: str, name: str = NAME) -> None:

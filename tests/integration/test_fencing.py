@@ -155,16 +155,16 @@ def test_a_lease_that_fences_cannot_be_deleted(held: fences.Fence, ours: client.
 def test_where_there_is_no_lease_nobody_is_refused(
     held: fences.Fence, ours: client.Client, others: client.Client
 ) -> None:
-    """With parameterNotFoundAction Deny every scheduler in the cluster would be."""
+    """With parameterNotFoundAction Deny every scheduler would be, even where it only audits."""
     held.switch(NAME, ["Audit"])
     wait_until(lambda: held.plane.api.ask("DELETE", fences.LEASE).status == 200)
-    held.switch(NAME, ["Deny"])
-    wait_until(lambda: bind(ours, POD, "one-b").status == 201)
-    assert bind(others, POD, None).status == 201
-    held.switch(NAME, ["Deny"], missing="Deny")
+    held.install("binding.yaml")
+    for sender in (ours, others, held.plane.api):
+        assert bind(sender, POD, "one-b").status == 201
+    held.switch(NAME, ["Audit"], parameterNotFoundAction="Deny")
     wait_until(lambda: bind(others, POD, None).status == 422)
     assert bind(held.plane.api, POD, None).status == 422
-    held.switch(NAME, ["Deny"])
+    held.install("binding.yaml")
     wait_until(lambda: bind(others, POD, None).status == 201)
 
 
