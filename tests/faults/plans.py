@@ -46,7 +46,7 @@ class LoseAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refuse:
-    """It isn't sent on; the answer is a meta/v1 Status of this code (429, 500)."""
+    """It isn't sent on; the answer is a meta/v1 Status of this code (409, 429, 500)."""
 
     status: int
     retry_after_seconds: int = 1

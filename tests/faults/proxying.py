@@ -34,6 +34,7 @@ CLOSE_SECONDS = 0.1
 LOOK_SECONDS = 0.25
 """How often a silent watch looks whether its client is still there."""
 NOTES_MAX = 200_000
+REASONS = {409: "Conflict", 429: "TooManyRequests"}
 NO_LINGERING = struct.pack("ii", 1, 0)
 """A socket that is closed so sends a reset."""
 OWN_TO_A_HOP = frozenset(
@@ -339,7 +340,7 @@ def _refusal(status: int, retry_after_seconds: int) -> web.Response:
         "apiVersion": "v1",
         "status": "Failure",
         "message": "refused by the proxy",
-        "reason": "TooManyRequests" if status == 429 else "InternalError",
+        "reason": REASONS.get(status, "InternalError"),
         "details": {"retryAfterSeconds": retry_after_seconds},
         "code": status,
     }
