@@ -5,16 +5,19 @@ import signal
 import sys
 import time
 from collections.abc import Coroutine, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Any
 
 import structlog
 
-from vscheduler.cluster import connection, heralding, lanes
+from vscheduler.cluster import connection, heralding, lanes, leases
 from vscheduler.controllers import owners
 from vscheduler.daemon import (
+    candidates,
     configuration,
     controlling,
+    electing,
     following,
     health,
     leadership,
@@ -41,6 +44,9 @@ WAITING_MAX = 20_000
 
 DRAIN_SECONDS = 10.0
 """How long a stop waits for calls that are under way."""
+
+LAST_WORDS_SECONDS = 1.0
+"""How long it then waits for the event that says that we lead no more."""
 
 CONTROLLED = (events.Kind.POD, events.Kind.POD_GROUP, events.Kind.NAMESPACE)
 """What controllers need of what is followed, alone."""
@@ -142,18 +148,49 @@ class Application:
                 await self._lanes.wait_until_quiet()
         except TimeoutError:
             log.warning("leases.kept", why="calls are under way still", seconds=DRAIN_SECONDS)
-        else:
-            await self._leadership.release()
-
-    @property
-    def ready(self) -> bool:
-        """Whether all first lists are in."""
-        return self._followed.ready
+            return
+        await self._leadership.release()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_SECONDS):
+                await self._lanes.wait_until_quiet()
 
     def _stand(self, identity: str) -> leadership.Leadership:
         """How it is found out what we may serve."""
-        del identity
-        return leadership.Unopposed(self._given.election.leases)
+        election = self._given.election
+        if not election.enabled:
+            alone = leadership.Unopposed(election.leases)
+            for standing in alone.standings():
+                self._metrics.observe_standing(standing)
+            return alone
+        terms = candidates.Terms(
+            identity=identity, namespace=election.namespace, timing=election.timing
+        )
+        return electing.Elected(
+            election.leases,
+            terms,
+            partial(
+                leases.opened,
+                self._given.access,
+                election.namespace,
+                call_seconds=election.timing.call_seconds,
+            ),
+            on_change=partial(self._tell_of_standing, identity),
+            observe_renewal=self._metrics.observe_renewal,
+        )
+
+    def _tell_of_standing(
+        self, identity: str, before: leadership.Standing, after: leadership.Standing
+    ) -> None:
+        """Count a change, and record on the Lease that we gained or lost it."""
+        self._metrics.observe_standing(after)
+        if before.leads != after.leads:
+            lease = statuses.Subject(
+                kind="Lease",
+                namespace=self._given.election.namespace,
+                name=after.lease,
+                uid=after.uid or before.uid,
+            )
+            self._herald.notify(statuses.lease_notice(lease, identity, leads=after.leads))
 
     def _feed(self, batch: Sequence[events.Event]) -> None:
         """Hand on what a watch saw."""
@@ -180,7 +217,11 @@ class Application:
         for address in dict.fromkeys((metrics_at, health_at)):
             if address is not None:
                 exposition = self._metrics.exposition if address == metrics_at else None
-                pages = health.pages(ready=lambda: self.ready, exposition=exposition)
+                pages = health.pages(
+                    ready=lambda: self._followed.ready,
+                    exposition=exposition,
+                    standings=self._leadership.standings,
+                )
                 await servers.enter_async_context(health.serving(pages, address))
 
 

@@ -256,7 +256,7 @@ class Candidate:
             outcome = "done"
             self._state = election.wrote(self._state, timing, stored, answered_at=now())
             self._trouble = _Trouble()
-        if self._tenure is not None:
+        if self._tenure is not None and not self._resigning:
             self._outlets.renewed(self._lease, now() - sent_at, outcome)
 
     async def _give_back(self, transport: Transport) -> None:
@@ -283,6 +283,7 @@ class Candidate:
             lease=self._lease,
             leads=tenure is not None,
             holder="" if stored is None else stored.record.holder,
+            uid="" if stored is None else stored.uid,
             problem=self._trouble.sentence,
         )
         if standing != self._told or tenure is not earlier:

@@ -37,6 +37,8 @@ class Standing:
     leads: bool
     holder: str = ""
     """Whoever has it, as far as we know."""
+    uid: str = ""
+    """The Lease's own; empty as long as it isn't known."""
     problem: str = ""
     """Why we can't stand for it at present: a sentence."""
 

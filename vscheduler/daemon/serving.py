@@ -6,6 +6,7 @@ have been at work in between.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -27,6 +28,10 @@ log = structlog.get_logger(__name__)
 
 OWNED = (events.Kind.POD, events.Kind.QUEUE)
 """Kinds that are read otherwise for other scheduler names."""
+
+QUEUE_SECONDS = 2.0
+"""How long the first cycle waits for the default queue, which pods would be told is missing."""
+QUEUE_LOOK_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +142,19 @@ class Serving:
             pace=scheduling_loop.Pace(period_seconds=around.given.schedule_period_seconds),
         )
         group.create_task(self._loop.keep_time(), name="keep time")
-        group.create_task(self._loop.run(), name="schedule")
+        group.create_task(self._run(self._loop), name="schedule")
+
+    async def _run(self, loop: scheduling_loop.SchedulingLoop) -> None:
+        """Schedule; in a new cluster not before somebody has made the default queue, or can't."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(QUEUE_SECONDS):
+                while not self._has_default_queue():  # noqa: ASYNC110 - the Mirror tells nobody
+                    await asyncio.sleep(QUEUE_LOOK_SECONDS)
+        await loop.run()
+
+    def _has_default_queue(self) -> bool:
+        name = self._around.given.default_queue
+        return self._around.mirror.reference(events.Kind.QUEUE, name) is not None
 
     def _outlets(self, name: str, held: Mapping[str, leadership.Token]) -> scheduling_loop.Outlets:
         """All who write to the API server what the loop decides and finds out."""
