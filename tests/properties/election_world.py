@@ -32,6 +32,10 @@ class World:
         self._count += 1
         heapq.heappush(self._agenda, (self.now + max(0.0, seconds), self._count, happens))
 
+    def forget(self) -> None:
+        """Nothing of what was under way happens any more."""
+        self._agenda.clear()
+
     def run(self, until: float) -> None:
         """Let time pass."""
         while self._agenda and self._agenda[0][0] <= until:
@@ -80,9 +84,7 @@ class Server:
 
     def write(self, write: election.Write) -> lease_records.Stored:
         """A create or a replace with a precondition."""
-        if (write.over and self.lease and write.over.version) != (
-            self.lease and self.lease.version
-        ):
+        if (write.over and write.over.version) != (self.lease and self.lease.version):
             raise RefusedError
         return self.put(write.record)
 
@@ -116,6 +118,9 @@ class Candidate:
     state: election.State
     cut_until: float = -math.inf
     """Until then the network loses whatever it sends."""
+    request_lag_seconds: float = 0.0
+    answer_lag_seconds: float = 0.0
+    """What the network takes longer for this one than for others."""
     alive: bool = True
     leaving: bool = False
     frozen_until: float = -math.inf
@@ -200,7 +205,8 @@ class Candidate:
         limit_seconds = self.timing.call_seconds / self.clock.rate
         self.world.after(limit_seconds, lambda: self._awake(lambda: self._fail(turn)))
         if not self._lost():
-            self.world.after(self._delay(), lambda: self._arrive(turn, write, sent_at))
+            delay = self.request_lag_seconds + self._delay()
+            self.world.after(delay, lambda: self._arrive(turn, write, sent_at))
 
     def _lost(self) -> bool:
         cut = self.world.now < self.cut_until
@@ -222,7 +228,8 @@ class Candidate:
             stored, refused = None, True
         if not self._lost():
             answer = Answer(write=write, stored=stored, refused=refused, sent_at=sent_at)
-            self.world.after(self._delay(), lambda: self._awake(lambda: self._learn(turn, answer)))
+            delay = self.answer_lag_seconds + self._delay()
+            self.world.after(delay, lambda: self._awake(lambda: self._learn(turn, answer)))
 
     def _fail(self, turn: int) -> None:
         if turn == self.turn:
