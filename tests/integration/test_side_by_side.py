@@ -92,8 +92,7 @@ def test_nodes_with_room_for_half_of_all_are_never_overfull(contest: takeovers.C
     for name in NAMES:
         contest.plane.create_namespace(name)
         contest.enter(f"{name}-1", name)
-    for name in NAMES:
-        contest.until_stands_by(f"{name}-1", name)
+    contest.until(lambda: all(contest.lease(name) for name in NAMES))
     for number in range(8):
         for name in NAMES:
             pod = arrivals.a_pod(f"pod-{number}", name, cpu="1")
