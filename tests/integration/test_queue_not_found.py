@@ -40,6 +40,16 @@ def wait_for_verdict(cluster: control_plane.ControlPlane, status: int) -> None:
         time.sleep(0.1)
 
 
+def pod_reasons(cluster: control_plane.ControlPlane) -> list[str]:
+    """Of the conditions of pods that aren't scheduled."""
+    return [
+        each["reason"]
+        for pod in cluster.api.list(daemons.PODS)
+        for each in pod["status"].get("conditions", [])
+        if (each["type"], each["status"]) == ("PodScheduled", "False")
+    ]
+
+
 def test_group_waits_for_its_queue_and_starts_once_there_is_one(
     guarded: control_plane.ControlPlane, start: daemons.Start
 ) -> None:
@@ -50,6 +60,8 @@ def test_group_waits_for_its_queue_and_starts_once_there_is_one(
     told = daemons.conditions(guarded, "early")["Unschedulable"]
     assert (told["status"], told["reason"]) == ("True", "QueueNotFound")
     assert told["message"] == "queue late doesn't exist; create it, or name another in spec.queue"
+    daemons.until(lambda: len(pod_reasons(guarded)) == 2, daemon)
+    assert set(pod_reasons(guarded)) == {"QueueNotFound"}, "an autoscaler would add nodes in vain"
     assert daemons.nodes_of(guarded) == {}
     daemons.a_queue(guarded, "late")
     daemons.until(lambda: len(daemons.nodes_of(guarded)) == 2, daemon)

@@ -73,6 +73,18 @@ def test_no_node_is_made_for_a_group_that_its_queue_refuses(limit: str, nodes: s
     assert told(result) == {}
 
 
+@pytest.mark.parametrize(
+    ("limit", "word"), [("capability=cpu:3", "QueueOverShare"), ("", "Unschedulable")]
+)
+def test_no_node_is_made_for_what_a_capability_stops_on_its_way_in(limit: str, word: str) -> None:
+    """It promised nothing, so it was let in; a queue that only has its share is helped by nodes."""
+    picture = f"node n1 cpu=3 queue q {limit} job q/a min=2 cpu=2 -*2"
+    (status,) = running.run(pictures.documents(picture), BUILT_IN).groups
+    assert status.unplaced
+    assert status.reason is not None
+    assert statuses.pod_reason(status.reason) == word
+
+
 @pytest.mark.parametrize("volcano", [False, True])
 def test_no_node_is_made_for_a_group_that_a_quota_refuses(volcano: bool) -> None:
     """Its plugin stands in a later tier than the one that finds the cluster full."""

@@ -237,24 +237,24 @@ class Reporter:
             return
         for task in status.unplaced:
             if self._told.get(task.uid) != (status.reason.code, message):
-                write = partial(self._tell_pod, task, status.reason.code, message)
+                write = partial(self._tell_pod, task, status.reason, message)
                 self._pod_box.offer(task.uid, write)
 
-    async def _tell_pod(self, task: jobs.Task, code: decisions.ReasonCode, message: str) -> None:
+    async def _tell_pod(self, task: jobs.Task, reason: decisions.Reason, message: str) -> None:
         """Tell a pod why it waits; an event only when the kind of reason is another."""
-        told = self._told.get(task.uid)
+        told, code = self._told.get(task.uid), reason.code
         if told == (code, message) or not self._may_commit():
             return
         path = f"{objects.PODS.format(namespace=task.namespace, name=task.name)}/status"
         body = {
             "metadata": {"uid": task.uid},
-            "status": statuses.pod_patch(message, now=time.time()),
+            "status": statuses.pod_patch(message, statuses.pod_reason(reason), now=time.time()),
         }
         try:
             await self._patch(path, body, connection.STRATEGIC_PATCH)
         except connection.ApiError as error:
             if self._complaints.failed("pod", error) and not isinstance(error, connection.Conflict):
-                self._pod_box.offer_again(task.uid, partial(self._tell_pod, task, code, message))
+                self._pod_box.offer_again(task.uid, partial(self._tell_pod, task, reason, message))
             return
         self._told[task.uid] = (code, message)
         self._observe("pod", "written")

@@ -46,6 +46,20 @@ NOT_ADMITTED = frozenset(
 """Reasons of groups that wait for their turn, which is nothing to warn of (Volcano:
 JobEnqueueable)."""
 
+NO_NODE_HELPS = NOT_ADMITTED - {decisions.ReasonCode.CLUSTER_FULL} | {
+    decisions.ReasonCode.QUEUE_MISSING,
+    decisions.ReasonCode.QUEUE_CLOSED,
+    decisions.ReasonCode.PLUGIN_FAILED,
+    decisions.ReasonCode.NOT_LEAF,
+    decisions.ReasonCode.SET_ASIDE,
+    decisions.ReasonCode.BAD_SETTING,
+    decisions.ReasonCode.TOO_FEW_PODS,
+    decisions.ReasonCode.TOO_FEW_OF_ROLE,
+    decisions.ReasonCode.TOO_FEW_SUB_GROUPS,
+    decisions.ReasonCode.GATED,
+}
+"""Reasons with which pods would wait in an empty cluster, too."""
+
 Body = dict[str, Any]
 
 
@@ -155,14 +169,27 @@ def pod_message(status: decisions.GroupStatus) -> str | None:
     return wording.sentence(status.reason) if status.unplaced and status.reason else None
 
 
-def pod_patch(message: str, *, now: float) -> Body:
-    """The pod's `status` to merge (strategically: conditions are merged by type)."""
+def pod_reason(reason: decisions.Reason) -> str:
+    """The reason of the condition of pods that wait for this.
+
+    Cluster autoscalers and Karpenter make nodes for pods whose reason is Unschedulable, and for no
+    others: it is said only where a node could help.
+    """
+    capped = any(shortage.owner for shortage in reason.shortages)
+    return str(reason.code) if capped or reason.code in NO_NODE_HELPS else UNSCHEDULABLE
+
+
+def pod_patch(message: str, why: str, *, now: float) -> Body:
+    """The pod's `status` to merge (strategically: conditions are merged by type).
+
+    why is its `pod_reason`.
+    """
     return {
         "conditions": [
             {
                 "type": POD_SCHEDULED,
                 "status": "False",
-                "reason": UNSCHEDULABLE,
+                "reason": why,
                 "message": message,
                 "lastTransitionTime": timestamp(now),
             }

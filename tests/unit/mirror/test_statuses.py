@@ -1,3 +1,4 @@
+import dataclasses
 from typing import Any
 
 import pytest
@@ -201,7 +202,7 @@ def test_unplaced_pods_are_told_why() -> None:
     seen = status(reason=SHORT, unplaced=(task("g-0"),))
     message = statuses.pod_message(seen)
     assert message == SHORT_TEXT
-    assert statuses.pod_patch(message, now=NOW) == {
+    assert statuses.pod_patch(message, "Unschedulable", now=NOW) == {
         "conditions": [
             {
                 "type": "PodScheduled",
@@ -218,6 +219,31 @@ def test_unplaced_pods_are_told_why() -> None:
         "uid-g-0",
     )
     assert (notice.type, notice.reason) == ("Warning", "FailedScheduling")
+
+
+HELPED = ("ClusterFull", "QueueOverShare", "NoNodes", "NeverFits", "NotEnoughResources")
+
+
+@pytest.mark.parametrize("code", decisions.ReasonCode)
+def test_pods_are_called_unschedulable_only_where_a_node_could_help(
+    code: decisions.ReasonCode,
+) -> None:
+    """Autoscalers read that word: other pods carry the reason itself."""
+    waits = decisions.Reason(code=code, queue="q")
+    helped = code in {*HELPED, "WaitsForRelease"}
+    assert statuses.pod_reason(waits) == ("Unschedulable" if helped else code)
+
+
+def test_a_queue_at_its_capability_is_not_helped_by_nodes_and_one_at_its_share_is() -> None:
+    """Shares grow with the cluster."""
+    short = decisions.Shortage(resource="cpu", requested=1, allocated=2, limit=2)
+    for owner, word in (("", "Unschedulable"), ("q", "QueueOverShare")):
+        waits = decisions.Reason(
+            code=decisions.ReasonCode.QUEUE_OVER_SHARE,
+            queue="q",
+            shortages=(dataclasses.replace(short, owner=owner),),
+        )
+        assert statuses.pod_reason(waits) == word
 
 
 def test_pods_that_found_a_node_or_have_no_reason_are_told_nothing() -> None:

@@ -216,6 +216,10 @@ class Proportion(contracts.Plugin):
                 requested=amount,
                 allocated=ledger.allocated[column],
                 limit=ledger.deserved[column],
+                # More than it could have in any cluster, or only more than its share of this one.
+                owner=queue.name
+                if ledger.allocated[column] + amount > ledger.ceiling[column]
+                else "",
             )
             for column, amount in self._requests.get(task.kind) or self._request(task)
             if ledger.allocated[column] + amount > ledger.limit[column]
