@@ -63,6 +63,11 @@ class Metrics:
         for operation, number in result.work.items():
             self._count("vscheduler_work_total", operation, by=number)
 
+    def stop_serving(self) -> None:
+        """Somebody else tells how queues and jobs stand; two who do would be added up."""
+        self._shares.forget()
+        self._gauges["volcano_unschedule_job_count"].set(0)
+
     def observe_bind(self, outcome: str, *, bound: bool, seconds: float) -> None:
         """Count a bind; seconds are from the pod's creation until now."""
         self._count("vscheduler_binds_total", outcome)

@@ -113,6 +113,7 @@ class Serving:
                     group.create_task(ensured, name="ensure default queue")
         finally:
             self._loop = self._usage_writer = self._grouping = None
+            around.observed.stop_serving()
 
     async def _look_from(self, names: tuple[str, ...]) -> None:
         """See the cluster as whoever serves these names, and not older than their Leases."""

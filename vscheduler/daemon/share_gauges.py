@@ -56,6 +56,10 @@ class ShareGauges(registry.Collector):
             waiting=owing.waiting(result),
         )
 
+    def forget(self) -> None:
+        """Tell nothing, as somebody else does."""
+        self._figures = Figures()
+
     def collect(self) -> Iterator[core.GaugeMetricFamily]:
         """The rows of QUEUE_TABLE and SHARE_TABLE (prometheus_client calls this at each scrape)."""
         figures = self._figures

@@ -29,6 +29,7 @@ class Half:
     decided: leading.Decided
     serving: serving.Serving
     mirror: state.Mirror
+    observed: metrics.Metrics
     stopping: bool = False
     binds: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     lists: list[str] = field(default_factory=list)
@@ -83,6 +84,7 @@ async def half(serve: Serve, *names: str) -> AsyncIterator[Half]:
         decided=leading.Decided(),
         serving=serving.Serving(around, running.policy_of(running.TREE), owners.Owners()),
         mirror=mirror,
+        observed=observed,
     )
     made.show(manifests.node("n1", {"cpu": "16", "pods": "50"}), manifests.queue("default"))
     leases = given.election.lease_of.values()
@@ -132,10 +134,12 @@ async def test_who_lost_its_lease_sends_nothing_more(serve: Serve) -> None:
         made.decided.gain("vscheduler")
         made.show(*waiting("a"))
         await worlds.until(lambda: made.bound() == {"a": 1})
+        await worlds.until(lambda: b"volcano_queue_weight{" in made.observed.exposition())
         made.decided.lose("vscheduler")
         made.show(*waiting("b"))
         await made.rest()
         assert made.bound() == {"a": 1}
+        assert b"volcano_queue_weight{" not in made.observed.exposition()
         made.decided.gain("vscheduler")
         await worlds.until(lambda: made.bound() == {"a": 1, "b": 1})
 
