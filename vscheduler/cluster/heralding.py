@@ -109,6 +109,7 @@ def _namespace(notice: statuses.Notice) -> str:
 def _action(notice: statuses.Notice) -> str:
     by_reason = {
         statuses.EVICT: "Evicting",
+        statuses.GROUP_REFUSED: "Grouping",
         statuses.RELOADED: "Configuring",
         statuses.RELOAD_FAILED: "Configuring",
         statuses.LEADER_ELECTION: "Electing",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from vscheduler.controllers import auto_groups, deletion, group_reading, ports
+from vscheduler.controllers import auto_groups, deletion, group_notices, group_reading, ports
 
 log = structlog.get_logger(__name__)
 
@@ -42,6 +42,12 @@ class Crew:
         return f"{self.namespace}/{self.name}"
 
     @property
+    def without(self) -> list[auto_groups.Member]:
+        """Those that have no group to be in."""
+        named = set(self.named)
+        return [*self.joining, *(member for member in self.members if member.uid in named)]
+
+    @property
     def spokesman(self) -> auto_groups.Member:
         """The pod by which the group is made."""
         return auto_groups.spokesman(self.members)
@@ -51,10 +57,16 @@ class Attacher:
     """Makes and amends PodGroups, and puts pods into them."""
 
     def __init__(
-        self, api: ports.Api, notes: group_reading.Notes, *, inherit_owner_annotations: bool
+        self,
+        api: ports.Api,
+        notes: group_reading.Notes,
+        notices: group_notices.Notices,
+        *,
+        inherit_owner_annotations: bool,
     ) -> None:
         self._api = api
         self._notes = notes
+        self._notices = notices
         self._reader = group_reading.Reader(api, notes)
         self._inherit = inherit_owner_annotations
 
@@ -69,7 +81,11 @@ class Attacher:
         if state is deletion.OwnerState.GONE:
             return []  # its pods go with it, or are let go and then come again
         group = await self._reader.group(crew.namespace, crew.name) if crew.seen else None
-        group, is_new = await self._prepare(crew, owner, group)
+        try:
+            group, is_new = await self._prepare(crew, owner, group)
+        except ports.RefusedError as error:
+            self._notices.refused(crew.without, error)
+            raise
         if group is None:
             return []
         if not is_new:
@@ -193,6 +209,9 @@ class Attacher:
             key = f"{member.namespace}/{member.name}"
             if error.trouble not in GONE:
                 self._notes.refused("attach", key, error)
-            return error.trouble in GONE
-        self._notes.done("attach")
+                self._notices.refused((member,), error)
+                return False
+        else:
+            self._notes.done("attach")
+        self._notices.settled(member)
         return True

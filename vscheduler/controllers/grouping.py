@@ -19,6 +19,7 @@ from vscheduler.controllers import (
     attaching,
     auto_groups,
     deletion,
+    group_notices,
     group_reading,
     group_survey,
     owners,
@@ -26,7 +27,7 @@ from vscheduler.controllers import (
     ports,
 )
 from vscheduler.core.model import jobs
-from vscheduler.mirror import events, pods
+from vscheduler.mirror import events, pods, statuses
 
 Work = Callable[[], Awaitable[None]]
 
@@ -68,6 +69,16 @@ class Pace:
     for a worker then."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlets:
+    """Who is told what."""
+
+    observe: Callable[[str, str], None]
+    """Each call, and what came of it."""
+    notify: Callable[[statuses.Notice], None]
+    """What people are to know of their pods."""
+
+
 @dataclass(frozen=True, slots=True)
 class Follow:
     """An owner has changed: its group may have to, too."""
@@ -87,13 +98,16 @@ class Grouping:
         pauses: ports.Pauses,
         options: Options,
         *,
-        observe: Callable[[str, str], None],
+        outlets: Outlets,
         pace: Pace,
     ) -> None:
-        notes = group_reading.Notes(observe)
+        notes = group_reading.Notes(outlets.observe)
         self._survey = survey
         self._attacher = attaching.Attacher(
-            api, notes, inherit_owner_annotations=options.inherit_owner_annotations
+            api,
+            notes,
+            group_notices.Notices(outlets.notify),
+            inherit_owner_annotations=options.inherit_owner_annotations,
         )
         self._parter = parting.Parter(
             api, notes, schedulers=options.schedulers, grace_seconds=options.grace_seconds

@@ -97,7 +97,9 @@ def grouping_for(
             grace_seconds=given.podgroup_grace_seconds,
             inherit_owner_annotations=given.inherit_owner_annotations,
         ),
-        observe=around.observed.observe_group_call,
+        outlets=grouping.Outlets(
+            observe=around.observed.observe_group_call, notify=around.herald.notify
+        ),
         pace=grouping.Pace(),
     )
 

@@ -26,6 +26,9 @@ LEADER_ELECTION = "LeaderElection"
 READY_REASON = "tasks in gang are ready to be scheduled"
 """Volcano: the reason that condition Scheduled comes with."""
 
+GROUP_REFUSED = "PodGroupRefused"
+"""The reason of events about pods that can't have an automatic PodGroup."""
+
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 REASONS = {
     decisions.ReasonCode.QUEUE_MISSING: "QueueNotFound",
@@ -247,16 +250,12 @@ def reload_notice(subject: Subject, path: str, problems: Sequence[str]) -> Notic
         said = ("Warning", RELOAD_FAILED, wording.rejected_configuration(path, problems))
     else:
         said = ("Normal", RELOADED, f"{path} is in force")
-    kind, reason, message = said
-    return Notice(
-        kind=subject.kind,
-        namespace=subject.namespace,
-        name=subject.name,
-        uid=subject.uid,
-        type=kind,
-        reason=reason,
-        message=message,
-    )
+    return _notice(subject, said)
+
+
+def refused_notice(pod: Subject, why: str) -> Notice:
+    """The event of a pod that can't have an automatic PodGroup, in the API server's words."""
+    return _notice(pod, ("Warning", GROUP_REFUSED, f"waits for a PodGroup: {why}"))
 
 
 def lease_notice(lease: Subject, holder: str, *, leads: bool) -> Notice:
@@ -305,6 +304,19 @@ def _says(stored: jobs.Condition) -> tuple[str, str, str, str]:
 
 def _all_say(conditions: Iterable[jobs.Condition]) -> list[tuple[str, str, str, str]]:
     return [_says(each) for each in conditions]
+
+
+def _notice(subject: Subject, said: tuple[str, str, str]) -> Notice:
+    kind, reason, message = said
+    return Notice(
+        kind=subject.kind,
+        namespace=subject.namespace,
+        name=subject.name,
+        uid=subject.uid,
+        type=kind,
+        reason=reason,
+        message=message,
+    )
 
 
 def _group_notice(job: jobs.JobId, uid: str, said: tuple[str, str, str]) -> Notice:

@@ -20,7 +20,7 @@ from vscheduler.controllers import (
     ports,
 )
 from vscheduler.daemon import pauses
-from vscheduler.mirror import decoding, events, state
+from vscheduler.mirror import decoding, events, state, statuses
 
 Document = dict[str, Any]
 
@@ -53,6 +53,8 @@ class Server:
     """What the next calls of a method to a path come to; UNANSWERED ones are done all the same."""
     late: dict[tuple[str, str], asyncio.Event] = field(default_factory=dict)
     """Calls of a method to a path that wait for this before they are looked at."""
+    refusal: str = "no"
+    """What is said then."""
     before: Callable[[str, str], None] = lambda _method, _path: None
     """Called before each call is looked at: what happens meanwhile."""
     watch: Callable[[str, Document], None] = lambda _change, _object: None
@@ -149,7 +151,7 @@ class Server:
         trouble = due.pop(0) if due else None
         if trouble is None or trouble is ports.Trouble.UNANSWERED:
             return trouble is not None
-        raise ports.RefusedError(trouble, "no")
+        raise ports.RefusedError(trouble, self.refusal)
 
     def _answer(self, found: Document, *, lost: bool) -> Document:
         if lost:
@@ -192,6 +194,7 @@ class World:
     known: owners.Owners
     controller: grouping.Grouping
     counted: Counter[tuple[str, str]]
+    noticed: list[statuses.Notice]
     deaf: bool = False
     """Whether watches are late: nothing is shown any more."""
 
@@ -278,6 +281,7 @@ async def world(
 ) -> AsyncIterator[World]:
     """A running controller on an empty cluster."""
     counted: Counter[tuple[str, str]] = Counter()
+    noticed: list[statuses.Notice] = []
     mirror = state.Mirror(state.Options(scheduler_names=schedulers))
     server = Server()
     known = owners.Owners()
@@ -286,10 +290,20 @@ async def world(
         server,
         pauses.Pauses[str](GROWTH),
         grouping.Options(schedulers=schedulers, grace_seconds=grace_seconds),
-        observe=lambda action, outcome: counted.update([(action, outcome)]),
+        outlets=grouping.Outlets(
+            observe=lambda action, outcome: counted.update([(action, outcome)]),
+            notify=noticed.append,
+        ),
         pace=PACE,
     )
-    made = World(server=server, mirror=mirror, known=known, controller=controller, counted=counted)
+    made = World(
+        server=server,
+        mirror=mirror,
+        known=known,
+        controller=controller,
+        counted=counted,
+        noticed=noticed,
+    )
     server.watch = made.show
     mirror.apply(events.Replace(kind=events.Kind.POD, objects=()))
     made.feed([owners.Listed(kind, ()) for kind in owners.Kind])

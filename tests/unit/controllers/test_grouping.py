@@ -83,6 +83,40 @@ async def test_what_is_refused_for_ever_is_asked_for_ever_less_and_told_once() -
         ]
 
 
+async def test_pods_are_told_of_each_refusal_once() -> None:
+    """Whoever comes later, too; not of a server that is busy, nor of a namespace that ends."""
+    async with group_api.world() as made:
+        refusals = made.server.refusals["create", group_api.GROUPS] = []
+        refusals += [ports.Trouble.THROTTLED] * 2 + [ports.Trouble.FORBIDDEN] * 1000
+        owner = made.a_replica_set("web", 2)
+        made.a_pod("first", owner)
+        await group_api.until(lambda: made.noticed)
+        made.a_pod("second", owner)
+        await group_api.until(lambda: len(made.noticed) == 2)
+        await group_api.until(lambda: made.counted["create", "forbidden"] > 6)
+        assert [each.name for each in made.noticed] == ["first", "second"]
+        told = made.noticed[0]
+        assert (told.kind, told.type, told.reason) == ("Pod", "Warning", "PodGroupRefused")
+        assert told.message == "waits for a PodGroup: no"
+        made.server.refusal = "another"
+        await group_api.until(lambda: len(made.noticed) == 4)
+        made.server.refusal = "namespace ns is being terminated"
+        before = made.counted["create", "forbidden"]
+        await group_api.until(lambda: made.counted["create", "forbidden"] > before + 3)
+        assert len(made.noticed) == 4
+        refusals.clear()
+        await group_api.until(lambda: made.group_of("first") and made.group_of("second"))
+
+
+async def test_a_pod_that_may_not_be_put_into_its_group_is_told_so() -> None:
+    """Once, however often it is tried."""
+    async with group_api.world() as made:
+        made.server.refusals["patch", f"{group_api.PODS}/bare"] = [ports.Trouble.INVALID] * 3
+        made.a_pod("bare")
+        await group_api.until(lambda: made.group_of("bare"))
+        assert [each.name for each in made.noticed] == ["bare"]
+
+
 async def test_a_mark_is_taken_off_before_a_pod_joins() -> None:
     """Where the group isn't as it was read, it is read again."""
     async with group_api.world() as made:
