@@ -260,12 +260,13 @@ class Candidate:
             self._outlets.renewed(self._lease, now() - sent_at, outcome)
 
     async def _give_back(self, transport: Transport) -> None:
-        """One try, after a look where one is needed."""
+        """One try, after a look where one is needed; also what was taken only a moment ago."""
         terms = self._terms
-        if self._tenure is None:
+        if self._state.own is None and not self._state.attempts:
             return
         self._leaving = True
-        self._tenure.end()
+        if self._tenure is not None:
+            self._tenure.end()
         write = election.given_back(self._state, wall_time=terms.wall_time())
         if write is None:
             await self._look(transport, terms.clock())

@@ -1,7 +1,9 @@
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -261,3 +263,53 @@ def test_what_is_written_can_be_stored() -> None:
     assert spec["leaseDurationSeconds"] == 1
     assert (spec["acquireTime"], spec["renewTime"]) == (None, None)
     assert spec["holderIdentity"] == ""
+
+
+PLUGIN = """
+import json
+print(json.dumps({
+    "apiVersion": "client.authentication.k8s.io/v1",
+    "kind": "ExecCredential",
+    "status": {"token": "from-the-plugin"},
+}))
+"""
+
+
+async def test_a_plugin_is_asked_in_the_loop_that_opens_them(tmp_path: Path) -> None:
+    """Another thread's, and the daemon's own loop takes no part."""
+    seen = []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Authorization"))
+        return web.json_response(LEASE)
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", answer)
+    async with test_utils.TestServer(application) as server:
+        plugin = {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": sys.executable,
+            "args": ["-c", PLUGIN],
+            "interactiveMode": "Never",
+        }
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(json.dumps(_kubeconfig(f"http://127.0.0.1:{server.port}", plugin)))
+        access = connection.Access(kubeconfig=str(kubeconfig))
+
+        async def look() -> lease_records.Stored | None:
+            async with leases.opened(access, "volcano-system", call_seconds=5.0) as through:
+                return await through.get("volcano-online")
+
+        assert await asyncio.to_thread(asyncio.run, look()) == stored()
+    assert seen == ["Bearer from-the-plugin"]
+
+
+def _kubeconfig(server: str, plugin: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "clusters": [{"name": "here", "cluster": {"server": server}}],
+        "users": [{"name": "here", "user": {"exec": plugin}}],
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "here"}}],
+    }
