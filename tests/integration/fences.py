@@ -65,13 +65,13 @@ class Fence:
             {"spec": {"validationActions": list(actions), "paramRef": reference}},
         )
 
-    def hand_to(self, holder: str, name: str = NAME) -> None:
+    def hand_to(self, holder: str, name: str = NAME, *, seconds: int = 30) -> None:
         """Write into a Lease who holds it; it is made where it is missing."""
         lease = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {"name": name},
-            "spec": {"holderIdentity": holder},
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds},
         }
         self.plane.api.apply(f"{LEASES}/{name}", lease)
 

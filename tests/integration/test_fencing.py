@@ -3,16 +3,18 @@
 import asyncio
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.integration import fences
+from tests.integration import daemons, fences, permissions
 from tests.integration.fences import NAME, bind, wait_until
 from vscheduler.cluster import committing, connection, lanes
 from vscheduler.core.model import decisions, jobs
 from vscheduler.sandbox import client, control_plane
 
 OTHER = "volcano-online"
+ELECTED = "volcano-offline"
 POD = "waiting"
 TAKEOVERS = 300
 KIND = jobs.TaskClass(request={"pods": 1})
@@ -234,6 +236,55 @@ async def test_our_binds_are_fenced_and_raise_doubts(
     ]
     assert doubts == [outcomes[1].message]
     assert "is held by one-b, and this bind is by one-a" in doubts[0]
+
+
+@pytest.fixture
+def elected(fenced: fences.Fence, tmp_path: Path) -> Iterator[daemons.Daemon]:
+    """A scheduler that is fenced, under its account, and looks at its Lease every 4 seconds."""
+    permissions.permit(fenced.plane, "anybody")  # this makes the ClusterRole
+    fenced.grant(ELECTED, "vscheduler")
+    fenced.hand_to("", ELECTED, seconds=1)
+    fenced.install("binding.yaml", ELECTED)
+    daemon = daemons.Daemon(
+        fenced.plane.kubeconfig_for_service_account(fences.NAMESPACE, ELECTED),
+        tmp_path / "log",
+        f"--scheduler-name={ELECTED}",
+        "--only=scheduler",
+        "--leader-elect-lease-duration=48s",
+        "--leader-elect-renew-deadline=32s",
+        "--leader-elect-retry-period=8s",
+    )
+    yield daemon
+    daemon.process.kill()
+    daemon.process.wait()
+
+
+def test_a_leader_places_pods_until_another_has_its_lease(
+    fenced: fences.Fence, elected: daemons.Daemon
+) -> None:
+    """What it decides before it has seen that is fenced; when it leads again it is placed."""
+    plane, path = fenced.plane, f"{fences.LEASES}/{ELECTED}"
+    daemons.a_gang(plane, "early", 3, scheduler=ELECTED)
+    daemons.until(
+        lambda: {"early-0", "early-1", "early-2"} <= set(daemons.nodes_of(plane)), elected
+    )
+    holder = plane.api.get(path)["spec"]["holderIdentity"]
+    pod = plane.api.get(f"{fences.PODS}/early-0")
+    assert pod["metadata"]["annotations"][committing.HOLDER] == holder
+
+    renewed = plane.api.get(path)["spec"]["renewTime"]
+    daemons.until(lambda: plane.api.get(path)["spec"]["renewTime"] != renewed, elected)
+    fenced.hand_to("somebody-else", ELECTED)
+    daemons.a_gang(plane, "late", 1, scheduler=ELECTED)
+    daemons.until(lambda: elected.said("lease.lost"), elected)
+    (failed,) = (each for each in elected.said("bind.failed") if each["outcome"] == "fenced")
+    assert failed["message"].endswith(
+        f"{ELECTED} is held by somebody-else, and this bind is by {holder}"
+    )
+    assert "late-0" not in daemons.nodes_of(plane)
+
+    fenced.hand_to("", ELECTED, seconds=1)
+    daemons.until(lambda: "late-0" in daemons.nodes_of(plane), elected)
 
 
 def a_bind(pod: client.Object) -> decisions.Bind:
