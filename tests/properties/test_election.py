@@ -14,6 +14,7 @@ PARTS = 8
 SEEDS = 80
 """In each part, of each climate."""
 CALM_SEEDS = 80
+BREAKING_SEEDS = 400
 FAULTS_MAX = 25
 KINDS_MAX = 6
 """Of few kinds in one world there are many."""
@@ -300,3 +301,51 @@ def test_somebody_acts_soon_after_the_last_fault(part: int) -> None:
         limit = max(timing.duration_seconds, min(asked, 3600.0))
         limit += timing.retry_period_seconds + timing.fence_seconds
         assert day.calm() <= limit, f"seed {seed}"
+
+
+class LongFence(election.Timing):
+    """Acts for half of the duration."""
+
+    __slots__ = ()
+
+    @property
+    def fence_seconds(self) -> float:
+        """Clocks of which one is three times as fast break this."""
+        return self.duration_seconds / 2
+
+
+class QuickFirst(election.Timing):
+    """Acts at once by a Lease that it made."""
+
+    __slots__ = ()
+
+    @property
+    def first_seconds(self) -> float:
+        """A Lease that was deleted under its holder breaks this."""
+        return 0.0
+
+
+class AnyGap(election.Timing):
+    """Believes its clock whatever it shows."""
+
+    __slots__ = ()
+
+    @property
+    def gap_seconds(self) -> float:
+        """A leap of the clock breaks this."""
+        return math.inf
+
+
+@pytest.mark.parametrize(
+    ("timing", "climate"),
+    [
+        (LongFence(), "clocks up to three times as fast"),
+        (QuickFirst(), "the Lease is deleted when somebody starts"),
+        (AnyGap(), "clocks leap"),
+    ],
+)
+def test_what_breaks_the_promise_is_seen_to_break_it(timing: election.Timing, climate: str) -> None:
+    """The worlds are bad enough to tell."""
+    with pytest.raises(AssertionError, match=r"act at"):
+        for seed in range(BREAKING_SEEDS):
+            Day(seed, CLIMATES[climate], (timing,)).live()
