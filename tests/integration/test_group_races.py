@@ -70,25 +70,29 @@ def ruling(cluster: control_plane.ControlPlane, history: histories.History) -> h
     return history.verdict()
 
 
+@pytest.mark.parametrize("at_work", [1, 2], ids=["one daemon", "two at once"])
 def test_no_delete_hits_a_group_in_use(
     cluster: control_plane.ControlPlane,
     history: histories.History,
     way_through: proxying.Proxy,
     start: daemons.Start,
     tmp_path: Path,
+    *,
     rounds: int,
+    at_work: int,
 ) -> None:
     """Deployments go 1→0→1 while deletes are late, twice, overtaken or without an answer.
 
-    In every second pass the daemon is killed and started anew. Each time every pod runs in a
-    PodGroup that is there, and stays so; in the end no PodGroup is left.
+    In every second pass a daemon is killed and started anew. Each time every pod runs in a
+    PodGroup that is there, and stays so; in the end no PodGroup is left. Two at once are what an
+    election prevents, but for the last calls of who has led; here they go on all the time.
     """
     at_once = min(AT_ONCE_MAX, rounds // 2)
     chance = Random(SEED)
     fleets = fleets_of(cluster, at_once)
     kubeconfig = f"--kubeconfig={through(way_through, cluster, tmp_path)}"
     flags = (kubeconfig, daemons.ALONE, "--podgroup-grace=0s")
-    daemon = start(*flags)
+    running = [start(*flags) for _ in range(at_work)]
 
     def problems() -> list[str]:
         return [problem for fleet in fleets for problem in fleet.problems()]
@@ -98,9 +102,9 @@ def test_no_delete_hits_a_group_in_use(
         with races.racing(fleets, way_through, f"{SEED} {number}"):
             if number % 2:
                 time.sleep(chance.uniform(*KILL_SECONDS))
-                daemon.process.kill()
-                daemon.process.wait()
-                daemon = start(*flags)
+                running[0].process.kill()
+                running[0].process.wait()
+                running = [*running[1:], start(*flags)]
         races.until_none(problems)
         races.until_quiet(way_through)
         assert problems() == []
@@ -111,7 +115,7 @@ def test_no_delete_hits_a_group_in_use(
     found = ruling(cluster, history)
     tell(found, way_through, at_once)
     assert (found.hits, found.strays) == ((), ())
-    assert daemon.process.poll() is None
+    assert [daemon.process.poll() for daemon in running] == [None] * at_work
 
 
 def test_deletes_without_a_precondition_hit_groups_in_use(
