@@ -201,11 +201,15 @@ def found(
 
 
 def is_ours(group: Mapping[str, Any], schedulers: Iterable[str]) -> bool:
-    """Whether we made it, for pods of one of these schedulers; a user may take the label away."""
+    """Whether we made it, for pods of one of these schedulers; a user may take the label away.
+
+    One of another name is a copy that somebody made.
+    """
     metadata = group["metadata"]
     scheduler = metadata.get("annotations", {}).get(translation.SCHEDULER)
     label = metadata.get("labels", {}).get(auto_groups.MANAGED_BY)
-    return label == auto_groups.MANAGER and scheduler in schedulers
+    named = str(metadata["name"]).startswith(auto_groups.PREFIX)
+    return named and label == auto_groups.MANAGER and scheduler in schedulers
 
 
 def is_marked(group: Mapping[str, Any]) -> bool:

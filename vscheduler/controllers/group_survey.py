@@ -83,7 +83,8 @@ class Survey:
         they have the mark, and so are to be looked at without waiting for the grace.
         """
         for key, group in self._mirror.groups.items():
-            if not self._is_ours(group):
+            _, _, name = key.partition("/")
+            if not name.startswith(auto_groups.PREFIX) or not self._is_ours(group):
                 continue
             marked = deletion.LEAVING in group.job.annotations
             owner = self._owner_state(group)

@@ -274,7 +274,7 @@ async def test_an_unreadable_owner_keeps_its_own_group_only() -> None:
 
 
 async def test_groups_that_we_did_not_make_stay() -> None:
-    """Without our label, or for another scheduler; one of ours whose owner nobody knows, too."""
+    """Without our label, of another name, for another scheduler, or of an owner nobody knows."""
     async with group_api.world(grace_seconds=0.0) as made:
         label = {"app.kubernetes.io/managed-by": "vscheduler"}
         ours = {"scheduling.volcano.sh/scheduler-name": "vscheduler"}
@@ -290,9 +290,11 @@ async def test_groups_that_we_did_not_make_stay() -> None:
                 "ownerReferences": references,
             }
             made.server.put(group_api.GROUPS, {"metadata": metadata, "spec": {"minMember": 1}})
+        copied = {"name": "copied", "labels": label, "annotations": ours}
+        made.server.put(group_api.GROUPS, {"metadata": copied, "spec": {"minMember": 1}})
         await group_api.until(lambda: made.counted["delete", "done"])
         await made.rest()
-        assert sorted(made.groups()) == ["podgroup-0", "podgroup-1", "podgroup-5"]
+        assert sorted(made.groups()) == ["copied", "podgroup-0", "podgroup-1", "podgroup-5"]
 
 
 async def test_a_missing_group_of_a_live_pod_is_made_anew() -> None:
