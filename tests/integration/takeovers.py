@@ -46,12 +46,12 @@ DEFAULT = Timing(name="default", flags=(), duration_seconds=15, retry_seconds=2)
 SHORT = Timing(
     name="short",
     flags=(
-        "--leader-elect-lease-duration=3s",
-        "--leader-elect-renew-deadline=2s",
-        "--leader-elect-retry-period=500ms",
+        "--leader-elect-lease-duration=6s",
+        "--leader-elect-renew-deadline=4s",
+        "--leader-elect-retry-period=1s",
     ),
-    duration_seconds=3,
-    retry_seconds=0.5,
+    duration_seconds=6,
+    retry_seconds=1,
 )
 TIMINGS = {each.name: each for each in (SHORT, DEFAULT)}
 
