@@ -34,7 +34,6 @@ class Timing:
     name: str
     flags: tuple[str, ...]
     duration_seconds: float
-    retry_seconds: float
 
     @property
     def fence_seconds(self) -> float:
@@ -42,7 +41,7 @@ class Timing:
         return self.duration_seconds / 3
 
 
-DEFAULT = Timing(name="default", flags=(), duration_seconds=15, retry_seconds=2)
+DEFAULT = Timing(name="default", flags=(), duration_seconds=15)
 SHORT = Timing(
     name="short",
     flags=(
@@ -51,7 +50,6 @@ SHORT = Timing(
         "--leader-elect-retry-period=1s",
     ),
     duration_seconds=6,
-    retry_seconds=1,
 )
 TIMINGS = {each.name: each for each in (SHORT, DEFAULT)}
 
