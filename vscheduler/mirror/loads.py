@@ -33,9 +33,7 @@ class Loads:
         """
         held = self._held[node.spec.name]
         return masks.still_takes(before, node.spec, kind.constraints.tolerations) and all(
-            held[name] <= node.allocatable.get(name, 0)
-            for name, amount in kind.request.items()
-            if amount
+            held[name] <= node.allocatable.get(name, 0) for name in kind.request
         )
 
 

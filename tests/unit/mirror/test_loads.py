@@ -73,6 +73,8 @@ def test_only_what_the_pod_asks_for_has_to_be_there() -> None:
     seen = about_to_bind()
     show(seen, manifests.pod("a", node="n1", requests={"memory": "9Gi"}, scheduler="other"))
     assert still_fits(seen)
+    wants_none = manifests.pod("p", group="g", requests={"cpu": "1", "memory": "0"})
+    assert still_fits(show(seen, wants_none))
     slots = [manifests.pod(f"s{n}", node="n1", requests={}, scheduler="other") for n in range(9)]
     assert not still_fits(show(seen, *slots)), "eleven pods on a node that takes ten"
 
@@ -109,6 +111,7 @@ def test_a_bind_that_is_not_on_its_way_is_not_sent() -> None:
     """Its node has gone, or its pod; it was given up; it is for another node."""
     seen = about_to_bind()
     assert not still_fits(seen, "n2")
+    assert not still_fits(show(seen, manifests.node("n2")), "n2")
     seen.apply(manifests.removal_of(manifests.node("n1")))
     assert not still_fits(seen)
     gone = about_to_bind()

@@ -124,6 +124,7 @@ def test_a_kubelet_whose_clock_is_ahead_does_not_lengthen_the_pause() -> None:
     """It counts from when the refusal was first seen; the order of its own answers stays."""
     seen = manifests.mirror(started("b", 3599), refused("a", 3600))
     assert pauses(seen, 10) == {"n1": ("OutOfcpu", 30, 40.0)}
+    seen.apply(manifests.event_of(refused("a", 3600, metadata={"labels": {"x": "y"}})))
     assert pauses(seen, 39) == {"n1": ("OutOfcpu", 30, 40.0)}
     assert pauses(seen, 40) == {}
 
