@@ -37,11 +37,10 @@ class Lanes:
         self._waiting_max = waiting_max
         self._waiting: tuple[deque[Call], ...] = tuple(deque() for _ in Lane)
         self._wake = asyncio.Semaphore(0)
-        self._quiet = asyncio.Event()
-        self._quiet.set()
         self._taken = asyncio.Event()
-        """Never stays set: setting it wakes those who wait for room."""
-        self._under_way = 0
+        self._done = asyncio.Event()
+        """Neither stays set: setting them wakes those who wait for room, or for quiet."""
+        self._under_way = [0 for _ in Lane]
 
     def put(self, lane: Lane, call: Call) -> bool:
         """Let a call wait for its turn; False, and it is dropped, where its lane is full."""
@@ -49,7 +48,6 @@ class Lanes:
         if lane not in UNBOUNDED and len(waiting) >= self._waiting_max:
             return False
         waiting.append(call)
-        self._quiet.clear()
         self._wake.release()
         return True
 
@@ -58,9 +56,10 @@ class Lanes:
         while len(self._waiting[lane]) > most:
             await self._taken.wait()
 
-    async def wait_until_quiet(self) -> None:
-        """Until no call waits or is under way."""
-        await self._quiet.wait()
+    async def wait_until_quiet(self, last: Lane = Lane.EVENT) -> None:
+        """Until no call waits or is under way that is as urgent as this, or more."""
+        while any(self._waiting[lane] or self._under_way[lane] for lane in Lane if lane <= last):
+            await self._done.wait()
 
     async def run(self) -> None:
         """Make calls for ever."""
@@ -71,14 +70,14 @@ class Lanes:
     async def _work(self) -> None:
         while True:
             await self._wake.acquire()
-            waiting = next(lane for lane in self._waiting if lane)
+            lane, waiting = next(each for each in enumerate(self._waiting) if each[1])
             call = waiting.popleft()
             self._taken.set()
             self._taken.clear()
-            self._under_way += 1
+            self._under_way[lane] += 1
             try:
                 await call()
             finally:
-                self._under_way -= 1
-                if not self._under_way and not any(self._waiting):
-                    self._quiet.set()
+                self._under_way[lane] -= 1
+                self._done.set()
+                self._done.clear()

@@ -43,10 +43,7 @@ WAITING_MAX = 20_000
 """Events that may wait; more are dropped and counted."""
 
 DRAIN_SECONDS = 10.0
-"""How long a stop waits for calls that are under way."""
-
-LAST_WORDS_SECONDS = 1.0
-"""How long it then waits for the event that says that we lead no more."""
+"""How long a stop waits for calls that are under way, and then once more for events."""
 
 CONTROLLED = (events.Kind.POD, events.Kind.POD_GROUP, events.Kind.NAMESPACE)
 """What controllers need of what is followed, alone."""
@@ -145,13 +142,13 @@ class Application:
         self._serving.close()
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
-                await self._lanes.wait_until_quiet()
+                await self._lanes.wait_until_quiet(lanes.Lane.CONDITION)
         except TimeoutError:
             log.warning("leases.kept", why="calls are under way still", seconds=DRAIN_SECONDS)
             return
         await self._leadership.release()
         with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS_SECONDS):
+            async with asyncio.timeout(DRAIN_SECONDS):
                 await self._lanes.wait_until_quiet()
 
     def _stand(self, identity: str) -> leadership.Leadership:

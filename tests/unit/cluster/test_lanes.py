@@ -76,3 +76,29 @@ async def test_who_wants_to_add_much_waits_for_room() -> None:
     assert 2 <= len(seen) < 5
     task.cancel()
     await asyncio.wait([task])
+
+
+async def test_who_waits_for_urgent_calls_does_not_wait_for_others() -> None:
+    """A Lease is given back when binds have ended, however many events still wait."""
+    queue = lanes.Lanes(workers=2, waiting_max=10)
+    go_on = asyncio.Event()
+    seen: list[object] = []
+
+    async def slow() -> None:
+        await go_on.wait()
+        seen.append("event")
+
+    for _ in range(3):
+        queue.put(lanes.Lane.EVENT, slow)
+    queue.put(lanes.Lane.CONDITION, noting("condition", seen))
+    task = asyncio.create_task(queue.run())
+    await asyncio.wait_for(queue.wait_until_quiet(lanes.Lane.CONDITION), 2)
+    assert seen == ["condition"]
+    waiting = asyncio.create_task(queue.wait_until_quiet())
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    go_on.set()
+    await asyncio.wait_for(waiting, 2)
+    assert seen == ["condition"] + ["event"] * 3
+    task.cancel()
+    await asyncio.wait([task])

@@ -86,8 +86,10 @@ class Desk:
 
     async def settle(self) -> None:
         """Until nothing waits, rests included."""
-        await asyncio.sleep(0.03)
-        await asyncio.wait_for(self.queue.wait_until_quiet(), 2)
+        before = -1
+        while before != (before := len(self.calls)):
+            await asyncio.sleep(0.05)
+            await asyncio.wait_for(self.queue.wait_until_quiet(), 2)
 
     def group_bodies(self) -> list[dict[str, Any]]:
         """What was written to the PodGroup."""
@@ -350,7 +352,7 @@ def test_an_event_fits_into_its_bounds() -> None:
 async def test_an_outbox_writes_the_newest_and_not_too_often() -> None:
     """Of what was offered while a key rests, only the last is written."""
     queue = lanes.Lanes(workers=1, waiting_max=10)
-    box = outbox.Outbox(queue, lanes.Lane.STATUS, spacing_seconds=0.02)
+    box = outbox.Outbox(queue, lanes.Lane.STATUS, spacing_seconds=0.4)
     seen: list[int] = []
 
     def noting(number: int) -> outbox.Write:
@@ -359,21 +361,24 @@ async def test_an_outbox_writes_the_newest_and_not_too_often() -> None:
 
         return write
 
+    async def until(numbers: list[int]) -> None:
+        async with asyncio.timeout(5):
+            while seen != numbers:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.005)
+
     task = asyncio.create_task(queue.run())
     for number in range(3):
         box.offer("key", noting(number))
-    await asyncio.sleep(0.005)
-    assert seen == [2]
+    await until([2])
     for number in range(3, 6):
         box.offer("key", noting(number))
     box.offer_again("key", noting(9))
-    await asyncio.sleep(0.005)
+    await asyncio.sleep(0.05)
     assert seen == [2]
-    await asyncio.sleep(0.03)
-    assert seen == [2, 5]
+    await until([2, 5])
     box.offer("key", noting(6))
     box.withdraw("key")
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.6)
     assert seen == [2, 5]
     task.cancel()
     await asyncio.wait([task])
