@@ -138,6 +138,26 @@ async def test_what_is_regained_is_another_tenure(leader: Bench) -> None:
     assert not before.may_act()
 
 
+async def test_a_renewal_that_comes_too_late_begins_another_tenure(leader: Bench) -> None:
+    """In between we had no right to the Lease, though nobody has taken it."""
+    before = leader.tenure
+
+    class Slow(lease_store.Store):
+        async def replace(
+            self, over: lease_records.Stored, record: lease_records.Record
+        ) -> lease_records.Stored:
+            leader.now = 1000.0 + TIMING.renew_deadline_seconds + 0.5
+            return await leader.store.replace(over, record)
+
+    leader.now = 1000.0 + TIMING.renew_deadline_seconds - 0.5
+    await leader.candidate.step(Slow())
+    assert leader.changes[-1].gained
+    assert leader.changes[-1].why == "it wasn't renewed"
+    assert leader.tenure is not before
+    assert leader.tenure.may_act()
+    assert not before.may_act()
+
+
 async def test_another_holder_is_seen_at_the_next_renewal(leader: Bench) -> None:
     """As somebody edits the Lease by hand."""
     tenure = leader.tenure
