@@ -364,3 +364,33 @@ def versions(cluster: control_plane.ControlPlane) -> dict[str, str]:
         for path in (daemons.PODS, daemons.GROUPS, daemons.QUEUES)
         for each in cluster.api.list(path)
     }
+
+
+def test_a_pod_is_told_of_the_quota_that_refuses_its_group(
+    cluster: control_plane.ControlPlane, start: daemons.Start
+) -> None:
+    """In an event, once; when there is room for the group, the pod runs."""
+    cluster.create_nodes(count=1, cpu="4")
+    counted = "count/podgroups.scheduling.volcano.sh"
+    quotas = "/api/v1/namespaces/default/resourcequotas"
+    spec = {"hard": {counted: "0"}}
+    cluster.api.create(quotas, {"metadata": {"name": "small"}, "spec": spec})
+    cluster.api.patch(f"{quotas}/small/status", {"status": {**spec, "used": {counted: "0"}}})
+    daemon = start(daemons.ALONE)
+    a_pod(cluster, "bare")
+
+    def told() -> list[str]:
+        return [
+            each["note"]
+            for each in cluster.api.list(daemons.EVENTS)
+            if (each["reason"], each["regarding"]["name"]) == ("PodGroupRefused", "bare")
+        ]
+
+    daemons.until(told, daemon)
+    time.sleep(QUIET_SECONDS)
+    (note,) = told()
+    assert "exceeded quota: small" in note
+    assert groups(cluster) == {}
+    cluster.api.delete(f"{quotas}/small")
+    daemons.until(lambda: run(cluster, "bare", 1), daemon)
+    assert daemon.stop() == 0
