@@ -6,7 +6,7 @@ test-faults` with the default ones.
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -29,12 +29,14 @@ THROUGH = 5
 STORM_SECONDS = 0.02
 
 
-def two_of(contest: takeovers.Contest, through: Path | None = None) -> None:
+def two_of(
+    contest: takeovers.Contest, through: Path | None = None, besides: Sequence[str] = ()
+) -> None:
     """Instance one leads and binds what comes in; instance two stands by."""
     contest.feed(NAME)
     contest.enter("one", NAME, through=through)
     contest.until_binds("one", NAME)
-    contest.enter("two", NAME, BESIDES)
+    contest.enter("two", NAME, *besides)
     contest.until_stands_by("two", NAME)
 
 
@@ -173,7 +175,7 @@ def test_a_lease_that_is_deleted_is_made_anew_by_who_held_it(contest: takeovers.
 @pytest.mark.parametrize("holder", ["a stranger", "the standby", "nobody"])
 def test_a_lease_that_is_edited_stops_its_holder(contest: takeovers.Contest, holder: str) -> None:
     """Until the patience of one of them is over; nobody acts on what it says of itself."""
-    two_of(contest)
+    two_of(contest, besides=[BESIDES])
     contest.until(lambda: contest.lease(BESIDES))
     standby = contest.lease(BESIDES)["spec"]["holderIdentity"]
     identities = {"a stranger": "stranger", "the standby": standby, "nobody": ""}
