@@ -10,7 +10,8 @@ What is promised: of all candidates at most one is before its `acts_until`, thou
 run up to three times as fast as each other's, requests and answers are late or lost, processes
 freeze, and people edit or delete the Lease. What is taken for granted: the API server compares and
 swaps, a monotonic clock counts what time its machine is suspended, and nobody writes an old record
-back exactly as it was, nor gives a Lease back in its holder's name. Less is promised of one case:
+back exactly as it was, nor gives a Lease back in its holder's name, nor edits or deletes one whose
+candidates have different durations. Less is promised of one case:
 who starts while there is no Lease at all, because it was deleted under a holder, doesn't wait for
 the whole duration. It is safe where its clock is less than a tenth faster than the holder's and
 the Lease isn't deleted once more before it acts.
