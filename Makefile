@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # How many tests run at a time; each process of them has a control plane of its own.
 JOBS ?= 2
 
-.PHONY: demo test test-alerts test-faults lint bench binaries lock clean
+.PHONY: demo test test-alerts test-faults lint bench bench-core binaries lock clean
 
 demo: $(READY)  ## a real control plane on this machine, tenants, gangs and the scheduler
 	$(BIN)/vscheduler demo
@@ -28,8 +28,11 @@ lint: $(READY)  ## style, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: binaries  ## pods per second on the sandbox
-	$(BIN)/python -m tests.benchmarks
+bench: binaries  ## side by side with kube-scheduler and the bind-only limit; SHAPE=500x100x20: one shape
+	$(BIN)/python -m tests.benchmarks $(SHAPE) $(BENCH)
+
+bench-core: $(READY)  ## what deciding costs with no API server; CASE=reclaim: some of it
+	$(BIN)/python -m tests.benchmarks.core $(CASE)
 
 binaries: $(READY)  ## etcd, kube-apiserver and the rest: found, or built once and cached
 	$(BIN)/python -m vscheduler.sandbox build

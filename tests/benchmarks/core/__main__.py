@@ -1,0 +1,98 @@
+"""`python -m tests.benchmarks.core`: what the Mirror and the core cost, with no API server."""
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from tests.benchmarks import figures
+from tests.benchmarks.core import cases, timing
+
+JSON = Path("build/bench-core.json")
+COLUMNS = (
+    *("case", "nodes", "pods", "snapshot ms", "decide ms", "µs/pod"),
+    *("operations", "bound", "evicted"),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, say how far it is on stderr, and print the tables."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.core",
+        description="What the Mirror and the core cost, with no API server.",
+    )
+    parser.add_argument("cases", nargs="*", help="parts of the names of those to run; default all")
+    parser.add_argument("--rounds", type=int, default=3, help="the quickest of so many counts")
+    parser.add_argument("--scale", type=float, default=1.0, help="below 1: everything smaller")
+    parser.add_argument("--json", type=Path, default=JSON, help=f"default {JSON}")
+    given = parser.parse_args(arguments)
+    found = [
+        case
+        for case in cases.cases(given.scale)
+        if not given.cases or any(word in case.name for word in given.cases)
+    ]
+    sys.stderr.write(f"{len(found)} cases, {given.rounds} rounds; all take about 15 minutes\n")
+    timings = []
+    for number, case in enumerate(found, start=1):
+        about = f"{case.name}, {case.nodes} nodes, {case.pods} pods"
+        sys.stderr.write(f"{number}/{len(found)} {about}\n")
+        timings.append(quickest([timing.measure(case) for _ in range(given.rounds)]))
+    sys.stdout.write("\n".join((*table(timings), "", *growth(found, timings), "")))
+    given.json.parent.mkdir(parents=True, exist_ok=True)
+    plain = [dataclasses.asdict(each) for each in timings]
+    given.json.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def quickest(rounds: Sequence[timing.Timing]) -> timing.Timing:
+    """The round that was disturbed least. What was done is the same in all of them."""
+    first = rounds[0]
+    assert all(each.operations == first.operations for each in rounds), "rounds differ"
+    return dataclasses.replace(
+        first,
+        snapshot=min(each.snapshot for each in rounds),
+        decide=min(each.decide for each in rounds),
+    )
+
+
+def table(timings: Iterable[timing.Timing]) -> Iterator[str]:
+    """A row per case, in Markdown."""
+    yield f"| {' | '.join(COLUMNS)} |"
+    yield "|---" * len(COLUMNS) + "|"
+    for each in timings:
+        yield (
+            f"| {each.name} | {each.nodes:,} | {each.pods:,} | {each.snapshot * 1e3:,.1f} | "
+            f"{each.decide * 1e3:,.1f} | {each.per_pod * 1e6:,.1f} | "
+            f"{each.operations_in_all:,} | {each.bound:,} | {each.evicted:,} |"
+        )
+
+
+def growth(found: Sequence[cases.Case], timings: Sequence[timing.Timing]) -> Iterator[str]:
+    """How costs grow in each series: the exponent, 1 where twice as much costs twice as much."""
+    yield "| series | sizes | snapshot | decide | operations |"
+    yield "|---|---|---|---|---|"
+    series: defaultdict[str, list[timing.Timing]] = defaultdict(list)
+    for case, each in zip(found, timings, strict=True):
+        for name in case.series:
+            series[name].append(each)
+    for name, rows in series.items():
+        sizes = [each.nodes if name.endswith("by nodes") else each.pods for each in rows]
+        columns = (
+            [each.snapshot for each in rows],
+            [each.decide for each in rows],
+            [float(each.operations_in_all) for each in rows],
+        )
+        exponents = [_two_places(figures.exponent(sizes, costs)) for costs in columns]
+        span = f"{min(sizes):,}-{max(sizes):,}"
+        yield f"| {name} | {span} | {' | '.join(exponents)} |"
+
+
+def _two_places(number: float | None) -> str:
+    return "-" if number is None else f"{number:.2f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

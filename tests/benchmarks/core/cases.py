@@ -1,0 +1,189 @@
+"""What the core is timed on: each case is a cluster, and perhaps something that then changes."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from tests.benchmarks.core import clusters
+
+GANG = 100
+"""Pods in a gang."""
+BIG: clusters.Amounts = {"cpu": "4", "memory": "4Gi"}
+"""Eight of these fill a node's CPU."""
+PER_NODE = 8
+BOUND_PER_NODE = 35
+HALF: clusters.Amounts = {"cpu": "16", "memory": "1Gi"}
+MORE: clusters.Amounts = {"cpu": "20", "memory": "1Gi"}
+"""A node has room for one of these, but not beside the other."""
+
+Change = Callable[[clusters.Cluster], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One cluster; figures of those that share a series show how costs grow."""
+
+    name: str
+    nodes: int
+    pods: int
+    """Those that the cycle is about: waiting ones, or bound ones where nothing waits."""
+    build: Callable[[], clusters.Cluster]
+    change: Change | None = None
+    """Done after a first cycle; the second one is timed."""
+    actions: str = "enqueue, allocate, backfill, reclaim"
+    series: tuple[str, ...] = ()
+    """Names of the growth tables that it belongs to: by nodes, by pods."""
+
+
+def cases(scale: float = 1.0) -> Iterator[Case]:
+    """All of them; a scale below 1 makes everything smaller in proportion."""
+
+    def size(number: int) -> int:
+        return max(4, round(number * scale))
+
+    for kind, build in (("equal pods", equal), ("different pods", different)):
+        yield from _grid(kind, build, size)
+    nodes, pods = size(1000), size(10_000)
+    yield Case(name="20 queues", nodes=nodes, pods=pods, build=partial(many_queues, nodes, pods))
+    for nodes in map(size, (1000, 2000, 4000)):
+        yield _one_change(nodes)
+    for waiting in map(size, (2500, 5000, 10_000)):
+        yield from _without_room(size(1000), waiting)
+    for wanted in map(size, (250, 500, 1000)):
+        yield from _evicting(size(1000), wanted)
+
+
+def _grid(
+    kind: str, build: Callable[[int, int], clusters.Cluster], size: Callable[[int], int]
+) -> Iterator[Case]:
+    """Nodes from 500 to 5,000 with 10,000 pods, and 2,500 to 20,000 pods on 1,000 nodes."""
+    by_nodes = [(size(nodes), size(10_000)) for nodes in (500, 1000, 2000, 5000)]
+    by_pods = [(size(1000), size(pods)) for pods in (2500, 5000, 10_000, 20_000)]
+    for nodes, pods in sorted({*by_nodes, *by_pods}):
+        series = [f"{kind}, by nodes"] * ((nodes, pods) in by_nodes)
+        series += [f"{kind}, by pods"] * ((nodes, pods) in by_pods)
+        yield Case(
+            name=kind,
+            nodes=nodes,
+            pods=pods,
+            build=partial(build, nodes, pods),
+            series=tuple(series),
+        )
+
+
+def _one_change(nodes: int) -> Case:
+    """One bound pod ends among very many."""
+    gang = clusters.Gang(name="gang-00000", requests=[clusters.POD] * BOUND_PER_NODE)
+    first = "node-00000"
+
+    def end_one(cluster: clusters.Cluster) -> None:
+        cluster.show_pod(gang, 0, clusters.POD, node=first, phase="Succeeded")
+
+    return Case(
+        name="one change, all bound",
+        nodes=nodes,
+        pods=nodes * BOUND_PER_NODE,
+        build=partial(all_bound, nodes),
+        change=end_one,
+        series=("one change, all bound, by nodes",),
+    )
+
+
+def _without_room(nodes: int, waiting: int) -> Iterator[Case]:
+    """The first time that jobs are tried in vain, and the next, after a change that is no help."""
+    series = "jobs without room, by pods"
+    case = partial(Case, nodes=nodes, pods=waiting, build=partial(without_room, nodes, waiting))
+    yield case(name="jobs without room", series=(series,))
+    late = clusters.Gang(name="late", requests=[clusters.POD])
+    name = "jobs without room, one comes"
+    yield case(name=name, change=lambda cluster: cluster.add(late), series=(f"{name}, by pods",))
+
+
+def _evicting(nodes: int, wanted: int) -> Iterator[Case]:
+    """A large gang that needs the room of others."""
+    case = partial(Case, nodes=nodes, pods=wanted)
+    yield case(
+        name="reclaim",
+        build=partial(full, nodes, wanted, queue="starved"),
+        series=("reclaim, by pods",),
+    )
+    yield case(
+        name="preempt",
+        build=partial(full, nodes, wanted, priority=1000),
+        actions="enqueue, allocate, preempt",
+        series=("preempt, by pods",),
+    )
+
+
+def equal(nodes: int, pods: int) -> clusters.Cluster:
+    """Gangs of pods that all ask for the same."""
+    cluster = clusters.Cluster()
+    cluster.add_nodes(nodes)
+    for number in range(0, pods, GANG):
+        requests = [clusters.POD] * min(GANG, pods - number)
+        cluster.add(clusters.Gang(name=f"gang-{number:05}", requests=requests))
+    return cluster
+
+
+def different(nodes: int, pods: int) -> clusters.Cluster:
+    """Gangs of pods of which no two ask for the same."""
+    cluster = clusters.Cluster()
+    cluster.add_nodes(nodes)
+    for number in range(0, pods, GANG):
+        requests = [
+            {"cpu": "1", "memory": f"{2**20 + each}Ki"}
+            for each in range(number, min(number + GANG, pods))
+        ]
+        cluster.add(clusters.Gang(name=f"gang-{number:05}", requests=requests))
+    return cluster
+
+
+def many_queues(nodes: int, pods: int, queues: int = 20) -> clusters.Cluster:
+    """Gangs of equal pods, in turn of each queue."""
+    names = [f"queue-{number:02}" for number in range(queues)]
+    cluster = clusters.Cluster(names)
+    cluster.add_nodes(nodes)
+    for turn, number in enumerate(range(0, pods, GANG)):
+        requests = [clusters.POD] * min(GANG, pods - number)
+        queue = names[turn % queues]
+        cluster.add(clusters.Gang(name=f"gang-{number:05}", requests=requests, queue=queue))
+    return cluster
+
+
+def all_bound(nodes: int) -> clusters.Cluster:
+    """A cluster with 35 pods on each node and nothing to do."""
+    cluster = clusters.Cluster()
+    for number, name in enumerate(cluster.add_nodes(nodes)):
+        requests = [{"cpu": "900m", "memory": "1Gi"}] * BOUND_PER_NODE
+        places = [name] * BOUND_PER_NODE
+        cluster.add(clusters.Gang(name=f"gang-{number:05}", requests=requests, nodes=places))
+    return cluster
+
+
+def without_room(nodes: int, waiting: int) -> clusters.Cluster:
+    """Nodes that are half full, and jobs of one pod that needs more than the other half."""
+    cluster = clusters.Cluster()
+    places = cluster.add_nodes(nodes)
+    cluster.add(clusters.Gang(name="there", requests=[HALF] * nodes, nodes=places))
+    for number in range(waiting):
+        cluster.add(clusters.Gang(name=f"gang-{number:05}", requests=[MORE]))
+    return cluster
+
+
+def full(nodes: int, wanted: int, *, queue: str = "default", priority: int = 0) -> clusters.Cluster:
+    """Every node full of gangs at twice their minimum, and one gang that asks for more room."""
+    cluster = clusters.Cluster(sorted({"default", queue}))
+    places = [name for name in cluster.add_nodes(nodes) for _ in range(PER_NODE)]
+    for number in range(0, len(places), GANG):
+        there = places[number : number + GANG]
+        cluster.add(
+            clusters.Gang(
+                name=f"gang-{number:05}",
+                requests=[BIG] * len(there),
+                minimum=max(1, len(there) // 2),
+                nodes=there,
+            )
+        )
+    wanting = clusters.Gang(name="wanting", requests=[BIG] * wanted, queue=queue, priority=priority)
+    cluster.add(wanting)
+    return cluster

@@ -1,0 +1,102 @@
+"""Clusters of any size in a Mirror, through the same decoder as in the daemon."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from vscheduler.core.model import snapshot
+from vscheduler.mirror import decoding, events, state
+
+Amounts = Mapping[str, str]
+Document = dict[str, Any]
+
+SCHEDULER = "vscheduler"
+NAMESPACE = "default"
+NODE: Amounts = {"cpu": "32", "memory": "128Gi", "pods": "110"}
+POD: Amounts = {"cpu": "1", "memory": "1Gi"}
+BORN = "2026-01-01T00:00:00Z"
+NOW = 1_767_225_900.0
+"""A quarter of an hour later, so that nobody is too young for anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """A PodGroup and its pods."""
+
+    name: str
+    requests: Sequence[Amounts]
+    """One per pod."""
+    queue: str = "default"
+    minimum: int | None = None
+    """None: all of them."""
+    nodes: Sequence[str] = ()
+    """Where its pods run, one each; empty where they wait."""
+    priority: int = 0
+
+
+class Cluster:
+    """What a Mirror has been shown."""
+
+    def __init__(self, queues: Iterable[str] = ("default",)) -> None:
+        self.mirror = state.Mirror(state.Options(scheduler_names=(SCHEDULER,)))
+        for name in queues:
+            queue = {"metadata": _metadata(name), "spec": {"weight": 1}}
+            self._show(events.Kind.QUEUE, queue | {"status": {"state": "Open"}})
+
+    def add_nodes(self, count: int) -> list[str]:
+        """Equal nodes; gives their names."""
+        names = [f"node-{number:05}" for number in range(count)]
+        for name in names:
+            ready = {"type": "Ready", "status": "True"}
+            status = {"allocatable": NODE, "capacity": NODE, "conditions": [ready]}
+            labels = {"kubernetes.io/hostname": name}
+            self._show(
+                events.Kind.NODE,
+                {"metadata": _metadata(name, labels=labels), "spec": {}, "status": status},
+            )
+        return names
+
+    def add(self, gang: Gang) -> None:
+        """A gang that waits or runs."""
+        minimum = len(gang.requests) if gang.minimum is None else gang.minimum
+        spec = {"minMember": minimum, "queue": gang.queue}
+        phase = {"phase": "Running" if gang.nodes else "Inqueue"}
+        metadata = _metadata(gang.name, namespace=NAMESPACE)
+        self._show(events.Kind.POD_GROUP, {"metadata": metadata, "spec": spec, "status": phase})
+        for number, request in enumerate(gang.requests):
+            node = gang.nodes[number] if gang.nodes else ""
+            self.show_pod(gang, number, request, node=node)
+
+    def show_pod(
+        self, gang: Gang, number: int, request: Amounts, *, node: str = "", phase: str = ""
+    ) -> None:
+        """One pod of a gang as it is now."""
+        metadata = _metadata(
+            f"{gang.name}-{number:05}",
+            namespace=NAMESPACE,
+            annotations={"scheduling.k8s.io/group-name": gang.name},
+        )
+        spec: Document = {
+            "schedulerName": SCHEDULER,
+            "priority": gang.priority,
+            "containers": [{"name": "main", "resources": {"requests": request}}],
+        }
+        if node:
+            spec["nodeName"] = node
+        status = {"phase": phase or ("Running" if node else "Pending")}
+        self._show(events.Kind.POD, {"metadata": metadata, "spec": spec, "status": status})
+
+    def snapshot(self, carried: snapshot.Carried = snapshot.FRESH) -> snapshot.Snapshot:
+        """The cluster at the instant that all benchmarks share."""
+        return self.mirror.snapshot(NOW, carried)
+
+    def _show(self, kind: events.Kind, document: Document) -> None:
+        event = decoding.decode(kind, msgspec.json.encode(document))
+        self.mirror.apply(event)
+        assert not self.mirror.rejections, self.mirror.rejections
+
+
+def _metadata(name: str, **rest: Any) -> Document:
+    return {"name": name, "uid": f"uid-{name}", "creationTimestamp": BORN, **rest}

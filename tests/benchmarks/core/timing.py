@@ -1,0 +1,75 @@
+"""One case, timed: CPU seconds of this process, and operations, which no busy machine changes."""
+
+import gc
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.benchmarks.core import cases
+from vscheduler.core import actions, cycle, plugins
+from vscheduler.core.framework import policy
+from vscheduler.core.model import snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """What one cycle cost. CPU seconds."""
+
+    name: str
+    nodes: int
+    pods: int
+    snapshot: float
+    """Taking it, the change before it included."""
+    decide: float
+    bound: int
+    evicted: int
+    operations: Mapping[str, int] = field(default_factory=dict)
+    """Of the Mirror and of the cycle, by kind."""
+
+    @property
+    def per_pod(self) -> float:
+        """CPU seconds of the whole cycle for each pod that it is about."""
+        return (self.snapshot + self.decide) / self.pods
+
+    @property
+    def operations_in_all(self) -> int:
+        """Operations of all kinds."""
+        return sum(self.operations.values())
+
+
+def measure(case: cases.Case) -> Timing:
+    """Build the cluster, and time a cycle; where something changes, the cycle after it."""
+    cluster = case.build()
+    policy_ = _policy(case.actions)
+    carried = snapshot.FRESH
+    if case.change is not None:
+        carried = cycle.run_cycle(cluster.snapshot(), policy_).carried
+    gc.collect()
+    before = Counter(cluster.mirror.work)
+    started = time.process_time()
+    if case.change is not None:
+        case.change(cluster)
+    taken = cluster.snapshot(carried)
+    opened = time.process_time()
+    result = cycle.run_cycle(taken, policy_)
+    ended = time.process_time()
+    assert not result.faults, result.faults
+    return Timing(
+        name=case.name,
+        nodes=case.nodes,
+        pods=case.pods,
+        snapshot=opened - started,
+        decide=ended - opened,
+        bound=len(result.binds),
+        evicted=len(result.evicts),
+        operations=dict(Counter(cluster.mirror.work) - before + Counter(result.work)),
+    )
+
+
+def _policy(wanted: str) -> policy.Policy:
+    """The built-in configuration with other actions."""
+    tree = {**policy.BUILT_IN, "actions": wanted}
+    parsed = policy.parse(tree, plugins.PLUGINS, actions.ACTIONS)
+    assert parsed.policy is not None, parsed.problems
+    return parsed.policy
