@@ -5,6 +5,7 @@ And the controller behind the pods: one that was refused is replaced at once, as
 
 import datetime as dt
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,8 +36,8 @@ class Kubelets:
     def __init__(self, cluster: control_plane.ControlPlane, admit: Admit) -> None:
         self._cluster = cluster
         self._admit = admit
-        self.refused: list[str] = []
-        """Names of pods, in the order in which they were refused."""
+        self.refused: list[float] = []
+        """When pods were refused, one after the other: monotonic seconds."""
         self.over = threading.Event()
 
     def work(self) -> None:
@@ -56,7 +57,7 @@ class Kubelets:
             free[node] -= asked
             self._tell(name, {"phase": "Running"})
             return
-        self.refused.append(name)
+        self.refused.append(time.monotonic())
         self._tell(name, {"phase": "Failed", "reason": "OutOfcpu", "message": "not enough cpu"})
         self._replace(pod)
 
