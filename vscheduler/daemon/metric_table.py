@@ -62,6 +62,11 @@ TABLE = (
         labels=("part",),
     ),
     Metric(
+        name="vscheduler_loop_lag_milliseconds",
+        kind=Kind.HISTOGRAM,
+        about="How late the event loop is while a cycle runs, a hundred times a second.",
+    ),
+    Metric(
         name="vscheduler_binds_total",
         kind=Kind.COUNTER,
         about="Binds by what came of them.",

@@ -63,6 +63,10 @@ class Metrics:
         for operation, number in result.work.items():
             self._count("vscheduler_work_total", operation, by=number)
 
+    def observe_lag(self, seconds: float) -> None:
+        """Note how late the event loop was while a cycle ran."""
+        self._observe("vscheduler_loop_lag_milliseconds", seconds)
+
     def stop_serving(self) -> None:
         """Somebody else tells how queues and jobs stand; two who do would be added up."""
         self._shares.forget()

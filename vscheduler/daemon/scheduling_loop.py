@@ -23,7 +23,7 @@ from vscheduler.cluster import committing, evicting, queue_reporting, reporting,
 from vscheduler.core import cycle
 from vscheduler.core.framework import policy
 from vscheduler.core.model import decisions, jobs, nodes, snapshot
-from vscheduler.daemon import metrics, pauses, telling
+from vscheduler.daemon import lags, metrics, pauses, telling
 from vscheduler.mirror import events, state
 
 log = structlog.get_logger(__name__)
@@ -267,7 +267,8 @@ class SchedulingLoop:
         opened = time.monotonic()
         run = partial(cycle.run_cycle, taken, self._policy, self._pace.budget)
         try:
-            result = await asyncio.get_running_loop().run_in_executor(thread, run)
+            with lags.noted(self._metrics.observe_lag):
+                result = await asyncio.get_running_loop().run_in_executor(thread, run)
         except Exception as error:  # noqa: BLE001 - any is a defect, and the process lives on
             self._drop(error)
             return
