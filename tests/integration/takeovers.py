@@ -62,7 +62,7 @@ class Row:
     lease_seconds: float | None
     """From the fault until the successor's first write to the Lease."""
     bind_seconds: float | None
-    """From the fault until the successor's first bind."""
+    """From the fault until the successor's first bind after that."""
     binds: int
     bound_twice: tuple[str, ...]
     out_of_turn: tuple[str, ...]
@@ -200,7 +200,7 @@ class Contest:
             writes = audits.lease_writes(seen, lease, users)
             own = [each for each in audits.binds(seen) if each.namespace == lease]
             written = audits.first(writes, successor, fault)
-            bound = audits.first(own, successor, fault)
+            bound = audits.first(own, successor, written.answered) if written else None
         row = Row(
             scenario=scenario,
             lease_seconds=written.answered - fault if written else None,
