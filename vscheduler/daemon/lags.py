@@ -15,6 +15,8 @@ def noted(note: Callable[[float], None]) -> Iterator[None]:
     What is late still when the block ends is noted, too. Outside it nothing ticks.
     """
     loop = asyncio.get_running_loop()
+    due: float
+    handle: asyncio.TimerHandle
 
     def begin() -> tuple[float, asyncio.TimerHandle]:
         return time.monotonic() + TICK_SECONDS, loop.call_later(TICK_SECONDS, tick)

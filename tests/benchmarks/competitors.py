@@ -1,0 +1,97 @@
+"""Who is measured, and how each is started. All act as the same user, whom nothing throttles."""
+
+import shlex
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.benchmarks import binding_only, loading
+from vscheduler.sandbox import binaries, building, control_plane, reporting
+
+LOOPBACK = "127.0.0.1"
+VSCHEDULER = "vscheduler"
+KUBE_SCHEDULER = "kube-scheduler"
+LIMIT = "bind-only limit"
+PEER = "peer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What is started for one run."""
+
+    words: list[str]
+    metrics: str = ""
+    """Where its own metrics are, as vscheduler has them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Competitor:
+    """A scheduler, or the limit of all schedulers."""
+
+    name: str
+    customer: loading.Customer
+    command: Callable[[control_plane.ControlPlane], Command]
+    schedules: bool = True
+    """Whether it sees pods that come later, and leaves those alone that don't fit."""
+
+
+def limit() -> Competitor:
+    """Binds, and nothing else."""
+
+    def command(plane: control_plane.ControlPlane) -> Command:
+        module = [sys.executable, "-m", "tests.benchmarks.binding_only"]
+        return Command(words=[*module, f"--kubeconfig={plane.kubeconfig}"])
+
+    customer = loading.Customer(scheduler=binding_only.NAME)
+    return Competitor(name=LIMIT, customer=customer, command=command, schedules=False)
+
+
+def kube_scheduler() -> Competitor:
+    """Kubernetes' own, its client's limits out of the way; gangs are pods to it."""
+
+    def command(plane: control_plane.ControlPlane) -> Command:
+        program = building.find_or_build([binaries.SCHEDULER], progress=reporting.silent)
+        config = plane.directory / "competitor.yaml"
+        config.write_text(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+            "leaderElection: {leaderElect: false}\n"
+            f"clientConnection: {{kubeconfig: {plane.kubeconfig}, qps: 5000, burst: 5000}}\n",
+            encoding="utf-8",
+        )
+        path = str(program[binaries.SCHEDULER])
+        return Command(words=[path, f"--config={config}", "--secure-port=0"])
+
+    customer = loading.Customer(scheduler="default-scheduler", grouped=False)
+    return Competitor(name=KUBE_SCHEDULER, customer=customer, command=command)
+
+
+def vscheduler(*flags: str, name: str = VSCHEDULER) -> Competitor:
+    """Ours, as it is installed, but for these flags."""
+
+    def command(plane: control_plane.ControlPlane) -> Command:
+        address = f"{LOOPBACK}:{free_port()}"
+        words = [sys.executable, "-m", "vscheduler", "run", *flags]
+        words += ["--enable-metrics", f"--listen-address={address}"]
+        words += [f"--kubeconfig={plane.kubeconfig}"]
+        return Command(words=words, metrics=f"http://{address}/metrics")
+
+    customer = loading.Customer(scheduler="vscheduler")
+    return Competitor(name=name, customer=customer, command=command)
+
+
+def peer(line: str, scheduler: str, *, grouped: bool) -> Competitor:
+    """Whatever is started by a command line that takes --kubeconfig."""
+
+    def command(plane: control_plane.ControlPlane) -> Command:
+        return Command(words=[*shlex.split(line), f"--kubeconfig={plane.kubeconfig}"])
+
+    customer = loading.Customer(scheduler=scheduler, grouped=grouped)
+    return Competitor(name=f"{PEER} ({scheduler})", customer=customer, command=command)
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as one:
+        one.bind((LOOPBACK, 0))
+        return int(one.getsockname()[1])

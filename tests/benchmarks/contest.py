@@ -1,0 +1,178 @@
+"""One run of one competitor on one shape, on a control plane of its own."""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.benchmarks import (
+    competitors,
+    figures,
+    loading,
+    observing,
+    processes,
+    running,
+    shapes,
+)
+from vscheduler.sandbox import control_plane
+
+GREETING = "greeting"
+GREETING_SECONDS = 120.0
+LIMIT_SECONDS = 120.0
+SLOWEST = 25
+"""Pods a second: whoever is slower is given up."""
+PARTS = (0.5, 0.9, 0.99)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What is the same for all runs of a benchmark."""
+
+    kubelets: bool = False
+    """Whether bound pods start at once, and controllers look at them."""
+    crds: Path | None = None
+    """Other definitions of PodGroup and Queue than ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cycles:
+    """What vscheduler tells of its cycles."""
+
+    number: int
+    parts_ms: Mapping[str, float]
+    """The mean of each part."""
+    lag_p99_ms: float | None
+    """Of its event loop meanwhile; the upper bound of a bucket."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What was measured. Seconds; a pod waits from its creation, or from the scheduler's start."""
+
+    competitor: str
+    shape: str
+    pods: int
+    makespan: float
+    """From the scheduler's start, or the first pod's creation, to the last bind."""
+    first_bind: float
+    """From the same instant."""
+    waits: tuple[float, ...]
+    """P50, P90 and P99."""
+    cpu_bound: float
+    """CPU seconds of the scheduler until the last bind."""
+    cpu_settled: float
+    """And until events and statuses were written, too."""
+    server_cpu: float
+    """Of the API server and etcd, until settled."""
+    settled: float
+    peak_mib: float
+    calls: Mapping[str, float]
+    """Writes per pod, by `POST pods/binding`."""
+    refused: int
+    """Calls that were answered by 4xx or 5xx."""
+    cycles: Cycles | None = None
+    """Where it tells of them."""
+
+    @property
+    def pods_per_second(self) -> float:
+        """Over the whole makespan, the scheduler's start included."""
+        return self.pods / self.makespan
+
+    @property
+    def window(self) -> float:
+        """Pods a second from the first bind to the last; says nothing of what came before."""
+        return (self.pods - 1) / max(self.makespan - self.first_bind, 1e-9)
+
+
+def run(competitor: competitors.Competitor, shape: shapes.Shape, conditions: Conditions) -> Run:
+    """Start a control plane, make the load, and watch. Raises running.FailedError."""
+    with control_plane.start(crds=conditions.crds) as plane, ExitStack() as stack:
+        loader = loading.Loader(plane, competitor.customer)
+        loader.add_nodes(shape.nodes)
+        if not conditions.kubelets:
+            stack.enter_context(processes.paused(running.bystander_ids(plane)))
+        if not shape.rate:
+            loader.add_gangs(shape)
+        observer = observing.Observer(plane.api)
+        stack.callback(observer.stop)
+        before = running.asked(plane)
+        server_cpu = processes.cpu_seconds(running.server_ids(plane))
+        scheduler = stack.enter_context(running.running(plane, competitor))
+        if shape.rate:
+            _greet(competitor, loader, observer, scheduler)
+            loader.add_gangs(shape)
+        names = [name for name in loader.created if name != f"{GREETING}-0"]
+        seconds = LIMIT_SECONDS + shape.pods / SLOWEST
+        scheduler.wait(lambda: len(observer.bound) >= len(loader.created), seconds)
+        cpu_bound = scheduler.cpu_seconds()
+        settled = scheduler.settle()
+        found = figures.since(running.asked(plane), before)
+        begun = max(scheduler.started, min(loader.created[name] for name in names))
+        binds = [observer.bound[name] for name in names]
+        waits = [
+            observer.bound[name] - max(loader.created[name], scheduler.started) for name in names
+        ]
+        audit(found, len(loader.created))
+        return Run(
+            competitor=competitor.name,
+            shape=str(shape),
+            pods=shape.pods,
+            makespan=max(binds) - begun,
+            first_bind=min(binds) - begun,
+            waits=tuple(figures.percentile(waits, part) for part in PARTS),
+            cpu_bound=cpu_bound,
+            cpu_settled=scheduler.cpu_seconds(),
+            server_cpu=processes.cpu_seconds(running.server_ids(plane)) - server_cpu,
+            settled=settled - begun,
+            peak_mib=scheduler.peak_mib(),
+            calls=per_pod(found, shape),
+            refused=figures.refused(found),
+            cycles=cycles(scheduler.metrics()),
+        )
+
+
+def _greet(
+    competitor: competitors.Competitor,
+    loader: loading.Loader,
+    observer: observing.Observer,
+    scheduler: running.Running,
+) -> None:
+    """Have it bind one pod, so that it is known to be up; then give it a moment to be idle."""
+    loader.add_groups([GREETING], 1)
+    loader.add_pods([loading.pod(competitor.customer, GREETING, 0)])
+    scheduler.wait(lambda: bool(observer.bound), GREETING_SECONDS)
+    time.sleep(1)
+
+
+def audit(found: Counter[tuple[str, str]], pods: int) -> None:
+    """Each pod was bound once. Raises running.FailedError."""
+    binds = found["POST pods/binding", "201"]
+    if binds != pods:
+        raise running.FailedError(f"{pods} pods are bound by {binds} binds")
+
+
+def per_pod(found: Counter[tuple[str, str]], shape: shapes.Shape) -> dict[str, float]:
+    """The scheduler's writes for each pod; those that made the load are left out."""
+    made = {"POST pods", "POST podgroups"} if shape.rate else set()
+    return {
+        call: number / shape.pods
+        for call, number in sorted(figures.answered(found).items())
+        if figures.is_write(call) and call not in made
+    }
+
+
+def cycles(metrics: str) -> Cycles | None:
+    """What metrics tell of cycles; None where there are none."""
+    part = "vscheduler_cycle_part_milliseconds"
+    numbers = [value for _, value in figures.samples(metrics, f"{part}_count")]
+    if not numbers:
+        return None
+    lag = figures.quantile(figures.histogram(metrics, "vscheduler_loop_lag_milliseconds"), 0.99)
+    return Cycles(
+        number=int(max(numbers)),
+        parts_ms=figures.means(metrics, part, "part"),
+        lag_p99_ms=None if math.isnan(lag) else lag,
+    )

@@ -1,0 +1,80 @@
+"""When pods are bound, as a watch of the API server shows it; the same clock for everybody."""
+
+import threading
+import time
+from contextlib import suppress
+
+import msgspec
+import urllib3
+
+from tests.benchmarks import loading
+from vscheduler.sandbox import client
+
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+WATCH_SECONDS = 3600
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    resourceVersion: str = ""  # noqa: N815 - the wire's name
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+class _Line(msgspec.Struct):
+    type: str
+    object: _Object
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+class Observer:
+    """Notes when a watch of bound pods shows each of them for the first time."""
+
+    def __init__(self, api: client.Client) -> None:
+        self._api = api
+        self.bound: dict[str, float] = {}
+        """time.monotonic() by pod."""
+        start = api.get(f"{loading.PODS}?limit=1")
+        self._version = str(start["metadata"]["resourceVersion"])
+        self._stopped = False
+        self._thread = threading.Thread(target=self._follow, name="observer", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """See nothing more; what the API server says at its end doesn't matter."""
+        self._stopped = True
+
+    def _follow(self) -> None:
+        # An API server that is busy ends the watches that it finds slow.
+        while not self._stopped:
+            with suppress(urllib3.exceptions.HTTPError):
+                self._follow_once()
+
+    def _follow_once(self) -> None:
+        query = {
+            "watch": "true",
+            "fieldSelector": "spec.nodeName!=",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(WATCH_SECONDS),
+        }
+        response = self._api._pool.request(
+            "GET",
+            f"{self._api.url}{loading.PODS}",
+            fields=query,
+            headers={"accept": METADATA_ONLY, **self._api._headers},
+            preload_content=False,
+            timeout=WATCH_SECONDS,
+        )
+        rest = b""
+        for chunk in response.stream(2**16):
+            *lines, rest = (rest + chunk).split(b"\n")
+            now = time.monotonic()
+            for line in map(_decode, lines):
+                assert line.type != "ERROR", "the watch is too old: binds were missed"
+                self._version = line.object.metadata.resourceVersion
+                if line.type == "ADDED":
+                    self.bound.setdefault(line.object.metadata.name, now)

@@ -1,0 +1,61 @@
+"""What processes have used so far, from /proc: works for whatever is started, children included."""
+
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+USER, SYSTEM, CHILDREN_USER, CHILDREN_SYSTEM = 11, 12, 13, 14
+SESSION = 3
+"""Fields of /proc/PID/stat, counted from the state, which follows the name."""
+
+
+def of_session(leader: int) -> list[int]:
+    """The processes of a session: whatever a command started that didn't leave it."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile
+            if int(_stat(int(path.name))[SESSION]) == leader:
+                found.append(int(path.name))
+    return sorted(found)
+
+
+def cpu_seconds(process_ids: Iterable[int]) -> float:
+    """User and system time so far, of children that have ended as well."""
+    ticks = 0
+    for process_id in process_ids:
+        fields = _stat(process_id)
+        used = (USER, SYSTEM, CHILDREN_USER, CHILDREN_SYSTEM)
+        ticks += sum(int(fields[number]) for number in used)
+    return ticks / TICKS_PER_SECOND
+
+
+def peak_mib(process_ids: Iterable[int]) -> float:
+    """The most memory that these have had resident, each at its own time."""
+    return sum(map(_peak_kib, process_ids)) / 1024
+
+
+def _peak_kib(process_id: int) -> int:
+    text = Path(f"/proc/{process_id}/status").read_text(encoding="utf-8")
+    lines = (line.split() for line in text.splitlines())
+    return next((int(words[1]) for words in lines if words[0] == "VmHWM:"), 0)
+
+
+def _stat(process_id: int) -> list[str]:
+    text = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8")
+    return text.rpartition(")")[2].split()
+
+
+@contextmanager
+def paused(process_ids: Iterable[int]) -> Iterator[None]:
+    """Keep processes from running for the time of the block."""
+    stopped = list(process_ids)
+    for process_id in stopped:
+        os.kill(process_id, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process_id in stopped:
+            os.kill(process_id, signal.SIGCONT)

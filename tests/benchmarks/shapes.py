@@ -1,0 +1,73 @@
+"""What is to be scheduled: so many nodes, so many gangs of so many pods."""
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+FORM = re.compile(r"(\d+)x(\d+)x(\d+)(?:@(\d+))?")
+
+START_SECONDS = 12.0
+"""Of a control plane, and of giving it back."""
+NODES_PER_SECOND = 350.0
+CREATED_PER_SECOND = 600.0
+BOUND_PER_SECOND = 400.0
+SETTLE_SECONDS = 8.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Gangs need all their pods; each pod asks for 1 CPU and 1 GiB, a node has 32 and 128."""
+
+    nodes: int
+    gangs: int
+    size: int
+    """Pods per gang."""
+    rate: int = 0
+    """Pods created per second while the scheduler runs; 0: all are there before it starts."""
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Of `500x100x20`, or `100x1000x1@100`. Raises ValueError."""
+        found = FORM.fullmatch(text)
+        numbers = [int(number or 0) for number in found.groups()] if found else []
+        if not numbers or not all(numbers[:3]):
+            raise ValueError(f"{text}: a shape is NODESxGANGSxSIZE, or NODESxGANGSxSIZE@RATE")
+        nodes, gangs, size, rate = numbers
+        return cls(nodes=nodes, gangs=gangs, size=size, rate=rate)
+
+    @property
+    def pods(self) -> int:
+        """Pods in all."""
+        return self.gangs * self.size
+
+    @property
+    def seconds(self) -> float:
+        """About how long one run takes, the control plane's start included."""
+        created = self.pods / (self.rate or CREATED_PER_SECOND)
+        made = self.nodes / NODES_PER_SECOND + created
+        return START_SECONDS + made + self.pods / BOUND_PER_SECOND + SETTLE_SECONDS
+
+    def __str__(self) -> str:
+        text = f"{self.nodes}x{self.gangs}x{self.size}"
+        return f"{text}@{self.rate}" if self.rate else text
+
+
+ALL = tuple(
+    map(
+        Shape.read,
+        (
+            "500x100x20",
+            "5000x100x100",
+            "1000x50x16",
+            "100x10x100",
+            "100x1000x1",
+            "100x1000x1@100",
+            "100x50x20",
+            "100x2x500",
+            "100x1x1000",
+            "500x1000x1",
+            "1000x1000x3",
+        ),
+    )
+)
+"""The first five are those of published comparisons; docs/benchmarks.md says what each is for."""

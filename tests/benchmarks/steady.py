@@ -1,0 +1,193 @@
+"""What a scheduler costs at rest, and how soon it binds after a restart."""
+
+import datetime as dt
+import itertools
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tests.benchmarks import (
+    competitors,
+    contest,
+    figures,
+    loading,
+    observing,
+    processes,
+    running,
+)
+from vscheduler.sandbox import control_plane, populating
+
+HEARTBEAT_SECONDS = 300
+"""A kubelet writes its node's status so often where nothing in it changes."""
+REST_SECONDS = 60.0
+CALM_SECONDS = 15.0
+"""Between settling and the look at rest: elections and first heartbeats are over."""
+TOO_MUCH: Mapping[str, str] = {"cpu": "64", "memory": "1Gi"}
+"""Twice what a node has."""
+FRESH_PODS = 10
+FIRST_SECONDS = 600.0
+BOUND_GANG = 2
+"""Pods in each of the gangs that run before a restart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """A minute in which nothing can be done."""
+
+    competitor: str
+    nodes: int
+    pods: int
+    """Waiting, and too large for every node."""
+    seconds: float
+    writes_per_minute: Mapping[str, float]
+    """By call; renewals of Leases are among them, heartbeats of nodes aren't."""
+    core_share: float
+    """The part of one core that it uses."""
+    peak_mib: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """A scheduler that finds a cluster at work, and one new gang."""
+
+    competitor: str
+    nodes: int
+    pods: int
+    groups: int
+    first_bind: float
+    """Seconds from the start of the process."""
+    whole_gang: float
+    """Until the last pod of the new gang is bound."""
+    cpu: float
+    """CPU seconds until settled."""
+    peak_mib: float
+
+
+def rest(
+    competitor: competitors.Competitor,
+    conditions: contest.Conditions,
+    *,
+    nodes: int = 5000,
+    pods: int = 500,
+) -> Rest:
+    """Let pods wait that never fit, let heartbeats tick, and look for a minute."""
+    with control_plane.start(crds=conditions.crds) as plane:
+        loader = loading.Loader(plane, competitor.customer)
+        names = loader.add_nodes(nodes)
+        groups = [f"waiting-{number}" for number in range(pods)]
+        loader.add_groups(groups, 1)
+        with (
+            processes.paused(running.bystander_ids(plane)),
+            running.running(plane, competitor) as scheduler,
+            heartbeats(plane, names) as beats,
+        ):
+            loader.add_pods(
+                loading.pod(competitor.customer, name, 0, requests=TOO_MUCH) for name in groups
+            )
+            time.sleep(CALM_SECONDS)
+            scheduler.settle()
+            before, cpu, begun = running.asked(plane), scheduler.cpu_seconds(), time.monotonic()
+            beaten = len(beats)
+            time.sleep(REST_SECONDS)
+            seconds = time.monotonic() - begun
+            used = scheduler.cpu_seconds() - cpu
+            found = figures.answered(figures.since(running.asked(plane), before))
+            found["PATCH nodes/status"] -= len(beats) - beaten
+            return Rest(
+                competitor=competitor.name,
+                nodes=nodes,
+                pods=pods,
+                seconds=seconds,
+                writes_per_minute={
+                    call: number * 60 / seconds
+                    for call, number in sorted(found.items())
+                    if figures.is_write(call) and number > 0
+                },
+                core_share=used / seconds,
+                peak_mib=scheduler.peak_mib(),
+            )
+
+
+@contextmanager
+def heartbeats(plane: control_plane.ControlPlane, names: Sequence[str]) -> Iterator[list[float]]:
+    """Each node's status is written once in five minutes, evenly spread; gives when they were."""
+    beaten: list[float] = []
+    stopped = threading.Event()
+
+    def beat() -> None:
+        turn = itertools.cycle(names)
+        while not stopped.wait(HEARTBEAT_SECONDS / len(names)):
+            now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now}
+            path = f"{populating.NODES}/{next(turn)}/status"
+            plane.api.patch(path, {"status": {"conditions": [ready]}}, kind="strategic")
+            beaten.append(time.monotonic())
+
+    thread = threading.Thread(target=beat, name="heartbeats", daemon=True)
+    thread.start()
+    try:
+        yield beaten
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def restarts(
+    found: Sequence[competitors.Competitor],
+    conditions: contest.Conditions,
+    *,
+    nodes: int = 1000,
+    pods: int = 20_000,
+) -> Iterator[Restart]:
+    """Fill a cluster, let the first competitor write what it has to, then start each anew.
+
+    All of them are given the same pods, so they must go by the same name.
+    """
+    customer = found[0].customer
+    assert {each.customer for each in found} == {customer}
+    groups = [f"running-{number}" for number in range(pods // BOUND_GANG)]
+    with control_plane.start(crds=conditions.crds) as plane:
+        loader = loading.Loader(plane, customer)
+        places = itertools.cycle(loader.add_nodes(nodes))
+        loader.add_groups(groups, BOUND_GANG)
+        loader.add_pods(
+            loading.pod(customer, name, number, node=next(places))
+            for name in groups
+            for number in range(BOUND_GANG)
+        )
+        with running.running(plane, found[0]) as scheduler:
+            time.sleep(CALM_SECONDS)
+            scheduler.settle()
+        for turn, competitor in enumerate(found):
+            fresh = f"fresh-{turn}"
+            loader.add_groups([fresh], FRESH_PODS)
+            loader.add_pods(loading.pod(customer, fresh, number) for number in range(FRESH_PODS))
+            yield _restart(plane, competitor, (nodes, pods, len(groups)))
+
+
+def _restart(
+    plane: control_plane.ControlPlane,
+    competitor: competitors.Competitor,
+    sizes: tuple[int, int, int],
+) -> Restart:
+    observer = observing.Observer(plane.api)
+    try:
+        with running.running(plane, competitor) as scheduler:
+            scheduler.wait(lambda: len(observer.bound) >= FRESH_PODS, FIRST_SECONDS)
+            times = sorted(observer.bound.values())
+            scheduler.settle()
+            nodes, pods, groups = sizes
+            return Restart(
+                competitor=competitor.name,
+                nodes=nodes,
+                pods=pods,
+                groups=groups,
+                first_bind=times[0] - scheduler.started,
+                whole_gang=times[-1] - scheduler.started,
+                cpu=scheduler.cpu_seconds(),
+                peak_mib=scheduler.peak_mib(),
+            )
+    finally:
+        observer.stop()

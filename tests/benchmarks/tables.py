@@ -1,0 +1,149 @@
+"""Results as Markdown: medians, with the extremes where they matter."""
+
+import platform
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from tests.benchmarks import competitors, contest, figures, steady
+
+Runs = Sequence[contest.Run]
+Figure = Callable[[contest.Run], float | None]
+
+RESULT_COLUMNS = (
+    *("competitor", "pods/s (lowest-highest)", "% of the limit", "first to last bind, pods/s"),
+    *("makespan s", "wait P50 / P90 / P99 s", "CPU s bound / settled", "servers' CPU s"),
+    *("peak MiB", "writes per pod", "refused"),
+)
+CYCLE_COLUMNS = ("shape", "cycles", "snapshot ms", "decide ms", "commit ms", "loop lag p99 ms")
+
+
+def machine() -> str:
+    """One line on where this was measured."""
+    cores = sum(
+        line.startswith("processor") for line in Path("/proc/cpuinfo").read_text().splitlines()
+    )
+    load = " ".join(Path("/proc/loadavg").read_text().split()[:3])
+    return f"{cores} cores, {platform.machine()}, Python {platform.python_version()}, load {load}"
+
+
+def results(runs: Runs) -> Iterator[str]:
+    """A table for each shape, in the order in which they were measured."""
+    for shape, found in by(runs, lambda run: run.shape).items():
+        number = max(map(len, by(found, lambda run: run.competitor).values()))
+        yield f"### {shape}: {found[0].pods:,} pods, {number} runs"
+        yield ""
+        yield from _table(RESULT_COLUMNS, _rows(found))
+        yield ""
+
+
+def _rows(found: Runs) -> Iterator[list[str]]:
+    competing = by(found, lambda run: run.competitor)
+    best = competing.get(competitors.LIMIT)
+    for name, runs in competing.items():
+        speed = figures.spread([run.pods_per_second for run in runs])
+        assert speed is not None
+        share = speed.median / _median(best, lambda run: run.pods_per_second) if best else None
+        waits = [
+            figures.spread(values) for values in zip(*(run.waits for run in runs), strict=True)
+        ]
+        cpu = [_median(runs, lambda run: run.cpu_bound), _median(runs, lambda run: run.cpu_settled)]
+        yield [
+            name,
+            f"{speed.median:,.0f} ({speed.low:,.0f}-{speed.high:,.0f})",
+            "" if share is None else f"{share:.0%}",
+            f"{_median(runs, lambda run: run.window):,.0f}",
+            _text(_median(runs, lambda run: run.makespan)),
+            " / ".join(_text(each.median) for each in waits if each is not None),
+            " / ".join(map(_text, cpu)),
+            _text(_median(runs, lambda run: run.server_cpu)),
+            f"{_median(runs, lambda run: run.peak_mib):,.0f}",
+            _text(_median(runs, lambda run: sum(run.calls.values()))),
+            f"{_median(runs, lambda run: run.refused):,.0f}",
+        ]
+
+
+def calls(runs: Runs) -> Iterator[str]:
+    """Writes per pod by call, over all shapes that a competitor had; at least one in a hundred."""
+    for name, found in by(runs, lambda run: run.competitor).items():
+        pods = sum(run.pods for run in found)
+        totals: defaultdict[str, float] = defaultdict(float)
+        for run in found:
+            for call, number in run.calls.items():
+                totals[call] += number * run.pods / pods
+        told = [f"{call} {each:.2f}" for call, each in sorted(totals.items()) if each >= 0.01]
+        yield f"- {name}: {', '.join(told)}"
+
+
+def cycles(runs: Runs) -> Iterator[str]:
+    """Cycles of vscheduler by part, and its event loop's lag meanwhile; medians of the runs."""
+    telling = [run for run in runs if run.cycles is not None]
+    rows = []
+    for shape, found in by(telling, lambda run: run.shape).items():
+        told = [run.cycles for run in found if run.cycles is not None]
+        lags = figures.spread([each.lag_p99_ms for each in told if each.lag_p99_ms is not None])
+        parts = ("snapshot", "decide", "commit")
+        means = [figures.spread([each.parts_ms[part] for each in told]) for part in parts]
+        number = figures.spread([float(each.number) for each in told])
+        columns = [number, *means, lags]
+        rows.append([shape, *("" if each is None else _text(each.median) for each in columns)])
+    return _table(CYCLE_COLUMNS, rows)
+
+
+def rests(found: Iterable[steady.Rest]) -> Iterator[str]:
+    """What is used at rest."""
+    columns = ("competitor", "nodes", "pods that wait", "writes a minute", "% of a core", "MiB")
+    rows = []
+    for each in found:
+        told = [f"{call} {number:.0f}" for call, number in each.writes_per_minute.items()]
+        sizes = (f"{each.nodes:,}", f"{each.pods:,}")
+        share = f"{each.core_share:.2%}"
+        rows.append([each.competitor, *sizes, ", ".join(told) or "0", share, _whole(each.peak_mib)])
+    return _table(columns, rows)
+
+
+def restarts(found: Iterable[steady.Restart]) -> Iterator[str]:
+    """How soon there is a bind after a start."""
+    columns = (
+        *("competitor", "nodes", "pods", "PodGroups", "first bind s", "whole gang s"),
+        *("CPU s", "peak MiB"),
+    )
+    rows = [
+        [
+            each.competitor,
+            *(f"{number:,}" for number in (each.nodes, each.pods, each.groups)),
+            *(_text(number) for number in (each.first_bind, each.whole_gang, each.cpu)),
+            _whole(each.peak_mib),
+        ]
+        for each in found
+    ]
+    return _table(columns, rows)
+
+
+def by(runs: Iterable[contest.Run], key: Callable[[contest.Run], str]) -> dict[str, Runs]:
+    """Runs in groups, each group where its first one was."""
+    groups: dict[str, list[contest.Run]] = {}
+    for run in runs:
+        groups.setdefault(key(run), []).append(run)
+    return dict(groups)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(columns)} |"
+    yield "|---" * len(columns) + "|"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def _median(runs: Runs, figure: Callable[[contest.Run], float]) -> float:
+    found = figures.spread([figure(run) for run in runs])
+    assert found is not None
+    return found.median
+
+
+def _text(number: float) -> str:
+    return f"{number:,.2f}" if number < 100 else f"{number:,.0f}"
+
+
+def _whole(number: float) -> str:
+    return f"{number:,.0f}"
