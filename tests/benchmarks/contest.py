@@ -78,12 +78,12 @@ class Run:
 
     @property
     def pods_per_second(self) -> float:
-        """Over the whole makespan, the scheduler's start included."""
+        """Over the whole makespan: the start of the process counts, too."""
         return self.pods / self.makespan
 
     @property
     def window(self) -> float:
-        """Pods a second from the first bind to the last; says nothing of what came before."""
+        """Pods a second from the first bind to the last, however long the first one took."""
         return (self.pods - 1) / max(self.makespan - self.first_bind, 1e-9)
 
 

@@ -7,9 +7,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-USER, SYSTEM, CHILDREN_USER, CHILDREN_SYSTEM = 11, 12, 13, 14
+USED = (11, 12, 13, 14)
 SESSION = 3
-"""Fields of /proc/PID/stat, counted from the state, which follows the name."""
+"""Fields of /proc/PID/stat, counted from the state, which follows the name: utime, stime, cutime,
+cstime; session.
+"""
 
 
 def of_session(leader: int) -> list[int]:
@@ -23,24 +25,24 @@ def of_session(leader: int) -> list[int]:
 
 
 def cpu_seconds(process_ids: Iterable[int]) -> float:
-    """User and system time so far, of children that have ended as well."""
+    """User and system time so far, of children that have ended as well; nothing of who is gone."""
     ticks = 0
     for process_id in process_ids:
-        fields = _stat(process_id)
-        used = (USER, SYSTEM, CHILDREN_USER, CHILDREN_SYSTEM)
-        ticks += sum(int(fields[number]) for number in used)
+        with suppress(OSError):
+            fields = _stat(process_id)
+            ticks += sum(int(fields[number]) for number in USED)
     return ticks / TICKS_PER_SECOND
 
 
 def peak_mib(process_ids: Iterable[int]) -> float:
     """The most memory that these have had resident, each at its own time."""
-    return sum(map(_peak_kib, process_ids)) / 1024
-
-
-def _peak_kib(process_id: int) -> int:
-    text = Path(f"/proc/{process_id}/status").read_text(encoding="utf-8")
-    lines = (line.split() for line in text.splitlines())
-    return next((int(words[1]) for words in lines if words[0] == "VmHWM:"), 0)
+    peaks = 0
+    for process_id in process_ids:
+        with suppress(OSError):
+            text = Path(f"/proc/{process_id}/status").read_text(encoding="utf-8")
+            lines = (line.split() for line in text.splitlines())
+            peaks += sum(int(words[1]) for words in lines if words[0] == "VmHWM:")
+    return peaks / 1024
 
 
 def _stat(process_id: int) -> list[str]:

@@ -40,9 +40,10 @@ class Rest:
     nodes: int
     pods: int
     """Waiting, and too large for every node."""
-    seconds: float
     writes_per_minute: Mapping[str, float]
     """By call; renewals of Leases are among them, heartbeats of nodes aren't."""
+    before: Mapping[str, float]
+    """The same before it was started: the API server renews a Lease of its own."""
     core_share: float
     """The part of one core that it uses."""
     peak_mib: float
@@ -78,36 +79,43 @@ def rest(
         names = loader.add_nodes(nodes)
         groups = [f"waiting-{number}" for number in range(pods)]
         loader.add_groups(groups, 1)
+        loader.add_pods(
+            loading.pod(competitor.customer, name, 0, requests=TOO_MUCH) for name in groups
+        )
         with (
             processes.paused(running.bystander_ids(plane)),
-            running.running(plane, competitor) as scheduler,
             heartbeats(plane, names) as beats,
         ):
-            loader.add_pods(
-                loading.pod(competitor.customer, name, 0, requests=TOO_MUCH) for name in groups
-            )
-            time.sleep(CALM_SECONDS)
-            scheduler.settle()
-            before, cpu, begun = running.asked(plane), scheduler.cpu_seconds(), time.monotonic()
-            beaten = len(beats)
-            time.sleep(REST_SECONDS)
-            seconds = time.monotonic() - begun
-            used = scheduler.cpu_seconds() - cpu
-            found = figures.answered(figures.since(running.asked(plane), before))
-            found["PATCH nodes/status"] -= len(beats) - beaten
-            return Rest(
-                competitor=competitor.name,
-                nodes=nodes,
-                pods=pods,
-                seconds=seconds,
-                writes_per_minute={
-                    call: number * 60 / seconds
-                    for call, number in sorted(found.items())
-                    if figures.is_write(call) and number > 0
-                },
-                core_share=used / seconds,
-                peak_mib=scheduler.peak_mib(),
-            )
+            before = _writes(plane, beats)
+            with running.running(plane, competitor) as scheduler:
+                time.sleep(CALM_SECONDS)
+                scheduler.settle()
+                cpu, begun = scheduler.cpu_seconds(), time.monotonic()
+                after = _writes(plane, beats)
+                used = scheduler.cpu_seconds() - cpu
+                return Rest(
+                    competitor=competitor.name,
+                    nodes=nodes,
+                    pods=pods,
+                    writes_per_minute=after,
+                    before=before,
+                    core_share=used / (time.monotonic() - begun),
+                    peak_mib=scheduler.peak_mib(),
+                )
+
+
+def _writes(plane: control_plane.ControlPlane, beats: Sequence[float]) -> dict[str, float]:
+    """What is written in a minute, by call, without the heartbeats."""
+    asked, begun, beaten = running.asked(plane), time.monotonic(), len(beats)
+    time.sleep(REST_SECONDS)
+    minutes = (time.monotonic() - begun) / 60
+    found = figures.answered(figures.since(running.asked(plane), asked))
+    found["PATCH nodes/status"] -= len(beats) - beaten
+    return {
+        call: number / minutes
+        for call, number in sorted(found.items())
+        if figures.is_write(call) and number > 0
+    }
 
 
 @contextmanager

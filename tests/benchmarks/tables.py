@@ -2,7 +2,7 @@
 
 import platform
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.benchmarks import competitors, contest, figures, steady
@@ -11,7 +11,7 @@ Runs = Sequence[contest.Run]
 Figure = Callable[[contest.Run], float | None]
 
 RESULT_COLUMNS = (
-    *("competitor", "pods/s (lowest-highest)", "% of the limit", "first to last bind, pods/s"),
+    *("competitor", "pods/s (lowest-highest)", "of the limit", "pods/s from the start"),
     *("makespan s", "wait P50 / P90 / P99 s", "CPU s bound / settled", "servers' CPU s"),
     *("peak MiB", "writes per pod", "refused"),
 )
@@ -41,9 +41,9 @@ def _rows(found: Runs) -> Iterator[list[str]]:
     competing = by(found, lambda run: run.competitor)
     best = competing.get(competitors.LIMIT)
     for name, runs in competing.items():
-        speed = figures.spread([run.pods_per_second for run in runs])
+        speed = figures.spread([run.window for run in runs])
         assert speed is not None
-        share = speed.median / _median(best, lambda run: run.pods_per_second) if best else None
+        share = speed.median / _median(best, lambda run: run.window) if best else None
         waits = [
             figures.spread(values) for values in zip(*(run.waits for run in runs), strict=True)
         ]
@@ -52,7 +52,7 @@ def _rows(found: Runs) -> Iterator[list[str]]:
             name,
             f"{speed.median:,.0f} ({speed.low:,.0f}-{speed.high:,.0f})",
             "" if share is None else f"{share:.0%}",
-            f"{_median(runs, lambda run: run.window):,.0f}",
+            f"{_median(runs, lambda run: run.pods_per_second):,.0f}",
             _text(_median(runs, lambda run: run.makespan)),
             " / ".join(_text(each.median) for each in waits if each is not None),
             " / ".join(map(_text, cpu)),
@@ -92,13 +92,21 @@ def cycles(runs: Runs) -> Iterator[str]:
 
 def rests(found: Iterable[steady.Rest]) -> Iterator[str]:
     """What is used at rest."""
-    columns = ("competitor", "nodes", "pods that wait", "writes a minute", "% of a core", "MiB")
-    rows = []
-    for each in found:
-        told = [f"{call} {number:.0f}" for call, number in each.writes_per_minute.items()]
-        sizes = (f"{each.nodes:,}", f"{each.pods:,}")
-        share = f"{each.core_share:.2%}"
-        rows.append([each.competitor, *sizes, ", ".join(told) or "0", share, _whole(each.peak_mib)])
+    columns = (
+        *("competitor", "nodes", "pods that wait", "writes a minute", "before its start"),
+        *("of a core", "peak MiB"),
+    )
+    rows = [
+        [
+            each.competitor,
+            *(f"{number:,}" for number in (each.nodes, each.pods)),
+            _told(each.writes_per_minute),
+            _told(each.before),
+            f"{each.core_share:.2%}",
+            _whole(each.peak_mib),
+        ]
+        for each in found
+    ]
     return _table(columns, rows)
 
 
@@ -118,6 +126,10 @@ def restarts(found: Iterable[steady.Restart]) -> Iterator[str]:
         for each in found
     ]
     return _table(columns, rows)
+
+
+def _told(writes: Mapping[str, float]) -> str:
+    return ", ".join(f"{call} {number:.0f}" for call, number in writes.items()) or "0"
 
 
 def by(runs: Iterable[contest.Run], key: Callable[[contest.Run], str]) -> dict[str, Runs]:

@@ -34,7 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for case in cases.cases(given.scale)
         if not given.cases or any(word in case.name for word in given.cases)
     ]
-    sys.stderr.write(f"{len(found)} cases, {given.rounds} rounds; all take about 15 minutes\n")
+    sys.stderr.write(
+        f"{len(found)} cases, {given.rounds} rounds; all of it takes about 10 minutes\n"
+    )
     timings = []
     for number, case in enumerate(found, start=1):
         about = f"{case.name}, {case.nodes} nodes, {case.pods} pods"

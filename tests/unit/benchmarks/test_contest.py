@@ -1,0 +1,129 @@
+"""The plan of a contest, its audit and its tables."""
+
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from tests.benchmarks import __main__ as bench
+from tests.benchmarks import competitors, contest, loading, processes, running, shapes, tables
+
+METRICS = """\
+vscheduler_cycle_part_milliseconds_sum{part="decide"} 30.0
+vscheduler_cycle_part_milliseconds_count{part="decide"} 3.0
+vscheduler_loop_lag_milliseconds_bucket{le="1.0"} 98.0
+vscheduler_loop_lag_milliseconds_bucket{le="5.0"} 100.0
+vscheduler_loop_lag_milliseconds_bucket{le="+Inf"} 100.0
+"""
+
+
+def a_run(competitor: str, seconds: float, shape: str = "5x2x50") -> contest.Run:
+    """100 pods, of which the first was bound after a second."""
+    return contest.Run(
+        competitor=competitor,
+        shape=shape,
+        pods=100,
+        makespan=seconds,
+        first_bind=1.0,
+        waits=(1.0, 2.0, 3.0),
+        cpu_bound=0.5,
+        cpu_settled=1.0,
+        server_cpu=2.0,
+        settled=seconds + 1,
+        peak_mib=100.0,
+        calls={"POST pods/binding": 1.0, "POST events": 0.5, "PUT leases": 0.001},
+        refused=0,
+        cycles=contest.cycles(METRICS),
+    )
+
+
+def test_a_shape_is_written_as_it_is_read() -> None:
+    """Nodes, gangs, size, and perhaps a rate."""
+    for text in ("500x100x20", "100x1000x1@100"):
+        assert str(shapes.Shape.read(text)) == text
+    assert shapes.Shape.read("500x100x20").pods == 2000
+    assert len(set(map(str, shapes.ALL))) == len(shapes.ALL)
+
+
+@pytest.mark.parametrize("text", ["500x100", "500x0x20", "x", "500x100x20@", "500x100x20x3"])
+def test_what_is_no_shape_is_refused(text: str) -> None:
+    """With a sentence that shows the form."""
+    with pytest.raises(ValueError, match="NODESxGANGSxSIZE"):
+        shapes.Shape.read(text)
+
+
+def test_runs_are_interleaved_and_everybody_is_first_at_times() -> None:
+    """So that what else the machine does meanwhile hits nobody alone."""
+    competing = [competitors.limit(), competitors.vscheduler(), competitors.kube_scheduler()]
+    shape = shapes.Shape.read("5x1x1")
+    planned = [each.name for each, _ in bench.plan(competing, [shape], 3)]
+    rounds = [planned[start : start + 3] for start in (0, 3, 6)]
+    assert all(sorted(each) == sorted(planned[:3]) for each in rounds)
+    assert len({each[0] for each in rounds}) == 3
+
+
+def test_the_limit_has_no_part_in_shapes_with_a_rate() -> None:
+    """It looks once, and would miss the pods that come later."""
+    shape = shapes.Shape.read("5x1x1@10")
+    planned = bench.plan([competitors.limit(), competitors.vscheduler()], [shape], 2)
+    assert {each.name for each, _ in planned} == {competitors.VSCHEDULER}
+
+
+def test_the_audit_wants_one_bind_for_each_pod() -> None:
+    """Binds that were refused don't count."""
+    found = Counter({("POST pods/binding", "201"): 5, ("POST pods/binding", "409"): 1})
+    contest.audit(found, 5)
+    with pytest.raises(running.FailedError, match="4 pods are bound by 5 binds"):
+        contest.audit(found, 4)
+
+
+def test_what_made_the_load_is_no_call_of_the_scheduler() -> None:
+    """Where it was made while the scheduler ran; reads are left out anyway."""
+    found = Counter({("POST pods", "201"): 4, ("POST events", "201"): 2, ("LIST pods", "200"): 9})
+    assert contest.per_pod(found, shapes.Shape.read("5x4x1@10")) == {"POST events": 0.5}
+    assert contest.per_pod(found, shapes.Shape.read("5x4x1")) == {
+        "POST events": 0.5,
+        "POST pods": 1,
+    }
+
+
+def test_cycles_are_told_where_there_are_metrics() -> None:
+    """By part, and with the lag of the event loop."""
+    assert contest.cycles(METRICS) == contest.Cycles(
+        number=3, parts_ms={"decide": 10.0}, lag_p99_ms=5.0
+    )
+    assert contest.cycles("") is None
+
+
+def test_the_tables_show_medians_and_extremes() -> None:
+    """From the first bind to the last, and from the start."""
+    runs = [a_run(competitors.LIMIT, 2.0), *(a_run("ours", 1.0 + each) for each in (1.5, 2.0, 3.0))]
+    limit, ours = list(tables.results(runs))[4:6]
+    assert limit.startswith("| bind-only limit | 99 (99-99) | 100% | 50 | 2.00 | 1.00 / 2.00 /")
+    assert ours.startswith("| ours | 50 (33-66) | 50% | 33 | 3.00 | 1.00 / 2.00 / 3.00 |")
+    assert list(tables.calls(runs))[1] == "- ours: POST events 0.50, POST pods/binding 1.00"
+
+
+def test_pods_that_are_paced_come_at_their_rate() -> None:
+    """Never sooner than that."""
+    customer = loading.Customer(scheduler="s")
+    pods = [loading.pod(customer, "gang", number) for number in range(3)]
+    assert list(loading.paced(pods, 1000)) == pods
+
+
+def test_a_process_counts_with_its_children() -> None:
+    """A wrapper's own figures would say little."""
+    nested = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
+    with subprocess.Popen(  # noqa: S603 - our own command
+        [sys.executable, "-c", nested], stdin=subprocess.PIPE, start_new_session=True
+    ) as outer:
+        found = processes.of_session(outer.pid)
+        while len(found) < 2:
+            found = processes.of_session(outer.pid)
+        assert outer.pid in found
+        assert processes.peak_mib(found) > processes.peak_mib([outer.pid]) > 1
+        assert processes.cpu_seconds(found) > 0
+        assert outer.stdin is not None
+        outer.stdin.close()
+    assert processes.cpu_seconds(found) == 0, "what has ended is no mistake"
