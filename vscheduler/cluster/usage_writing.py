@@ -81,12 +81,13 @@ class UsageWriter:
             if self._due(name) is not None:
                 self._box.offer(name, partial(self._write, name))
 
-    def close(self) -> None:
+    def close(self, may_commit: Callable[[], bool]) -> None:
         """The scheduler stops: write at once what isn't written yet, and nothing after that.
 
-        From now on nobody is asked whether we may.
+        From now on this is asked, as nothing else may be sent any more.
         """
         self._closing = True
+        self._may_commit = may_commit
         for name in self._wanted:
             if self._due(name) is not None:
                 self._lanes.put(lanes.Lane.STATUS, partial(self._write, name))
@@ -102,7 +103,7 @@ class UsageWriter:
             return
         self._under_way.add(name)
         try:
-            while (kept := self._due(name)) is not None and (self._closing or self._may_commit()):
+            while (kept := self._due(name)) is not None and self._may_commit():
                 if not await self._send(name, kept) or not self._closing:
                     return
         finally:

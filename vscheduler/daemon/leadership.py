@@ -29,6 +29,36 @@ class Token(Protocol):
         """The API server says that we don't hold it: act no more before the Lease is read anew."""
 
 
+class Mandate:
+    """Several tokens as one: good while all of them are, and until what is done by it is over.
+
+    A token may outlast the work that began under it, as another Lease was gained: what that work
+    has left behind isn't sent any more all the same.
+    """
+
+    def __init__(self, tokens: Iterable[Token]) -> None:
+        self._tokens = tuple(tokens)
+        self._ended = False
+
+    @property
+    def holder(self) -> str:
+        """Our identity: one process has one for all Leases."""
+        return self._tokens[0].holder
+
+    def may_act(self) -> bool:
+        """Whether we hold all of the Leases for certain at this moment."""
+        return not self._ended and all(token.may_act() for token in self._tokens)
+
+    def doubt(self, why: str) -> None:
+        """The API server says that we don't hold one of them."""
+        for token in self._tokens:
+            token.doubt(why)
+
+    def end(self) -> None:
+        """For ever."""
+        self._ended = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """How it stands with one Lease."""

@@ -64,6 +64,7 @@ class Serving:
         """What the Mirror takes for ours."""
         self._loop: scheduling_loop.SchedulingLoop | None = None
         self._usage_writer: usage_writing.UsageWriter | None = None
+        self._mandate = leadership.Mandate(())
         self._grouping: grouping.Grouping | None = None
 
     def feed(self, batch: Sequence[events.Event]) -> None:
@@ -88,9 +89,9 @@ class Serving:
             self._loop.adopt(configured)
 
     def close(self) -> None:
-        """The daemon stops: write what would be lost."""
+        """The daemon stops: write what would be lost, if it is still ours to write."""
         if self._usage_writer is not None:
-            self._usage_writer.close()
+            self._usage_writer.close(self._mandate.may_act)
 
     async def work(self, held: Mapping[str, leadership.Token]) -> None:
         """Serve the names that these Leases are of, until it is cancelled."""
@@ -99,12 +100,13 @@ class Serving:
         names = tuple(name for name in given.scheduler_names if lease_of[name] in held)
         await around.followed.wait_for_lists()
         await self._look_from(names)
-        permit = around.permit(held.values())
+        mandate = self._mandate = leadership.Mandate(held.values())
+        permit = around.permit((mandate,))
         log.info("serving", schedulers=names)
         try:
             async with asyncio.TaskGroup() as group:
                 if given.schedules:
-                    self._schedule(group, names, held)
+                    self._schedule(group, names[0], mandate)
                 if given.controls:
                     self._grouping = controlling.grouping_for(around, self._owners, names, permit)
                     group.create_task(self._grouping.run(), name="look after podgroups")
@@ -112,6 +114,7 @@ class Serving:
                     ensured = controlling.ensure_queue(around.link, given.default_queue)
                     group.create_task(ensured, name="ensure default queue")
         finally:
+            mandate.end()
             self._loop = self._usage_writer = self._grouping = None
             around.observed.stop_serving()
 
@@ -125,21 +128,16 @@ class Serving:
         self._served = names
         await around.followed.list_anew(OWNED)
 
-    def _schedule(
-        self,
-        group: asyncio.TaskGroup,
-        names: tuple[str, ...],
-        held: Mapping[str, leadership.Token],
-    ) -> None:
+    def _schedule(self, group: asyncio.TaskGroup, name: str, mandate: leadership.Mandate) -> None:
         around = self._around
-        outlets = self._outlets(names[0], held)
+        outlets = self._outlets(name, mandate)
         self._usage_writer = outlets.usage_writer
         self._loop = scheduling_loop.SchedulingLoop(
             around.mirror,
             self._policy,
             outlets,
             around.observed,
-            may_commit=around.permit(held.values()),
+            may_commit=around.permit((mandate,)),
             pace=scheduling_loop.Pace(period_seconds=around.given.schedule_period_seconds),
         )
         group.create_task(self._loop.keep_time(), name="keep time")
@@ -157,13 +155,16 @@ class Serving:
         name = self._around.given.default_queue
         return self._around.mirror.reference(events.Kind.QUEUE, name) is not None
 
-    def _outlets(self, name: str, held: Mapping[str, leadership.Token]) -> scheduling_loop.Outlets:
+    def _outlets(self, name: str, mandate: leadership.Mandate) -> scheduling_loop.Outlets:
         """All who write to the API server what the loop decides and finds out."""
         around = self._around
         link, queue, observe = around.link, around.calls, around.observed.observe_write
-        permit = around.permit(held.values())
+        permit = around.permit((mandate,))
+        stamp = committing.Stamp(holder=mandate.holder, doubt=mandate.doubt)
         return scheduling_loop.Outlets(
-            committer=committing.Committer(link, queue, permit, stamp=_stamp(held)),
+            committer=committing.Committer(
+                link, queue, permit, stamp=stamp if mandate.holder else None
+            ),
             evictor=evicting.Evictor(link, queue, permit),
             reporter=reporting.Reporter(
                 link,
@@ -180,14 +181,3 @@ class Serving:
                 link, queue, name, may_commit=permit, observe=observe
             ),
         )
-
-
-def _stamp(held: Mapping[str, leadership.Token]) -> committing.Stamp | None:
-    """What binds carry under these Leases: one process has one identity for all of them."""
-    holder = next(iter(held.values())).holder
-
-    def doubt(why: str) -> None:
-        for token in held.values():
-            token.doubt(why)
-
-    return committing.Stamp(holder=holder, doubt=doubt) if holder else None

@@ -183,7 +183,7 @@ async def test_what_is_not_kept_any_more_is_not_written(serve: Serve) -> None:
         made.report(used(2.0))
         made.writer.report([], {})
         made.hold.set()
-        made.writer.close()
+        made.writer.close(lambda: True)
         await made.has_sent(1.0)
 
 
@@ -237,7 +237,7 @@ async def test_a_stop_writes_what_rests(serve: Serve, monkeypatch: pytest.Monkey
         made.report(used(2.0))
         await made.has_sent(1.0)
         made.may_commit = False
-        made.writer.close()
+        made.writer.close(lambda: True)
         made.report(used(3.0))
         await made.has_sent(1.0, 2.0)
 
@@ -249,7 +249,7 @@ async def test_a_stop_waits_for_what_is_under_way(serve: Serve) -> None:
         made.report(used(1.0))
         await made.is_sending(1.0)
         made.report(used(2.0))
-        made.writer.close()
+        made.writer.close(lambda: True)
         await asyncio.sleep(SPACING_SECONDS)
         assert made.rates() == [1.0]
         made.hold.set()
@@ -265,7 +265,7 @@ async def test_a_stop_does_not_insist(serve: Serve, monkeypatch: pytest.MonkeyPa
         await made.is_sending(1.0)
         made.codes = [503]
         made.report(used(2.0))
-        made.writer.close()
+        made.writer.close(lambda: True)
         made.hold.set()
         await made.has_sent(1.0)
     assert made.written == {("usage", "unavailable"): 1}

@@ -8,13 +8,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from tests import running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import leading, worlds
 from tests.unit.mirror import manifests
-from vscheduler.cluster import heralding, lanes
+from vscheduler.cluster import heralding, lanes, reporting, usage_writing
 from vscheduler.controllers import owners
 from vscheduler.daemon import following, metrics, serving, settings, surroundings, tenures
 from vscheduler.mirror import state
@@ -33,6 +34,8 @@ class Half:
     stopping: bool = False
     binds: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     lists: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    """Pods whose status was written to."""
 
     def show(self, *documents: manifests.Document) -> None:
         """Let a watch show these objects."""
@@ -56,6 +59,8 @@ async def half(serve: Serve, *names: str) -> AsyncIterator[Half]:
             made.lists += request.query.getall("fieldSelector", [])
             return web.json_response({"metadata": {}, "items": []})
         body = json.loads(await request.read() or "{}")
+        if request.method == "PATCH" and "/pods/" in request.path:
+            made.told.append(request.path.split("/")[-2])
         if request.path.endswith("/binding"):
             made.binds.append((request.path.split("/")[-2], body))
         return web.json_response({"metadata": {"resourceVersion": "99"}}, status=201)
@@ -98,10 +103,12 @@ async def half(serve: Serve, *names: str) -> AsyncIterator[Half]:
             task.cancel()
 
 
-def waiting(name: str, scheduler: str = "vscheduler") -> tuple[manifests.Document, ...]:
+def waiting(
+    name: str, scheduler: str = "vscheduler", **rest: Any
+) -> tuple[manifests.Document, ...]:
     """A pod that waits, and its group."""
     group = manifests.group(f"g-{name}", {"minMember": 1})
-    return group, manifests.pod(name, group=f"g-{name}", scheduler=scheduler)
+    return group, manifests.pod(name, group=f"g-{name}", scheduler=scheduler, **rest)
 
 
 async def test_a_standby_sees_all_and_sends_nothing(serve: Serve) -> None:
@@ -179,3 +186,40 @@ async def test_who_stops_sends_nothing_more(serve: Serve) -> None:
         made.show(*waiting("a"))
         await made.rest()
         assert made.bound() == {}
+
+
+async def test_what_an_earlier_tenure_left_behind_is_not_sent_in_a_later_one(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Lease is held still, and one more was gained: only the later one tells a pod why."""
+    monkeypatch.setattr(reporting, "POD_SPACING_SECONDS", 1.0)
+    async with half(serve, "a", "b") as made:
+        made.decided.gain("a")
+        await made.rest()
+        made.show(*waiting("big", "a", requests={"cpu": "99"}))
+        await worlds.until(lambda: made.told == ["big"])
+        made.show(manifests.node("n2", {"cpu": "20", "pods": "50"}))
+        await made.rest()
+        assert made.told == ["big"]
+        made.decided.gain("b")
+        await worlds.until(lambda: made.told == ["big"] * 2)
+        await asyncio.sleep(1.0)
+        assert made.told == ["big"] * 2
+
+
+async def test_who_stops_and_acts_no_more_writes_no_records(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever leads by now has written newer ones."""
+    closed = []
+    monkeypatch.setattr(usage_writing.UsageWriter, "close", lambda _, may: closed.append(may()))
+    async with half(serve, "vscheduler") as made:
+        made.serving.close()
+        made.decided.gain("vscheduler")
+        await worlds.until(lambda: made.lists)
+        await made.rest()
+        made.stopping = True
+        made.serving.close()
+        made.decided.tokens["vscheduler"].good = False
+        made.serving.close()
+    assert closed == [True, False]
