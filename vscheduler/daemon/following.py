@@ -43,6 +43,7 @@ class Following:
         }
         self._tasks: dict[events.Kind, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
+        self._stopped = False
 
     @property
     def ready(self) -> bool:
@@ -61,18 +62,29 @@ class Following:
             self._tasks[kind] = group.create_task(watch.run(), name=f"watch {kind}")
 
     async def list_anew(self, kinds: Collection[events.Kind]) -> None:
-        """Let these kinds be read anew from a list, and wait until they are."""
+        """Let these kinds be read anew from a list, and wait until they are.
+
+        Cancelled, it leaves all kinds followed, and none of these counts as listed that isn't.
+        """
         assert self._group is not None, "only what is followed can be listed anew"
+        if self._stopped:
+            return
         for kind in self._watches.keys() & set(kinds):
-            watch = self._watches[kind]
-            self._tasks[kind].cancel()
-            await asyncio.wait({self._tasks[kind]})
+            before, watch = self._tasks[kind], self._watches[kind]
+            before.cancel()
             watch.forget()
-            task = self._group.create_task(watch.run(), name=f"watch {kind}")
-            self._tasks[kind] = task
+            anew = _run_after(before, watch)
+            self._tasks[kind] = self._group.create_task(anew, name=f"watch {kind}")
         await self.wait_for_lists()
 
     def stop(self) -> None:
-        """Follow nothing any more."""
+        """Follow nothing any more, and begin nothing."""
+        self._stopped = True
         for task in self._tasks.values():
             task.cancel()
+
+
+async def _run_after(before: "asyncio.Task[None]", watch: watching.Watch[events.Event]) -> None:
+    """Run a watch once its task before, which was cancelled, has ended."""
+    await asyncio.wait({before})
+    await watch.run()

@@ -1,0 +1,95 @@
+"""What is listed anew stays followed, whatever happens meanwhile."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from tests.unit.cluster.conftest import Serve
+from tests.unit.daemon import worlds
+from vscheduler.daemon import following
+from vscheduler.mirror import events
+
+KINDS = (events.Kind.POD, events.Kind.QUEUE)
+
+
+@dataclass
+class Followed:
+    """Pods and Queues that are followed, on an API server that has none."""
+
+    following: following.Following
+    lists: Counter[str] = field(default_factory=Counter)
+    watched: Counter[str] = field(default_factory=Counter)
+    """Watches that are under way, by kind."""
+    group: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
+
+    def is_watched(self) -> bool:
+        """Whether there is one watch of each kind."""
+        return +self.watched == {"pods": 1, "queues": 1}
+
+
+@asynccontextmanager
+async def followed(serve: Serve) -> AsyncIterator[Followed]:
+    """Its lists are in; it must be stopped."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        kind = request.path.rpartition("/")[2]
+        if "watch" not in request.query:
+            made.lists[kind] += 1
+            return web.json_response({"metadata": {"resourceVersion": "7"}, "items": []})
+        response = web.StreamResponse()
+        await response.prepare(request)
+        made.watched[kind] += 1
+        try:
+            while True:
+                bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "7"}}}
+                await response.write(json.dumps(bookmark).encode() + b"\n")
+                await asyncio.sleep(0.02)
+        finally:
+            made.watched[kind] -= 1
+
+    def sink(batch: Sequence[events.Event]) -> None:
+        del batch
+
+    made = Followed(following.Following(await serve(answer), KINDS, sink))
+    async with asyncio.timeout(20), made.group:
+        made.following.start(made.group)
+        await worlds.until(made.is_watched)
+        yield made
+
+
+async def test_listed_anew_is_listed_and_followed(serve: Serve) -> None:
+    """Nothing else is."""
+    async with followed(serve) as made:
+        await made.following.list_anew([events.Kind.POD, events.Kind.NODE])
+        assert made.lists == {"pods": 2, "queues": 1}
+        await worlds.until(made.is_watched)
+        made.following.stop()
+
+
+async def test_who_is_cancelled_while_lists_are_taken_leaves_all_followed(serve: Serve) -> None:
+    """At whatever moment; and who asks next waits until the lists are in."""
+    async with followed(serve) as made:
+        for turns in range(12):
+            asking = asyncio.create_task(made.following.list_anew(KINDS))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.wait({asking})
+            await made.following.wait_for_lists()
+            await worlds.until(made.is_watched)
+        assert made.lists["pods"] == made.lists["queues"] > 1
+        made.following.stop()
+
+
+async def test_after_a_stop_nothing_is_listed_anew(serve: Serve) -> None:
+    """Else the daemon would wait for ever for a watch to end."""
+    async with followed(serve) as made:
+        asking = asyncio.create_task(made.following.list_anew(KINDS))
+        made.following.stop()
+        await asyncio.sleep(0.1)
+        asking.cancel()
