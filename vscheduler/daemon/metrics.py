@@ -71,6 +71,7 @@ class Metrics:
         """Somebody else tells how queues and jobs stand; two who do would be added up."""
         self._shares.forget()
         self._gauges["volcano_unschedule_job_count"].set(0)
+        self.observe_strays(rejected=0, ungrouped=0)
 
     def observe_bind(self, outcome: str, *, bound: bool, seconds: float) -> None:
         """Count a bind; seconds are from the pod's creation until now."""

@@ -151,6 +151,16 @@ async def test_who_lost_its_lease_sends_nothing_more(serve: Serve) -> None:
         await worlds.until(lambda: made.bound() == {"a": 1, "b": 1})
 
 
+async def test_who_stands_by_tells_of_no_strays(serve: Serve) -> None:
+    """Those that it saw while it led are told of by whoever leads now."""
+    async with half(serve, "vscheduler") as made:
+        made.show(manifests.pod("alone"))
+        for led in (1, 0, 1):
+            told = b"vscheduler_ungrouped_pods %.1f" % led
+            (made.decided.gain if led else made.decided.lose)("vscheduler")
+            await worlds.until(lambda: told in made.observed.exposition())  # noqa: B023 - at once
+
+
 async def test_acting_pauses_without_a_renewal(serve: Serve) -> None:
     """The Lease isn't lost yet: nothing is sent, and nothing is forgotten."""
     async with half(serve, "vscheduler") as made:
