@@ -22,7 +22,7 @@ ALL_GROUPS = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
 ALL_PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
 CONTROLLERS = "vscheduler-controllers"
-PATIENCE_SECONDS = 90.0
+PATIENCE_SECONDS = 180.0
 POLL_SECONDS = 0.05
 RESTART_SECONDS = 1.0
 

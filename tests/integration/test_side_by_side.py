@@ -139,7 +139,7 @@ def test_controllers_that_stop_are_succeeded_at_once(contest: takeovers.Contest)
     """Their Lease is given back like the others."""
     contest.plane.create_namespace(ONLINE)
     contest.enter("one", ONLINE)
-    contest.until(lambda: contest.lease(takeovers.CONTROLLERS))
+    contest.until(lambda: queue_state(contest, "default") == "Open")
     contest.enter("two", ONLINE)
     contest.until_stands_by("two", takeovers.CONTROLLERS)
     fault = contest.end("one", signal.SIGTERM)
@@ -176,5 +176,5 @@ def running(contest: takeovers.Contest, name: str) -> int:
 
 def queue_state(contest: takeovers.Contest, name: str) -> str:
     """The state of a Queue."""
-    queue = contest.plane.api.get(f"{daemons.QUEUES}/{name}")
+    queue = contest.plane.api.find(f"{daemons.QUEUES}/{name}") or {}
     return str(queue.get("status", {}).get("state", ""))
