@@ -71,8 +71,8 @@ class Run:
     peak_mib: float
     calls: Mapping[str, float]
     """Writes per pod, by `POST pods/binding`."""
-    refused: int
-    """Calls that were answered by 4xx or 5xx."""
+    refused: Mapping[str, int]
+    """Calls that were answered by 4xx or 5xx, by `POST pods/binding 409`."""
     cycles: Cycles | None = None
     """Where it tells of them."""
 

@@ -126,6 +126,10 @@ def answered(found: Counter[tuple[str, str]]) -> Counter[str]:
     return totals
 
 
-def refused(found: Counter[tuple[str, str]]) -> int:
-    """Calls that were answered by 4xx or 5xx, such as 409 and 429."""
-    return sum(number for (_, code), number in found.items() if code[:1] in ("4", "5"))
+def refused(found: Counter[tuple[str, str]]) -> dict[str, int]:
+    """Calls that were answered by 4xx or 5xx, by `POST pods/binding 409`; sorted."""
+    return {
+        f"{call} {code}": number
+        for (call, code), number in sorted(found.items())
+        if code[:1] in ("4", "5")
+    }

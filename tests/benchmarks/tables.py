@@ -1,7 +1,7 @@
 """Results as Markdown: medians, with the extremes where they matter."""
 
 import platform
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -59,20 +59,25 @@ def _rows(found: Runs) -> Iterator[list[str]]:
             _text(_median(runs, lambda run: run.server_cpu)),
             f"{_median(runs, lambda run: run.peak_mib):,.0f}",
             _text(_median(runs, lambda run: sum(run.calls.values()))),
-            f"{_median(runs, lambda run: run.refused):,.0f}",
+            f"{_median(runs, lambda run: sum(run.refused.values())):,.0f}",
         ]
 
 
 def calls(runs: Runs) -> Iterator[str]:
-    """Writes per pod by call, over all shapes that a competitor had; at least one in a hundred."""
+    """Writes per pod by call, over all runs of a competitor; at least one in a hundred. What was
+    refused is counted as it is.
+    """
     for name, found in by(runs, lambda run: run.competitor).items():
         pods = sum(run.pods for run in found)
         totals: defaultdict[str, float] = defaultdict(float)
+        refused: Counter[str] = Counter()
         for run in found:
             for call, number in run.calls.items():
                 totals[call] += number * run.pods / pods
+            refused.update(run.refused)
         told = [f"{call} {each:.2f}" for call, each in sorted(totals.items()) if each >= 0.01]
-        yield f"- {name}: {', '.join(told)}"
+        ends = [f"{call}: {number}" for call, number in sorted(refused.items())]
+        yield f"- {name}: {', '.join(told)}" + (f"; refused: {', '.join(ends)}" if ends else "")
 
 
 def cycles(runs: Runs) -> Iterator[str]:

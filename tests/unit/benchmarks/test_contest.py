@@ -33,7 +33,7 @@ def a_run(competitor: str, seconds: float, shape: str = "5x2x50") -> contest.Run
         settled=seconds + 1,
         peak_mib=100.0,
         calls={"POST pods/binding": 1.0, "POST events": 0.5, "PUT leases": 0.001},
-        refused=0,
+        refused={"POST events 429": 3},
         cycles=contest.cycles(METRICS),
     )
 
@@ -102,7 +102,8 @@ def test_the_tables_show_medians_and_extremes() -> None:
     limit, ours = list(tables.results(runs))[4:6]
     assert limit.startswith("| bind-only limit | 99 (99-99) | 100% | 50 | 2.00 | 1.00 / 2.00 /")
     assert ours.startswith("| ours | 50 (33-66) | 50% | 33 | 3.00 | 1.00 / 2.00 / 3.00 |")
-    assert list(tables.calls(runs))[1] == "- ours: POST events 0.50, POST pods/binding 1.00"
+    told = "- ours: POST events 0.50, POST pods/binding 1.00; refused: POST events 429: 9"
+    assert list(tables.calls(runs))[1] == told
 
 
 def test_pods_that_are_paced_come_at_their_rate() -> None:

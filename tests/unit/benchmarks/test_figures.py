@@ -93,7 +93,7 @@ def test_the_audit_of_counters_sees_one_that_went_back() -> None:
     found = figures.since(after, before)
     assert found == {("POST pods", "201"): 2, ("POST pods", "409"): 2}
     assert figures.answered(found) == {"POST pods": 4}
-    assert figures.refused(found) == 2
+    assert figures.refused(found) == {"POST pods 409": 2}
     with pytest.raises(AssertionError, match="POST pods"):
         figures.since(before, after)
 
