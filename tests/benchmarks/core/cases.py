@@ -31,6 +31,9 @@ class Case:
     change: Change | None = None
     """Done after a first cycle; the second one is timed."""
     actions: str = "enqueue, allocate, backfill, reclaim"
+    bound: int = 0
+    evicted: int = 0
+    """What the timed cycle must come to: a case that does something else is worth nothing."""
     series: tuple[str, ...] = ()
     """Names of the growth tables that it belongs to: by nodes, by pods."""
 
@@ -44,7 +47,8 @@ def cases(scale: float = 1.0) -> Iterator[Case]:
     for kind, build in (("equal pods", equal), ("different pods", different)):
         yield from _grid(kind, build, size)
     nodes, pods = size(1000), size(10_000)
-    yield Case(name="20 queues", nodes=nodes, pods=pods, build=partial(many_queues, nodes, pods))
+    build_queues = partial(many_queues, nodes, pods)
+    yield Case(name="20 queues", nodes=nodes, pods=pods, build=build_queues, bound=pods)
     for nodes in map(size, (1000, 2000, 4000)):
         yield _one_change(nodes)
     for waiting in map(size, (2500, 5000, 10_000)):
@@ -67,6 +71,7 @@ def _grid(
             nodes=nodes,
             pods=pods,
             build=partial(build, nodes, pods),
+            bound=pods,
             series=tuple(series),
         )
 
@@ -96,12 +101,17 @@ def _without_room(nodes: int, waiting: int) -> Iterator[Case]:
     yield case(name="jobs without room", series=(series,))
     late = clusters.Gang(name="late", requests=[clusters.POD])
     name = "jobs without room, one comes"
-    yield case(name=name, change=lambda cluster: cluster.add(late), series=(f"{name}, by pods",))
+    yield case(
+        name=name,
+        change=lambda cluster: cluster.add(late),
+        bound=1,
+        series=(f"{name}, by pods",),
+    )
 
 
 def _evicting(nodes: int, wanted: int) -> Iterator[Case]:
     """A large gang that needs the room of others."""
-    case = partial(Case, nodes=nodes, pods=wanted)
+    case = partial(Case, nodes=nodes, pods=wanted, evicted=wanted)
     yield case(
         name="reclaim",
         build=partial(full, nodes, wanted, queue="starved"),
@@ -109,7 +119,7 @@ def _evicting(nodes: int, wanted: int) -> Iterator[Case]:
     )
     yield case(
         name="preempt",
-        build=partial(full, nodes, wanted, priority=1000),
+        build=partial(full, nodes, wanted, gang=max(GANG, 2 * wanted), priority=1000),
         actions="enqueue, allocate, preempt",
         series=("preempt, by pods",),
     )
@@ -170,12 +180,17 @@ def without_room(nodes: int, waiting: int) -> clusters.Cluster:
     return cluster
 
 
-def full(nodes: int, wanted: int, *, queue: str = "default", priority: int = 0) -> clusters.Cluster:
-    """Every node full of gangs at twice their minimum, and one gang that asks for more room."""
+def full(
+    nodes: int, wanted: int, *, gang: int = GANG, queue: str = "default", priority: int = 0
+) -> clusters.Cluster:
+    """Every node full of gangs at twice their minimum, and one gang that asks for more room.
+
+    Plugin drf lets no job take pods of one with a smaller share, whatever their priorities are.
+    """
     cluster = clusters.Cluster(sorted({"default", queue}))
     places = [name for name in cluster.add_nodes(nodes) for _ in range(PER_NODE)]
-    for number in range(0, len(places), GANG):
-        there = places[number : number + GANG]
+    for number in range(0, len(places), gang):
+        there = places[number : number + gang]
         cluster.add(
             clusters.Gang(
                 name=f"gang-{number:05}",

@@ -55,6 +55,8 @@ def measure(case: cases.Case) -> Timing:
     result = cycle.run_cycle(taken, policy_)
     ended = time.process_time()
     assert not result.faults, result.faults
+    came = (len(result.binds), len(result.evicts))
+    assert came == (case.bound, case.evicted), f"{case.name}: {came} bound, evicted"
     return Timing(
         name=case.name,
         nodes=case.nodes,
