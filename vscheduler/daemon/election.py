@@ -284,14 +284,16 @@ def _held(
         known = state.last is not None
         wait_seconds = _held_seconds(timing, state.last) if known else timing.first_seconds
         state = replace(state, marked_at=answered_at, ripe_at=answered_at + wait_seconds)
-    doubtful = state.doubted_at is not None and asked_at < state.doubted_at
+    doubted_at = state.doubted_at
+    if doubted_at is not None and asked_at < doubted_at:
+        state = replace(state, looking=True, due_at=doubted_at)
+    else:
+        state = replace(state, looking=False, doubted_at=None)
     return replace(
         state,
         own=attempt,
         attempts=(),
         last=record,
-        looking=doubtful,
-        doubted_at=state.doubted_at if doubtful else None,
         tenure=state.tenure if led and _ripe(state) else state.tenure + 1,
     )
 

@@ -317,7 +317,7 @@ def test_a_doubt_ends_acting_until_a_look_that_was_sent_later() -> None:
     us.state = election.doubted(us.state, at=3)
     assert (us.until, us.due(), us.patient) == (-math.inf, 3, True)
     us.sees(stored, at=2.9, answered_at=3.1)
-    assert (us.until, us.patient) == (-math.inf, True)
+    assert (us.until, us.due(), us.patient) == (-math.inf, 3, True)
     us.sees(stored, at=3.2)
     assert (us.until, us.leads(3.2)) == (7, True)
 
