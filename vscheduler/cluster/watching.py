@@ -105,7 +105,8 @@ class Watch(Generic[Event]):
         self._version = ""
         self._failures = 0
         self.listed = asyncio.Event()
-        """Set when the first list has been handed on."""
+        """Set when the first list has been handed on, or the first one after `forget`."""
+        self.ever_listed = False
         self.relists = 0
         self.reconnects = 0
 
@@ -152,6 +153,7 @@ class Watch(Generic[Event]):
         self._version = version
         self.relists += self.listed.is_set()
         self.listed.set()
+        self.ever_listed = True
         log.info("watch.listed", path=self._path, objects=len(items), version=version)
 
     async def _pages(self, size: int) -> tuple[str, list[msgspec.Raw]]:

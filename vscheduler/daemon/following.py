@@ -47,8 +47,8 @@ class Following:
 
     @property
     def ready(self) -> bool:
-        """Whether all lists are in."""
-        return all(watch.listed.is_set() for watch in self._watches.values())
+        """Whether all lists have been in; what is listed anew was seen before."""
+        return all(watch.ever_listed for watch in self._watches.values())
 
     async def wait_for_lists(self) -> None:
         """Until all lists are in."""

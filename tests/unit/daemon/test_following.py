@@ -63,9 +63,12 @@ async def followed(serve: Serve) -> AsyncIterator[Followed]:
 
 
 async def test_listed_anew_is_listed_and_followed(serve: Serve) -> None:
-    """Nothing else is."""
+    """Nothing else is; and who was ready stays so."""
     async with followed(serve) as made:
-        await made.following.list_anew([events.Kind.POD, events.Kind.NODE])
+        asking = asyncio.create_task(made.following.list_anew([events.Kind.POD, events.Kind.NODE]))
+        while not asking.done():
+            assert made.following.ready
+            await asyncio.sleep(0)
         assert made.lists == {"pods": 2, "queues": 1}
         await worlds.until(made.is_watched)
         made.following.stop()
