@@ -42,8 +42,14 @@ WORKERS = 64
 WAITING_MAX = 20_000
 """Events that may wait; more are dropped and counted."""
 
+FINISH_SECONDS = 4.0
+"""How long a stop goes on sending binds and evictions that were decided: a gang's last ones."""
+
 DRAIN_SECONDS = 10.0
-"""How long a stop waits for calls that are under way, and then once more for events."""
+"""How long it then waits for calls that are under way, before it gives its Leases back."""
+
+EVENTS_SECONDS = 5.0
+"""How long it then waits for events."""
 
 CONTROLLED = (events.Kind.POD, events.Kind.POD_GROUP, events.Kind.NAMESPACE)
 """What controllers need of what is followed, alone."""
@@ -61,6 +67,7 @@ class Application:
         self._given = given
         self._link = link
         self._stopping = asyncio.Event()
+        self._withholding = asyncio.Event()
         self._metrics = metrics.Metrics()
         self._lanes = lanes.Lanes(workers=WORKERS, waiting_max=WAITING_MAX)
         self._mirror = state.Mirror(
@@ -89,6 +96,7 @@ class Application:
             herald=self._herald,
             observed=self._metrics,
             stopping=self._stopping.is_set,
+            withholding=self._withholding.is_set,
         )
         self._serving = serving.Serving(around, loaded.policy, owners.Owners())
         self._controllers = controlling.Controllers(around, self._serving.feed_owners)
@@ -97,7 +105,7 @@ class Application:
         self._metrics.observe_reload(successful=True, now=time.time())
 
     def stop(self) -> None:
-        """Send nothing more, let what is under way end, and return from `run`."""
+        """Begin nothing more, let what has begun end, and return from `run`."""
         log.info("stopping")
         self._stopping.set()
 
@@ -138,7 +146,11 @@ class Application:
         return work
 
     async def _wind_up(self) -> None:
-        """Let what is under way end, and then others take over."""
+        """Let what was decided be done and what is under way end, and then others take over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FINISH_SECONDS):
+                await self._lanes.wait_until_quiet(lanes.Lane.EVICTION)
+        self._withholding.set()
         self._serving.close()
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
@@ -148,7 +160,7 @@ class Application:
             return
         await self._leadership.release()
         with suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_SECONDS):
+            async with asyncio.timeout(EVENTS_SECONDS):
                 await self._lanes.wait_until_quiet()
 
     def _stand(self, identity: str) -> leadership.Leadership:

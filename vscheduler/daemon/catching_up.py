@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 PODS = "/api/v1/pods"
 LIVE = "status.phase!=Succeeded,status.phase!=Failed"
 LOOK_SECONDS = 0.01
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 1.0
 """How long watches may take to show what was listed, before it is listed again."""
 RETRY_SECONDS = 0.5
 

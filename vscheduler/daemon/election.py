@@ -81,8 +81,8 @@ class Timing:
 
     @property
     def call_seconds(self) -> float:
-        """How long one call may take."""
-        return 0.9 * self.retry_period_seconds
+        """How long one call may take: the next is due after it, and before acting pauses."""
+        return 0.9 * self.renew_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

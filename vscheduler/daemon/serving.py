@@ -159,13 +159,13 @@ class Serving:
         """All who write to the API server what the loop decides and finds out."""
         around = self._around
         link, queue, observe = around.link, around.calls, around.observed.observe_write
-        permit = around.permit((mandate,))
+        permit, to_finish = around.permit((mandate,)), around.permit_to_finish(mandate)
         stamp = committing.Stamp(holder=mandate.holder, doubt=mandate.doubt)
         return scheduling_loop.Outlets(
             committer=committing.Committer(
-                link, queue, permit, stamp=stamp if mandate.holder else None
+                link, queue, to_finish, stamp=stamp if mandate.holder else None
             ),
-            evictor=evicting.Evictor(link, queue, permit),
+            evictor=evicting.Evictor(link, queue, to_finish),
             reporter=reporting.Reporter(
                 link,
                 queue,

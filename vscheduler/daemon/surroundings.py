@@ -20,8 +20,15 @@ class Surroundings:
     herald: heralding.Herald
     observed: metrics.Metrics
     stopping: Callable[[], bool]
+    """Whether nothing new may begin."""
+    withholding: Callable[[], bool]
+    """Whether what has begun isn't finished any more, either."""
 
     def permit(self, tokens: Iterable[leadership.Token]) -> leadership.Permit:
         """Good for as long as all of these are, and the daemon goes on."""
         kept = tuple(tokens)
         return lambda: not self.stopping() and all(token.may_act() for token in kept)
+
+    def permit_to_finish(self, token: leadership.Token) -> leadership.Permit:
+        """Good for what was decided before the daemon was stopped, too: a gang's last binds."""
+        return lambda: not self.withholding() and token.may_act()

@@ -32,6 +32,11 @@ class Half:
     mirror: state.Mirror
     observed: metrics.Metrics
     stopping: bool = False
+    withholding: bool = False
+    slow: asyncio.Event | None = None
+    """What every bind waits for."""
+    begun: int = 0
+    """Binds that were asked for, answered or not."""
     binds: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     lists: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
@@ -62,6 +67,9 @@ async def half(serve: Serve, *names: str) -> AsyncIterator[Half]:
         if request.method == "PATCH" and "/pods/" in request.path:
             made.told.append(request.path.split("/")[-2])
         if request.path.endswith("/binding"):
+            made.begun += 1
+            if made.slow is not None:
+                await made.slow.wait()
             made.binds.append((request.path.split("/")[-2], body))
         return web.json_response({"metadata": {"resourceVersion": "99"}}, status=201)
 
@@ -84,6 +92,7 @@ async def half(serve: Serve, *names: str) -> AsyncIterator[Half]:
         ),
         observed=observed,
         stopping=lambda: made.stopping,
+        withholding=lambda: made.withholding,
     )
     made = Half(
         decided=leading.Decided(),
@@ -233,3 +242,20 @@ async def test_who_stops_and_acts_no_more_writes_no_records(
         made.decided.tokens["vscheduler"].good = False
         made.serving.close()
     assert closed == [True, False]
+
+
+@pytest.mark.parametrize("withheld", [False, True])
+async def test_a_gang_that_is_being_bound_at_a_stop_is_finished(
+    serve: Serve, withheld: bool
+) -> None:
+    """What was decided is sent, as long as there is time for it."""
+    async with half(serve, "vscheduler") as made:
+        made.slow = asyncio.Event()
+        made.decided.gain("vscheduler")
+        pods = [manifests.pod(f"p{number}", group="g") for number in range(12)]
+        made.show(manifests.group("g", {"minMember": 12}), *pods)
+        await worlds.until(lambda: made.begun == 4)
+        made.stopping, made.withholding = True, withheld
+        made.slow.set()
+        await made.rest()
+        assert len(made.bound()) == (4 if withheld else 12)
