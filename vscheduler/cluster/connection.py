@@ -173,6 +173,7 @@ class Connection:
         self._loader = loader
         self._configuration = api.configuration
         self._home = asyncio.get_running_loop()
+        self._on_throttled: Callable[[], None] | None = None
         self._host: str = api.configuration.host.rstrip("/")
         self._session = _session(api.rest_client.ssl_context, *middlewares)
         self._proxy: str | None = api.configuration.proxy or _proxy_of(self._host)
@@ -225,6 +226,10 @@ class Connection:
         await self._api.close()  # type: ignore[no-untyped-call]  # no types there
         await asyncio.sleep(CLOSE_SECONDS)
 
+    def tell_of_throttling(self, told: Callable[[], None]) -> None:
+        """From now on call this whenever the API server is too busy (429)."""
+        self._on_throttled = told
+
     async def refresh_credentials(self) -> None:
         """Keep a token from an exec plugin fresh for ever; returns at once where there is none.
 
@@ -266,11 +271,14 @@ class Connection:
                 answer = await response.read()
                 if response.status < 300:
                     return answer
-                raise error_of(response.status, answer, response.headers.get("Retry-After"))
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                error = error_of(response.status, answer, response.headers.get("Retry-After"))
+                if isinstance(error, Throttled) and self._on_throttled is not None:
+                    self._on_throttled()
+                raise error
+        except (aiohttp.ClientError, TimeoutError, OSError) as lost:
             if isinstance(data, guarding.Body) and data.withheld:
-                raise guarding.WithheldError from error
-            raise unavailable(error) from error
+                raise guarding.WithheldError from lost
+            raise unavailable(lost) from lost
 
     @asynccontextmanager
     async def stream(

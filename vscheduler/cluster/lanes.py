@@ -1,13 +1,15 @@
 """Who goes first to the API server: binds, evictions, what controllers do, statuses, events.
 
-A fixed number of workers share the connections; each takes the most urgent call that waits, so
-that what is only said about a bind never delays one.
+Workers share the connections, fewer of them while the API server is too busy; each takes the most
+urgent call that waits, so that what is only said about a bind never delays one.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
+
+from vscheduler.cluster import windows
 
 Call = Callable[[], Awaitable[None]]
 """One call; what comes of it is its own business, and it raises nothing."""
@@ -36,7 +38,9 @@ class Lanes:
         self._workers = workers
         self._waiting_max = waiting_max
         self._waiting: tuple[deque[Call], ...] = tuple(deque() for _ in Lane)
-        self._wake = asyncio.Semaphore(0)
+        self._window = windows.Window(workers)
+        self._idle: deque[asyncio.Future[None]] = deque()
+        """One for each worker that has nothing to do, or isn't to."""
         self._taken = asyncio.Event()
         self._done = asyncio.Event()
         """Neither stays set: setting them wakes those who wait for room, or for quiet."""
@@ -48,8 +52,12 @@ class Lanes:
         if lane not in UNBOUNDED and len(waiting) >= self._waiting_max:
             return False
         waiting.append(call)
-        self._wake.release()
+        self._wake()
         return True
+
+    def throttled(self) -> None:
+        """The API server was too busy: make fewer calls at once."""
+        self._window.throttled()
 
     async def wait_for_room(self, lane: Lane, most: int) -> None:
         """Until no more than so many calls of this lane wait."""
@@ -68,16 +76,33 @@ class Lanes:
                 group.create_task(self._work(), name=f"commit {number}")
 
     async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
-            await self._wake.acquire()
+            while not self._may_start() or not any(self._waiting):
+                self._idle.append(idle := loop.create_future())
+                await idle
             lane, waiting = next(each for each in enumerate(self._waiting) if each[1])
             call = waiting.popleft()
             self._taken.set()
             self._taken.clear()
             self._under_way[lane] += 1
+            if any(self._waiting):
+                self._wake()
             try:
                 await call()
             finally:
                 self._under_way[lane] -= 1
+                self._window.answered()
                 self._done.set()
                 self._done.clear()
+
+    def _may_start(self) -> bool:
+        return sum(self._under_way) < self._window.size
+
+    def _wake(self) -> None:
+        """Let one more worker look for a call."""
+        while self._idle and self._may_start():
+            idle = self._idle.popleft()
+            if not idle.done():
+                idle.set_result(None)
+                return

@@ -42,7 +42,7 @@ YOUNG_OBJECTS_MAX = 20_000
 those of a few calls, and what it meets then is all in use."""
 
 WORKERS = 64
-"""Calls under way at once."""
+"""Calls under way at once, at most."""
 
 WAITING_MAX = 20_000
 """Events that may wait; more are dropped and counted."""
@@ -75,6 +75,7 @@ class Application:
         self._withholding = asyncio.Event()
         self._metrics = metrics.Metrics()
         self._lanes = lanes.Lanes(workers=WORKERS, waiting_max=WAITING_MAX)
+        link.tell_of_throttling(self._lanes.throttled)
         self._mirror = state.Mirror(
             state.Options(
                 scheduler_names=given.scheduler_names,

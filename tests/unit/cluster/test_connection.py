@@ -99,6 +99,25 @@ async def test_a_refusal_is_raised(serve: Serve) -> None:
             pass
 
 
+async def test_that_the_server_is_too_busy_is_told(serve: Serve) -> None:
+    """Each 429 is; other refusals, and evictions that a budget forbids, aren't."""
+    budget = status(429, details={"causes": [{"reason": connection.BUDGET}]})
+    answers = iter([(429, status(429)), (429, budget), (503, status(503)), (429, b"")])
+    told: list[str] = []
+
+    async def answer(_: web.Request) -> web.Response:
+        code, body = next(answers)
+        return web.Response(status=code, body=body)
+
+    link = await serve(answer)
+    for _ in range(4):
+        with pytest.raises(connection.ApiError):
+            await link.call("POST", "/", b"{}")
+        if not told:
+            link.tell_of_throttling(lambda: told.append("busy"))
+    assert told == ["busy"]
+
+
 async def test_a_silent_stream_is_unavailable(serve: Serve) -> None:
     """A connection that says nothing for too long is dead, though TCP doesn't know."""
 

@@ -2,13 +2,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 
-from vscheduler.cluster import lanes
+from vscheduler.cluster import lanes, windows
 
 
 async def run_until_quiet(queue: lanes.Lanes) -> None:
     """Let the workers make all calls that wait."""
     task = asyncio.create_task(queue.run())
-    await asyncio.wait_for(queue.wait_until_quiet(), 2)
+    await asyncio.wait_for(queue.wait_until_quiet(), 20)
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
@@ -62,6 +62,51 @@ async def test_no_more_calls_are_under_way_than_workers() -> None:
         queue.put(lanes.Lane.BIND, call)
     await run_until_quiet(queue)
     assert (now, most) == (0, 3)
+
+
+async def test_an_api_server_that_is_too_busy_gets_fewer_calls_at_once() -> None:
+    """As long as it says so; what waits is sent nevertheless."""
+    queue = lanes.Lanes(workers=20, waiting_max=10)
+    seen: list[str] = []
+
+    async def most_at_once(*, busy: bool) -> int:
+        now = most = 0
+
+        async def call() -> None:
+            nonlocal now, most
+            now += 1
+            most = max(most, now)
+            await asyncio.sleep(0)
+            if busy:
+                queue.throttled()
+            now -= 1
+            seen.append("bind")
+
+        for _ in range(100):
+            queue.put(lanes.Lane.BIND, call)
+        await run_until_quiet(queue)
+        return most
+
+    assert await most_at_once(busy=False) == 20
+    await most_at_once(busy=True)
+    assert await most_at_once(busy=True) == windows.LEAST
+    assert len(seen) == 300
+
+
+async def test_calls_that_come_one_by_one_find_workers() -> None:
+    """Workers that had nothing to do, and some that were told so too often, take new calls."""
+    queue = lanes.Lanes(workers=20, waiting_max=10)
+    seen: list[object] = []
+    task = asyncio.create_task(queue.run())
+    for number in range(100):
+        queue.put(lanes.Lane.BIND, noting(number, seen))
+        if number % 7 == 0:
+            await asyncio.wait_for(queue.wait_until_quiet(), 2)
+            assert seen == list(range(number + 1))
+    await asyncio.wait_for(queue.wait_until_quiet(), 2)
+    assert seen == list(range(100))
+    task.cancel()
+    await asyncio.wait([task])
 
 
 async def test_who_wants_to_add_much_waits_for_room() -> None:
