@@ -265,19 +265,18 @@ def _note_no_room(session: working.Session, sheet: Worksheet, task: jobs.Task) -
     if task.kind in sheet.failed_kinds:
         return
     sheet.failed_kinds.add(task.kind)
-    session.spend("explanations", TASK_COST)
-    refusals, holes = session.placement.explain(task)
+    found = session.placement.explanation(task)
     code = decisions.ReasonCode.NO_ROOM if session.layout.size else decisions.ReasonCode.NO_NODES
-    if outsized := session.placement.outsized(task):
-        code, holes = decisions.ReasonCode.NEVER_FITS, outsized
+    if found.outsized:
+        code = decisions.ReasonCode.NEVER_FITS
     reason = reasons.of(
         sheet.gang,
         code,
         request=task.kind.request,
         role=task.role,
         nodes=session.layout.size,
-        refusals=refusals,
-        holes=holes,
+        refusals=found.refusals,
+        holes=found.outsized or found.holes,
     )
     session.note(sheet.gang.job.id, reason)
 

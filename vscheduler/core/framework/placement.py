@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.framework import contracts
+from vscheduler.core.framework import contracts, lookahead
 from vscheduler.core.model import decisions, jobs, nodes, refusals, resources
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ NOT_READY = "node(s) were not ready"
 
 REFUSED = "node(s) were left alone for {seconds} s, as a kubelet refused a pod ({reason})"
 """Whatever is configured, no pod follows one that a kubelet refused at once."""
+
+EXPLANATION_COST = 500
+"""Microseconds, about: one class of tasks that nodes refuse."""
 
 PLAN_CELLS_MAX = 2**24
 """Plans that are kept, times nodes: about 300 MiB of columns."""
@@ -35,6 +38,18 @@ class Choice:
     """Whether it may start at once, or waits there for room that is being freed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why nodes refuse a task."""
+
+    refusals: tuple[tuple[str, int], ...]
+    """What nodes say, with their number."""
+    holes: tuple[decisions.Hole, ...]
+    """The largest room that is left, by resource."""
+    outsized: tuple[decisions.Hole, ...]
+    """Where the task is larger than any node that it may use: the most that one of these has."""
+
+
 class Plan:
     """What is known about one task class of one queue on every node.
 
@@ -42,7 +57,10 @@ class Plan:
     is free), and -inf elsewhere; both are (N,) float64.
     """
 
-    __slots__ = ("future", "idle", "outlook", "request", "seen", "set_scored", "task")
+    __slots__ = (
+        *("ahead", "explained", "future", "idle", "outlook", "request", "seen"),
+        *("set_scored", "task"),
+    )
 
     def __init__(self, task: jobs.Task, request: resources.Vector, size: int) -> None:
         self.task = task
@@ -55,6 +73,9 @@ class Plan:
         """How much of `session.touched` it knows of."""
         self.set_scored = True
         """Whether score_node_set has ever had an answer for it."""
+        self.ahead = lookahead.Lookahead()
+        self.explained: Explanation | None = None
+        """Why nodes refuse its tasks; None until somebody asks, and when a row changes."""
 
 
 class Placement:
@@ -80,6 +101,8 @@ class Placement:
         for scores, idle in ((plan.idle, True), (plan.future, False)):
             row = self._best(plan, scores)
             if row is not None:
+                if idle:
+                    plan.ahead.expect(lookahead.state(self._session, row, plan.request))
                 return Choice(row, idle)
         return None
 
@@ -100,6 +123,14 @@ class Placement:
         order = np.argsort(-scores, kind="stable")
         rows: list[int] = order[: int(mask.sum())].tolist()
         return rows
+
+    def explanation(self, task: jobs.Task) -> Explanation:
+        """Why nodes refuse this task: worked out once for all like it, until a node changes."""
+        plan = self._plan(task)
+        if plan.explained is None:
+            self._session.spend("explanations", EXPLANATION_COST)
+            plan.explained = Explanation(*self.explain(task), self.outsized(task))
+        return plan.explained
 
     def outsized(self, task: jobs.Task) -> tuple[decisions.Hole, ...]:
         """Where the task is larger than any node that it may use, empty or not: the most that one
@@ -177,19 +208,64 @@ class Placement:
             self._plans.move_to_end(key)
             rows = sorted(set(session.touched[plan.seen :]))
             outlook = session.dispatch.every("outlook", task)
-            few = len(rows) * 4 <= session.layout.size and outlook == plan.outlook
-            plan.outlook = outlook
-            self._refresh(plan, np.array(rows, dtype=np.int64) if few else None)
+            if outlook != plan.outlook:
+                plan.outlook = outlook
+                plan.ahead.clear()
+                self._refresh(plan, None)
+            else:
+                self._update(plan, rows)
         plan.seen = len(session.touched)
         return plan
+
+    def _update(self, plan: Plan, rows: Sequence[int]) -> None:
+        """These rows changed, and nothing else that the plan depends on."""
+        session = self._session
+        if len(rows) * 4 > session.layout.size:
+            self._refresh(plan, None)
+            return
+        plan.explained = None
+        left = []
+        for row in rows:
+            state = lookahead.state(session, row)
+            known = plan.ahead.get(state)
+            if known is None:
+                left.append(row)
+                if len(rows) == 1 and plan.ahead.came_true(state):
+                    self._look_ahead(plan, row)
+            else:
+                plan.idle[row], plan.future[row] = known
+        if left:
+            self._refresh(plan, np.array(left, dtype=np.int64))
+
+    def _look_ahead(self, plan: Plan, row: int) -> None:
+        """Find out what the nodes that come next will be worth."""
+        session = self._session
+        rows = np.union1d(lookahead.best(plan.idle), [row])
+        view = lookahead.foreseen(session, plan.request, rows)
+        if view is None:
+            return
+        session.spend("ahead", 100 + view.size)
+        idle, future = self._worth(plan, view)
+        every = zip(lookahead.states(session, view), idle.tolist(), future.tolist(), strict=True)
+        for state, now, later in every:
+            plan.ahead.put(state, now, later)
 
     def _refresh(self, plan: Plan, rows: Rows | None) -> None:
         """Work out these rows of the plan anew, or all of them."""
         session = self._session
         view = session.view(rows)
+        session.spend("plans" if rows is None else "rows", 60 + view.size // 10)
+        target = slice(None) if rows is None else rows
+        plan.idle[target], plan.future[target] = self._worth(plan, view)
+        plan.explained = None
+
+    def _worth(
+        self, plan: Plan, view: contracts.NodeView
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What these nodes are worth to the plan's tasks, now and later; -inf: they take none."""
+        session = self._session
         if self._left_alone:
             session.wake(min(each.until for each in session.snapshot.refused.values()))
-        session.spend("plans" if rows is None else "rows", 60 + view.size // 10)
         future = resources.fits(plan.request, view.allocatable - view.future_used)
         idle = resources.fits(plan.request, view.allocatable - view.used)
         for verdict in self.verdicts(plan.task, view):
@@ -197,9 +273,7 @@ class Placement:
             future &= verdict.passes if verdict.later is None else verdict.later
         idle &= future
         scores = self._scores(plan.task, view)
-        target = slice(None) if rows is None else rows
-        plan.future[target] = np.where(future, scores, -np.inf)
-        plan.idle[target] = np.where(idle, scores, -np.inf)
+        return np.where(idle, scores, -np.inf), np.where(future, scores, -np.inf)
 
     def verdicts(self, task: jobs.Task, view: contracts.NodeView) -> Sequence[contracts.Verdict]:
         """What every filter says of these nodes, and which are left alone for now."""

@@ -1,0 +1,128 @@
+"""Lookahead: what a row will be worth once more tasks of the same class are on it.
+
+Filters and scores cost about the same for one row as for a hundred. So where tasks of one class
+are placed one after the other, the nodes that come next are asked about in one go, as they will be
+with one such task more, with two, and so on. An answer is used only where the node has come to be
+exactly as it was foreseen.
+"""
+
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.framework import contracts
+from vscheduler.core.model import resources
+
+if TYPE_CHECKING:
+    from vscheduler.core.framework import session as working
+
+Rows = NDArray[np.int64]
+
+NODES = 64
+"""So many of the best nodes are foreseen at a time, from the one that was touched."""
+
+DEPTH = 4
+"""With so many tasks more at most."""
+
+KEPT_MAX = 4096
+"""Answers that are kept per plan: about a MiB. All are dropped at once."""
+
+
+class Lookahead:
+    """What was foreseen for one plan: the scores of a row by what it holds."""
+
+    __slots__ = ("_expected", "_found")
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, tuple[float, float]] = {}
+        self._expected: Hashable = None
+        """The row that was chosen last, as it will be once the task is there."""
+
+    def get(self, key: Hashable) -> tuple[float, float] | None:
+        """The scores (now, later) of a row that has come to be as it was foreseen, if it was."""
+        return self._found.get(key)
+
+    def put(self, key: Hashable, idle: float, future: float) -> None:
+        """These will be the scores of a row in this state."""
+        if len(self._found) >= KEPT_MAX:
+            self._found.clear()
+        self._found[key] = (idle, future)
+
+    def clear(self) -> None:
+        """What the answers depended on beside the rows is another by now."""
+        self._found.clear()
+
+    def expect(self, key: Hashable) -> None:
+        """The row that was chosen will be like this if the task starts there."""
+        self._expected = key
+
+    def came_true(self, key: Hashable) -> bool:
+        """Whether the last task was placed where it was to go: then others like it may follow."""
+        return key == self._expected
+
+
+def state(
+    session: "working.Session", row: int, request: resources.Vector | None = None
+) -> Hashable:
+    """All that a row's answers may depend on, as it is, or with one more of this request."""
+    used, future = session.used[row], session.future_used[row]
+    if request is not None:
+        used, future = used + request, future + request
+    if not session.ports and not session.leaving_ports:
+        return row, used.tobytes(), future.tobytes()
+    name = session.layout.names[row]
+    ports = session.ports.get(name), session.leaving_ports.get(name)
+    return row, used.tobytes(), future.tobytes(), ports
+
+
+def foreseen(
+    session: "working.Session", request: resources.Vector, rows: Rows
+) -> contracts.NodeView | None:
+    """These rows as they will be with more tasks of this request; None where none has room.
+
+    Only states that can come about: a plugin never sees an overfull node.
+    """
+    steps = np.repeat(np.arange(1, DEPTH + 1), rows.size)[:, np.newaxis] * request
+    every = np.tile(rows, DEPTH)
+    whole = session.view(every)
+    used, future = whole.used + steps, whole.future_used + steps
+    wanted = np.flatnonzero(request)
+    fits = (used[:, wanted] <= whole.allocatable[:, wanted]).all(axis=1)
+    fits &= (future[:, wanted] <= whole.allocatable[:, wanted]).all(axis=1)
+    if not fits.any():
+        return None
+    return contracts.NodeView(
+        whole.layout,
+        every[fits],
+        whole.allocatable[fits],
+        used[fits],
+        future[fits],
+        ports=whole.ports,
+        leaving_ports=whole.leaving_ports,
+    )
+
+
+def states(session: "working.Session", view: contracts.NodeView) -> Iterator[Hashable]:
+    """The state of each row of what is foreseen."""
+    assert view.rows is not None
+    ports, leaving = session.ports, session.leaving_ports
+    names = session.layout.names
+    for row, used, future in zip(view.rows.tolist(), view.used, view.future_used, strict=True):
+        if not ports and not leaving:
+            yield row, used.tobytes(), future.tobytes()
+        else:
+            taken = ports.get(names[row]), leaving.get(names[row])
+            yield row, used.tobytes(), future.tobytes(), taken
+
+
+def best(scores: NDArray[np.float64]) -> Rows:
+    """The best rows, those with the lowest numbers where they are equal, as argmax has it."""
+    count = min(NODES, scores.size)
+    least = np.partition(scores, scores.size - count)[scores.size - count]
+    better = np.flatnonzero(scores > max(least, -np.inf))
+    equal = np.flatnonzero(scores == least)[: count - better.size]
+    rows = np.concatenate([better, equal])
+    found: Rows = rows[scores[rows] > -np.inf]
+    return found
