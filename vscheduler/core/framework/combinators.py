@@ -65,6 +65,8 @@ class Call:
     plugin: str
     method: Callable[..., Any]
     role: contracts.VictimRole
+    kinds: tuple[type, ...]
+    """What it may answer."""
 
 
 class Dispatch:
@@ -87,7 +89,12 @@ class Dispatch:
         for hook in hooks.HOOKS:
             found = [
                 tuple(
-                    Call(setting.plugin.name, getattr(plugin, hook), setting.plugin.victim_role)
+                    Call(
+                        setting.plugin.name,
+                        getattr(plugin, hook),
+                        setting.plugin.victim_role,
+                        KINDS.get(hook, (object,)),
+                    )
                     for setting, plugin in tier
                     if setting.has(hook)
                 )
@@ -275,8 +282,7 @@ class Dispatch:
     def _ask(self, call: Call, hook: str, subject: tuple[object, ...], default: Any) -> Any:
         try:
             answer = call.method(*subject)
-            kinds = KINDS.get(hook)
-            return answer if kinds is None or isinstance(answer, kinds) else _no_answer(answer)
+            return answer if isinstance(answer, call.kinds) else _no_answer(answer)
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
             return self._stands_in(call, hook, error, default)
 
@@ -305,7 +311,7 @@ def _sortable(key: contracts.Key | None) -> tuple[float, ...]:
     if key is None:
         return ABSTAINS
     parts = key if isinstance(key, tuple) else (key,)
-    if any(math.isnan(part) for part in parts):
+    if any(map(math.isnan, parts)):
         msg = f"a key with NaN in it: {key!r}"
         raise ValueError(msg)
     return parts

@@ -15,8 +15,8 @@ class Gang:
     """
 
     __slots__ = (
-        *("_moved", "counts", "job", "pending_best_effort", "phase", "role_counts"),
-        *("protected", "sub_groups"),
+        *("_moved", "counts", "job", "pending_best_effort", "phase", "protected"),
+        *("ready_tasks", "role_counts", "sub_groups", "valid_tasks"),
     )
 
     def __init__(self, job: jobs.Job, *, as_volcano: bool = False) -> None:
@@ -26,6 +26,10 @@ class Gang:
         """Whether its PodGroup says that nobody may be evicted from it. Volcano asks for that in
         gangpreempt and gangreclaim only."""
         self.counts: Counter[jobs.TaskStatus] = Counter(job.counts)
+        self.ready_tasks = sum(job.counts.get(status, 0) for status in jobs.READY)
+        """Tasks that count towards minMember (Volcano: ReadyTaskNum)."""
+        self.valid_tasks = sum(job.counts.get(status, 0) for status in jobs.VALID)
+        """Tasks that can still make up the gang (Volcano: ValidTaskNum)."""
         self.role_counts: Counter[tuple[str, jobs.TaskStatus]] = Counter()
         """By role and status; only kept where the job has role minima."""
         self._moved: dict[jobs.TaskId, tuple[jobs.TaskStatus, str | None]] = {}
@@ -56,6 +60,8 @@ class Gang:
         before = self.status(task)
         self.counts[before] -= 1
         self.counts[status] += 1
+        self.ready_tasks += (status in jobs.READY) - (before in jobs.READY)
+        self.valid_tasks += (status in jobs.VALID) - (before in jobs.VALID)
         if task.best_effort:
             pending = jobs.TaskStatus.PENDING
             self.pending_best_effort += (status is pending) - (before is pending)
@@ -74,19 +80,9 @@ class Gang:
         return (task for task in self.job.tasks if self.status(task) is status)
 
     @property
-    def ready_tasks(self) -> int:
-        """Tasks that count towards minMember (Volcano: ReadyTaskNum)."""
-        return sum(self.counts[status] for status in jobs.READY)
-
-    @property
     def waiting_tasks(self) -> int:
         """Tasks that wait for room that is being freed (Volcano: WaitingTaskNum)."""
         return self.counts[jobs.TaskStatus.PIPELINED]
-
-    @property
-    def valid_tasks(self) -> int:
-        """Tasks that can still make up the gang (Volcano: ValidTaskNum)."""
-        return sum(self.counts[status] for status in jobs.VALID)
 
     @property
     def has_minimum(self) -> bool:

@@ -6,7 +6,7 @@ with one such task more, with two, and so on. An answer is used only where the n
 exactly as it was foreseen.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
 
 Rows = NDArray[np.int64]
+Scores = NDArray[np.float64]
 
 NODES = 64
 """So many of the best nodes are foreseen at a time, from the one that was touched."""
@@ -26,41 +27,32 @@ NODES = 64
 DEPTH = 4
 """With so many tasks more at most."""
 
-KEPT_MAX = 4096
-"""Answers that are kept per plan: about a MiB. All are dropped at once."""
+KEPT_MAX = 2**16
+"""Answers that are kept in a cycle: about 20 MiB. All are dropped at once."""
 
 
 class Lookahead:
-    """What was foreseen for one plan: the scores of a row by what it holds."""
+    """What rows were found to be worth, or foreseen, by what they hold: for all plans of a cycle.
 
-    __slots__ = ("_expected", "_found")
+    Rows that went back to what they were before, as evictions were tried and undone, are found
+    here, too.
+    """
+
+    __slots__ = ("_found",)
 
     def __init__(self) -> None:
         self._found: dict[Hashable, tuple[float, float]] = {}
-        self._expected: Hashable = None
-        """The row that was chosen last, as it will be once the task is there."""
 
-    def get(self, key: Hashable) -> tuple[float, float] | None:
-        """The scores (now, later) of a row that has come to be as it was foreseen, if it was."""
-        return self._found.get(key)
+    def get(self, plan: int, state: Hashable) -> tuple[float, float] | None:
+        """The scores (now, later) of a row in this state, if they are known."""
+        return self._found.get((plan, state))
 
-    def put(self, key: Hashable, idle: float, future: float) -> None:
-        """These will be the scores of a row in this state."""
+    def put(self, plan: int, states: Iterable[Hashable], idle: Scores, future: Scores) -> None:
+        """These are, or will be, the scores of rows in these states."""
         if len(self._found) >= KEPT_MAX:
             self._found.clear()
-        self._found[key] = (idle, future)
-
-    def clear(self) -> None:
-        """What the answers depended on beside the rows is another by now."""
-        self._found.clear()
-
-    def expect(self, key: Hashable) -> None:
-        """The row that was chosen will be like this if the task starts there."""
-        self._expected = key
-
-    def came_true(self, key: Hashable) -> bool:
-        """Whether the last task was placed where it was to go: then others like it may follow."""
-        return key == self._expected
+        for state, now, later in zip(states, idle.tolist(), future.tolist(), strict=True):
+            self._found[plan, state] = (now, later)
 
 
 def state(
@@ -117,7 +109,7 @@ def states(session: "working.Session", view: contracts.NodeView) -> Iterator[Has
             yield row, used.tobytes(), future.tobytes(), taken
 
 
-def best(scores: NDArray[np.float64]) -> Rows:
+def best(scores: Scores) -> Rows:
     """The best rows, those with the lowest numbers where they are equal, as argmax has it."""
     count = min(NODES, scores.size)
     least = np.partition(scores, scores.size - count)[scores.size - count]

@@ -58,8 +58,8 @@ class Plan:
     """
 
     __slots__ = (
-        *("ahead", "explained", "future", "idle", "outlook", "request", "seen"),
-        *("set_scored", "task"),
+        *("expected", "explained", "future", "idle", "number", "outlook", "request"),
+        *("seen", "set_scored", "task"),
     )
 
     def __init__(self, task: jobs.Task, request: resources.Vector, size: int) -> None:
@@ -73,7 +73,10 @@ class Plan:
         """How much of `session.touched` it knows of."""
         self.set_scored = True
         """Whether score_node_set has ever had an answer for it."""
-        self.ahead = lookahead.Lookahead()
+        self.number = 0
+        """Another one whenever its outlook is another."""
+        self.expected: Hashable = None
+        """The row that was chosen last, as it is once the task has started there."""
         self.explained: Explanation | None = None
         """Why nodes refuse its tasks; None until somebody asks, and when a row changes."""
 
@@ -85,6 +88,8 @@ class Placement:
         self._session = session
         self._plans: OrderedDict[tuple[jobs.TaskClass, str, Hashable], Plan] = OrderedDict()
         self._plans_max = max(16, PLAN_CELLS_MAX // (session.layout.size + 1))
+        self._numbers = 0
+        self._ahead = lookahead.Lookahead()
         self._left_alone = _left_alone(session.snapshot.refused, session.layout)
 
     def choose(self, task: jobs.Task) -> Choice | None:
@@ -102,7 +107,7 @@ class Placement:
             row = self._best(plan, scores)
             if row is not None:
                 if idle:
-                    plan.ahead.expect(lookahead.state(self._session, row, plan.request))
+                    plan.expected = lookahead.state(self._session, row, plan.request)
                 return Choice(row, idle)
         return None
 
@@ -202,15 +207,14 @@ class Placement:
             plan = self._plans[key] = Plan(task, session.request(task), session.layout.size)
             if len(self._plans) > self._plans_max:
                 self._plans.popitem(last=False)
-            plan.outlook = session.dispatch.every("outlook", task)
+            self._set_outlook(plan, session.dispatch.every("outlook", task))
             self._refresh(plan, None)
         elif plan.seen < len(session.touched):
             self._plans.move_to_end(key)
             rows = sorted(set(session.touched[plan.seen :]))
             outlook = session.dispatch.every("outlook", task)
             if outlook != plan.outlook:
-                plan.outlook = outlook
-                plan.ahead.clear()
+                self._set_outlook(plan, outlook)
                 self._refresh(plan, None)
             else:
                 self._update(plan, rows)
@@ -224,31 +228,36 @@ class Placement:
             self._refresh(plan, None)
             return
         plan.explained = None
-        left = []
+        left: dict[int, Hashable] = {}
         for row in rows:
             state = lookahead.state(session, row)
-            known = plan.ahead.get(state)
+            known = self._ahead.get(plan.number, state)
             if known is None:
-                left.append(row)
-                if len(rows) == 1 and plan.ahead.came_true(state):
-                    self._look_ahead(plan, row)
+                left[row] = state
             else:
                 plan.idle[row], plan.future[row] = known
         if left:
-            self._refresh(plan, np.array(left, dtype=np.int64))
+            if len(rows) == 1 and left[rows[0]] == plan.expected:
+                self._look_ahead(plan, rows[0])
+            at = np.array(list(left), dtype=np.int64)
+            self._refresh(plan, at)
+            self._ahead.put(plan.number, left.values(), plan.idle[at], plan.future[at])
 
     def _look_ahead(self, plan: Plan, row: int) -> None:
-        """Find out what the nodes that come next will be worth."""
+        """A task was placed where it was to go, and others like it may follow: find out what the
+        nodes that come next will be worth.
+        """
         session = self._session
         rows = np.union1d(lookahead.best(plan.idle), [row])
         view = lookahead.foreseen(session, plan.request, rows)
-        if view is None:
-            return
-        session.spend("ahead", 100 + view.size)
-        idle, future = self._worth(plan, view)
-        every = zip(lookahead.states(session, view), idle.tolist(), future.tolist(), strict=True)
-        for state, now, later in every:
-            plan.ahead.put(state, now, later)
+        if view is not None:
+            session.spend("ahead", 100 + view.size)
+            self._ahead.put(plan.number, lookahead.states(session, view), *self._worth(plan, view))
+
+    def _set_outlook(self, plan: Plan, outlook: list[Hashable]) -> None:
+        self._numbers += 1
+        plan.number = self._numbers
+        plan.outlook = outlook
 
     def _refresh(self, plan: Plan, rows: Rows | None) -> None:
         """Work out these rows of the plan anew, or all of them."""
