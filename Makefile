@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # How many tests run at a time; each process of them has a control plane of its own.
-JOBS ?= 2
+JOBS ?= 3
 
 .PHONY: demo test test-alerts test-faults lint bench bench-core binaries lock clean
 
@@ -17,9 +17,10 @@ test: lint binaries test-alerts  ## lint, types, layers, and every test from uni
 test-alerts: $(READY)  ## alert rules and dashboard queries, under promtool: found, or built once
 	$(BIN)/python -m tests.alerts
 
-test-faults: binaries  ## what make test does with 10 rounds of deletes and short Leases, at length
-	$(BIN)/pytest -s --rounds=100 tests/integration/test_group_races.py
-	$(BIN)/pytest -s --lease-timing=default tests/integration/test_takeovers.py \
+test-faults: binaries  ## what make test does of races and takeovers, all of it and at length
+	$(BIN)/pytest -s --at-length --rounds=100 tests/integration/test_group_races.py \
+		tests/integration/test_leases.py
+	$(BIN)/pytest -s --at-length --lease-timing=default tests/integration/test_takeovers.py \
 		tests/integration/test_side_by_side.py
 
 lint: $(READY)  ## style, types, layers

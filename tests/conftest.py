@@ -14,6 +14,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="short",
         help="the patience of instances in tests/integration/test_takeovers.py and the like",
     )
+    parser.addoption(
+        "--at-length", action="store_true", help="also the tests that are marked so: 20 s each"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line("markers", "at_length: takes long; `make test-faults` runs it")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what takes long, and say how much that is, but where it is asked for."""
+    if config.getoption("--at-length"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("at_length")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if not item.get_closest_marker("at_length")]
 
 
 @pytest.fixture

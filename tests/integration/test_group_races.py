@@ -70,7 +70,13 @@ def ruling(cluster: control_plane.ControlPlane, history: histories.History) -> h
     return history.verdict()
 
 
-@pytest.mark.parametrize("at_work", [1, 2], ids=["one daemon", "two at once"])
+@pytest.mark.parametrize(
+    "at_work",
+    [
+        pytest.param(1, id="one daemon"),
+        pytest.param(2, id="two at once", marks=pytest.mark.at_length),
+    ],
+)
 def test_no_delete_hits_a_group_in_use(
     cluster: control_plane.ControlPlane,
     history: histories.History,

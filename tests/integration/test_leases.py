@@ -164,7 +164,15 @@ async def test_a_lease_that_is_deleted_is_made_anew_by_its_holder(
     assert electors.spec(cluster)["holderIdentity"] == "ours"
 
 
-@pytest.mark.parametrize("status", [409, 429, 500, 503])
+@pytest.mark.parametrize(
+    "status",
+    [
+        409,
+        pytest.param(429, marks=pytest.mark.at_length),
+        500,
+        pytest.param(503, marks=pytest.mark.at_length),
+    ],
+)
 async def test_a_server_that_refuses_for_a_while_costs_no_lease(
     cluster: control_plane.ControlPlane, begin: Begin, kubeconfig: Path, status: int
 ) -> None:

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+import pytest
+
 from tests.faults import audits
 from tests.integration import arrivals, daemons, takeovers
 
@@ -58,6 +60,7 @@ def test_the_articles_two_schedulers_live_side_by_side(contest: takeovers.Contes
     assert set(binders(contest, OFFLINE)) == {f"{OFFLINE}-1"}
 
 
+@pytest.mark.at_length
 def test_five_schedulers_of_two_replicas_share_nodes(contest: takeovers.Contest) -> None:
     """Each binds its own; the end of one leader is nobody else's business."""
     contest.feed(*NAMES, pause=1.0)
@@ -135,6 +138,7 @@ def test_controllers_have_successors_too(contest: takeovers.Contest) -> None:
     assert row.faultless, row
 
 
+@pytest.mark.at_length
 def test_controllers_that_stop_are_succeeded_at_once(contest: takeovers.Contest) -> None:
     """Their Lease is given back like the others."""
     contest.plane.create_namespace(ONLINE)

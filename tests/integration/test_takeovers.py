@@ -47,6 +47,7 @@ def patience_of(contest: takeovers.Contest) -> float:
     return two.began - one.renewed
 
 
+@pytest.mark.at_length
 def test_without_election_two_place_the_same_pods(contest: takeovers.Contest) -> None:
     """That the counts below can be other than zero."""
     contest.feed(NAME, pause=0.05)
@@ -130,7 +131,7 @@ def reads_of(contest: takeovers.Contest, user: str, after: float) -> int:
     )
 
 
-@pytest.mark.parametrize("fate", ["lost", "late"])
+@pytest.mark.parametrize("fate", ["lost", pytest.param("late", marks=pytest.mark.at_length)])
 def test_the_successor_completes_a_gang_in_the_middle_of_which_the_leader_was_killed(
     contest: takeovers.Contest, tmp_path: Path, fate: str
 ) -> None:
@@ -172,6 +173,7 @@ def test_a_lease_that_is_deleted_is_made_anew_by_who_held_it(contest: takeovers.
     assert len(audits.reigns(contest.entries(), NAME, ("one", "two"))) == 1
 
 
+@pytest.mark.at_length
 @pytest.mark.parametrize("holder", ["a stranger", "the standby", "nobody"])
 def test_a_lease_that_is_edited_stops_its_holder(contest: takeovers.Contest, holder: str) -> None:
     """Until the patience of one of them is over; nobody acts on what it says of itself."""
@@ -200,6 +202,7 @@ def writes_after(contest: takeovers.Contest, moment: float) -> list[audits.Entry
     return [each for each in writes if each.received > moment]
 
 
+@pytest.mark.at_length
 def test_a_leader_that_can_bind_and_not_renew_stops(
     contest: takeovers.Contest, tmp_path: Path
 ) -> None:
@@ -215,6 +218,7 @@ def test_a_leader_that_can_bind_and_not_renew_stops(
     assert patience_of(contest) >= contest.timing.duration_seconds
 
 
+@pytest.mark.at_length
 def test_a_lease_that_others_write_to_all_the_time_has_one_holder(
     contest: takeovers.Contest,
 ) -> None:
@@ -234,6 +238,7 @@ def test_a_lease_that_others_write_to_all_the_time_has_one_holder(
     assert row.faultless, row
 
 
+@pytest.mark.at_length
 def test_an_api_server_that_restarts_is_waited_for(
     timing: takeovers.Timing, tmp_path: Path
 ) -> None:
