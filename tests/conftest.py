@@ -1,3 +1,5 @@
+import signal
+
 import pytest
 
 pytest.register_assert_rewrite("tests.checks", "tests.running", "tests.scenarios.deciding")
@@ -20,7 +22,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Make the marker known; and let programs that tests start heed Ctrl-C, which whatever a shell
+    runs in the background ignores, with all its children.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "at_length: takes long; `make test-faults` runs it")
 
 
