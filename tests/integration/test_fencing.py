@@ -257,6 +257,8 @@ def elected(fenced: fences.Fence, tmp_path: Path) -> Iterator[daemons.Daemon]:
     yield daemon
     daemon.process.kill()
     daemon.process.wait()
+    fenced.switch(ELECTED, ["Audit"])
+    wait_until(lambda: fenced.plane.api.ask("DELETE", f"{fences.LEASES}/{ELECTED}").status == 200)
 
 
 def test_a_leader_places_pods_until_another_has_its_lease(
