@@ -12,8 +12,10 @@ from vscheduler.cli import clusters
 
 WANTED_STATE = "vscheduler.io/wanted-state"
 REFUSAL = "vscheduler.io/WantedState"
-CLOSED_BY_PARENT = "volcano.sh/closed-by-parent"
 """The type of the condition that says why a queue isn't what its owner wants."""
+
+CLOSED_BY_PARENT = "volcano.sh/closed-by-parent"
+"""The annotation of a queue that was closed with one above it."""
 
 OPEN, CLOSED, CLOSING = "Open", "Closed", "Closing"
 Command = TypeVar("Command", bound=Callable[..., None])
