@@ -1,6 +1,18 @@
 import asyncio
+from typing import TypeVar
 
 from vscheduler.cluster import lanes, outbox
+
+Item = TypeVar("Item")
+
+
+def noting(item: Item, seen: list[Item]) -> outbox.Write:
+    """A write that notes its turn."""
+
+    async def write() -> None:
+        seen.append(item)
+
+    return write
 
 
 async def test_an_outbox_writes_the_newest_and_not_too_often() -> None:
@@ -9,12 +21,6 @@ async def test_an_outbox_writes_the_newest_and_not_too_often() -> None:
     box = outbox.Outbox(queue, lanes.Lane.STATUS, spacing_seconds=0.4)
     seen: list[int] = []
 
-    def noting(number: int) -> outbox.Write:
-        async def write() -> None:
-            seen.append(number)
-
-        return write
-
     async def until(numbers: list[int]) -> None:
         async with asyncio.timeout(5):
             while seen != numbers:  # noqa: ASYNC110 - nobody tells
@@ -22,15 +28,15 @@ async def test_an_outbox_writes_the_newest_and_not_too_often() -> None:
 
     task = asyncio.create_task(queue.run())
     for number in range(3):
-        box.offer("key", noting(number))
+        box.offer("key", noting(number, seen))
     await until([2])
     for number in range(3, 6):
-        box.offer("key", noting(number))
-    box.offer_again("key", noting(9))
+        box.offer("key", noting(number, seen))
+    box.offer_again("key", noting(9, seen))
     await asyncio.sleep(0.05)
     assert seen == [2]
     await until([2, 5])
-    box.offer("key", noting(6))
+    box.offer("key", noting(6, seen))
     box.withdraw("key")
     await asyncio.sleep(0.6)
     assert seen == [2, 5]
@@ -44,14 +50,8 @@ async def test_an_outbox_tries_a_full_lane_again() -> None:
     box = outbox.Outbox(queue, lanes.Lane.STATUS, spacing_seconds=0.005)
     seen: list[str] = []
 
-    def noting(word: str) -> outbox.Write:
-        async def write() -> None:
-            seen.append(word)
-
-        return write
-
     for word in ("a", "b"):
-        box.offer(word, noting(word))
+        box.offer(word, noting(word, seen))
     task = asyncio.create_task(queue.run())
     await asyncio.sleep(0.05)
     assert sorted(seen) == ["a", "b"]
