@@ -3,7 +3,6 @@
 They go out after all that is more urgent. Where too many wait they are dropped and counted.
 """
 
-import datetime as dt
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -77,13 +76,12 @@ class Herald:
 
 def event_body(notice: statuses.Notice, name: str, when: float, identity: Identity) -> bytes:
     """An events.k8s.io/v1 Event; `when` is in seconds since the epoch."""
-    moment = dt.datetime.fromtimestamp(when, dt.UTC)
     return msgspec.json.encode(
         {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"name": name, "namespace": _namespace(notice)},
-            "eventTime": moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "eventTime": statuses.microtime(when),
             "reportingController": identity.controller,
             "reportingInstance": identity.instance[:INSTANCE_MAX],
             "action": _action(notice),

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Protocol
 
 from vscheduler.cluster import connection, lease_records
 from vscheduler.daemon import election, leadership
+from vscheduler.mirror import statuses
 
 
 class Transport(Protocol):
@@ -39,7 +39,7 @@ def clock() -> float:
 
 def wall_time() -> str:
     """The time of day as a Lease has it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return statuses.microtime(time.time())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -202,17 +202,17 @@ def pod_patch(message: str, why: str, *, now: float) -> Body:
 
 def waiting_notice(task: jobs.Task, message: str) -> Notice:
     """The event of a pod that found no node."""
-    return _pod_notice(task, "Warning", "FailedScheduling", message)
+    return _pod_notice(task, ("Warning", "FailedScheduling", message))
 
 
 def bound_notice(bind: decisions.Bind) -> Notice:
     """The event of a pod that was bound."""
-    return _pod_notice(bind.task, "Normal", SCHEDULED, wording.assigned(bind))
+    return _pod_notice(bind.task, ("Normal", SCHEDULED, wording.assigned(bind)))
 
 
 def evicted_notice(evict: decisions.Evict, gang: jobs.Job) -> Notice:
     """The event of a pod that was evicted."""
-    return _pod_notice(evict.task, "Warning", EVICT, wording.evicted(evict, gang))
+    return _pod_notice(evict.task, ("Warning", EVICT, wording.evicted(evict, gang)))
 
 
 def lost_notice(uid: str, evicts: Sequence[decisions.Evict]) -> Notice:
@@ -260,20 +260,18 @@ def refused_notice(pod: Subject, why: str) -> Notice:
 
 def lease_notice(lease: Subject, holder: str, *, leads: bool) -> Notice:
     """The event of a Lease that this process, the holder, gained or lost, in client-go's words."""
-    return Notice(
-        kind=lease.kind,
-        namespace=lease.namespace,
-        name=lease.name,
-        uid=lease.uid,
-        type="Normal",
-        reason=LEADER_ELECTION,
-        message=f"{holder} {'became leader' if leads else 'stopped leading'}",
-    )
+    message = f"{holder} {'became leader' if leads else 'stopped leading'}"
+    return _notice(lease, ("Normal", LEADER_ELECTION, message))
 
 
 def timestamp(now: float) -> str:
     """Seconds since the epoch as Kubernetes writes them: RFC 3339, whole seconds, UTC."""
     return dt.datetime.fromtimestamp(now, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def microtime(now: float) -> str:
+    """The same with microseconds, as events and Leases have it (meta/v1 MicroTime)."""
+    return dt.datetime.fromtimestamp(now, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _conditions(
@@ -320,26 +318,10 @@ def _notice(subject: Subject, said: tuple[str, str, str]) -> Notice:
 
 
 def _group_notice(job: jobs.JobId, uid: str, said: tuple[str, str, str]) -> Notice:
-    kind, reason, message = said
     namespace, _, name = job.partition("/")
-    return Notice(
-        kind="PodGroup",
-        namespace=namespace,
-        name=name,
-        uid=uid,
-        type=kind,
-        reason=reason,
-        message=message,
-    )
+    return _notice(Subject(kind="PodGroup", namespace=namespace, name=name, uid=uid), said)
 
 
-def _pod_notice(task: jobs.Task, kind: str, reason: str, message: str) -> Notice:
-    return Notice(
-        kind="Pod",
-        namespace=task.namespace,
-        name=task.name,
-        uid=task.uid,
-        type=kind,
-        reason=reason,
-        message=message,
-    )
+def _pod_notice(task: jobs.Task, said: tuple[str, str, str]) -> Notice:
+    pod = Subject(kind="Pod", namespace=task.namespace, name=task.name, uid=task.uid)
+    return _notice(pod, said)
