@@ -7,8 +7,6 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-HOUR_SECONDS = 3600.0
-
 INT32_MAX = 2**31 - 1
 """What the wire's numbers may be."""
 

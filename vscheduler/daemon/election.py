@@ -23,6 +23,10 @@ from dataclasses import dataclass, replace
 from vscheduler.cluster import lease_records
 
 ATTEMPTS_MAX = 8
+
+DURATION_MAX_SECONDS = 3600.0
+"""No instance waits longer for another one, whatever the Lease says."""
+
 GIVEN_BACK_SECONDS = 1.0
 """The duration in a record that was given back, as client-go writes it."""
 
@@ -329,7 +333,7 @@ def _patience_seconds(state: State, timing: Timing) -> float:
 
 def _held_seconds(timing: Timing, record: lease_records.Record | None) -> float:
     """How long somebody may act by a record, for all we know."""
-    theirs = min(record.duration_seconds, lease_records.HOUR_SECONDS) if record else 0.0
+    theirs = min(record.duration_seconds, DURATION_MAX_SECONDS) if record else 0.0
     return max(timing.duration_seconds, theirs)
 
 

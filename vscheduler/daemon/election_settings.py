@@ -25,9 +25,6 @@ PODGROUPS_SUFFIX = "-podgroups"
 leading, so it doesn't stand for that one's Lease.
 """
 
-DURATION_MAX_SECONDS = 3600.0
-"""No instance waits longer for another one, whatever the Lease says."""
-
 JITTER = 1.2
 """client-go: JitterFactor, by which a retry period may come out longer."""
 
@@ -161,7 +158,7 @@ def _timing(given: Given, problems: list[str]) -> election.Timing:
     if len(found) < len(texts):
         return election.Timing()
     duration, deadline, retry = (found[flag] for flag in texts)
-    if duration % 1 or duration > DURATION_MAX_SECONDS:
+    if duration % 1 or duration > election.DURATION_MAX_SECONDS:
         problems.append(
             f"{DURATION}: {texts[DURATION]!r} can't be used: it is written into the Lease in "
             "whole seconds, at least 1s and at most 1h"
