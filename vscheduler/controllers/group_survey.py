@@ -83,8 +83,7 @@ class Survey:
         they have the mark, and so are to be looked at without waiting for the grace.
         """
         for key, group in self._mirror.groups.items():
-            _, _, name = key.partition("/")
-            if not name.startswith(auto_groups.PREFIX) or not self._is_ours(group):
+            if not self._is_ours(group):
                 continue
             marked = deletion.LEAVING in group.job.annotations
             owner = self._owner_state(group)
@@ -97,8 +96,9 @@ class Survey:
                 yield key, group.job.uid, marked
 
     def _is_ours(self, group: translation.Group) -> bool:
+        named = group.job.name.startswith(auto_groups.PREFIX)
         label = group.job.labels.get(auto_groups.MANAGED_BY)
-        return label == auto_groups.MANAGER and group.scheduler in self._schedulers
+        return named and label == auto_groups.MANAGER and group.scheduler in self._schedulers
 
     def _owner_state(self, group: translation.Group) -> deletion.OwnerState:
         owner = group.owner

@@ -107,6 +107,8 @@ class Application:
         self._serving = serving.Serving(around, loaded.policy, owners.Owners())
         self._controllers = controlling.Controllers(around, self._serving.feed_owners)
         self._leadership = self._stand(identity)
+        for standing in self._leadership.standings():
+            self._metrics.observe_standing(standing)
         self._reloader = reloading.Reloader(loaded, self._serving.adopt, self._tell_of_reload)
         self._metrics.observe_reload(successful=True, now=time.time())
 
@@ -173,10 +175,7 @@ class Application:
         """How it is found out what we may serve."""
         election = self._given.election
         if not election.enabled:
-            alone = leadership.Unopposed(election.leases)
-            for standing in alone.standings():
-                self._metrics.observe_standing(standing)
-            return alone
+            return leadership.Unopposed(election.leases)
         terms = candidates.Terms(
             identity=identity, namespace=election.namespace, timing=election.timing
         )

@@ -53,7 +53,7 @@ class Controllers:
     async def keep_queues(self, held: Mapping[str, leadership.Token]) -> None:
         """Keep Queues under these Leases, until it is cancelled."""
         around = self._around
-        permit = around.permit(held.values())
+        permit = around.permit(leadership.Mandate(held.values()))
         async with asyncio.TaskGroup() as group:
             queue_control.start(
                 group,

@@ -18,16 +18,11 @@ class ListenError(Exception):
     """A server's address can't be listened on."""
 
 
-def no_leases() -> Sequence[leadership.Standing]:
-    """The standings where nobody stands for anything."""
-    return ()
-
-
 def pages(
     *,
     ready: Callable[[], bool],
     exposition: Callable[[], bytes] | None,
-    standings: Callable[[], Sequence[leadership.Standing]] = no_leases,
+    standings: Callable[[], Sequence[leadership.Standing]],
 ) -> web.Application:
     """What a server answers: liveness, readiness, and the metrics where they are wanted.
 

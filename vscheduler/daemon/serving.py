@@ -101,7 +101,7 @@ class Serving:
         await around.followed.wait_for_lists()
         await self._look_from(names)
         mandate = self._mandate = leadership.Mandate(held.values())
-        permit = around.permit((mandate,))
+        permit = around.permit(mandate)
         log.info("serving", schedulers=names)
         try:
             async with asyncio.TaskGroup() as group:
@@ -137,7 +137,7 @@ class Serving:
             self._policy,
             outlets,
             around.observed,
-            may_commit=around.permit((mandate,)),
+            may_commit=around.permit(mandate),
             pace=scheduling_loop.Pace(period_seconds=around.given.schedule_period_seconds),
         )
         group.create_task(self._loop.keep_time(), name="keep time")
@@ -159,7 +159,7 @@ class Serving:
         """All who write to the API server what the loop decides and finds out."""
         around = self._around
         link, queue, observe = around.link, around.calls, around.observed.observe_write
-        permit, to_finish = around.permit((mandate,)), around.permit_to_finish(mandate)
+        permit, to_finish = around.permit(mandate), around.permit_to_finish(mandate)
         stamp = committing.Stamp(holder=mandate.holder, doubt=mandate.doubt)
         return scheduling_loop.Outlets(
             committer=committing.Committer(

@@ -1,6 +1,6 @@
 """What outlives tenures: made once, handed to everything that is made anew for each."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from vscheduler.cluster import connection, heralding, lanes
@@ -24,10 +24,9 @@ class Surroundings:
     withholding: Callable[[], bool]
     """Whether what has begun isn't finished any more, either."""
 
-    def permit(self, tokens: Iterable[leadership.Token]) -> leadership.Permit:
-        """Good for as long as all of these are, and the daemon goes on."""
-        kept = tuple(tokens)
-        return lambda: not self.stopping() and all(token.may_act() for token in kept)
+    def permit(self, token: leadership.Token) -> leadership.Permit:
+        """Good for as long as this is, and the daemon goes on."""
+        return lambda: not self.stopping() and token.may_act()
 
     def permit_to_finish(self, token: leadership.Token) -> leadership.Permit:
         """Good for what was decided before the daemon was stopped, too: a gang's last binds."""

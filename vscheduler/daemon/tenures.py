@@ -1,11 +1,12 @@
 """What is done while Leases are held, and only then."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from typing import Any
 
 from vscheduler.daemon import leadership
 
-Work = Callable[[Mapping[str, leadership.Token]], Awaitable[None]]
+Work = Callable[[Mapping[str, leadership.Token]], Coroutine[Any, Any, None]]
 """Runs until it is cancelled; it is given the tokens of the Leases that it works under."""
 
 
@@ -22,7 +23,7 @@ async def serve(
         if not held:
             await leading.wait_for_change()
             continue
-        tenure = asyncio.create_task(_do(work, held), name=name)
+        tenure = asyncio.create_task(work(held), name=name)
         try:
             await _until_other(leading, leases, held, tenure)
         finally:
@@ -30,10 +31,6 @@ async def serve(
             await asyncio.wait({tenure})
         if not tenure.cancelled():
             tenure.result()
-
-
-async def _do(work: Work, held: Mapping[str, leadership.Token]) -> None:
-    await work(held)
 
 
 async def _until_other(

@@ -11,7 +11,7 @@ LOOPBACK = settings.Address("127.0.0.1", 0)
 async def test_ready_only_once_it_is() -> None:
     """/livez at once, /readyz when the first lists are in, /metrics where it is wanted."""
     ready = False
-    pages = health.pages(ready=lambda: ready, exposition=lambda: b"a 1\n")
+    pages = health.pages(ready=lambda: ready, exposition=lambda: b"a 1\n", standings=tuple)
     async with health.serving(pages, LOOPBACK) as port, ClientSession() as client:
 
         async def get(path: str) -> tuple[int, str]:
@@ -64,7 +64,7 @@ async def test_a_standby_is_ready_too() -> None:
 
 async def test_no_metrics_where_they_are_not_wanted() -> None:
     """Volcano: --enable-metrics is off by default."""
-    pages = health.pages(ready=lambda: True, exposition=None)
+    pages = health.pages(ready=lambda: True, exposition=None, standings=tuple)
     async with (
         health.serving(pages, LOOPBACK) as port,
         ClientSession() as client,
@@ -75,9 +75,9 @@ async def test_no_metrics_where_they_are_not_wanted() -> None:
 
 async def test_an_address_in_use_is_named() -> None:
     """One sentence instead of a traceback."""
-    pages = health.pages(ready=lambda: True, exposition=None)
+    pages = health.pages(ready=lambda: True, exposition=None, standings=tuple)
     async with health.serving(pages, LOOPBACK) as port:
-        other = health.pages(ready=lambda: True, exposition=None)
+        other = health.pages(ready=lambda: True, exposition=None, standings=tuple)
         with pytest.raises(health.ListenError, match=str(port)):
             async with health.serving(other, settings.Address("127.0.0.1", port)):
                 pass

@@ -134,10 +134,10 @@ class Placement:
         plan = self._plan(task)
         if plan.explained is None:
             self._session.spend("explanations", EXPLANATION_COST)
-            plan.explained = Explanation(*self.explain(task), self.outsized(task))
+            plan.explained = Explanation(*self.explain(task), self._outsized(task))
         return plan.explained
 
-    def outsized(self, task: jobs.Task) -> tuple[decisions.Hole, ...]:
+    def _outsized(self, task: jobs.Task) -> tuple[decisions.Hole, ...]:
         """Where the task is larger than any node that it may use, empty or not: the most that one
         of these has of each resource of which none has enough, or of all that it asks for.
         """
