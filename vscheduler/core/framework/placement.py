@@ -275,8 +275,8 @@ class Placement:
         session = self._session
         if self._left_alone:
             session.wake(min(each.until for each in session.snapshot.refused.values()))
-        future = resources.fits(plan.request, view.allocatable - view.future_used)
-        idle = resources.fits(plan.request, view.allocatable - view.used)
+        future = resources.fits(plan.request, view.allocatable, view.future_used)
+        idle = resources.fits(plan.request, view.allocatable, view.used)
         for verdict in self.verdicts(plan.task, view):
             idle &= verdict.passes
             future &= verdict.passes if verdict.later is None else verdict.later

@@ -52,9 +52,10 @@ class Session:
         self.policy = policy
         self.space = snapshot.space
         self.layout = table.layout
-        self.allocatable = table.allocatable
-        self.used = table.used.copy()
-        self.future_used = table.used - table.releasing
+        self.allocatable = resources.by_column(table.allocatable)
+        self.allocatable.setflags(write=False)
+        self.used = resources.by_column(table.used)
+        self.future_used = resources.by_column(table.used - table.releasing)
         self.ports = dict(table.ports)
         self.leaving_ports = dict(table.leaving_ports)
         self.as_volcano = policy.volcano

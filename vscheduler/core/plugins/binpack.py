@@ -55,7 +55,11 @@ class Binpack(contracts.Plugin):
         for column, amount, weight in self._parts.get(task.kind) or self._part(task):
             allocatable = nodes.allocatable[:, column]
             used = nodes.used[:, column] + amount
-            total += weight * np.where(used <= allocatable, used / np.maximum(allocatable, 1), 0.0)
+            part = used.astype(np.float64)
+            part /= np.maximum(allocatable, 1).astype(np.float64)
+            part *= weight
+            part[used > allocatable] = 0.0
+            total += part
         return total
 
     def _part(self, task: jobs.Task) -> list[tuple[int, int, float]]:
