@@ -25,6 +25,9 @@ REFUSED = "node(s) were left alone for {seconds} s, as a kubelet refused a pod (
 EXPLANATION_COST = 500
 """Microseconds, about: one class of tasks that nodes refuse."""
 
+NOTHING_YET = np.empty(0)
+"""The columns of a plan that is to be worked out."""
+
 PLAN_CELLS_MAX = 2**24
 """Plans that are kept, times nodes: about 300 MiB of columns."""
 
@@ -62,11 +65,10 @@ class Plan:
         *("seen", "set_scored", "task"),
     )
 
-    def __init__(self, task: jobs.Task, request: resources.Vector, size: int) -> None:
+    def __init__(self, task: jobs.Task, request: resources.Vector) -> None:
         self.task = task
         self.request = request
-        self.idle = np.full(size, -np.inf)
-        self.future = np.full(size, -np.inf)
+        self.idle = self.future = NOTHING_YET
         self.outlook: list[Hashable] = []
         """What its answers depend on beside the rows themselves."""
         self.seen = 0
@@ -88,6 +90,10 @@ class Placement:
         self._session = session
         self._plans: OrderedDict[tuple[jobs.TaskClass, str, Hashable], Plan] = OrderedDict()
         self._plans_max = max(16, PLAN_CELLS_MAX // (session.layout.size + 1))
+        self._lone: tuple[jobs.TaskClass, str, Hashable] | None = None
+        """The plan of a class with only one pod that waits: the next such plan takes its place, as
+        whoever has none to share with asks once, and memory that is used anew costs more than
+        the rest."""
         self._numbers = 0
         self._ahead = lookahead.Lookahead()
         self._left_alone = _left_alone(session.snapshot.refused, session.layout)
@@ -122,7 +128,7 @@ class Placement:
 
     def ranked(self, task: jobs.Task, mask: NDArray[np.bool_]) -> list[int]:
         """The rows of these nodes (N,), best score first, whether the task fits there or not."""
-        plan = Plan(task, self._session.request(task), self._session.layout.size)
+        plan = Plan(task, self._session.request(task))
         scores = np.where(mask, self._scores(task, self._session.view()), -np.inf)
         scores = self._with_set_scores(plan, scores)
         order = np.argsort(-scores, kind="stable")
@@ -204,9 +210,8 @@ class Placement:
         key = (task.kind, session.gang_of(task).job.queue, standing and standing.key)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = Plan(task, session.request(task), session.layout.size)
-            if len(self._plans) > self._plans_max:
-                self._plans.popitem(last=False)
+            self._make_room(key)
+            plan = self._plans[key] = Plan(task, session.request(task))
             self._set_outlook(plan, session.dispatch.every("outlook", task))
             self._refresh(plan, None)
         elif plan.seen < len(session.touched):
@@ -220,6 +225,16 @@ class Placement:
                 self._update(plan, rows)
         plan.seen = len(session.touched)
         return plan
+
+    def _make_room(self, key: tuple[jobs.TaskClass, str, Hashable]) -> None:
+        """For one plan more."""
+        kind, queue, _ = key
+        if self._session.surveyor.pending(queue, kind) <= 1:
+            if self._lone is not None:
+                self._plans.pop(self._lone, None)
+            self._lone = key
+        if len(self._plans) >= self._plans_max:
+            self._plans.popitem(last=False)
 
     def _update(self, plan: Plan, rows: Sequence[int]) -> None:
         """These rows changed, and nothing else that the plan depends on."""
@@ -264,8 +279,11 @@ class Placement:
         session = self._session
         view = session.view(rows)
         session.spend("plans" if rows is None else "rows", 60 + view.size // 10)
-        target = slice(None) if rows is None else rows
-        plan.idle[target], plan.future[target] = self._worth(plan, view)
+        idle, future = self._worth(plan, view)
+        if rows is None:
+            plan.idle, plan.future = idle, future
+        else:
+            plan.idle[rows], plan.future[rows] = idle, future
         plan.explained = None
 
     def _worth(
@@ -281,8 +299,10 @@ class Placement:
             idle &= verdict.passes
             future &= verdict.passes if verdict.later is None else verdict.later
         idle &= future
-        scores = self._scores(plan.task, view)
-        return np.where(idle, scores, -np.inf), np.where(future, scores, -np.inf)
+        later = self._scores(plan.task, view)
+        now = later.copy()
+        now[~idle] = later[~future] = -np.inf
+        return now, later
 
     def verdicts(self, task: jobs.Task, view: contracts.NodeView) -> Sequence[contracts.Verdict]:
         """What every filter says of these nodes, and which are left alone for now."""

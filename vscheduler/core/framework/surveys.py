@@ -184,6 +184,11 @@ class Surveyor:
         self._cluster = cluster
         self._wants = wants(cluster)
 
+    def pending(self, queue: str, kind: jobs.TaskClass) -> int:
+        """How many pods of this class waited in this queue when the cycle began."""
+        want = self._wants.get((queue, kind))
+        return 0 if want is None else want.pending
+
     def survey(self, ground: Ground) -> Survey:
         """Of these nodes."""
         reach = Reach(self._cluster, ground)
@@ -230,6 +235,9 @@ class Reach:
     def __init__(self, cluster: Cluster, ground: Ground) -> None:
         self._cluster = cluster
         self._ground = ground
+        self._allocatable = resources.by_column(ground.allocatable)
+        self._least = self._allocatable.min(axis=0, initial=resources.ALLOCATABLE_MAX)
+        """What every node has, (R,)."""
         self._classes: dict[jobs.TaskClass, nodes.Mask] = {}
         self._limited: dict[bytes, nodes.Mask] = {}
         self._queues: dict[str, bytes] = {}
@@ -244,10 +252,11 @@ class Reach:
         """(N,). A node that is smaller than the pod is none."""
         mask = self._classes.get(kind)
         if mask is None:
-            request = self._cluster.space.vector(kind.request)
             mask = self._cluster.class_nodes(kind, self._ground.layout)
             mask = mask & self._ground.layout.ready
-            mask &= resources.fits(request, self._ground.allocatable)
+            request = self._cluster.space.vector(kind.request)
+            if not (request <= self._least).all():
+                mask &= resources.fits(request, self._allocatable)
             self._classes[kind] = mask
         return mask
 
