@@ -262,6 +262,14 @@ class Dispatch:
         """All answers, in order; a plugin that fails gives None."""
         return [self._ask(call, hook, subject, None) for call in self._calls[hook]]
 
+    def tell(self, hook: str, subject: object) -> None:
+        """Of what happened, at every placement; nobody has an answer to that."""
+        for call in self._calls[hook]:
+            try:
+                call.method(subject)
+            except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+                self._stands_in(call, hook, error, None)
+
     def each(
         self, hook: str, check: Callable[[Any, Any], Answer], default: Answer, *subject: object
     ) -> list[Answer]:

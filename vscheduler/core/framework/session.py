@@ -294,19 +294,22 @@ class Session:
         request = self.request(task)
         self.future_used[row] += request
         if status is jobs.TaskStatus.ALLOCATED:
-            self.used[row] += request
-            free = self.allocatable[row] - self.used[row]
-            assert not ((request > 0) & (free < 0)).any(), f"{task.key} overfills a node"
+            used = self.used[row]
+            used += request
+            over = used > self.allocatable[row]
+            assert not np.count_nonzero(over) or not request[over].any(), (
+                f"{task.key} overfills a node"
+            )
         name = self.layout.names[row]
         _open_ports(self.ports, name, task)
         self.neighbours.move(task, row, SEATS[status], 1)
         self.touched.append(row)
         self.gang_of(task).move(task, status, name)
-        self.dispatch.every("on_allocate", task)
+        self.dispatch.tell("on_allocate", task)
 
     def give_back(self, task: jobs.Task, row: int) -> None:
         """The exact opposite of `take`, of the last task taken first. Called by Statement."""
-        self.dispatch.every("on_deallocate", task)
+        self.dispatch.tell("on_deallocate", task)
         gang = self.gang_of(task)
         request = self.request(task)
         self.future_used[row] -= request
@@ -329,12 +332,12 @@ class Session:
         self.touched.append(row)
         self.budgets.take(task)
         self.gang_of(task).move(task, jobs.TaskStatus.RELEASING, name)
-        self.dispatch.every("on_deallocate", task)
+        self.dispatch.tell("on_deallocate", task)
 
     def restore(self, task: jobs.Task, row: int) -> None:
         """The exact opposite of `evict`. Called by Statement."""
         name = self.layout.names[row]
-        self.dispatch.every("on_allocate", task)
+        self.dispatch.tell("on_allocate", task)
         self.future_used[row] += self.request(task)
         self.budgets.give_back(task)
         _close_ports(self.leaving_ports, name, task)

@@ -57,10 +57,10 @@ class ResourceSpace:
 
     def vector(self, amounts: Amounts) -> Vector:
         """Amounts as a row; a name without a column is a mistake of the caller's."""
-        row = self.zeros()
+        row = [0] * len(self.names)
         for name, amount in amounts.items():
             row[self.columns[name]] = amount
-        return row
+        return np.array(row, dtype=np.int64)
 
     def present(self, amounts: Amounts) -> Vector:
         """Amounts as a row; what has no column is nowhere to be had, and left out."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.framework import contracts, nearness
-from vscheduler.core.model import jobs, masks
+from vscheduler.core.model import constraints, jobs, masks
 
 FULL_SCORE = 100.0
 
@@ -55,7 +55,9 @@ class NodeOrder(contracts.Plugin):
         self._spread = self.number("podtopologyspread.weight")
         self._drawing = 0 if session.as_volcano else DRAWING_WEIGHT
         self._preferences: dict[jobs.TaskClass, Scores] = {}
-        self._soft_taints: dict[jobs.TaskClass, NDArray[np.int64] | None] = {}
+        self._soft_taints: dict[
+            tuple[constraints.Toleration, ...], NDArray[np.int64] | None
+        ] = {}
 
     def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> Scores:
         """Usage with the task on the node, and the weights of its preferred terms, unscaled."""
@@ -103,11 +105,12 @@ class NodeOrder(contracts.Plugin):
 
         Kubernetes: TaintToleration.NormalizeScore.
         """
-        if task.kind in self._soft_taints:
-            counts = self._soft_taints[task.kind]
+        bears = task.kind.constraints.tolerations
+        if bears in self._soft_taints:
+            counts = self._soft_taints[bears]
         else:
-            found = masks.soft_taints(nodes.layout, task.kind.constraints.tolerations)
-            counts = self._soft_taints[task.kind] = found if self._taints and found.any() else None
+            found = masks.soft_taints(nodes.layout, bears)
+            counts = self._soft_taints[bears] = found if self._taints and found.any() else None
         if counts is None:
             return None
         most = int(counts[feasible].max(initial=0))

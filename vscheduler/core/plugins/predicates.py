@@ -104,20 +104,23 @@ class Predicates(contracts.Plugin):
         self._affinity = bool(self.argument("predicate.NodeAffinityEnable"))
         self._taints = bool(self.argument("predicate.TaintTolerationEnable"))
         self._ports = bool(self.argument("predicate.NodePortsEnable"))
-        self._fixed: dict[jobs.TaskClass, list[contracts.Verdict]] = {}
+        self._fixed: dict[Hashable, list[contracts.Verdict]] = {}
+        """By those of a class's constraints that they follow from."""
 
     def filter_nodes(
         self, task: jobs.Task, nodes: contracts.NodeView
     ) -> Sequence[contracts.Verdict]:
         """Only filters that refuse some node of the cluster answer."""
-        fixed = self._fixed.get(task.kind)
+        limits = task.kind.constraints
+        place = (limits.tolerations, limits.node_selector, limits.required)
+        fixed = self._fixed.get(place)
         if fixed is None:
-            fixed = self._fixed[task.kind] = self._work_out(task.kind, nodes.layout)
+            fixed = self._fixed[place] = self._work_out(task.kind, nodes.layout)
         if nodes.rows is None:
             verdicts = list(fixed)
         else:
             verdicts = [contracts.Verdict(each.refusal, each.passes[nodes.rows]) for each in fixed]
-        wanted = task.kind.constraints.ports
+        wanted = limits.ports
         if self._ports and wanted and (nodes.ports or nodes.leaving_ports):
             later = masks.free_ports(nodes.layout, nodes.rows, wanted, nodes.ports)
             left = masks.free_ports(nodes.layout, nodes.rows, wanted, nodes.leaving_ports)
