@@ -21,7 +21,7 @@ question: no clock, no randomness, nothing read from outside.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
@@ -89,6 +89,21 @@ class NodeView:
     """Host ports of pods that stay, those placed in this cycle included; by node name."""
     leaving_ports: Mapping[str, tuple[constraints.HostPort, ...]]
     """Host ports of pods that are leaving, those evicted in this cycle included."""
+    _sizes: dict[int, NDArray[np.float64]] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
+
+    def sizes(self, column: int) -> NDArray[np.float64]:
+        """What each node has of a resource, at least 1, so that amounts can be divided by it (n,);
+        not to be written to. The same array again where the view is asked again, as all scores of
+        a cycle divide by it.
+        """
+        found = self._sizes.get(column)
+        if found is None:
+            found = np.maximum(self.allocatable[:, column], 1).astype(np.float64)
+            found.setflags(write=False)
+            self._sizes[column] = found
+        return found
 
     def of(self, column: NDArray[Scalar]) -> NDArray[Scalar]:
         """The part of a whole column (N, …) that belongs to these rows."""

@@ -1,11 +1,12 @@
 """What must hold after every cycle, whatever the plugins said."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model import decisions, jobs, resources
 
 if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
@@ -38,19 +39,44 @@ def _check_rows(session: "working.Session") -> None:
     place = {int(row): at for at, row in enumerate(rows)}
     for evict in session.evicts.values():
         future[place[session.layout.rows[evict.node]]] -= session.request(evict.task)
-    started = {bind.task.uid for bind in session.binds}
-    decided: list[decisions.Bind | decisions.Pipeline] = [*session.binds, *session.held.values()]
-    for decision in decided:
-        task = decision.task
-        at = place[session.layout.rows[decision.node]]
-        request = session.request(task)
-        future[at] += request
-        gang = session.gang_of(task)
-        if gang.status(task) is jobs.TaskStatus.ALLOCATED:
-            used[at] += request
-            free = session.allocatable[rows[at]] - used[at]
-            assert task.uid not in started or not ((request > 0) & (free < 0)).any(), (
-                f"{task.key} overfills {decision.node}"
-            )
+    starting = _Placed(session, place, session.binds)
+    starting.add_to(used, future)
+    wanted = starting.requests > 0
+    free = session.allocatable[rows] - used
+    over = (wanted & (free[starting.places] < 0)).any(axis=1) & starting.allocated
+    assert not over.any(), f"{session.binds[int(over.argmax())].task.key} overfills its node"
+    _Placed(session, place, tuple(session.held.values())).add_to(used, future)
     assert (used == session.used[rows]).all(), "used differs from the recount"
     assert (future == session.future_used[rows]).all(), "future_used differs from the recount"
+
+
+class _Placed:
+    """Decisions as arrays, one entry each: a pod at a time would cost as much as to place it."""
+
+    def __init__(
+        self,
+        session: "working.Session",
+        place: Mapping[int, int],
+        decided: Sequence[decisions.Bind | decisions.Pipeline],
+    ) -> None:
+        node_rows, tasks = session.layout.rows, [each.task for each in decided]
+        self.places = np.array([place[node_rows[each.node]] for each in decided], dtype=np.int64)
+        """Where among the touched rows it is."""
+        self.allocated = np.array(
+            [session.gang_of(task).status(task) is jobs.TaskStatus.ALLOCATED for task in tasks],
+            dtype=np.bool_,
+        )
+        """Whether it is room that is there now."""
+        kinds = {task.kind: task for task in tasks}
+        of_kind = np.array([session.request(task) for task in kinds.values()], dtype=np.int64)
+        numbers = {kind: number for number, kind in enumerate(kinds)}
+        which = np.array([numbers[task.kind] for task in tasks], dtype=np.int64)
+        self.requests = of_kind.reshape(-1, session.space.size)[which]
+        """(n, R)."""
+
+    def add_to(self, used: resources.Vector, future: resources.Vector) -> None:
+        """What they take, in rows of touched nodes."""
+        now = self.allocated
+        for column in range(used.shape[1]):
+            np.add.at(future[:, column], self.places, self.requests[:, column])
+            np.add.at(used[:, column], self.places[now], self.requests[now, column])

@@ -53,7 +53,6 @@ class Session:
         self.space = snapshot.space
         self.layout = table.layout
         self.allocatable = resources.by_column(table.allocatable)
-        self.allocatable.setflags(write=False)
         self.used = resources.by_column(table.used)
         self.future_used = resources.by_column(table.used - table.releasing)
         self.ports = dict(table.ports)
@@ -266,15 +265,21 @@ class Session:
         self, rows: "np.ndarray[tuple[int], np.dtype[np.int64]] | None" = None
     ) -> contracts.NodeView:
         """The nodes as plugins see them: all, or a copy of these rows."""
-        arrays = (self.allocatable, self.used, self.future_used)
         if rows is None:
-            allocatable, used, future_used = (array.view() for array in arrays)
-            for array in (used, future_used):
-                array.setflags(write=False)
-        else:
-            allocatable, used, future_used = (array[rows] for array in arrays)
+            return self._whole
+        arrays = (self.allocatable[rows], self.used[rows], self.future_used[rows])
+        return contracts.NodeView(
+            self.layout, rows, *arrays, self._whole.ports, self._whole.leaving_ports
+        )
+
+    @cached_property
+    def _whole(self) -> contracts.NodeView:
+        """All nodes, always as they are just now."""
+        arrays = [each.view() for each in (self.allocatable, self.used, self.future_used)]
+        for array in arrays:
+            array.setflags(write=False)
         ports, leaving = MappingProxyType(self.ports), MappingProxyType(self.leaving_ports)
-        return contracts.NodeView(self.layout, rows, allocatable, used, future_used, ports, leaving)
+        return contracts.NodeView(self.layout, None, *arrays, ports, leaving)
 
     def note(self, job: jobs.JobId, reason: decisions.Reason) -> None:
         """Why a job, or the rest of it, isn't placed: the dominant reason stays, else the first."""

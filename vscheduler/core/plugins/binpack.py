@@ -53,12 +53,11 @@ class Binpack(contracts.Plugin):
         """A resource that wouldn't fit, or that the node hasn't got, adds nothing."""
         total = np.zeros(nodes.size)
         for column, amount, weight in self._parts.get(task.kind) or self._part(task):
-            allocatable = nodes.allocatable[:, column]
             used = nodes.used[:, column] + amount
             part = used.astype(np.float64)
-            part /= np.maximum(allocatable, 1).astype(np.float64)
+            part /= nodes.sizes(column)
             part *= weight
-            part[used > allocatable] = 0.0
+            part[used > nodes.allocatable[:, column]] = 0.0
             total += part
         return total
 

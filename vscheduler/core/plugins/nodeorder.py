@@ -55,9 +55,7 @@ class NodeOrder(contracts.Plugin):
         self._spread = self.number("podtopologyspread.weight")
         self._drawing = 0 if session.as_volcano else DRAWING_WEIGHT
         self._preferences: dict[jobs.TaskClass, Scores] = {}
-        self._soft_taints: dict[
-            tuple[constraints.Toleration, ...], NDArray[np.int64] | None
-        ] = {}
+        self._soft_taints: dict[tuple[constraints.Toleration, ...], NDArray[np.int64] | None] = {}
 
     def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> Scores:
         """Usage with the task on the node, and the weights of its preferred terms, unscaled."""
@@ -153,5 +151,5 @@ def _used_part(nodes: contracts.NodeView, column: int, amount: np.int64) -> Scor
     taken = np.maximum(nodes.used[:, column], nodes.future_used[:, column])
     taken += amount
     part: Scores = taken.astype(np.float64)
-    part /= np.maximum(nodes.allocatable[:, column], 1).astype(np.float64)
+    part /= nodes.sizes(column)
     return np.minimum(part, 1.0, out=part)
