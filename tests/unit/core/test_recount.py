@@ -1,0 +1,97 @@
+"""What the session and its invariants assert of rows."""
+
+import pytest
+
+from tests import pictures, running
+from vscheduler.core.framework import invariants
+from vscheduler.core.framework import session as working
+from vscheduler.core.model import jobs
+
+PICTURE = """
+    node n1 cpu=4 memory=8Gi gpu=2 pods=110
+    node n2 cpu=4 memory=8Gi pods=110
+    queue q weight=1
+    job q/small min=3 cpu=1 memory=1Gi - - -
+    job q/large min=1 cpu=2 memory=1Gi gpu=1 -
+"""
+CPU, MEMORY, _, GPU = range(4)
+HELD = "used differs|future_used differs"
+
+
+@pytest.fixture
+def opened() -> working.Session:
+    """Two nodes, and nothing placed yet."""
+    return running.open_session(pictures.documents(PICTURE), running.TREE)
+
+
+def tasks(opened: working.Session, name: str) -> tuple[jobs.Task, ...]:
+    """The pods of a job."""
+    (gang,) = (gang for gang in opened.gangs.values() if gang.job.name == name)
+    return gang.job.tasks
+
+
+def place(opened: working.Session) -> None:
+    """Both jobs: three pods and one bind, one of the three is on the other node."""
+    with opened.statement() as trial:
+        for task, row in zip(tasks(opened, "small"), (0, 0, 1), strict=True):
+            trial.allocate(task, row)
+        trial.commit()
+    with opened.statement() as trial:
+        trial.allocate(tasks(opened, "large")[0], 0)
+        trial.commit()
+
+
+def test_what_was_placed_adds_up(opened: working.Session) -> None:
+    """Bound here and there, and with a pod that only waits for room."""
+    invariants.check(opened)
+    place(opened)
+    invariants.check(opened)
+    assert opened.used[:, CPU].tolist() == [4000, 1000]
+
+
+def test_room_that_is_held_counts(opened: working.Session) -> None:
+    """What is allocated and not bound is used, what is pipelined will be."""
+    first, second, third = tasks(opened, "small")
+    with opened.statement() as trial:
+        trial.allocate(first, 0)
+        trial.allocate(second, 0)
+        trial.pipeline(third, 0)
+        trial.hold()
+    invariants.check(opened)
+    assert opened.used[0, CPU] == 2000
+    assert opened.future_used[0, CPU] == 3000
+
+
+@pytest.mark.parametrize("column", range(4))
+@pytest.mark.parametrize("row", range(2))
+def test_a_row_that_differs_is_found(opened: working.Session, row: int, column: int) -> None:
+    """Wherever it does, in what is used and in what will be."""
+    place(opened)
+    for array in (opened.used, opened.future_used):
+        array[row, column] += 1
+        with pytest.raises(AssertionError, match=HELD):
+            invariants.check(opened)
+        array[row, column] -= 1
+    invariants.check(opened)
+
+
+def test_a_node_that_is_overfull_is_found(opened: working.Session) -> None:
+    """In whatever its pods ask for; what none of them asks for doesn't count."""
+    place(opened)
+    for column in (CPU, MEMORY, GPU):
+        kept = int(opened.allocatable[0, column])
+        opened.allocatable[0, column] = opened.used[0, column] - 1
+        with pytest.raises(AssertionError, match="overfills"):
+            invariants.check(opened)
+        opened.allocatable[0, column] = kept
+    opened.allocatable[1, GPU] = -1
+    invariants.check(opened)
+
+
+def test_no_task_is_given_room_that_isnt_there(opened: working.Session) -> None:
+    """A node that is over its allocatable in another resource still takes it."""
+    small, large = tasks(opened, "small")[0], tasks(opened, "large")[0]
+    opened.allocatable[1, GPU] = -1
+    opened.take(small, 1, jobs.TaskStatus.ALLOCATED)
+    with pytest.raises(AssertionError, match="overfills"):
+        opened.take(large, 1, jobs.TaskStatus.ALLOCATED)
