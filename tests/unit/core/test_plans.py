@@ -5,7 +5,7 @@ from vscheduler.core.framework import placement
 
 PICTURE = """
     node n1 cpu=8 memory=8Gi pods=110
-    node n2 cpu=8 memory=9Gi pods=110
+    node n2 cpu=8 memory=16Gi pods=110
     queue q weight=1
     job q/a min=1 cpu=1 memory=1Gi -
     job q/b min=1 cpu=2 memory=1Gi -
