@@ -55,18 +55,13 @@ class Lookahead:
             self._found[plan, state] = (now, later)
 
 
-def state(
-    session: "working.Session", row: int, request: resources.Vector | None = None
-) -> Hashable:
-    """All that a row's answers may depend on, as it is, or with one more of this request."""
-    used, future = session.used[row], session.future_used[row]
-    if request is not None:
-        used, future = used + request, future + request
+def state(session: "working.Session", row: int) -> Hashable:
+    """All that a row's answers may depend on, as it is."""
+    used, future = session.used[row].tobytes(), session.future_used[row].tobytes()
     if not session.ports and not session.leaving_ports:
-        return row, used.tobytes(), future.tobytes()
+        return row, used, future
     name = session.layout.names[row]
-    ports = session.ports.get(name), session.leaving_ports.get(name)
-    return row, used.tobytes(), future.tobytes(), ports
+    return row, used, future, (session.ports.get(name), session.leaving_ports.get(name))
 
 
 def foreseen(

@@ -61,7 +61,7 @@ class Plan:
     """
 
     __slots__ = (
-        *("expected", "explained", "future", "idle", "number", "outlook", "request"),
+        *("chosen", "explained", "future", "idle", "number", "outlook", "request"),
         *("seen", "set_scored", "task"),
     )
 
@@ -77,8 +77,8 @@ class Plan:
         """Whether score_node_set has ever had an answer for it."""
         self.number = 0
         """Another one whenever its outlook is another."""
-        self.expected: Hashable = None
-        """The row that was chosen last, as it is once the task has started there."""
+        self.chosen: int | None = None
+        """The row that was chosen last, if the task may start there."""
         self.explained: Explanation | None = None
         """Why nodes refuse its tasks; None until somebody asks, and when a row changes."""
 
@@ -112,8 +112,7 @@ class Placement:
         for scores, idle in ((plan.idle, True), (plan.future, False)):
             row = self._best(plan, scores)
             if row is not None:
-                if idle:
-                    plan.expected = lookahead.state(self._session, row, plan.request)
+                plan.chosen = row if idle else None
                 return Choice(row, idle)
         return None
 
@@ -216,7 +215,7 @@ class Placement:
             self._refresh(plan, None)
         elif plan.seen < len(session.touched):
             self._plans.move_to_end(key)
-            rows = sorted(set(session.touched[plan.seen :]))
+            rows = session.touched[plan.seen :]
             outlook = session.dispatch.every("outlook", task)
             if outlook != plan.outlook:
                 self._set_outlook(plan, outlook)
@@ -236,9 +235,10 @@ class Placement:
         if len(self._plans) >= self._plans_max:
             self._plans.popitem(last=False)
 
-    def _update(self, plan: Plan, rows: Sequence[int]) -> None:
+    def _update(self, plan: Plan, touched: Sequence[int]) -> None:
         """These rows changed, and nothing else that the plan depends on."""
         session = self._session
+        rows = touched if len(touched) == 1 else sorted(set(touched))
         if len(rows) * 4 > session.layout.size:
             self._refresh(plan, None)
             return
@@ -252,8 +252,8 @@ class Placement:
             else:
                 plan.idle[row], plan.future[row] = known
         if left:
-            if len(rows) == 1 and left[rows[0]] == plan.expected:
-                self._look_ahead(plan, rows[0])
+            if len(touched) == 1 and touched[0] == plan.chosen:
+                self._look_ahead(plan, touched[0])
             at = np.array(list(left), dtype=np.int64)
             self._refresh(plan, at)
             self._ahead.put(plan.number, left.values(), plan.idle[at], plan.future[at])
