@@ -28,8 +28,8 @@ def view(chance: np.random.Generator) -> contracts.NodeView:
     allocatable[chance.random(shape) < 0.1] = 0
     used = (allocatable * chance.choice([0, 0.3, 1, 1.2], shape)).astype(np.int64)
     future = np.where(chance.random(shape) < 0.5, used, used // 2)
-    arrays = [resources.by_column(each) for each in (allocatable, used, future)]
-    return contracts.NodeView(layout, None, *arrays, {}, {})
+    rows = [resources.by_column(each) for each in (allocatable, used, future)]
+    return contracts.NodeView(layout, None, rows[0], rows[1], rows[2], {}, {})
 
 
 def some_kind(chance: np.random.Generator, nodes: contracts.NodeView) -> jobs.TaskClass:
@@ -53,7 +53,8 @@ def usage(request: resources.Vector, nodes: contracts.NodeView) -> Scores:
     no_cpu, no_memory = (nodes.allocatable[:, column] == 0 for column in (0, 1))
     cpu, memory = np.where(no_cpu, memory, cpu), np.where(no_memory, cpu, memory)
     scores: Scores = 600.0 + 100.0 * (cpu + memory)
-    return scores - 250.0 * np.abs(cpu - memory)
+    scores -= 250.0 * np.abs(cpu - memory)
+    return scores
 
 
 def packing(request: resources.Vector, nodes: contracts.NodeView) -> Scores:

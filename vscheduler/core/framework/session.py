@@ -267,19 +267,19 @@ class Session:
         """The nodes as plugins see them: all, or a copy of these rows."""
         if rows is None:
             return self._whole
+        whole = self._whole
         arrays = (self.allocatable[rows], self.used[rows], self.future_used[rows])
-        return contracts.NodeView(
-            self.layout, rows, *arrays, self._whole.ports, self._whole.leaving_ports
-        )
+        return contracts.NodeView(self.layout, rows, *arrays, whole.ports, whole.leaving_ports)
 
     @cached_property
     def _whole(self) -> contracts.NodeView:
         """All nodes, always as they are just now."""
-        arrays = [each.view() for each in (self.allocatable, self.used, self.future_used)]
-        for array in arrays:
+        every = (self.allocatable, self.used, self.future_used)
+        allocatable, used, future_used = (array.view() for array in every)
+        for array in (allocatable, used, future_used):
             array.setflags(write=False)
         ports, leaving = MappingProxyType(self.ports), MappingProxyType(self.leaving_ports)
-        return contracts.NodeView(self.layout, None, *arrays, ports, leaving)
+        return contracts.NodeView(self.layout, None, allocatable, used, future_used, ports, leaving)
 
     def note(self, job: jobs.JobId, reason: decisions.Reason) -> None:
         """Why a job, or the rest of it, isn't placed: the dominant reason stays, else the first."""
