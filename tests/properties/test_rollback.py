@@ -33,7 +33,7 @@ def books(session: working.Session) -> dict[str, object]:
         "ports": dict(session.ports),
         "leaving_ports": dict(session.leaving_ports),
         "gangs": [
-            (gang.phase, +gang.counts, +gang.role_counts, gang.pending_best_effort, gang.untouched)
+            (gang.phase, gang.counts, +gang.role_counts, gang.pending_best_effort, gang.untouched)
             for gang in session.gangs.values()
         ],
         "tasks": [

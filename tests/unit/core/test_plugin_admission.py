@@ -61,12 +61,12 @@ def test_a_group_without_minimum_is_promised_nothing() -> None:
     subject = gang(RUNNING, RUNNING, min_resources=None, state=INQUEUE)
     assert reservations.outstanding(subject) == {}
     assert not reservations.holds(subject)
-    assert reservations.elastic(subject) == {"cpu": 2000, "pods": 2}
+    assert subject.job.elastic == {"cpu": 2000, "pods": 2}
 
 
 def test_what_is_above_the_minimum_is_counted_by_resource() -> None:
     """Six cpus of four; no device of one."""
-    assert reservations.elastic(gang(*[RUNNING] * 6)) == {"cpu": 2000, "pods": 6}
+    assert gang(*[RUNNING] * 6).job.elastic == {"cpu": 2000, "pods": 6}
 
 
 @pytest.mark.parametrize(

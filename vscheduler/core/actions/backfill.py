@@ -37,7 +37,9 @@ def _line_up(session: working.Session) -> Iterator[gangs.Gang]:
     lines: defaultdict[str, list[gangs.Gang]] = defaultdict(list)
     for gang in session.gangs.values():
         job = gang.job
-        if gang.phase is jobs.Phase.PENDING or not any(_waiting(gang)):
+        if not (gang.pending_best_effort or gang.waiting_tasks) or not any(_waiting(gang)):
+            continue
+        if gang.phase is jobs.Phase.PENDING:
             continue
         reason = reasons.invalid(session, gang)
         if reason is not None:

@@ -18,6 +18,9 @@ TURN_COST = 20
 
 TIMEOUT = "enqueue.timeout"
 
+YOUNG = (jobs.Phase.PENDING, jobs.Phase.INQUEUE)
+"""Phases of groups that enqueue has a say in."""
+
 
 class Enqueue(contracts.Action):
     """Pending groups become Inqueue, or are told why not."""
@@ -33,6 +36,8 @@ class Enqueue(contracts.Action):
         """
         timeout = self.seconds(TIMEOUT)
         for gang in session.gangs.values():
+            if gang.phase not in YOUNG:
+                continue
             uid = gang.job.uid
             if gang.phase is jobs.Phase.PENDING and uid in session.admitted:
                 gang.phase = jobs.Phase.INQUEUE

@@ -299,7 +299,7 @@ class Books:
         for gang in self._session.gangs.values():
             queue = gang.job.queue
             allocated.setdefault(queue, Counter()).update(gang.job.allocated)
-            elastic.setdefault(queue, Counter()).update(reservations.elastic(gang))
+            elastic.setdefault(queue, Counter()).update(gang.job.elastic)
             if reservations.holds(gang):
                 promised.setdefault(queue, Counter()).update(reservations.outstanding(gang))
         columns = self._session.space.columns

@@ -48,7 +48,7 @@ class Claim:
 def line_up(
     session: "working.Session", action: str
 ) -> tuple[ordering.Line[queues.Queue], dict[str, ordering.Line[Claim]]]:
-    """Queues that have valid jobs in use, and the starving jobs of each.
+    """Queues that have starving jobs, and those of each.
 
     A job that wasn't admitted doesn't ask (Volcano: preempt and reclaim skip Pending jobs), nor
     does one for which this action looked in vain in the unfinished cycles just before.
@@ -57,23 +57,22 @@ def line_up(
     lines: dict[str, ordering.Line[Claim]] = {}
     denied, asked = session.snapshot.carried.denied, session.snapshot.carried.asked
     for gang in session.gangs.values():
-        if gang.phase is jobs.Phase.PENDING:
+        if not gang.counts[jobs.TaskStatus.PENDING] or gang.phase is jobs.Phase.PENDING:
+            continue
+        if gang.job.id in denied or (asked and (action, gang.job.id) in asked):
             continue
         if session.dispatch.first("job_valid", True, gang) is not None:
+            continue
+        if not session.dispatch.first_tier("job_starving", gang):
             continue
         queue = session.queues[gang.job.queue]
         if queue.name not in lines:
             lines[queue.name] = ordering.Line()
             waiting.join(ordering.queue_key(session.dispatch, queue), queue)
-        if not gang.counts[jobs.TaskStatus.PENDING] or gang.job.id in denied:
-            continue
-        if (action, gang.job.id) in asked:
-            continue
-        if session.dispatch.first_tier("job_starving", gang):
-            pending = gang.tasks(jobs.TaskStatus.PENDING)
-            tasks = ordering.tasks(session.dispatch, gang, pending)
-            key = ordering.job_key(session.dispatch, gang)
-            lines[queue.name].join(key, Claim(gang, deque(tasks)))
+        pending = gang.tasks(jobs.TaskStatus.PENDING)
+        tasks = ordering.tasks(session.dispatch, gang, pending)
+        key = ordering.job_key(session.dispatch, gang)
+        lines[queue.name].join(key, Claim(gang, deque(tasks)))
     return waiting, lines
 
 

@@ -1,8 +1,10 @@
 """The end of a cycle: what happened to each job and queue."""
 
-from collections import Counter
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from vscheduler.core.framework import exclusions, gangs, reasons
 from vscheduler.core.model import decisions, jobs, snapshot, usages
@@ -82,7 +84,7 @@ def phase(gang: gangs.Gang, *, unschedulable: bool) -> jobs.Phase:
     """
     if gang.counts[jobs.TaskStatus.RUNNING] and unschedulable:
         return jobs.Phase.UNKNOWN
-    scheduled = sum(gang.counts[status] for status in jobs.SCHEDULED) + _releasing(gang)
+    scheduled = gang.scheduled_tasks + _releasing(gang)
     if scheduled >= max(1, gang.job.min_member):
         finished = sum(gang.counts[status] for status in FINISHED)
         return jobs.Phase.COMPLETED if scheduled == finished else jobs.Phase.RUNNING
@@ -104,17 +106,19 @@ def _winding_down(gang: gangs.Gang) -> bool:
     releasing = _releasing(gang)
     if not releasing or gang.counts[jobs.TaskStatus.PENDING] or gang.waiting_tasks:
         return False
-    scheduled = sum(gang.counts[status] for status in jobs.SCHEDULED)
-    return scheduled + releasing >= gang.job.min_member
+    return gang.scheduled_tasks + releasing >= gang.job.min_member
 
 
 def _groups(session: "working.Session") -> tuple[decisions.GroupStatus, ...]:
     statuses = [_stray(job) for job in session.strays]
-    statuses += [
-        _group(session, gang)
-        for job, gang in session.gangs.items()
-        if job not in session.unreached or not gang.untouched
-    ]
+    for job, gang in session.gangs.items():
+        if not gang.untouched:
+            statuses.append(_group(session, gang))
+        elif job not in session.unreached:
+            # Most jobs have nothing to wait for, and stand as they did in the last cycle.
+            same = job not in session.reasons and gang.phase is gang.job.state.phase
+            ask = functools.partial(_group, session, gang)
+            statuses.append(gang.job.memo("status", ask) if same else ask())
     return tuple(sorted(statuses, key=lambda status: status.job))
 
 
@@ -153,7 +157,6 @@ def _waits(gang: gangs.Gang) -> decisions.Reason | None:
 
 def _stray(job: jobs.Job) -> decisions.GroupStatus:
     """A job whose queue doesn't exist keeps its phase and is told so."""
-    counts: Mapping[jobs.TaskStatus, int] = Counter(job.counts)
     reason = decisions.Reason(
         code=decisions.ReasonCode.QUEUE_MISSING,
         queue=job.queue,
@@ -165,9 +168,9 @@ def _stray(job: jobs.Job) -> decisions.GroupStatus:
         uid=job.uid,
         queue=job.queue,
         phase=job.phase,
-        running=counts[jobs.TaskStatus.RUNNING],
-        succeeded=counts[jobs.TaskStatus.SUCCEEDED],
-        failed=counts[jobs.TaskStatus.FAILED],
+        running=job.counts[jobs.TaskStatus.RUNNING],
+        succeeded=job.counts[jobs.TaskStatus.SUCCEEDED],
+        failed=job.counts[jobs.TaskStatus.FAILED],
         ready=gangs.Gang(job).has_minimum,
         unplaced=tuple(task for task in job.tasks if task.status is jobs.TaskStatus.PENDING),
         reason=reason,
@@ -177,23 +180,28 @@ def _stray(job: jobs.Job) -> decisions.GroupStatus:
 def _queues(
     session: "working.Session", used: Mapping[str, usages.Usage]
 ) -> tuple[decisions.QueueFigures, ...]:
-    allocated = {name: session.space.zeros() for name in session.queues}
-    request = {name: session.space.zeros() for name in session.queues}
+    allocated = {name: [0] * session.space.size for name in session.queues}
+    waiting = {name: [0] * session.space.size for name in session.queues}
+    columns = session.space.columns
     for gang in session.gangs.values():
         job = gang.job
-        has = session.space.vector(job.allocated)
-        allocated[job.queue] += has
-        request[job.queue] += has + session.space.vector(job.pending)
+        sums = allocated[job.queue]
+        for name, amount in job.allocated.items():
+            sums[columns[name]] += amount
+        sums = waiting[job.queue]
+        for name, amount in job.pending.items():
+            sums[columns[name]] += amount
+    request = {name: np.add(has, waiting[name]) for name, has in allocated.items()}
+    holds = {name: np.array(has, dtype=np.int64) for name, has in allocated.items()}
     for bind in session.binds:
-        queue = session.gang_of(bind.task).job.queue
-        allocated[queue] += session.request(bind.task)
+        holds[session.gang_of(bind.task).job.queue] += session.request(bind.task)
     entitlements = session.dispatch.last("entitlements")
     return tuple(
         decisions.QueueFigures(
             name=name,
             state=queue.state,
             weight=queue.weight,
-            allocated=session.space.amounts(allocated[name]),
+            allocated=session.space.amounts(holds[name]),
             request=session.space.amounts(request[name]),
             elsewhere=session.snapshot.elsewhere.get(name, {}),
             capability=queue.capability,

@@ -6,6 +6,12 @@ from collections.abc import Iterator
 from vscheduler.core.framework import subgroups
 from vscheduler.core.model import jobs
 
+NO_ROLES: Counter[tuple[str, jobs.TaskStatus]] = Counter()
+"""What jobs without role minima count; never written to."""
+
+NOBODY: dict[jobs.TaskId, tuple[jobs.TaskStatus, str | None]] = {}
+"""Who has moved in a job of which nobody has; never written to."""
+
 
 class Gang:
     """A Job, and what this cycle has done with its tasks so far.
@@ -15,31 +21,31 @@ class Gang:
     """
 
     __slots__ = (
-        *("_moved", "counts", "job", "pending_best_effort", "phase", "protected"),
-        *("ready_tasks", "role_counts", "sub_groups", "valid_tasks"),
+        *("_moved", "counts", "job", "pending_best_effort", "phase", "protected", "ready_tasks"),
+        *("role_counts", "scheduled_tasks", "sub_groups", "valid_tasks"),
     )
 
     def __init__(self, job: jobs.Job, *, as_volcano: bool = False) -> None:
         self.job = job
-        self.phase = job.phase
-        self.protected = job.preemptable.lower() == "false" and not as_volcano
+        self.phase = job.state.phase
+        self.protected = job.protected and not as_volcano
         """Whether its PodGroup says that nobody may be evicted from it. Volcano asks for that in
         gangpreempt and gangreclaim only."""
-        self.counts: Counter[jobs.TaskStatus] = Counter(job.counts)
-        self.ready_tasks = sum(job.counts.get(status, 0) for status in jobs.READY)
+        self.counts = job.counts
+        """The job's own until a task moves: most never do."""
+        self.ready_tasks = job.ready_tasks
         """Tasks that count towards minMember (Volcano: ReadyTaskNum)."""
-        self.valid_tasks = sum(job.counts.get(status, 0) for status in jobs.VALID)
+        self.valid_tasks = job.valid_tasks
         """Tasks that can still make up the gang (Volcano: ValidTaskNum)."""
-        self.role_counts: Counter[tuple[str, jobs.TaskStatus]] = Counter()
+        self.scheduled_tasks = job.scheduled_tasks
+        """Tasks that make up a running group."""
+        self.role_counts = NO_ROLES
         """By role and status; only kept where the job has role minima."""
-        self._moved: dict[jobs.TaskId, tuple[jobs.TaskStatus, str | None]] = {}
-        self.pending_best_effort = 0
+        self._moved = NOBODY
+        self.pending_best_effort = job.pending_best_effort
         """Pending tasks that ask for nothing: they count as ready (Volcano: IsReady)."""
-        if self.counts[jobs.TaskStatus.PENDING]:
-            pending = self.tasks(jobs.TaskStatus.PENDING)
-            self.pending_best_effort = sum(task.best_effort for task in pending)
         if job.min_task_member:
-            self.role_counts.update((task.role, task.status) for task in job.tasks)
+            self.role_counts = Counter((task.role, task.status) for task in job.tasks)
         self.sub_groups: subgroups.SubGroups | None = None
         """Only of a job that has policies for them."""
         if job.sub_groups:
@@ -57,11 +63,16 @@ class Gang:
 
     def move(self, task: jobs.Task, status: jobs.TaskStatus, node: str | None) -> None:
         """Note a new status and node; back to what the snapshot says leaves no trace."""
+        if self._moved is NOBODY:
+            self._moved = {}
         before = self.status(task)
-        self.counts[before] -= 1
-        self.counts[status] += 1
+        counts = dict(self.counts) if self.counts is self.job.counts else self.counts
+        counts[before] -= 1
+        counts[status] += 1
+        self.counts = counts
         self.ready_tasks += (status in jobs.READY) - (before in jobs.READY)
         self.valid_tasks += (status in jobs.VALID) - (before in jobs.VALID)
+        self.scheduled_tasks += (status in jobs.SCHEDULED) - (before in jobs.SCHEDULED)
         if task.best_effort:
             pending = jobs.TaskStatus.PENDING
             self.pending_best_effort += (status is pending) - (before is pending)

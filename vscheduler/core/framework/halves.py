@@ -44,7 +44,7 @@ def settle(session: "working.Session") -> None:
 
 def _is_half(gang: gangs.Gang) -> bool:
     """Whether pods of it have nodes, and fewer than its minimum (binds on the way don't count)."""
-    bound = sum(gang.counts[status] for status in jobs.SCHEDULED)
+    bound = gang.scheduled_tasks
     return bound > 0 and bound + gang.pending_best_effort < gang.job.min_member
 
 

@@ -35,15 +35,6 @@ def holds(gang: gangs.Gang) -> bool:
     return gang.phase is jobs.Phase.INQUEUE
 
 
-def elastic(gang: gangs.Gang) -> resources.Amounts:
-    """What it has above its minResources; all of it where it names none (Volcano:
-    GetElasticResources).
-    """
-    least = gang.job.min_resources or {}
-    surplus = {name: has - least.get(name, 0) for name, has in gang.job.allocated.items()}
-    return {name: amount for name, amount in surplus.items() if amount > 0}
-
-
 def unborn(gang: gangs.Gang) -> resources.Amounts:
     """The part of its minResources for which no pod asks yet."""
     job = gang.job

@@ -97,11 +97,12 @@ def wants(cluster: Cluster) -> dict[Pair, Wants]:
     """
     found: defaultdict[Pair, Wants] = defaultdict(Wants)
     for gang in cluster.gangs.values():
-        queue = cluster.queues[gang.job.queue]
-        for kind, (held, pending) in gang.job.classes.items():
-            each = found[queue.name, kind]
+        job = gang.job
+        for kind, (held, pending) in job.classes.items():
+            each = found[job.queue, kind]
             each.held += held
-            each.pending += pending if queue.open else 0
+            if pending and cluster.queues[job.queue].open:
+                each.pending += pending
     return dict(found)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NewType
+from typing import Any, NewType, TypeVar
 
 from vscheduler.core.model import constraints, resources
+
+Value = TypeVar("Value")
 
 TaskId = NewType("TaskId", str)
 """A pod's UID."""
@@ -57,6 +59,10 @@ SCHEDULED = frozenset(
     {TaskStatus.BOUND, TaskStatus.RUNNING, TaskStatus.SUCCEEDED, TaskStatus.FAILED}
 )
 """Statuses that make a PodGroup Running at the end of a cycle (Binding is too early)."""
+
+
+NOBODY: Mapping[TaskStatus, int] = dict.fromkeys(TaskStatus, 0)
+"""The counts of a job without tasks."""
 
 
 class Phase(StrEnum):
@@ -204,7 +210,8 @@ class Job:
     state: GroupState = GroupState()
     tasks: tuple[Task, ...] = ()
     """Sorted by UID."""
-    counts: Mapping[TaskStatus, int] = field(default_factory=dict)
+    counts: dict[TaskStatus, int] = field(default_factory=dict)
+    """How many tasks there are of each status, of every one."""
     allocated: resources.Amounts = field(default_factory=dict)
     """What its tasks in HOLDING have."""
     pending: resources.Amounts = field(default_factory=dict)
@@ -214,6 +221,48 @@ class Job:
     some."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+
+    # What follows from the above, worked out once for all cycles that see this very job.
+    ready_tasks: int = field(init=False, compare=False, repr=False)
+    """Tasks in READY."""
+    valid_tasks: int = field(init=False, compare=False, repr=False)
+    """Tasks in VALID."""
+    scheduled_tasks: int = field(init=False, compare=False, repr=False)
+    """Tasks in SCHEDULED."""
+    pending_best_effort: int = field(init=False, compare=False, repr=False)
+    """Pending tasks that ask for nothing but a slot."""
+    elastic: resources.Amounts = field(init=False, compare=False, repr=False)
+    """What it has above its minResources; all of it where it names none (Volcano:
+    GetElasticResources)."""
+    protected: bool = field(init=False, compare=False, repr=False)
+    """Whether its PodGroup says that nobody may be evicted from it."""
+    _memo: dict[str, Any] = field(init=False, compare=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        counts = {**NOBODY, **self.counts}
+        waits = sum(waiting for kind, (_, waiting) in self.classes.items() if kind.best_effort)
+        least = self.min_resources or {}
+        surplus = {name: has - least.get(name, 0) for name, has in self.allocated.items()}
+        for name, value in (
+            ("counts", counts),
+            ("ready_tasks", sum(counts[status] for status in READY)),
+            ("valid_tasks", sum(counts[status] for status in VALID)),
+            ("scheduled_tasks", sum(counts[status] for status in SCHEDULED)),
+            ("pending_best_effort", waits),
+            ("elastic", {name: amount for name, amount in surplus.items() if amount > 0}),
+            ("protected", self.preemptable.lower() == "false"),
+        ):
+            object.__setattr__(self, name, value)
+
+    def memo(self, key: str, compute: Callable[[], Value]) -> Value:
+        """What is under this key, computed at the first call. It must follow from the job alone,
+        so that keeping it changes no decision.
+        """
+        try:
+            known: Value = self._memo[key]
+        except KeyError:
+            known = self._memo[key] = compute()
+        return known
 
     @property
     def phase(self) -> Phase:

@@ -48,9 +48,14 @@ class Proportion(contracts.Plugin):
             if ledger is None:
                 ledger = self._ledgers[job.queue] = ledgers.Ledger(size)
             self._by_job[job.id] = ledger
+            sums = ledger.allocated
             for name, amount in job.allocated.items():
-                ledger.allocated[columns[name]] += amount
-            self._reserve(ledger, gang)
+                sums[columns[name]] += amount
+            sums = ledger.promised  # what a group has above its minimum counts as given back
+            for name, amount in job.elastic.items():
+                sums[columns[name]] -= amount
+            if job.min_resources is not None and reservations.holds(gang):
+                self._promise(ledger, reservations.outstanding(gang))
 
     def start(self) -> None:
         """Divide what there is. In Volcano's way, pour out all that nodes have."""
@@ -258,15 +263,6 @@ class Proportion(contracts.Plugin):
                 bases={} if self._division is None else self._division.bases(queue),
             )
         return found
-
-    def _reserve(self, ledger: ledgers.Ledger, gang: gangs.Gang) -> None:
-        """Count what an admitted group waits for, and what a group has above its minimum."""
-        if reservations.holds(gang):
-            self._promise(ledger, reservations.outstanding(gang))
-        if gang.job.allocated:
-            columns = self._session.space.columns
-            for name, amount in reservations.elastic(gang).items():
-                ledger.promised[columns[name]] -= amount
 
     def _promise(self, ledger: ledgers.Ledger, amounts: resources.Amounts) -> None:
         for name, amount in amounts.items():
