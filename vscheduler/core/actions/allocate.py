@@ -5,7 +5,7 @@ Volcano: actions/allocate.
 
 import functools
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum, auto
 from typing import ClassVar
 
@@ -15,6 +15,7 @@ from vscheduler.core.framework import (
     ordering,
     promises,
     reasons,
+    roomless,
     statement,
     subgroups,
 )
@@ -26,6 +27,9 @@ TURN_COST = 20
 
 TASK_COST = 50
 """Microseconds, about: one task placed, or refused."""
+
+ROOMLESS_COST = 10
+"""Microseconds, about: one job told that there is no node for it."""
 
 
 class Placed(Enum):
@@ -63,7 +67,8 @@ class Allocate(contracts.Action):
         """Queue after queue, one job a turn; a queue that is overused has no more turns."""
         for gang in promises.redeemable(session):
             _redeem(session, gang)
-        lines = _line_up(session)
+        nowhere = roomless.Roomless(session)
+        lines = _line_up(session, nowhere)
         waiting: ordering.Line[queues.Queue] = ordering.Line()
         key = functools.partial(ordering.queue_key, session.dispatch)
         for name in lines:
@@ -73,18 +78,16 @@ class Allocate(contracts.Action):
             session.spend("turns", TURN_COST)
             queue = waiting.leave_as_things_stand(key)
             line = lines[queue.name]
-            if not line:
-                continue
-            if session.dispatch.any_says("overused", queue):
-                for sheet in line.rest():
-                    _note_share(session, queue, sheet)
-                continue
-            sheet = line.leave()
-            if _place(session, queue, sheet) and sheet.tasks:
-                line.join(ordering.job_key(session.dispatch, sheet.gang), sheet)
-            waiting.join(key(queue), queue)
+            if not line or session.dispatch.any_says("overused", queue):
+                _tell(session, queue, line, nowhere.leave(queue.name))
+            else:
+                sheet = line.leave()
+                if _place(session, queue, sheet) and sheet.tasks:
+                    line.join(ordering.job_key(session.dispatch, sheet.gang), sheet)
+                waiting.join(key(queue), queue)
         for queue in waiting.rest():
             session.unreached.update(sheet.gang.job.id for sheet in lines[queue.name].rest())
+            session.unreached.update(gang.job.id for gang in nowhere.leave(queue.name))
 
 
 def _redeem(session: working.Session, gang: gangs.Gang) -> None:
@@ -117,26 +120,18 @@ def _redeem(session: working.Session, gang: gangs.Gang) -> None:
         trial.commit()
 
 
-def _line_up(session: working.Session) -> dict[str, ordering.Line[Worksheet]]:
-    """The jobs that have something to place, by queue."""
+def _line_up(
+    session: working.Session, nowhere: roomless.Roomless
+) -> dict[str, ordering.Line[Worksheet]]:
+    """The jobs that have something to place, by queue; those for which there is no node aside."""
     lines: dict[str, ordering.Line[Worksheet]] = {}
     admission = session.policy.runs("enqueue")
     for gang in session.gangs.values():
+        if not _is_due(session, gang, admission=admission):
+            continue
         job = gang.job
-        if gang.phase is jobs.Phase.PENDING:
-            if admission:
-                continue
-            gang.phase = jobs.Phase.INQUEUE
-        if not gang.counts[jobs.TaskStatus.PENDING] and gang.has_minimum:
-            continue
-        if gang.waiting_tasks and not gang.has_minimum:  # it had its turn: room was promised to it
-            continue
-        reason = reasons.invalid(session, gang)
-        if reason is not None:
-            session.note(job.id, reason)
-            continue
-        if job.id in session.snapshot.carried.tried:
-            session.unreached.add(job.id)
+        if nowhere.take(gang):
+            lines.setdefault(job.queue, ordering.Line())
             continue
         tasks = [task for task in gang.tasks(jobs.TaskStatus.PENDING) if not task.best_effort]
         if tasks:
@@ -149,6 +144,76 @@ def _line_up(session: working.Session) -> dict[str, ordering.Line[Worksheet]]:
     return lines
 
 
+def _is_due(session: working.Session, gang: gangs.Gang, *, admission: bool) -> bool:
+    """Whether the job may have its turn; admission: only if its group was let in."""
+    if gang.phase is jobs.Phase.PENDING:
+        if admission:
+            return False
+        gang.phase = jobs.Phase.INQUEUE
+    if not gang.counts[jobs.TaskStatus.PENDING] and gang.has_minimum:
+        return False
+    if gang.waiting_tasks and not gang.has_minimum:  # it had its turn: room was promised to it
+        return False
+    reason = reasons.invalid(session, gang)
+    if reason is not None:
+        session.note(gang.job.id, reason)
+        return False
+    if gang.job.id in session.snapshot.carried.tried:
+        session.unreached.add(gang.job.id)
+        return False
+    return True
+
+
+def _tell(
+    session: working.Session,
+    queue: queues.Queue,
+    line: ordering.Line[Worksheet],
+    nowhere: Sequence[gangs.Gang],
+) -> None:
+    """The queue has no turn any more: say why to those that still stand in line, as it has had its
+    share, and to those for which there is no node.
+    """
+    for sheet in line.rest():
+        _note_share(session, queue, sheet)
+    overused = bool(line) or (bool(nowhere) and session.dispatch.any_says("overused", queue))
+    known: dict[Hashable, decisions.Reason] = {}
+    for gang in nowhere:
+        task = roomless.representative(gang.job)
+        assert task is not None, "they have pods that are alike"
+        sheet = Worksheet(gang, deque((task,)))
+        if overused:
+            _note_share(session, queue, sheet)
+        elif session.exhausted:
+            session.unreached.add(gang.job.id)
+        else:
+            _refuse(session, queue, sheet, known)
+
+
+def _refuse(
+    session: working.Session,
+    queue: queues.Queue,
+    sheet: Worksheet,
+    known: dict[Hashable, decisions.Reason],
+) -> None:
+    """What `_place` comes to where there is no node; known are reasons that jobs share."""
+    session.spend("roomless", ROOMLESS_COST)
+    gang, task = sheet.gang, sheet.tasks[0]
+    if session.dispatch.all_agree("allocatable", queue, task):
+        job = gang.job
+        key = (task.kind, task.role, len(job.tasks), job.min_member, gang.ready_tasks)
+        if key not in known:
+            known[key] = _no_room(session, sheet, task)
+        session.note(job.id, known[key])
+    else:
+        _note_share(session, queue, sheet, task)
+    if session.dispatch.all_agree("job_ready", gang):
+        return
+    if session.dispatch.vote("job_pipelined", gang):
+        _note_waiting(session, gang)
+    else:
+        _note_incomplete(session, gang)
+
+
 def _place(session: working.Session, queue: queues.Queue, sheet: Worksheet) -> bool:
     """Give the job one turn: its minimum as a block, or one pod more. False: nothing is bound."""
     gang = sheet.gang
@@ -159,8 +224,7 @@ def _place(session: working.Session, queue: queues.Queue, sheet: Worksheet) -> b
             return True
         if session.dispatch.vote("job_pipelined", gang):
             trial.hold()
-            waits = decisions.ReasonCode.WAITS_FOR_RELEASE
-            session.note(gang.job.id, reasons.of(gang, waits))
+            _note_waiting(session, gang)
         else:
             _note_incomplete(session, gang)
     return False
@@ -256,8 +320,17 @@ def _note_incomplete(session: working.Session, gang: gangs.Gang) -> None:
     """
     gated = gang.counts[jobs.TaskStatus.GATED]
     code = decisions.ReasonCode.GATED if gated else decisions.ReasonCode.NO_ROOM
+    if not session.is_news(gang.job.id, code):
+        return
     tasks = gang.valid_tasks - gated
     session.note(gang.job.id, reasons.of(gang, code, tasks=tasks, nodes=session.layout.size))
+
+
+def _note_waiting(session: working.Session, gang: gangs.Gang) -> None:
+    """Say that the job waits for room that is being freed."""
+    waits = decisions.ReasonCode.WAITS_FOR_RELEASE
+    if session.is_news(gang.job.id, waits):
+        session.note(gang.job.id, reasons.of(gang, waits))
 
 
 def _note_no_room(session: working.Session, sheet: Worksheet, task: jobs.Task) -> None:
@@ -265,11 +338,16 @@ def _note_no_room(session: working.Session, sheet: Worksheet, task: jobs.Task) -
     if task.kind in sheet.failed_kinds:
         return
     sheet.failed_kinds.add(task.kind)
+    session.note(sheet.gang.job.id, _no_room(session, sheet, task))
+
+
+def _no_room(session: working.Session, sheet: Worksheet, task: jobs.Task) -> decisions.Reason:
+    """Why no node takes this task."""
     found = session.placement.explanation(task)
     code = decisions.ReasonCode.NO_ROOM if session.layout.size else decisions.ReasonCode.NO_NODES
     if found.outsized:
         code = decisions.ReasonCode.NEVER_FITS
-    reason = reasons.of(
+    return reasons.of(
         sheet.gang,
         code,
         request=task.kind.request,
@@ -278,7 +356,6 @@ def _note_no_room(session: working.Session, sheet: Worksheet, task: jobs.Task) -
         refusals=found.refusals,
         holes=found.outsized or found.holes,
     )
-    session.note(sheet.gang.job.id, reason)
 
 
 def _note_share(

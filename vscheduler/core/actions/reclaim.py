@@ -35,9 +35,18 @@ class Reclaim(contracts.Action):
             claim = line.leave()
             if not planner.claim(queue, claim, _of_others(session, queue)):
                 session.asked.add((self.name, claim.gang.job.id))
+                self._pass_over(session, planner, line)
             elif claim.tasks:
                 line.join(ordering.job_key(session.dispatch, claim.gang), claim)
             waiting.join(ordering.queue_key(session.dispatch, queue), queue)
+
+    def _pass_over(
+        self, session: working.Session, planner: eviction.Planner, line: ordering.Line[claims.Claim]
+    ) -> None:
+        """Those like one that found nothing have had their turn with it."""
+        while line and not session.exhausted and planner.is_vain(line.first):
+            session.spend("asked", eviction.VAIN_COST)
+            session.asked.add((self.name, line.leave().gang.job.id))
 
 
 def _of_others(session: working.Session, queue: queues.Queue) -> units.Candidate:

@@ -1,10 +1,11 @@
 """Who may ask others for room: starving jobs, queue by queue."""
 
+import functools
 from collections import deque
 from collections.abc import Container, Hashable, Mapping
 from typing import TYPE_CHECKING
 
-from vscheduler.core.framework import gangs, ordering
+from vscheduler.core.framework import combinators, gangs, ordering
 from vscheduler.core.model import jobs, queues
 
 if TYPE_CHECKING:
@@ -14,15 +15,25 @@ if TYPE_CHECKING:
 class Claim:
     """A starving job, and those of its tasks that haven't asked yet."""
 
-    __slots__ = ("gang", "tasks")
+    __slots__ = ("_dispatch", "_tasks", "gang")
 
-    def __init__(self, gang: gangs.Gang, tasks: deque[jobs.Task]) -> None:
+    def __init__(self, dispatch: combinators.Dispatch, gang: gangs.Gang) -> None:
         self.gang = gang
-        self.tasks = tasks
+        self._dispatch = dispatch
+        self._tasks: deque[jobs.Task] | None = None
+        """None until somebody asks: of many jobs alike, only one is looked at."""
+
+    @property
+    def tasks(self) -> deque[jobs.Task]:
+        """In the order in which they ask."""
+        if self._tasks is None:
+            pending = self.gang.tasks(jobs.TaskStatus.PENDING)
+            self._tasks = deque(ordering.tasks(self._dispatch, self.gang, pending))
+        return self._tasks
 
     def drop(self, placed: Container[jobs.TaskId]) -> None:
         """These tasks have room and ask no more."""
-        self.tasks = deque(task for task in self.tasks if task.uid not in placed)
+        self._tasks = deque(task for task in self.tasks if task.uid not in placed)
 
     def likeness(self, session: "working.Session") -> Hashable:
         """Equal for jobs of one queue of which none finds room where one found none; None for a
@@ -31,18 +42,26 @@ class Claim:
         gang, job = self.gang, self.gang.job
         if gang.sub_groups is not None or len(job.tasks) > gang.counts[jobs.TaskStatus.PENDING]:
             return None
-        tasks = []
-        for task in self.tasks:
-            standing = session.neighbours.standing(task)
-            tasks.append(
-                (
-                    *(task.kind, task.role, task.priority, task.preemptable, task.never_preempts),
-                    *(task.priority_class, _frozen(task.annotations), _frozen(task.labels)),
-                    standing and standing.key,
-                )
-            )
-        needs = (job.queue, job.priority, job.min_member)
-        return (*needs, *map(_frozen, (job.min_task_member, job.annotations, job.labels)), *tasks)
+        needs = job.memo("needs", functools.partial(_needs, job))
+        if len(job.tasks) == 1 and session.neighbours.nobody:
+            return needs, job.memo("only task", functools.partial(_traits, job.tasks[0])), None
+        standings = [session.neighbours.standing(task) for task in self.tasks]
+        traits = tuple(map(_traits, self.tasks))
+        return needs, traits, tuple(each and each.key for each in standings)
+
+
+def _needs(job: jobs.Job) -> Hashable:
+    """What likeness goes by of the job itself."""
+    texts = map(_frozen, (job.min_task_member, job.annotations, job.labels))
+    return (job.queue, job.priority, job.min_member, *texts)
+
+
+def _traits(task: jobs.Task) -> Hashable:
+    """What likeness goes by of one of its tasks."""
+    return (
+        *(task.kind, task.role, task.priority, task.preemptable, task.never_preempts),
+        *(task.priority_class, _frozen(task.annotations), _frozen(task.labels)),
+    )
 
 
 def line_up(
@@ -69,10 +88,8 @@ def line_up(
         if queue.name not in lines:
             lines[queue.name] = ordering.Line()
             waiting.join(ordering.queue_key(session.dispatch, queue), queue)
-        pending = gang.tasks(jobs.TaskStatus.PENDING)
-        tasks = ordering.tasks(session.dispatch, gang, pending)
         key = ordering.job_key(session.dispatch, gang)
-        lines[queue.name].join(key, Claim(gang, deque(tasks)))
+        lines[queue.name].join(key, Claim(session.dispatch, gang))
     return waiting, lines
 
 

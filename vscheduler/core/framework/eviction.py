@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 CLAIM_COST = 20
 """Microseconds, about: one job that asks, whatever comes of it."""
 
+VAIN_COST = 5
+"""Microseconds, about: one job like another that found nothing."""
+
 
 def arguments(action: str, whole_gangs: units.WholeGangs) -> Mapping[str, contracts.Argument]:
     """What an action that plans evictions takes; whole_gangs is its default."""
@@ -56,8 +59,7 @@ class Planner:
         if not session.dispatch.first_tier("job_starving", claim.gang):
             return False
         session.spend("asked", CLAIM_COST)
-        likeness = claim.likeness(session)
-        if likeness in self._vain:
+        if self.is_vain(claim):
             return False
         passes = (False,) if self.whole_gangs is units.WholeGangs.NEVER else (False, True)
         for whole in passes:
@@ -77,9 +79,14 @@ class Planner:
                 claim.drop(attempt.placed)
                 self._vain.clear()
                 return True
+        likeness = claim.likeness(session)
         if likeness is not None:
             self._vain.add(likeness)
         return False
+
+    def is_vain(self, claim: claims.Claim) -> bool:
+        """Whether one like it has found nothing, and nothing has changed since."""
+        return claim.likeness(self.session) in self._vain
 
     def most(self, queue: queues.Queue) -> resources.Vector:
         """The most that could ever be freed for the queue on each node; found once."""

@@ -172,6 +172,11 @@ class Neighbours:
             self._ties.add(tie, (tie.term.pods,))
         self._anyone = bool(found.companies or found.ties)
 
+    @property
+    def nobody(self) -> bool:
+        """Whether no pod has a condition on other pods."""
+        return not self._anyone
+
     def standing(self, task: jobs.Task) -> Standing | None:
         """None where no condition on pods is the task's own or about it."""
         if not self._anyone:

@@ -43,6 +43,11 @@ class Line(Generic[Item]):
                 return item
             self.join(current, item)
 
+    @property
+    def first(self) -> Item:
+        """Who is first in line."""
+        return self._heap[0][1]
+
     def rest(self) -> Iterable[Item]:
         """All who still stand in line, in no order."""
         return (item for _, item in self._heap)

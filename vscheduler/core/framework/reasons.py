@@ -1,5 +1,6 @@
 """Reasons with the figures of a job as it stands: what actions and the end of a cycle say alike."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vscheduler.core.framework import gangs
@@ -7,6 +8,9 @@ from vscheduler.core.model import decisions, jobs, queues
 
 if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
+
+FAILED = decisions.Reason(code=decisions.ReasonCode.PLUGIN_FAILED, queue="")
+"""Stands in for what a plugin that fails would have said."""
 
 
 def of(gang: gangs.Gang, code: decisions.ReasonCode, **numbers: object) -> decisions.Reason:
@@ -23,10 +27,9 @@ def of(gang: gangs.Gang, code: decisions.ReasonCode, **numbers: object) -> decis
 
 def invalid(session: "working.Session", gang: gangs.Gang) -> decisions.Reason | None:
     """Why this job can't be scheduled as it stands; None if it can."""
-    job = gang.job
-    failed = decisions.ReasonCode.PLUGIN_FAILED
-    default = decisions.Reason(code=failed, queue=job.queue, tasks=len(job.tasks))
-    reason: decisions.Reason | None = session.dispatch.first("job_valid", default, gang)
+    reason: decisions.Reason | None = session.dispatch.first("job_valid", FAILED, gang)
+    if reason is FAILED:
+        return replace(FAILED, queue=gang.job.queue, tasks=len(gang.job.tasks))
     return reason
 
 

@@ -283,9 +283,13 @@ class Session:
 
     def note(self, job: jobs.JobId, reason: decisions.Reason) -> None:
         """Why a job, or the rest of it, isn't placed: the dominant reason stays, else the first."""
-        known = self.reasons.get(job)
-        if known is None or PRECEDENCE[reason.code] < PRECEDENCE[known.code]:
+        if self.is_news(job, reason.code):
             self.reasons[job] = reason
+
+    def is_news(self, job: jobs.JobId, code: decisions.ReasonCode) -> bool:
+        """Whether a reason of this kind would be noted."""
+        known = self.reasons.get(job)
+        return known is None or PRECEDENCE[code] < PRECEDENCE[known.code]
 
     def spend(self, kind: str, cost: int) -> None:
         """Count work; costs are about microseconds. Past the budget the cycle is `exhausted`."""
