@@ -67,27 +67,30 @@ class Allocate(contracts.Action):
         """Queue after queue, one job a turn; a queue that is overused has no more turns."""
         for gang in promises.redeemable(session):
             _redeem(session, gang)
-        nowhere = roomless.Roomless(session)
-        lines = _line_up(session, nowhere)
+        spent = session.exhausted
+        lines = _line_up(session)
         waiting: ordering.Line[queues.Queue] = ordering.Line()
         key = functools.partial(ordering.queue_key, session.dispatch)
         for name in lines:
             queue = session.queues[name]
             waiting.join(key(queue), queue)
-        while waiting and not session.exhausted:
+        while waiting and not spent:
             session.spend("turns", TURN_COST)
             queue = waiting.leave_as_things_stand(key)
             line = lines[queue.name]
-            if not line or session.dispatch.any_says("overused", queue):
-                _tell(session, queue, line, nowhere.leave(queue.name))
-            else:
-                sheet = line.leave()
-                if _place(session, queue, sheet) and sheet.tasks:
-                    line.join(ordering.job_key(session.dispatch, sheet.gang), sheet)
-                waiting.join(key(queue), queue)
+            if not line:
+                continue
+            if session.dispatch.any_says("overused", queue):
+                for sheet in line.rest():
+                    _note_share(session, queue, sheet)
+                continue
+            sheet = line.leave()
+            if _place(session, queue, sheet) and sheet.tasks:
+                line.join(ordering.job_key(session.dispatch, sheet.gang), sheet)
+            waiting.join(key(queue), queue)
+            spent = session.exhausted
         for queue in waiting.rest():
             session.unreached.update(sheet.gang.job.id for sheet in lines[queue.name].rest())
-            session.unreached.update(gang.job.id for gang in nowhere.leave(queue.name))
 
 
 def _redeem(session: working.Session, gang: gangs.Gang) -> None:
@@ -120,18 +123,17 @@ def _redeem(session: working.Session, gang: gangs.Gang) -> None:
         trial.commit()
 
 
-def _line_up(
-    session: working.Session, nowhere: roomless.Roomless
-) -> dict[str, ordering.Line[Worksheet]]:
-    """The jobs that have something to place, by queue; those for which there is no node aside."""
+def _line_up(session: working.Session) -> dict[str, ordering.Line[Worksheet]]:
+    """The jobs that have something to place, by queue; those for which there is no node are told
+    so at once.
+    """
     lines: dict[str, ordering.Line[Worksheet]] = {}
     admission = session.policy.runs("enqueue")
-    for gang in session.gangs.values():
-        if not _is_due(session, gang, admission=admission):
-            continue
+    due = [gang for gang in session.gangs.values() if _is_due(session, gang, admission=admission)]
+    told = _tell_roomless(session, due)
+    for gang in due:
         job = gang.job
-        if nowhere.take(gang):
-            lines.setdefault(job.queue, ordering.Line())
+        if job.id in told:
             continue
         tasks = [task for task in gang.tasks(jobs.TaskStatus.PENDING) if not task.best_effort]
         if tasks:
@@ -164,29 +166,27 @@ def _is_due(session: working.Session, gang: gangs.Gang, *, admission: bool) -> b
     return True
 
 
-def _tell(
-    session: working.Session,
-    queue: queues.Queue,
-    line: ordering.Line[Worksheet],
-    nowhere: Sequence[gangs.Gang],
-) -> None:
-    """The queue has no turn any more: say why to those that still stand in line, as it has had its
-    share, and to those for which there is no node.
+def _tell_roomless(session: working.Session, due: Sequence[gangs.Gang]) -> set[jobs.JobId]:
+    """Those of these jobs for which there is no node: they have had their turn, or have none in
+    this cycle.
     """
-    for sheet in line.rest():
-        _note_share(session, queue, sheet)
-    overused = bool(line) or (bool(nowhere) and session.dispatch.any_says("overused", queue))
-    known: dict[Hashable, decisions.Reason] = {}
-    for gang in nowhere:
-        task = roomless.representative(gang.job)
-        assert task is not None, "they have pods that are alike"
-        sheet = Worksheet(gang, deque((task,)))
-        if overused:
-            _note_share(session, queue, sheet)
-        elif session.exhausted:
-            session.unreached.add(gang.job.id)
-        else:
-            _refuse(session, queue, sheet, known)
+    found: set[jobs.JobId] = set()
+    overused: dict[str, bool] = {}
+    for task, group in roomless.groups(session, due):
+        queue = session.queues[group[0].job.queue]
+        if queue.name not in overused:
+            overused[queue.name] = session.dispatch.any_says("overused", queue)
+        known: dict[Hashable, decisions.Reason] = {}
+        for place, gang in enumerate(group):
+            found.add(gang.job.id)
+            sheet = Worksheet(gang, deque((roomless.representative(gang.job) or task,)))
+            if overused[queue.name]:
+                _note_share(session, queue, sheet)
+            elif place and session.exhausted:
+                session.unreached.add(gang.job.id)
+            else:
+                _refuse(session, queue, sheet, known)
+    return found
 
 
 def _refuse(
@@ -195,12 +195,12 @@ def _refuse(
     sheet: Worksheet,
     known: dict[Hashable, decisions.Reason],
 ) -> None:
-    """What `_place` comes to where there is no node; known are reasons that jobs share."""
+    """What `_place` comes to where there is no node; known are reasons that such jobs share."""
     session.spend("roomless", ROOMLESS_COST)
     gang, task = sheet.gang, sheet.tasks[0]
     if session.dispatch.all_agree("allocatable", queue, task):
         job = gang.job
-        key = (task.kind, task.role, len(job.tasks), job.min_member, gang.ready_tasks)
+        key = (len(job.tasks), job.min_member, gang.ready_tasks)
         if key not in known:
             known[key] = _no_room(session, sheet, task)
         session.note(job.id, known[key])

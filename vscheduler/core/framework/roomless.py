@@ -1,12 +1,14 @@
 """Jobs for which there is no node as things stand: they needn't stand in line to be told so.
 
 While allocate runs, room only gets less. So a job whose waiting pods all are of one class that no
-node takes finds none later either, and whoever is placed before it makes no difference. Only pods
-that depend on other pods are left out: company may come.
+node takes finds none later either, whoever comes before it, and all jobs like it share one answer.
+Pods that depend on other pods are left out, as company may come, and so are those that room was
+promised to.
 """
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from vscheduler.core.framework import gangs
 from vscheduler.core.model import jobs
@@ -14,54 +16,55 @@ from vscheduler.core.model import jobs
 if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
 
+CLASSES_MAX = 64
+"""So many classes are looked at, those with the most jobs: looking at one that only few jobs have
+costs as much as their turns, and the budget is for those that find room, too."""
 
-class Roomless:
-    """Such jobs by queue, in no order: what they are told depends on none."""
+Group: TypeAlias = tuple[jobs.Task, Sequence[gangs.Gang]]
+"""Jobs whose waiting pods are all like this one."""
 
-    def __init__(self, session: "working.Session") -> None:
-        self._session = session
-        self._nowhere: dict[tuple[jobs.TaskClass, str, int], bool] = {}
-        """By class, queue, and how much had been touched when placement was asked."""
-        self._waiting: defaultdict[str, list[gangs.Gang]] = defaultdict(list)
 
-    def take(self, gang: gangs.Gang) -> bool:
-        """Take in the job if it is one of these; else it is to stand in line."""
-        session, task = self._session, representative(gang.job)
-        if task is None or not gang.untouched or not self.finds_nowhere(task, gang):
-            return False
-        promised = session.snapshot.carried.nominations
-        for each in waiting(gang.job) if promised or not session.neighbours.nobody else ():
-            if each.uid in promised or session.neighbours.standing(each) is not None:
-                return False
-        self._waiting[gang.job.queue].append(gang)
+def groups(session: "working.Session", due: Iterable[gangs.Gang]) -> list[Group]:
+    """Those of these jobs that no node takes a pod of, now or once what is being freed is free."""
+    alike: defaultdict[tuple[jobs.TaskClass, str, str], list[gangs.Gang]] = defaultdict(list)
+    for gang in due:
+        task = representative(gang.job)
+        if task is not None and gang.untouched and _is_alone(session, gang.job):
+            alike[task.kind, task.role, gang.job.queue].append(gang)
+    found: list[Group] = []
+    for each in sorted(alike.values(), key=len, reverse=True)[:CLASSES_MAX]:
+        task = representative(each[0].job)
+        if len(each) == 1 or session.exhausted:
+            break
+        if task is not None and session.placement.choose(task) is None:
+            found.append((task, each))
+    return found
+
+
+def _is_alone(session: "working.Session", job: jobs.Job) -> bool:
+    """Whether other pods make no difference to any of its pods, and none was promised room."""
+    promised = session.snapshot.carried.nominations
+    if session.neighbours.nobody and not promised:
         return True
-
-    def leave(self, queue: str) -> list[gangs.Gang]:
-        """Those of this queue: each is told once."""
-        return self._waiting.pop(queue, [])
-
-    def finds_nowhere(self, task: jobs.Task, gang: gangs.Gang) -> bool:
-        """Whether no node takes the task, now or once what is being freed is free."""
-        key = (task.kind, gang.job.queue, len(self._session.touched))
-        found = self._nowhere.get(key)
-        if found is None:
-            found = self._nowhere[key] = self._session.placement.choose(task) is None
-        return found
-
-
-def waiting(job: jobs.Job) -> list[jobs.Task]:
-    """Pods of the job that want a node, but for those that ask for nothing, by UID."""
-    pending = jobs.TaskStatus.PENDING
-    return [task for task in job.tasks if task.status is pending and not task.best_effort]
+    return all(
+        task.uid not in promised and session.neighbours.standing(task) is None
+        for task in _waiting(job)
+    )
 
 
 def representative(job: jobs.Job) -> jobs.Task | None:
-    """The first of these, where all of them are alike in class and role."""
+    """One of its waiting pods, where all of them are alike in class and role."""
     return job.memo("representative", lambda: _representative(job))
 
 
 def _representative(job: jobs.Job) -> jobs.Task | None:
-    tasks = waiting(job)
+    tasks = _waiting(job)
     if job.sub_groups or len({(task.kind, task.role) for task in tasks}) != 1:
         return None
     return tasks[0]
+
+
+def _waiting(job: jobs.Job) -> list[jobs.Task]:
+    """Pods of the job that want a node, but for those that ask for nothing, by UID."""
+    pending = jobs.TaskStatus.PENDING
+    return [task for task in job.tasks if task.status is pending and not task.best_effort]
