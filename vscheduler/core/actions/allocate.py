@@ -180,10 +180,12 @@ def _tell_roomless(session: working.Session, due: Sequence[gangs.Gang]) -> set[j
         for place, gang in enumerate(group):
             found.add(gang.job.id)
             sheet = Worksheet(gang, deque((roomless.representative(gang.job) or task,)))
+            if place and session.exhausted:
+                session.unreached.add(gang.job.id)
+                continue
+            session.spend("roomless", ROOMLESS_COST)
             if overused[queue.name]:
                 _note_share(session, queue, sheet)
-            elif place and session.exhausted:
-                session.unreached.add(gang.job.id)
             else:
                 _refuse(session, queue, sheet, known)
     return found
@@ -196,7 +198,6 @@ def _refuse(
     known: dict[Hashable, decisions.Reason],
 ) -> None:
     """What `_place` comes to where there is no node; known are reasons that such jobs share."""
-    session.spend("roomless", ROOMLESS_COST)
     gang, task = sheet.gang, sheet.tasks[0]
     if session.dispatch.all_agree("allocatable", queue, task):
         job = gang.job

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
 
 CLASSES_MAX = 64
-"""So many classes are looked at, those with the most jobs: looking at one that only few jobs have
-costs as much as their turns, and the budget is for those that find room, too."""
+"""So many classes are looked at, those with the most jobs: the budget is for those that find room,
+too."""
+
+JOBS_MIN = 2
+"""Looking at a class that fewer jobs have costs as much as their turns."""
 
 Group: TypeAlias = tuple[jobs.Task, Sequence[gangs.Gang]]
 """Jobs whose waiting pods are all like this one."""
@@ -34,7 +37,7 @@ def groups(session: "working.Session", due: Iterable[gangs.Gang]) -> list[Group]
     found: list[Group] = []
     for each in sorted(alike.values(), key=len, reverse=True)[:CLASSES_MAX]:
         task = representative(each[0].job)
-        if len(each) == 1 or session.exhausted:
+        if len(each) < JOBS_MIN or session.exhausted:
             break
         if task is not None and session.placement.choose(task) is None:
             found.append((task, each))
