@@ -7,13 +7,9 @@ a pod, so only its credentials and its transport are used.
 
 import asyncio
 import os
-import ssl
-import urllib.parse
-import urllib.request
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Self
 
 import aiohttp
@@ -22,19 +18,19 @@ import yarl
 from kubernetes.aio import client, config
 from kubernetes.aio.config import kube_config
 
-from vscheduler.cluster import guarding
+from vscheduler.cluster import channels, guarding, sessions
 
 CALL_TIMEOUT_SECONDS = 30.0
 CONNECT_TIMEOUT_SECONDS = 10.0
 CONNECTIONS_MAX = 128
-READ_BUFFER_BYTES = 2**18
-KEEP_ALIVE_SECONDS = 75.0
 CLOSE_SECONDS = 0.1
-USER_AGENT = f"vscheduler/{metadata.version('vscheduler')}"
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+WRITES = ("POST", "PATCH")
+"""Methods whose requests are sent once, and go over channels."""
+
 APPLY_PATCH = "application/apply-patch+yaml"
 """Server-side apply; JSON is YAML."""
 
@@ -175,12 +171,15 @@ class Connection:
         self._home = asyncio.get_running_loop()
         self._on_throttled: Callable[[], None] | None = None
         self._host: str = api.configuration.host.rstrip("/")
-        self._session = _session(api.rest_client.ssl_context, *middlewares)
-        self._proxy: str | None = api.configuration.proxy or _proxy_of(self._host)
+        self._session = sessions.made(
+            api.rest_client.ssl_context, *middlewares, most=CONNECTIONS_MAX
+        )
+        self._proxy: str | None = api.configuration.proxy or sessions.proxy_of(self._host)
         api.rest_client.pool_manager = self._session
         api.rest_client.proxy = self._proxy
-        api.user_agent = USER_AGENT
+        api.user_agent = sessions.USER_AGENT
         self._server_name: str | None = api.configuration.tls_server_name
+        self._channels = None if middlewares or self._proxy else self._open_channels()
         self._call_timeout = aiohttp.ClientTimeout(
             total=CALL_TIMEOUT_SECONDS, sock_connect=CONNECT_TIMEOUT_SECONDS
         )
@@ -223,6 +222,8 @@ class Connection:
 
         aiohttp: Graceful Shutdown; its transports close only in later turns of the event loop.
         """
+        if self._channels is not None:
+            self._channels.close()
         await self._api.close()  # type: ignore[no-untyped-call]  # no types there
         await asyncio.sleep(CLOSE_SECONDS)
 
@@ -256,29 +257,64 @@ class Connection:
         guarding.WithheldError.
         """
         headers = await self._headers(content_type if body is not None else None)
+        headers |= {"Accept": accept, "User-Agent": sessions.USER_AGENT}
+        try:
+            if self._channels is None or body is None or method not in WRITES:
+                answer = await self._ask(method, path, headers, body, may_send)
+            else:
+                async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
+                    answer = await self._channels.send(method, path, headers, body, may_send)
+        except (aiohttp.ClientError, TimeoutError, OSError) as lost:
+            raise unavailable(lost) from lost
+        if answer.status < 300:
+            return answer.body
+        error = error_of(answer.status, answer.body, answer.retry_after)
+        if isinstance(error, Throttled) and self._on_throttled is not None:
+            self._on_throttled()
+        raise error
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes | None,
+        may_send: Callable[[], bool] | None,
+    ) -> channels.Answer:
+        """One request by aiohttp, which repeats it where that does no harm."""
         data = body if body is None or may_send is None else guarding.Body(body, may_send)
         try:
             async with self._session.request(
                 method,
                 self._url(path),
                 data=data,
-                headers=headers | {"Accept": accept},
+                headers=headers,
                 timeout=self._call_timeout,
                 allow_redirects=False,
                 proxy=self._proxy,
                 server_hostname=self._server_name,
             ) as response:
-                answer = await response.read()
-                if response.status < 300:
-                    return answer
-                error = error_of(response.status, answer, response.headers.get("Retry-After"))
-                if isinstance(error, Throttled) and self._on_throttled is not None:
-                    self._on_throttled()
-                raise error
-        except (aiohttp.ClientError, TimeoutError, OSError) as lost:
+                return channels.Answer(
+                    status=response.status,
+                    body=await response.read(),
+                    retry_after=response.headers.get("Retry-After"),
+                )
+        except (aiohttp.ClientError, OSError) as lost:
             if isinstance(data, guarding.Body) and data.withheld:
                 raise guarding.WithheldError from lost
-            raise unavailable(lost) from lost
+            raise
+
+    def _open_channels(self) -> channels.Channels | None:
+        context = self._api.rest_client.ssl_context
+        address = channels.Address.of(self._host, context, self._server_name)
+        if address is None:
+            return None
+        return channels.Channels(
+            address,
+            most=CONNECTIONS_MAX,
+            connect_seconds=CONNECT_TIMEOUT_SECONDS,
+            keep_alive_seconds=sessions.KEEP_ALIVE_SECONDS,
+        )
 
     @asynccontextmanager
     async def stream(
@@ -326,7 +362,9 @@ class Connection:
             request.server_hostname = self._server_name
             return await send(request)
 
-        return _session(self._api.rest_client.ssl_context, authorize, proxy=self._proxy)
+        return sessions.made(
+            self._api.rest_client.ssl_context, authorize, most=CONNECTIONS_MAX, proxy=self._proxy
+        )
 
     def _url(self, path: str) -> yarl.URL:
         return yarl.URL(self._host + path, encoded=True)
@@ -337,35 +375,6 @@ class Connection:
         if token:
             headers["Authorization"] = token
         return headers
-
-
-def _session(
-    context: ssl.SSLContext,
-    *middlewares: aiohttp.ClientMiddlewareType,
-    proxy: str | None = None,
-) -> aiohttp.ClientSession:
-    """The client's transport; the library's own takes proxies anew from the environment each time.
-
-    With `trust_env` aiohttp reads ~/.netrc and the proxy variables for every request.
-    """
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(
-            limit=CONNECTIONS_MAX, ssl=context, keepalive_timeout=KEEP_ALIVE_SECONDS
-        ),
-        headers={"User-Agent": USER_AGENT, "Accept": JSON},
-        read_bufsize=READ_BUFFER_BYTES,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        middlewares=middlewares,
-        proxy=proxy,
-    )
-
-
-def _proxy_of(host: str) -> str | None:
-    """The proxy that the environment (HTTPS_PROXY, NO_PROXY) names for this address."""
-    address = urllib.parse.urlsplit(host)
-    if urllib.request.proxy_bypass(address.netloc):
-        return None
-    return urllib.request.getproxies().get(address.scheme)
 
 
 def _in_cluster() -> bool:

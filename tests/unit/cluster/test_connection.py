@@ -8,7 +8,7 @@ import yaml
 from aiohttp import web
 
 from tests.unit.cluster.conftest import Serve
-from vscheduler.cluster import connection
+from vscheduler.cluster import connection, sessions
 
 
 def status(code: int, reason: str = "", **more: Any) -> bytes:
@@ -81,8 +81,8 @@ async def test_a_call_sends_bytes_and_gives_bytes(serve: Serve) -> None:
     link = await serve(answer)
     body = await link.call("PATCH", "/a?b=%2F", b"{}", content_type=connection.MERGE_PATCH)
     assert body == b'{"ok":true}'
-    assert seen == [("PATCH", "/a?b=%2F", b"{}", connection.MERGE_PATCH, connection.USER_AGENT)]
-    assert connection.USER_AGENT.startswith("vscheduler/")
+    assert seen == [("PATCH", "/a?b=%2F", b"{}", connection.MERGE_PATCH, sessions.USER_AGENT)]
+    assert sessions.USER_AGENT.startswith("vscheduler/")
 
 
 async def test_a_refusal_is_raised(serve: Serve) -> None:

@@ -1,0 +1,313 @@
+"""Keep-alive connections for writes: HTTP/1.1, one request at a time on each.
+
+There is a bind and an event for every pod, and aiohttp takes more time for one than all else that
+the daemon does about the pod. What API servers answer to a write is short and simple; streams,
+lists, and whatever goes through a proxy are aiohttp's.
+"""
+
+import asyncio
+import re
+import ssl
+import urllib.parse
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self, cast
+
+from vscheduler.cluster import guarding
+
+HEAD_MAX = 65536
+"""Bytes of an answer's headers."""
+
+_STATUS = re.compile(rb"HTTP/1\.([01]) ([1-9]\d\d)[ \r]")
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)[ \t]*\r\n", re.IGNORECASE)
+_CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked[ \t]*\r\n", re.IGNORECASE)
+_CLOSES = re.compile(rb"\r\nconnection:[ \t]*close[ \t]*\r\n", re.IGNORECASE)
+_LATER = re.compile(rb"\r\nretry-after:[ \t]*([^\r\n]*?)[ \t]*\r\n", re.IGNORECASE)
+_EMPTY = (204, 304)
+"""Statuses of answers that have no body."""
+
+
+class BrokenError(ConnectionError):
+    """The connection ended without an answer, or what came is none: the request may be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer."""
+
+    status: int
+    body: bytes
+    retry_after: str | None = None
+    reusable: bool = False
+    """Whether another request may follow on its connection."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where the API server is."""
+
+    host: str
+    port: int
+    authority: str
+    """What the Host header says."""
+    prefix: str
+    """What all paths begin with."""
+    context: ssl.SSLContext | None
+    server_name: str | None
+
+    @classmethod
+    def of(cls, url: str, context: ssl.SSLContext, server_name: str | None) -> Self | None:
+        """Of http://HOST[:PORT][/PREFIX], or https; None where there is more to it."""
+        parts = urllib.parse.urlsplit(url)
+        secure = parts.scheme == "https"
+        if not parts.hostname or parts.username or not (secure or parts.scheme == "http"):
+            return None
+        return cls(
+            host=parts.hostname,
+            port=parts.port or (443 if secure else 80),
+            authority=parts.netloc,
+            prefix=parts.path,
+            context=context if secure else None,
+            server_name=(server_name or parts.hostname) if secure else None,
+        )
+
+
+class Channels:
+    """The connections; the one that was used last is used first."""
+
+    def __init__(
+        self, address: Address, *, most: int, connect_seconds: float, keep_alive_seconds: float
+    ) -> None:
+        self._address = address
+        self._room = asyncio.Semaphore(most)
+        self._connect_seconds = connect_seconds
+        self._keep_alive_seconds = keep_alive_seconds
+        self._all: set[Channel] = set()
+        self._idle: list[Channel] = []
+        self._sweep: asyncio.TimerHandle | None = None
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        may_send: Callable[[], bool] | None,
+    ) -> Answer:
+        """Send a request; its answer.
+
+        Whether it may be sent is asked when there is a connection; without leave not a byte is,
+        and this is a guarding.WithheldError. Raises OSError and TimeoutError.
+        """
+        request = self._head(method, path, headers, len(body)) + body
+        async with self._room:
+            channel = self._taken() or await self._open()
+            reusable = True
+            try:
+                if may_send is not None and not may_send():
+                    raise guarding.WithheldError
+                reusable = False
+                answer = await channel.send(request)
+                reusable = answer.reusable
+            finally:
+                self._give_back(channel, reusable=reusable)
+        return answer
+
+    def close(self) -> None:
+        """Drop all of them; requests under way fail."""
+        for channel in list(self._all):
+            channel.drop()
+        self._idle.clear()
+        if self._sweep is not None:
+            self._sweep.cancel()
+
+    def _head(self, method: str, path: str, headers: dict[str, str], length: int) -> bytes:
+        lines = [f"{method} {self._address.prefix}{path} HTTP/1.1"]
+        lines.append(f"Host: {self._address.authority}")
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        lines.append(f"Content-Length: {length}")
+        assert " " not in path, "paths are encoded"
+        if not all(map(str.isprintable, lines)):
+            raise BrokenError("a control character in a request's headers")
+        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+    def _taken(self) -> "Channel | None":
+        while self._idle:
+            channel = self._idle.pop()
+            if channel.open:
+                return channel
+        return None
+
+    async def _open(self) -> "Channel":
+        loop, at = asyncio.get_running_loop(), self._address
+        async with asyncio.timeout(self._connect_seconds):
+            _, channel = await loop.create_connection(
+                lambda: Channel(loop, self._all.discard),
+                at.host,
+                at.port,
+                ssl=at.context,
+                server_hostname=at.server_name,
+            )
+        self._all.add(channel)
+        return channel
+
+    def _give_back(self, channel: "Channel", *, reusable: bool) -> None:
+        if not (reusable and channel.open):
+            channel.drop()
+            return
+        loop = asyncio.get_running_loop()
+        channel.idle_since = loop.time()
+        self._idle.append(channel)
+        if self._sweep is None:
+            self._sweep = loop.call_later(self._keep_alive_seconds, self._drop_unused)
+
+    def _drop_unused(self) -> None:
+        """Close those that nobody has needed for long, and look again while there are others."""
+        loop = asyncio.get_running_loop()
+        limit = loop.time() - self._keep_alive_seconds
+        unused = [each for each in self._idle if each.idle_since <= limit]
+        self._idle = [each for each in self._idle if each.idle_since > limit and each.open]
+        for channel in unused:
+            channel.drop()
+        self._sweep = None
+        if self._idle:
+            due = self._idle[0].idle_since + self._keep_alive_seconds
+            self._sweep = loop.call_at(due, self._drop_unused)
+
+
+class Channel(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, on_end: Callable[["Channel"], None]
+    ) -> None:
+        self._loop = loop
+        self._on_end = on_end
+        self._transport: asyncio.Transport | None = None
+        self._got = b""
+        self._waiting: asyncio.Future[Answer] | None = None
+        self.idle_since = 0.0
+
+    @property
+    def open(self) -> bool:
+        """Whether a request can be sent."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    async def send(self, request: bytes) -> Answer:
+        """Send a request, and wait for its answer."""
+        assert self._waiting is None, "one at a time"
+        if self._transport is None:
+            raise BrokenError("the connection is closed")
+        self._waiting = self._loop.create_future()
+        self._transport.write(request)
+        try:
+            return await self._waiting
+        finally:
+            self._waiting = None
+
+    def drop(self) -> None:
+        """End it at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is there."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's isn't one by its class
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has ended: an answer without a length is whole now, any other never comes."""
+        self._transport = None
+        self._on_end(self)
+        self._read(ended=True)
+        why = "the server has closed the connection" if exc is None else str(exc)
+        self._fail(BrokenError(why))
+
+    def data_received(self, data: bytes) -> None:
+        """A piece of an answer; what nobody has asked for ends the connection."""
+        if self._waiting is None or self._waiting.done():
+            self.drop()
+            return
+        self._got += data
+        self._read(ended=False)
+
+    def _read(self, *, ended: bool) -> None:
+        waiting = self._waiting
+        if waiting is None or waiting.done():
+            return
+        try:
+            answer = read(self._got, ended=ended)
+        except ValueError as error:
+            self._fail(BrokenError(f"not an answer: {error}"))
+            return
+        if answer is not None:
+            self._got = b""
+            waiting.set_result(answer)
+
+    def _fail(self, error: BrokenError) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(error)
+
+
+def read(data: bytes, *, ended: bool = False) -> Answer | None:
+    """The answer that these bytes are; None where there is more to come, if it hasn't ended.
+
+    ValueError where they are none.
+    """
+    begin = 0
+    while (end := data.find(b"\r\n\r\n", begin)) >= 0:
+        head, begin = data[begin : end + 2], end + 4
+        found = _STATUS.match(head)
+        if found is None:
+            raise ValueError(repr(head[:60]))
+        if (status := int(found[2])) >= 200:  # others come before the answer
+            break
+    else:
+        if len(data) > begin + HEAD_MAX:
+            raise ValueError("headers without an end")
+        return None
+    body = _body(data, begin, head, status=status, ended=ended)
+    if body is None:
+        return None
+    content, end = body
+    later = _LATER.search(head)
+    return Answer(
+        status=status,
+        body=content,
+        retry_after=None if later is None else later[1].decode("latin-1"),
+        reusable=end == len(data) and found[1] == b"1" and not (ended or _CLOSES.search(head)),
+    )
+
+
+def _body(
+    data: bytes, at: int, head: bytes, *, status: int, ended: bool
+) -> tuple[bytes, int] | None:
+    """The body that begins here, and where it ends; None where it isn't whole."""
+    if status in _EMPTY:
+        return b"", at
+    if _CHUNKED.search(head):
+        return _chunks(data, at)
+    length = _LENGTH.search(head)
+    if length is None:
+        return (data[at:], len(data)) if ended else None
+    end = at + int(length[1])
+    return (data[at:end], end) if len(data) >= end else None
+
+
+def _chunks(data: bytes, at: int) -> tuple[bytes, int] | None:
+    parts: list[bytes] = []
+    while (end := data.find(b"\r\n", at)) >= 0:
+        size = int(data[at:end].partition(b";")[0], 16)
+        if size < 0:
+            raise ValueError("a chunk of less than nothing")
+        at = end + 2
+        if not size:
+            # The end, or trailers, which end with an empty line as headers do.
+            last = data.find(b"\r\n\r\n", end)
+            return None if last < 0 else (b"".join(parts), last + 4)
+        if data[at + size : at + size + 2] not in (b"\r\n", b"\r", b""):
+            raise ValueError("a chunk that is longer than it says")
+        if len(data) < at + size + 2:
+            return None
+        parts.append(data[at : at + size])
+        at += size + 2
+    return None
