@@ -21,6 +21,7 @@ log = structlog.get_logger(__name__)
 
 Kinds = frozenset[queue_objects.Kind]
 
+ALL: Kinds = frozenset(queue_objects.Kind)
 NEEDED: Kinds = frozenset({queue_objects.Kind.QUEUE, queue_objects.Kind.POD_GROUP})
 """Without these there is nothing to do; Commands are followed where their CRD is installed."""
 
@@ -107,16 +108,22 @@ class Operator:
                 log.warning("kinds.absent", kinds=sorted(missed), retry=True)
             await asyncio.sleep(self._pace.absent_seconds)
 
-    async def _kinds(self) -> Kinds | None:
-        """Which kinds are served, and may be followed; None where the server doesn't say."""
+    async def _kinds(self, among: Kinds = ALL) -> Kinds | None:
+        """Which of these kinds are served, and may be followed; None where the server doesn't say.
+
+        Whether we may watch is asked by a write. So it is asked last, and not while a kind is
+        missing without which there is nothing to do: at rest nothing is written.
+        """
         found = set()
         try:
             for group, version in dict.fromkeys(handlers.GROUP_VERSIONS.values()):
                 served = await self._served(f"/apis/{group}/{version}")
                 for kind, place in handlers.GROUP_VERSIONS.items():
-                    here = place == (group, version) and str(kind) in served
-                    if here and await self._allowed(group, kind):
+                    here = kind in among and place == (group, version) and str(kind) in served
+                    if here and await self._listed(f"/apis/{group}/{version}/{kind}"):
                         found.add(kind)
+            if found >= NEEDED & among:
+                found = {kind for kind in found if await self._watchable(kind)}
         except ports.RefusedError as error:
             log.info("kinds.unknown", message=str(error))
             return None
@@ -131,19 +138,27 @@ class Operator:
             return frozenset()
         return frozenset(each["name"] for each in listed.get("resources") or ())
 
-    async def _allowed(self, group: str, kind: queue_objects.Kind) -> bool:
-        """Whether we may follow this kind: a Kopf that may not gives up."""
-        for verb in ("list", "watch"):
-            spec = {"resourceAttributes": {"group": group, "resource": str(kind), "verb": verb}}
-            review: ports.Object = {
-                "apiVersion": "authorization.k8s.io/v1",
-                "kind": "SelfSubjectAccessReview",
-                "spec": spec,
-            }
-            answer = await self._api.create(REVIEWS, review)
-            if not answer.get("status", {}).get("allowed"):
-                return False
+    async def _listed(self, path: str) -> bool:
+        """Whether we may list this kind: a Kopf that may not gives up."""
+        try:
+            await self._api.get(f"{path}?limit=1")
+        except ports.RefusedError as error:
+            if error.trouble not in (ports.Trouble.MISSING, ports.Trouble.FORBIDDEN):
+                raise
+            return False
         return True
+
+    async def _watchable(self, kind: queue_objects.Kind) -> bool:
+        """Whether we may watch it, too."""
+        group, _ = handlers.GROUP_VERSIONS[kind]
+        spec = {"resourceAttributes": {"group": group, "resource": str(kind), "verb": "watch"}}
+        review: ports.Object = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": spec,
+        }
+        answer = await self._api.create(REVIEWS, review)
+        return bool(answer.get("status", {}).get("allowed"))
 
     async def _serve(self, kinds: Kinds) -> BaseException | None:
         """Run Kopf until the kinds change (None), or until it dies, and what of."""
@@ -184,10 +199,7 @@ class Operator:
 
     async def _grown(self, kinds: Kinds) -> bool:
         """Whether there is one more kind to follow."""
-        if kinds == frozenset(queue_objects.Kind):
-            return False
-        now = await self._kinds()
-        return now is not None and now > kinds
+        return kinds != ALL and bool(await self._kinds(ALL - kinds))
 
 
 def settings() -> kopf.OperatorSettings:

@@ -28,6 +28,11 @@ class Cluster:
         self.host = ""
         self.kinds = {SCHEDULING: {"queues", "podgroups"}}
         self.forbidden: set[str] = set()
+        """Kinds that may not be listed."""
+        self.unwatched: set[str] = set()
+        """Kinds that may be listed, and not watched."""
+        self.reviews: list[str] = []
+        self.looks = 0
         self.items: dict[str, list[dict[str, Any]]] = {}
         self.methods: list[str] = []
         self.tokens: list[str] = []
@@ -39,7 +44,15 @@ class Cluster:
         return aiohttp.ClientSession(headers={"Authorization": "Bearer ours"})
 
     async def get(self, path: str) -> ports.Object:
-        """Discovery, as the daemon's connection sees it."""
+        """Discovery, and a look at a list, as the daemon's connection sees them."""
+        self.looks += 1
+        collection, _, query = path.partition("?")
+        if query:
+            group, _, plural = collection.rpartition("/")
+            if plural in self.forbidden:
+                raise ports.RefusedError(ports.Trouble.FORBIDDEN, path)
+            assert plural in self.kinds[group]
+            return {}
         if path not in self.kinds:
             raise ports.RefusedError(ports.Trouble.MISSING, path)
         return {"resources": [{"name": each} for each in self.kinds[path]]}
@@ -48,7 +61,8 @@ class Cluster:
         """What we may."""
         assert path == operator.REVIEWS
         asked = body["spec"]["resourceAttributes"]
-        return {"status": {"allowed": asked["resource"] not in self.forbidden}}
+        self.reviews.append(asked["resource"])
+        return {"status": {"allowed": asked["resource"] not in self.unwatched}}
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Whatever Kopf asks."""
@@ -207,7 +221,12 @@ async def test_kinds_are_waited_for_and_followed_when_they_come(cluster: Cluster
             cluster.kinds[BUS] = {"commands"}
             await asyncio.sleep(0.3)
             assert not cluster.watched("commands")
+            assert "commands" not in cluster.reviews
+            cluster.unwatched.add("commands")
             cluster.forbidden.clear()
+            await until(lambda: "commands" in cluster.reviews)
+            assert not cluster.watched("commands")
+            cluster.unwatched.clear()
             target = {"kind": "Queue", "name": "red"}
             cluster.items["commands"] = [an_item("c", action="OpenQueue", target=target)]
             await until(lambda: heard)
@@ -215,6 +234,19 @@ async def test_kinds_are_waited_for_and_followed_when_they_come(cluster: Cluster
             assert isinstance(heard[0].item, queue_objects.Command)
     started = [each["kinds"] for each in logs if each["event"] == "kopf.started"]
     assert started == [["podgroups", "queues"], ["commands", "podgroups", "queues"]]
+
+
+async def test_looking_for_kinds_writes_nothing(cluster: Cluster) -> None:
+    """What we may is asked by a write: once, and not while there is nothing to do."""
+    cluster.forbidden.add("podgroups")
+    async with operating(cluster):
+        await until(lambda: cluster.looks > 12)
+        assert cluster.reviews == []
+        cluster.forbidden.clear()
+        await until(lambda: cluster.watched("queues"))
+        asked, looks = sorted(cluster.reviews), cluster.looks
+        await until(lambda: cluster.looks > looks + 3)
+        assert asked == sorted(cluster.reviews) == ["podgroups", "queues"]
 
 
 async def test_a_kind_that_goes_is_waited_for_again(cluster: Cluster) -> None:
