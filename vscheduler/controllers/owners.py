@@ -99,9 +99,13 @@ class Codec:
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
 
-    def replace(self, items: Sequence[bytes]) -> list[Event]:
-        """All of them, as a list holds them."""
-        return [Listed(self._kind, tuple(self._read(item) for item in items))]
+    def read(self, items: Sequence[bytes]) -> list[Seen]:
+        """Some of them, as a list holds them."""
+        return [self._read(item) for item in items]
+
+    def replace(self, found: Sequence[Seen]) -> list[Event]:
+        """All of them."""
+        return [Listed(self._kind, tuple(found))]
 
     def change(self, change: str, item: bytes) -> list[Event]:
         """One that was ADDED, MODIFIED or DELETED."""

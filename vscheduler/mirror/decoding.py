@@ -59,14 +59,17 @@ class Codec:
     def __init__(self, kind: events.Kind) -> None:
         self._kind = kind
 
-    def replace(self, items: Sequence[bytes]) -> list[events.Event]:
-        """All objects of the kind, as a list holds them."""
-        read = [decode(self._kind, item) for item in items]
+    def read(self, items: Sequence[bytes | msgspec.Raw]) -> list[events.Upsert | events.Reject]:
+        """Objects of the kind, as a list holds them."""
+        return [decode(self._kind, item) for item in items]
+
+    def replace(self, found: Sequence[events.Upsert | events.Reject]) -> list[events.Event]:
+        """All of them."""
         return [
             events.Replace(
                 kind=self._kind,
-                objects=tuple(each.object for each in read if isinstance(each, events.Upsert)),
-                rejects=tuple(each for each in read if isinstance(each, events.Reject)),
+                objects=tuple(each.object for each in found if isinstance(each, events.Upsert)),
+                rejects=tuple(each for each in found if isinstance(each, events.Reject)),
             )
         ]
 

@@ -23,9 +23,13 @@ Event = tuple[str, str]
 class Names:
     """A codec that keeps an object's name."""
 
-    def replace(self, items: Sequence[msgspec.Raw]) -> list[Event]:
+    def read(self, items: Sequence[msgspec.Raw]) -> list[str]:
+        """The names."""
+        return [name_of(item) for item in items]
+
+    def replace(self, found: Sequence[str]) -> list[Event]:
         """One event for a list."""
-        return [("REPLACE", ",".join(name_of(item) for item in items))]
+        return [("REPLACE", ",".join(found))]
 
     def change(self, kind: str, item: bytes) -> list[Event]:
         """One event for a change."""
@@ -129,6 +133,27 @@ async def test_pages_make_one_list_and_the_watch_goes_on_from_it(serve: Serve) -
     seconds = int(third.pop("timeoutSeconds"))
     assert third == {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "10"}
     assert 300 <= seconds <= 600
+
+
+async def test_a_long_list_holds_nobody_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read in slices, in order, and others have their turn in between."""
+    names = [f"n{number}" for number in range(5)]
+    script = Script([a_list(*names, more="next"), a_list("z"), []])
+    turns: list[int] = []
+    reads: list[int] = []
+
+    class Slow(Names):
+        def read(self, items: Sequence[msgspec.Raw]) -> list[str]:
+            reads.append(len(items))
+            asyncio.get_running_loop().call_soon(lambda: turns.append(len(reads)))
+            return super().read(items)
+
+    monkeypatch.setattr(watching, "SLICE", 2)
+    monkeypatch.setattr("tests.unit.cluster.test_watching.Names", Slow)
+    async with following(serve, script) as (_, batches):
+        assert flat(batches) == [("REPLACE", ",".join([*names, "z"]))]
+    assert reads == [2, 2, 1, 1]
+    assert turns == [1, 2, 3, 4]
 
 
 async def test_events_are_cut_at_lines_and_handed_on_in_batches(serve: Serve) -> None:

@@ -40,12 +40,12 @@ def test_an_owner_is_kept_in_a_few_words() -> None:
 def test_only_what_changes_for_groups_is_a_change() -> None:
     """A ReplicaSet's status changes with each of its pods."""
     codec, known = owners.Codec(owners.Kind.REPLICA_SET), owners.Owners()
-    (listed,) = codec.replace([item("a", 1), item("b", 1)])
+    (listed,) = codec.replace(codec.read([item("a", 1), item("b", 1)]))
     assert [seen.owner.ref.uid for seen in known.apply(listed)] == ["a", "b"]
     for replicas, expected in ((1, []), (2, ["a"]), (2, [])):
         (event,) = codec.change("MODIFIED", item("a", replicas))
         assert [seen.owner.ref.uid for seen in known.apply(event)] == expected
-    (listed,) = codec.replace([item("a", 2), item("c", 1)])
+    (listed,) = codec.replace(codec.read([item("a", 2), item("c", 1)]))
     assert [seen.owner.ref.uid for seen in known.apply(listed)] == ["c"]
     assert known.get("b") is None
 
@@ -56,8 +56,10 @@ def test_what_seems_to_have_become_of_an_owner() -> None:
     assert known.state(ref("a")) is STATES.UNKNOWN
     sets, jobs = owners.Codec(owners.Kind.REPLICA_SET), owners.Codec(owners.Kind.JOB)
     for event in (
-        *sets.replace([item("a", 1), item("z", 0)]),
-        *jobs.replace([item("j", parallelism=2, completions=2), item("k", parallelism=0)]),
+        *sets.replace(sets.read([item("a", 1), item("z", 0)])),
+        *jobs.replace(
+            jobs.read([item("j", parallelism=2, completions=2), item("k", parallelism=0)])
+        ),
     ):
         known.apply(event)
     assert known.state(ref("a")) is STATES.ALIVE

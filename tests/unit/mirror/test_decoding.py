@@ -129,7 +129,8 @@ def test_text_that_is_no_json_is_the_senders_fault() -> None:
 def test_a_list_loses_only_its_bad_items() -> None:
     """The others are all there, and the bad one is told of."""
     items = [manifests.pod("a"), manifests.pod("b") | {"spec": 1}, manifests.pod("c")]
-    (event,) = decoding.Codec(POD).replace([json.dumps(item).encode() for item in items])
+    codec = decoding.Codec(POD)
+    (event,) = codec.replace(codec.read([json.dumps(item).encode() for item in items]))
     assert isinstance(event, events.Replace)
     assert [each.metadata.name for each in event.objects] == ["a", "c"]
     assert [each.name for each in event.rejects] == ["b"]
