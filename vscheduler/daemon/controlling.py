@@ -1,13 +1,14 @@
 """The controllers put together: automatic PodGroups, and Queues."""
 
 import asyncio
+import importlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
 from vscheduler.cluster import connection, objects, watching
-from vscheduler.controllers import group_survey, grouping, owners, queue_control
+from vscheduler.controllers import group_survey, grouping, owners
 from vscheduler.daemon import api, leadership, pauses, surroundings
 
 log = structlog.get_logger(__name__)
@@ -18,6 +19,9 @@ PAUSES = pauses.Growth(first_seconds=1.0, longest_seconds=60.0)
 QUEUE_RETRY_SECONDS = 5.0
 
 Sink = Callable[[Sequence[owners.Event]], None]
+
+QUEUE_CONTROL = "vscheduler.controllers.queue_control"
+"""The module that keeps Queues."""
 
 FORBIDDEN_SECONDS = 300.0
 """How long after a refusal it is tried again to follow a kind."""
@@ -52,6 +56,9 @@ class Controllers:
 
     async def keep_queues(self, held: Mapping[str, leadership.Token]) -> None:
         """Keep Queues under these Leases, until it is cancelled."""
+        await asyncio.to_thread(importlib.import_module, QUEUE_CONTROL)
+        from vscheduler.controllers import queue_control  # noqa: PLC0415 - whoever has no Queues to keep doesn't need Kopf, which takes long to import
+
         around = self._around
         permit = around.permit(leadership.Mandate(held.values()))
         async with asyncio.TaskGroup() as group:
