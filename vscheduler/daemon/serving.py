@@ -5,6 +5,7 @@ have been at work in between.
 """
 
 import asyncio
+import gc
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -100,6 +101,7 @@ class Serving:
         names = tuple(name for name in given.scheduler_names if lease_of[name] in held)
         await around.followed.wait_for_lists()
         await self._look_from(names)
+        gc.freeze()  # what was listed stays: looking through it takes long, and finds nothing
         mandate = self._mandate = leadership.Mandate(held.values())
         permit = around.permit(mandate)
         log.info("serving", schedulers=names)
@@ -122,8 +124,9 @@ class Serving:
         """See the cluster as whoever serves these names, and not older than their Leases."""
         around = self._around
         if names == self._served:
-            await catching_up.catch_up(around.link, around.mirror, names)
-            return
+            if around.given.election.enabled:
+                await catching_up.catch_up(around.link, around.mirror, names)
+            return  # else there is no predecessor who went on after the lists were begun
         around.mirror.serve(names)
         self._served = names
         await around.followed.list_anew(OWNED)

@@ -56,7 +56,7 @@ class Half:
 
 
 @asynccontextmanager
-async def half(serve: Serve, *names: str) -> AsyncIterator[Half]:
+async def half(serve: Serve, *names: str, elected: bool = True) -> AsyncIterator[Half]:
     """One that stands for these names and has a node; nothing is held."""
 
     async def answer(request: web.Request) -> web.Response:
@@ -73,7 +73,9 @@ async def half(serve: Serve, *names: str) -> AsyncIterator[Half]:
             made.binds.append((request.path.split("/")[-2], body))
         return web.json_response({"metadata": {"resourceVersion": "99"}}, status=201)
 
-    given = settings.check(settings.Given(scheduler_name=names, only=settings.SCHEDULER))
+    given = settings.check(
+        settings.Given(scheduler_name=names, only=settings.SCHEDULER, leader_elect=elected)
+    )
     link = await serve(answer)
     queue = lanes.Lanes(workers=4, waiting_max=100)
     mirror = state.Mirror(state.Options(scheduler_names=names))
@@ -142,6 +144,15 @@ async def test_nothing_is_decided_before_the_predecessors_binds_are_seen(serve: 
             await worlds.until(lambda: len(made.lists) == number)  # noqa: B023 - at once
             made.decided.lose("vscheduler")
         assert {each.partition(",")[0] for each in made.lists} == {"spec.schedulerName=vscheduler"}
+
+
+async def test_who_has_no_predecessor_lists_nothing_again(serve: Serve) -> None:
+    """Without an election the first lists are as new as any."""
+    async with half(serve, "vscheduler", elected=False) as made:
+        made.show(*waiting("a"))
+        made.decided.gain("vscheduler")
+        await worlds.until(lambda: made.bound() == {"a": 1})
+        assert made.lists == []
 
 
 async def test_who_lost_its_lease_sends_nothing_more(serve: Serve) -> None:
