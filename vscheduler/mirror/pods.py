@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+import msgspec
+
 from vscheduler.core.model import constraints, jobs, resources
 from vscheduler.mirror import (
     events,
@@ -40,6 +42,8 @@ NONE: Mapping[str, str] = {}
 
 TRUE = ("1", "t", "T", "true", "TRUE", "True")
 """What Go's ParseBool takes for true."""
+
+_encode = msgspec.json.Encoder().encode
 
 DEFAULT_SCHEDULER = "default-scheduler"
 FINISHED = frozenset({jobs.TaskStatus.SUCCEEDED, jobs.TaskStatus.FAILED})
@@ -118,6 +122,10 @@ class Translator:
         self._classes: weakref.WeakValueDictionary[object, jobs.TaskClass] = (
             weakref.WeakValueDictionary()
         )
+        self._known: weakref.WeakValueDictionary[bytes, jobs.TaskClass] = (
+            weakref.WeakValueDictionary()
+        )
+        """The same, by what they were worked out from: most pods are like others of their job."""
 
     def serve(self, scheduler_names: tuple[str, ...]) -> None:
         """Whose pods are ours from now on."""
@@ -145,12 +153,8 @@ class Translator:
         task = rejection = None
         labels = _shared(metadata.labels)
         try:
-            if ours:
-                conditions = pod_terms.of_pod(spec, metadata)
-                kind = self._intern(requests.of_pod(pod), conditions, _hints(metadata))
-                task = _task(pod, uid, group, kind, status)
-            else:
-                kind = self._intern(requests.of_pod(pod), pod_terms.of_resident(spec, metadata))
+            kind = self._kind(pod, ours=ours)
+            task = _task(pod, uid, group, kind, status) if ours else None
         except fields.FieldError as error:
             kind = self._held(pod)
             rejection = events.Rejection(
@@ -170,6 +174,17 @@ class Translator:
             origin=origins.of_pod(pod, named) if ours else None,
             answer=refusals.of_pod(pod) if ours else None,
         )
+
+    def _kind(self, pod: wire.Pod, *, ours: bool) -> jobs.TaskClass:
+        """What the pod asks for; that of others only as far as it means something on its node."""
+        hints = _hints(pod.metadata) if ours else NONE
+        key = _basis(pod, hints, ours=ours)
+        kind = self._known.get(key)
+        if kind is None:
+            terms = pod_terms.of_pod if ours else pod_terms.of_resident
+            kind = self._intern(requests.of_pod(pod), terms(pod.spec, pod.metadata), hints)
+            self._known[key] = kind
+        return kind
 
     def _held(self, pod: wire.Pod) -> jobs.TaskClass:
         """What a pod with a mistake in it holds on its node, as far as that can be read."""
@@ -191,6 +206,35 @@ class Translator:
             kind = jobs.TaskClass(request=request, constraints=conditions, hints=hints)
             self._classes[key] = kind
         return kind
+
+
+def _basis(pod: wire.Pod, hints: Mapping[str, str], *, ours: bool) -> bytes:
+    """All that a pod's class is worked out from, in bytes, which are made and compared quickly."""
+    spec, status, metadata = pod.spec, pod.status, pod.metadata
+    given: object = None
+    own: object = None
+    if spec.node_name and (status.container_statuses or status.init_container_statuses):
+        reasons = [(each.type, each.reason) for each in status.conditions]
+        given = (status.container_statuses, status.init_container_statuses, reasons)
+    if spec.affinity or spec.topology_spread_constraints:
+        own = (metadata.namespace, metadata.labels)
+    return _encode(
+        (
+            ours,
+            hints,
+            given,
+            own,
+            spec.containers,
+            spec.init_containers,
+            spec.resources,
+            spec.overhead,
+            spec.host_network,
+            spec.node_selector,
+            spec.affinity,
+            spec.tolerations,
+            spec.topology_spread_constraints,
+        )
+    )
 
 
 def uid_of(metadata: wire.Metadata) -> jobs.TaskId:
