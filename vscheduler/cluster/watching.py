@@ -24,8 +24,8 @@ log = structlog.get_logger(__name__)
 Event = TypeVar("Event")
 Read = TypeVar("Read")
 
-SLICE = 100
-"""Objects of a list that are read before others have a turn in the event loop."""
+SLICE = 30
+"""Objects that are read before others have a turn in the event loop: a few milliseconds' worth."""
 
 
 class Codec(Protocol[Event, Read]):
@@ -209,8 +209,10 @@ class Watch(Generic[Event]):
             rest = b""
             async for chunk in chunks:
                 *lines, rest = (rest + chunk).split(b"\n")
-                if lines:
-                    self._hand_on(lines)
+                for begin in range(0, len(lines), SLICE):
+                    if begin:
+                        await asyncio.sleep(0)
+                    self._hand_on(lines[begin : begin + SLICE])
         if time.monotonic() - started < self._pace.at_once_seconds:
             raise connection.Unavailable("the watch ended at once")
 

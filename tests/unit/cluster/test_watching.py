@@ -166,6 +166,20 @@ async def test_events_are_cut_at_lines_and_handed_on_in_batches(serve: Serve) ->
         assert len(batches) == 3
 
 
+async def test_many_events_at_once_hold_nobody_up(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are handed on in several batches, in order, up to the last one before an error."""
+    monkeypatch.setattr(watching, "SLICE", 2)
+    text = b"".join(line("MODIFIED", 20 + number, f"n{number}") for number in range(5))
+    script = Script([a_list(), [text + gone()], a_list(), []])
+    async with following(serve, script) as (_, batches):
+        sizes = [len(batch) for batch in batches]
+        names = [("MODIFIED", f"n{number}") for number in range(5)]
+        assert flat(batches) == [("REPLACE", ""), *names, ("REPLACE", "")]
+        assert sizes == [1, 2, 2, 1, 1]
+
+
 async def test_a_watch_that_ends_is_resumed_where_it_was(serve: Serve) -> None:
     """Bookmarks move the version on and are no events; nothing is listed anew."""
     script = Script([a_list(), [line("ADDED", 11, "a"), line("BOOKMARK", 50)], []])
