@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +21,25 @@ ALONE = "--leader-elect=false"
 """For who follows one that was killed: it doesn't wait for that one's Lease."""
 
 PATIENCE_SECONDS = 40.0
+PROGRAM = (sys.executable, "-m", "vscheduler")
 
 
 class Daemon:
     """A running scheduler and what it says."""
 
-    def __init__(self, kubeconfig: Path, log: Path, *flags: str) -> None:
+    def __init__(
+        self,
+        kubeconfig: Path,
+        log: Path,
+        *flags: str,
+        program: Sequence[str] = PROGRAM,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._log = log
-        command = [sys.executable, "-m", "vscheduler", "run", "--log-format=json"]
+        command = [*program, "run", "--log-format=json", f"--kubeconfig={kubeconfig}", *flags]
         with log.open("wb") as output:
             self.process = subprocess.Popen(  # noqa: S603 - our own command
-                [*command, f"--kubeconfig={kubeconfig}", *flags], stderr=output
+                command, stderr=output, env=environment
             )
 
     def text(self) -> str:

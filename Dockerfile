@@ -1,0 +1,40 @@
+# What `kubectl apply -k manifests` runs: docker build -t registry.example.com/vscheduler:0.1.0 .
+# Everything is installed from the lock files with their hashes, as `make` does. The last stage has an
+# interpreter, one folder that belongs to root, and no need of a shell, of a home or of a file to write.
+ARG PYTHON=docker.io/library/python:3.11-slim-bookworm
+
+FROM ${PYTHON} AS wheel
+WORKDIR /source
+COPY requirements-dev.lock ./
+RUN python -m pip install --no-cache-dir --require-hashes --requirement requirements-dev.lock
+COPY LICENSE README.md pyproject.toml ./
+COPY crds crds/
+COPY vscheduler vscheduler/
+RUN python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
+
+FROM ${PYTHON} AS install
+COPY requirements.lock /wheels/
+RUN python -m venv --without-pip /opt/vscheduler \
+    && python -m pip --python /opt/vscheduler install --no-cache-dir --no-compile \
+    --only-binary :all: --require-hashes --requirement /wheels/requirements.lock
+COPY --from=wheel /wheels/*.whl /wheels/
+# Compiled once, and never compared with the sources' times again.
+RUN python -m pip --python /opt/vscheduler install --no-cache-dir --no-compile \
+    --no-deps --no-index --find-links /wheels vscheduler \
+    && /opt/vscheduler/bin/python -m compileall -q --invalidation-mode unchecked-hash \
+    /opt/vscheduler/lib
+
+FROM ${PYTHON}
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="vscheduler" \
+      org.opencontainers.image.description="A second scheduler for Kubernetes: gangs, queues and fair shares, with reasons." \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+COPY --from=install /opt/vscheduler /opt/vscheduler
+ENV PYTHONDONTWRITEBYTECODE=1
+WORKDIR /
+USER 65532:65532
+ENTRYPOINT ["/opt/vscheduler/bin/vscheduler"]
+CMD ["--help"]

@@ -1,0 +1,136 @@
+"""The image: its Dockerfile's own steps in a clean folder, and what comes of them at work."""
+
+import json
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.integration import daemons, images
+from vscheduler.sandbox import control_plane
+
+WHEEL, INSTALL, LAST = range(3)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> images.Builder:
+    """What the last stage copies: made from the wheel and the lock, and nothing else."""
+    builder = images.Builder(tmp_path_factory.mktemp("image"))
+    wheel, install, _ = images.stages()
+    # The first of its commands has made the environment in which tests run (see below).
+    first = images.rest_of(wheel, "RUN")[0]
+    builder.build([each for each in wheel if each != ("RUN", first)])
+    builder.build(install)
+    return builder
+
+
+@pytest.fixture
+def surroundings(tmp_path: Path) -> dict[str, str]:
+    """All that is set in the image, no home, and a file system that is read-only."""
+    hook = tmp_path / "hook"
+    hook.mkdir()
+    (hook / "sitecustomize.py").write_text(images.READ_ONLY)
+    set_there = dict(each.split("=", 1) for each in images.rest_of(images.stages()[LAST], "ENV"))
+    return {**set_there, "HOME": "/nonexistent", "PYTHONPATH": str(hook)}
+
+
+def entry(builder: images.Builder) -> str:
+    """The program that the image starts."""
+    (text,) = images.rest_of(images.stages()[LAST], "ENTRYPOINT")
+    (program,) = json.loads(text)
+    return str(builder.path(program))
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"]])
+def test_the_image_says_what_it_takes(
+    installed: images.Builder, surroundings: dict[str, str], words: list[str]
+) -> None:
+    """With no home, nothing to write to, and no file compiled anew."""
+    before = sorted(installed.root.rglob("*"))
+    done = subprocess.run(  # noqa: S603 - our own program
+        [entry(installed), *words],
+        env=surroundings,
+        cwd="/",
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+    assert "Usage: vscheduler" in done.stdout
+    assert done.stderr == ""
+    assert sorted(installed.root.rglob("*")) == before
+
+
+def test_the_image_schedules(
+    installed: images.Builder,
+    surroundings: dict[str, str],
+    cluster: control_plane.ControlPlane,
+    kubeconfig: Path,
+    tmp_path: Path,
+) -> None:
+    """All that a running scheduler imports is in it; and it writes no file."""
+    cluster.create_nodes(count=1, cpu="4")
+    daemons.a_gang(cluster, "fits", 3)
+    program = (entry(installed),)
+    daemon = daemons.Daemon(kubeconfig, tmp_path / "log", program=program, environment=surroundings)
+    try:
+        daemons.until(lambda: daemons.phase(cluster, "fits") == "Running", daemon)
+        assert daemon.stop() == 0
+    finally:
+        daemon.process.kill()
+        daemon.process.wait()
+    assert "wrote:" not in daemon.text()
+
+
+def test_all_is_compiled_for_good(installed: images.Builder) -> None:
+    """Nobody can write a compiled file later; unchecked ones hold whatever sources' times are."""
+    (package,) = installed.path("/opt/vscheduler/lib").glob("python*/site-packages/vscheduler")
+    sources = {path for path in package.rglob("*.py") if "__pycache__" not in path.parts}
+    compiled = list(package.rglob("*.pyc"))
+    assert len(compiled) == len(sources) > 100
+    assert {int.from_bytes(path.read_bytes()[4:8], "little") for path in compiled} == {1}
+
+
+def test_it_is_as_admins_want_it() -> None:
+    """A numeric user who isn't root, no shell to start it, labels, and no HEALTHCHECK."""
+    *others, last = images.stages()
+    assert images.rest_of(last, "USER") == ["65532:65532"]
+    assert json.loads(images.rest_of(last, "ENTRYPOINT")[0]) == ["/opt/vscheduler/bin/vscheduler"]
+    assert not any(images.rest_of(stage, "HEALTHCHECK") for stage in (*others, last))
+    assert images.rest_of(last, "RUN") == []
+    labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', str(last)))
+    assert labels.keys() >= {"title", "description", "licenses", "version", "revision"}
+    project = tomllib.loads((images.ROOT / "pyproject.toml").read_text())["project"]
+    assert f"VERSION={project['version']}" in images.rest_of(last, "ARG")
+
+
+def test_what_is_not_locked_is_not_installed() -> None:
+    """Each pip takes hashes, or no index; the first does what `make` does."""
+    commands = [
+        part.strip()
+        for stage in images.stages()
+        for rest in images.rest_of(stage, "RUN")
+        for part in rest.split("&&")
+    ]
+    pips = [each for each in commands if " pip " in each]
+    assert len(pips) == 4
+    bound = ("--require-hashes", "--no-index", "--no-build-isolation")
+    assert [each for each in pips if not any(flag in each for flag in bound)] == []
+    made = " ".join((images.ROOT / "Makefile").read_text().replace("\\\n", " ").split())
+    assert "--require-hashes --requirement requirements-dev.lock" in pips[0]
+    assert "--require-hashes --requirement requirements-dev.lock" in made
+
+
+def test_only_what_is_copied_is_sent_to_the_builder() -> None:
+    """.dockerignore lets in the sources of every COPY from outside, and nothing else."""
+    lines = (images.ROOT / ".dockerignore").read_text().splitlines()
+    sources = {
+        word
+        for stage in images.stages()
+        for rest in images.rest_of(stage, "COPY")
+        if not rest.startswith("--from=")
+        for word in rest.split()[:-1]
+    }
+    assert {line[1:] for line in lines if line.startswith("!")} == sources
+    assert "*" in lines
