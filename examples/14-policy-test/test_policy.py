@@ -1,0 +1,97 @@
+"""What tenants were promised, as tests of the configuration that keeps it. No cluster is needed."""
+
+from pathlib import Path
+
+import yaml
+
+from vscheduler.core import actions, plugins
+from vscheduler.core.framework import policy
+from vscheduler.simulator import run
+
+CONFIGURATION = Path(__file__).parent / "scheduler.conf"
+VOLCANO = "scheduling.volcano.sh/v1beta1"
+
+
+def node(name, cpu):
+    allocatable = {"cpu": cpu, "pods": 110}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "status": {"allocatable": allocatable},
+    }
+
+
+def queue(name, weight):
+    return {
+        "apiVersion": VOLCANO,
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"weight": weight},
+    }
+
+
+def job(name, *, pods, minimum, on=None):
+    """A PodGroup in the queue of its name, and its pods of 1 CPU; they run on a node or wait."""
+    group = {
+        "apiVersion": VOLCANO,
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {"queue": name, "minMember": minimum},
+        "status": {"phase": "Running" if on else "Pending"},
+    }
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": 1}}}
+    return [group] + [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"{name}-{number}",
+                "annotations": {"scheduling.k8s.io/group-name": name},
+            },
+            "spec": {"schedulerName": "vscheduler", "nodeName": on, "containers": [container]},
+            "status": {"phase": "Running" if on else "Pending"},
+        }
+        for number in range(pods)
+    ]
+
+
+CLUSTER = [node("n1", 8), queue("tenant", 1), queue("guest", 1)]
+
+
+def after(*jobs, cycles=3):
+    """Pods bound and pods evicted by job, and why jobs wait."""
+    text = CONFIGURATION.read_text()
+    parsed = policy.parse(yaml.safe_load(text), plugins.PLUGINS, actions.ACTIONS)
+    assert not parsed.problems
+    manifests = [*CLUSTER, *(each for job in jobs for each in job)]
+    outcome = run.simulate(manifests, parsed.policy, run.Options(cycles=cycles))
+    assert not outcome.problems
+    reasons = {each.job: str(each.reason.code) for each in outcome.last.groups if each.reason}
+    return (
+        sorted(bind.task.name for bind in outcome.binds),
+        sorted(evict.task.name for evict in outcome.evicts),
+        reasons,
+    )
+
+
+def test_who_is_alone_may_have_everything():
+    bound, evicted, reasons = after(job("guest", pods=8, minimum=1))
+    assert (len(bound), evicted, reasons) == (8, [], {})
+
+
+def test_a_tenant_gets_its_half_back_within_three_cycles():
+    bound, evicted, _ = after(
+        job("guest", pods=8, minimum=1, on="n1"), job("tenant", pods=4, minimum=4)
+    )
+    assert bound == ["tenant-0", "tenant-1", "tenant-2", "tenant-3"]
+    assert len(evicted) == 4
+    assert all(name.startswith("guest-") for name in evicted)
+
+
+def test_who_asks_for_more_than_its_half_disturbs_nobody():
+    bound, evicted, reasons = after(
+        job("guest", pods=8, minimum=1, on="n1"), job("tenant", pods=5, minimum=5)
+    )
+    assert (bound, evicted) == ([], [])
+    assert reasons == {"default/tenant": "NotEnoughResources"}
