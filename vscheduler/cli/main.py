@@ -8,6 +8,7 @@ import click
 
 CONTEXT = {"max_content_width": 100}
 MODULES = {
+    "check": "vscheduler.cli.check",
     "demo": "vscheduler.cli.demo",
     "queue": "vscheduler.cli.queues",
     "run": "vscheduler.cli.run",

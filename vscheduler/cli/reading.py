@@ -26,6 +26,14 @@ def read(paths: Iterable[Path]) -> list[manifests.Manifest]:
 
     Raises ReadError with everything that can't be read.
     """
+    found, problems = read_what_can_be(paths)
+    if problems:
+        raise ReadError(problems)
+    return found
+
+
+def read_what_can_be(paths: Iterable[Path]) -> tuple[list[manifests.Manifest], list[str]]:
+    """The documents of all files that can be read, and a sentence for each that can't."""
     found: list[manifests.Manifest] = []
     problems: list[str] = []
     for path in paths:
@@ -41,9 +49,7 @@ def read(paths: Iterable[Path]) -> list[manifests.Manifest]:
                 problems.append(str(error))
             except (OSError, UnicodeDecodeError) as error:
                 problems.append(f"{file}: {error}")
-    if problems:
-        raise ReadError(problems)
-    return found
+    return found, problems
 
 
 def _text(path: Path) -> str:

@@ -29,6 +29,18 @@ class Loaded:
     text: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """A configuration as it was written, and what is to be said of it."""
+
+    document: documents.Document
+    parsed: policy.Parsed
+
+    def placed(self, problems: Sequence[findings.Problem]) -> tuple[str, ...]:
+        """Each with its place: `file.yaml:12: …`."""
+        return tuple(f"{self.document.place(each.path)}: {each}" for each in problems)
+
+
 def load(path: str) -> Loaded:
     """Read and check a configuration file; the built-in one where path is empty.
 
@@ -50,6 +62,20 @@ def read(path: str) -> str:
 
 def parse(text: str, path: str) -> Loaded:
     """Check the text of a configuration file. Raises ConfigurationError."""
+    examined = examine(text, path)
+    parsed = examined.parsed
+    if parsed.policy is None:
+        raise ConfigurationError(examined.placed(parsed.problems))
+    warnings = examined.placed(parsed.warnings)
+    return Loaded(policy=parsed.policy, warnings=warnings, path=path, text=text)
+
+
+def examine(text: str, path: str) -> Examined:
+    """What is to be said of the text of a configuration file, problems and warnings alike.
+
+    Raises ConfigurationError where it isn't one document of YAML, or where installed plugins are
+    wrong.
+    """
     known = _known()
     try:
         found = documents.load(text, path)
@@ -59,13 +85,7 @@ def parse(text: str, path: str) -> Loaded:
         raise ConfigurationError([f"{path}: one document is needed, there are {len(found)}"])
     (document,) = found
     parsed = policy.parse(document.content, known, actions.ACTIONS)
-
-    def placed(problems: Sequence[findings.Problem]) -> tuple[str, ...]:
-        return tuple(f"{document.place(each.path)}: {each}" for each in problems)
-
-    if parsed.policy is None:
-        raise ConfigurationError(placed(parsed.problems))
-    return Loaded(policy=parsed.policy, warnings=placed(parsed.warnings), path=path, text=text)
+    return Examined(document=document, parsed=parsed)
 
 
 def _known() -> policy.Plugins:

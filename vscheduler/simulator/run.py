@@ -57,6 +57,19 @@ class Outcome:
         return tuple(evict for result in self.results for evict in result.evicts)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What was read, before the first cycle."""
+
+    collected: manifests.Collection
+    objects: tuple[manifests.Named, ...]
+    """The queues that are always there included."""
+    events: tuple[events.Upsert | events.Reject, ...]
+    """The same, decoded."""
+    mirror: state.Mirror
+    now: float
+
+
 def simulate(
     documents: Iterable[manifests.Manifest | Mapping[str, object]],
     policy: policies.Policy,
@@ -66,6 +79,22 @@ def simulate(
 
     Raises AssertionError where an invariant is broken: a defect of the scheduler.
     """
+    given = read(documents, options)
+    collected, mirror = given.collected, given.mirror
+    problems = [*collected.problems, *_rejections(mirror, given.objects)]
+    notes = tuple(_notes(collected, mirror))
+    around = world.World(each for each in given.events if isinstance(each, events.Upsert))
+    results, states = _run(mirror, around, policy, options.cycles, given.now)
+    return Outcome(
+        results=tuple(results),
+        states=states,
+        problems=tuple(sorted(problems, key=str)),
+        notes=notes,
+    )
+
+
+def read(documents: Iterable[manifests.Manifest | Mapping[str, object]], options: Options) -> Given:
+    """Manifests as a scheduler would see them."""
     collected = manifests.collect(
         each if isinstance(each, manifests.Manifest) else manifests.Manifest(tree=each)
         for each in documents
@@ -79,19 +108,12 @@ def simulate(
             claim_unowned=options.claim_unowned,
         )
     )
-    given = _with_standing_queues(collected.objects, options.default_queue)
-    read = [decoding.convert(each.kind, tree) for each, tree in manifests.complete(given, now)]
-    for event in read:
+    objects = _with_standing_queues(collected.objects, options.default_queue)
+    told = [decoding.convert(each.kind, tree) for each, tree in manifests.complete(objects, now)]
+    for event in told:
         mirror.apply(event)
-    problems = [*collected.problems, *_rejections(mirror, given)]
-    notes = tuple(_notes(collected, mirror))
-    around = world.World(each for each in read if isinstance(each, events.Upsert))
-    results, states = _run(mirror, around, policy, options.cycles, now)
-    return Outcome(
-        results=tuple(results),
-        states=states,
-        problems=tuple(sorted(problems, key=str)),
-        notes=notes,
+    return Given(
+        collected=collected, objects=tuple(objects), events=tuple(told), mirror=mirror, now=now
     )
 
 

@@ -1,0 +1,181 @@
+"""Traps of configurations: each is told, and each is one, as a cycle shows."""
+
+from typing import Any
+
+import pytest
+
+from tests import pictures
+from vscheduler.cli.checks import policies
+from vscheduler.core import actions, plugins
+from vscheduler.core.framework import policy
+from vscheduler.simulator import run
+
+GOOD = (
+    "enqueue, allocate, backfill, reclaim, preempt",
+    "priority gang conformance",
+    "overcommit drf predicates proportion nodeorder",
+)
+GANG = """
+    node  n1 cpu=4
+    queue q
+    job   q/g min=8 cpu=1  - - - - - - - -
+"""
+LENT = """
+    node  n1 cpu=4
+    queue a
+    queue b
+    job   a/x min=1 cpu=1  n1 n1 n1 n1
+    job   b/y min=1 cpu=1  - -
+"""
+
+
+def parsed(words: str, *tiers: str, **more: Any) -> policy.Policy:
+    """A configuration: actions, and tiers of plugins, each with `name:flag=value` if need be."""
+
+    def entry(word: str) -> dict[str, Any]:
+        name, _, flag = word.partition(":")
+        key, _, value = flag.partition("=")
+        return {"name": name} | ({key: value == "true"} if key else {})
+
+    tree = {
+        "actions": words,
+        "tiers": [{"plugins": [entry(word) for word in tier.split()]} for tier in tiers],
+        **more,
+    }
+    found = policy.parse(tree, plugins.PLUGINS, actions.ACTIONS)
+    assert found.policy is not None, found.problems
+    return found.policy
+
+
+def told(configured: policy.Policy, *, autoscaler: bool = False) -> list[tuple[str, str]]:
+    """Where, and the beginning of what is said."""
+    traps = policies.traps(configured, autoscaler=autoscaler)
+    return [(each.subject, each.message[:30]) for each in traps]
+
+
+def outcome(picture: str, configured: policy.Policy) -> tuple[int, int]:
+    """How many pods a cycle binds and evicts."""
+    done = run.simulate(pictures.documents(picture), configured, run.Options())
+    return len(done.binds), len(done.evicts)
+
+
+def test_a_good_configuration_has_no_traps() -> None:
+    """Nor has the built-in one."""
+    assert told(parsed(*GOOD)) == []
+    assert told(policy.built_in(plugins.PLUGINS, actions.ACTIONS)) == []
+
+
+@pytest.mark.parametrize(
+    ("configured", "where", "words"),
+    [
+        (parsed("backfill", "gang", "predicates proportion"), "actions", "without allocate"),
+        (parsed("allocate", "gang", "predicates proportion"), "actions", "without backfill"),
+        (parsed(GOOD[0], "priority", GOOD[2]), "tiers", "no plugin keeps minMember"),
+        (
+            parsed(GOOD[0], "priority gang:enableJobReady=false", GOOD[2]),
+            "tiers",
+            "no plugin keeps",
+        ),
+        (
+            parsed(GOOD[0], GOOD[1], "drf nodegroup proportion overcommit"),
+            "tiers",
+            "without predicates",
+        ),
+        (parsed("allocate, backfill", "gang", "drf predicates"), "tiers", "no plugin says what"),
+        (
+            parsed("allocate, backfill, shuffle", "gang pdb", "predicates proportion"),
+            "actions",
+            "shuffle does nothing",
+        ),
+        (
+            parsed("allocate, backfill", "gang tdm", "predicates proportion"),
+            "tdm",
+            "pods stay on nodes",
+        ),
+        (parsed("allocate, backfill", *GOOD[1:]), "overcommit", "overcommit has no effect"),
+        (
+            parsed(GOOD[0], GOOD[1], "sla overcommit predicates proportion"),
+            "sla",
+            "jobs whose waiting",
+        ),
+        (
+            parsed(
+                "allocate, backfill, shuffle",
+                "gang pdb tdm",
+                "predicates proportion",
+                compatibility="volcano",
+            ),
+            "pdb",
+            "with compatibility",
+        ),
+    ],
+)
+def test_a_trap_is_told_once_with_its_place(
+    configured: policy.Policy, where: str, words: str
+) -> None:
+    """And no other with it."""
+    ((subject, said),) = told(configured)
+    assert (subject, said[: len(words)]) == (where, words[:30])
+
+
+def test_sla_in_a_tier_before_is_no_trap() -> None:
+    """Where it has its say."""
+    assert told(parsed(GOOD[0], "sla", *GOOD[1:])) == []
+
+
+def test_gangs_start_in_pieces_without_gang() -> None:
+    """Four of eight pods are bound."""
+    without = parsed("allocate, backfill", "priority", "predicates proportion")
+    assert outcome(GANG, without) == (4, 0)
+    assert outcome(GANG, parsed("allocate, backfill", "gang", "predicates proportion")) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "tiers", "start"),
+    [
+        ("allocate, backfill, reclaim", ("gang", "drf predicates"), "reclaim evicts nobody"),
+        (
+            "allocate, backfill, reclaim",
+            ("conformance", "predicates proportion"),
+            "reclaim does nothing",
+        ),
+        ("allocate, backfill, preempt", ("gang", "predicates proportion"), "preempt evicts nobody"),
+        (
+            "allocate, backfill, preempt",
+            ("gang drf", "predicates proportion"),
+            "preempt doesn't go by",
+        ),
+    ],
+)
+def test_evictions_that_never_happen_are_told(
+    words: str, tiers: tuple[str, ...], start: str
+) -> None:
+    """By the hooks that plugins have."""
+    configured = parsed(words, *tiers)
+    assert any(message.startswith(start) for _, message in told(configured))
+    assert outcome(LENT, configured)[1] == 0
+
+
+def test_reclaim_works_where_nothing_is_told() -> None:
+    """The same cluster, with a configuration that has what it takes."""
+    configured = parsed("allocate, backfill, reclaim", "gang", "predicates proportion")
+    assert told(configured) == []
+    assert outcome(LENT, configured) == (0, 2)
+
+
+def test_enqueue_is_a_trap_only_with_an_autoscaler() -> None:
+    """And where a plugin refuses anybody."""
+    assert told(parsed(*GOOD), autoscaler=True) == [("actions", "enqueue keeps a group Pending ")]
+    lenient = parsed(
+        "enqueue, allocate, backfill", "gang", "predicates capacity:enableJobEnqueued=false"
+    )
+    assert told(lenient, autoscaler=True) == []
+
+
+def test_a_trap_is_found_in_the_file() -> None:
+    """By the name of its plugin."""
+    tree = {
+        "tiers": [{"plugins": [{"name": "gang"}]}, {"plugins": [{"name": "a"}, {"name": "sla"}]}]
+    }
+    assert policies.path_of(tree, policies.Trap("sla", "")) == ("tiers", 1, "plugins", 1)
+    assert policies.path_of(tree, policies.Trap("actions", "")) == ("actions",)

@@ -1,0 +1,102 @@
+"""Whatever a real API server takes and refuses in test_crds.py, `check` takes and refuses."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from vscheduler.cli.checks import cel, schemas
+from vscheduler.core.framework import findings
+
+ROOT = Path(__file__).parents[4]
+CASES = yaml.safe_load((ROOT / "tests" / "integration" / "test_crds.yaml").read_text())
+KINDS = {"queues": "Queue", "podgroups": "PodGroup"}
+TAKEN = [
+    pytest.param(plural, spec, id=f"{plural}: {name}")
+    for plural in KINDS
+    for name, spec in CASES[plural]["taken"].items()
+]
+REFUSED = [
+    pytest.param(plural, case["spec"], case["says"], id=f"{plural}: {case['spec']}")
+    for plural in KINDS
+    for case in CASES[plural]["refused"]
+]
+
+
+def faults(plural: str, **parts: Any) -> dict[str, str]:
+    """What is wrong with an object called `me`, by field."""
+    path = ROOT / "crds" / f"scheduling.volcano.sh_{plural}.yaml"
+    tree = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": KINDS[plural],
+        "metadata": {"name": "me"},
+        **parts,
+    }
+    schema = schemas.of(yaml.safe_load(path.read_text()))
+    return {findings.written(each.path): each.message for each in schemas.faults(schema, tree)}
+
+
+@pytest.mark.parametrize(("plural", "spec"), TAKEN)
+def test_what_the_api_server_takes_is_right(plural: str, spec: dict[str, Any]) -> None:
+    """Nobody is told of what works."""
+    assert faults(plural, spec=spec) == {}
+
+
+@pytest.mark.parametrize(("plural", "spec", "says"), REFUSED)
+def test_what_the_api_server_refuses_is_told(
+    plural: str, spec: dict[str, Any], says: dict[str, str]
+) -> None:
+    """The same fields, in the same words, all at once."""
+    found = faults(plural, spec=spec)
+    expected = {re.sub(r"\[([^\]0-9]+)\]", r".\1", name): words for name, words in says.items()}
+    assert found.keys() == expected.keys()
+    for name, words in expected.items():
+        assert words in found[name]
+
+
+def test_fields_that_no_schema_knows_are_told_with_the_one_that_was_meant() -> None:
+    """As kubectl tells of them; metadata is Kubernetes' own."""
+    found = faults("queues", spec={"wieght": 2}, specs={}, metadata={"name": "me", "x": 1})
+    assert found == {
+        "spec.wieght": "unknown field; did you mean weight?",
+        "specs": "unknown field; did you mean spec?",
+    }
+
+
+def test_bounds_are_kept() -> None:
+    """Of lengths and entries, which no object of test_crds.yaml is long enough for."""
+    assert faults("queues", spec={"type": "a" * 253}) == {}
+    spec = {"type": "a" * 254, "capability": {f"r{at}": 1 for at in range(65)}}
+    assert faults("queues", spec=spec) == {
+        "spec.type": "must have at most 253 characters, not 254",
+        "spec.capability": "must have at most 64 entries, not 65",
+    }
+    assert faults("queues", status={"allocated": {"cpu": "4x"}}).keys() == {"status.allocated.cpu"}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1 == 1 && !(2 < 1) || false_", True),
+        ("x.all(n, n in ['a', 'b'])", True),
+        ("x.map(n, n != 'a', n + '!')[0]", "b!"),
+        ("has(y.z) ? y.z : 'no'", "no"),
+        ("quantity('1Gi').isGreaterThan(quantity('1G'))", True),
+        ("quantity('1n').isLessThan(quantity('0'))", False),
+        ("isQuantity('4x')", False),
+        (r"'a.b'.matches('^a\\.b$')", True),
+        ("size(x) >= 2 && x.size() <= 2", True),
+    ],
+)
+def test_expressions_mean_what_they_do_there(text: str, value: object) -> None:
+    """The part of CEL that rules are written in."""
+    assert cel.compiled(text)({"x": ["a", "b"], "y": {}, "false_": False}) == value
+
+
+@pytest.mark.parametrize("text", ["a b", "f(1)", "a.f(1)", "has(1)", "(a", "a[", "1 + ", "a & b"])
+def test_other_expressions_are_refused(text: str) -> None:
+    """Not passed over: a rule that isn't judged would let everything through."""
+    with pytest.raises(cel.CelError):
+        cel.compiled(text)

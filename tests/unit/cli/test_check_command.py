@@ -1,0 +1,323 @@
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click import testing
+
+from vscheduler.cli import check
+
+CAPACITY = """
+    actions: "enqueue, allocate, backfill, reclaim"
+    tiers:
+    - plugins: [{name: priority}, {name: gang}]
+    - plugins: [{name: predicates}, {name: capacity}]
+"""
+TREE = CAPACITY.replace("{name: capacity}", "{name: capacity, enableHierarchy: true}")
+GROUPS = CAPACITY.replace("{name: capacity}", "{name: capacity}, {name: nodegroup}")
+
+
+def invoke(*arguments: str | Path, text: str | None = None) -> testing.Result:
+    """Run the command as a person does."""
+    return testing.CliRunner().invoke(check.command, [str(word) for word in arguments], text)
+
+
+def queue(name: str, **spec: Any) -> dict[str, Any]:
+    """A Queue as people write it."""
+    return thing("Queue", name, spec)
+
+
+def group(name: str, annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    """A PodGroup as people write it."""
+    tree = thing("PodGroup", name, spec)
+    tree["metadata"]["annotations"] = annotations or {}
+    return tree
+
+
+def thing(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """An object of Volcano's group."""
+    version = "scheduling.volcano.sh/v1beta1"
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def pod(name: str, group: str) -> dict[str, Any]:
+    """A pod of a group."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": {"scheduling.k8s.io/group-name": group}},
+        "spec": {"schedulerName": "vscheduler", "containers": [{"name": "c", "image": "i"}]},
+    }
+
+
+def node(cpu: int) -> dict[str, Any]:
+    """A node with so many cores."""
+    status = {"allocatable": {"cpu": cpu, "pods": 10}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": status}
+
+
+def said(tmp_path: Path, documents: list[Any], conf: str = "", *flags: str) -> list[str]:
+    """What is said of these objects, each as `level: name: field: message`."""
+    (tmp_path / "m.yaml").write_text(yaml.safe_dump_all(documents))
+    arguments: list[str | Path] = [tmp_path / "m.yaml", "-o", "json", *flags]
+    if conf:
+        (tmp_path / "c.yaml").write_text(textwrap.dedent(conf))
+        arguments += ["--scheduler-conf", tmp_path / "c.yaml"]
+    done = invoke(*arguments)
+    found = json.loads(done.stdout)
+    assert done.exit_code == (1 if found["errors"] else 0)
+    names = ("level", "name", "field", "message")
+    return [": ".join(each[name] for name in names) for each in found["complaints"]]
+
+
+def test_nothing_is_said_of_what_is_right(tmp_path: Path) -> None:
+    """On stdout; how much was looked at stands on stderr."""
+    path = tmp_path / "m.yaml"
+    path.write_text(yaml.safe_dump_all([queue("a", weight=2), group("g", queue="a", minMember=2)]))
+    done = invoke(path)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == "0 errors, 0 warnings; 2 objects looked at\n"
+
+
+def test_everything_is_said_at_once_with_its_line(tmp_path: Path) -> None:
+    """Of a configuration, of files that can't be read, and of objects; by file and line."""
+    conf, bad, good = (tmp_path / name for name in ("a.conf", "b.yaml", "c.yaml"))
+    conf.write_text(
+        'actions: "allocate, backfil"\ntiers:\n- plugins: [{name: gagn}]\nmetrics: {}\n'
+    )
+    bad.write_text("a: [\n")
+    good.write_text(
+        "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: a}\n"
+        "spec:\n  weight: 0\n  capability:\n    nvidia.com/gpu: 4x\n---\n"
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n"
+    )
+    done = invoke(bad, good, "--scheduler-conf", conf)
+    starts = [
+        f'{conf}:1: error: actions: unknown action "backfil"; did you mean backfill?',
+        f'{conf}:3: error: tiers[0].plugins[0].name: unknown plugin "gagn"; did you mean gang?',
+        f"{conf}:4: warning: metrics: is left out",
+        f"{bad}:2: error: ",
+        f"{good}:5: error: Queue a: spec.weight: must be greater than or equal to 1, not 0",
+        f"{good}:7: error: Queue a: spec.capability.nvidia.com/gpu: must be a quantity such as",
+    ]
+    lines = done.stdout.splitlines()
+    assert done.exit_code == 1
+    assert len(lines) == len(starts)
+    assert [line[: len(start)] for line, start in zip(lines, starts, strict=True)] == starts
+    assert done.stderr == ("not looked at: 1 Deployment\n5 errors, 1 warning; 1 object looked at\n")
+
+
+def test_json_and_yaml_are_the_same_tree() -> None:
+    """With file and line apart; stdin is a file, too."""
+    text = yaml.safe_dump(queue("a", dequeueStrategy="lifo"))
+    tree = json.loads(invoke("-", "-o", "json", text=text).stdout)
+    assert tree == yaml.safe_load(invoke("-", "-o", "yaml", text=text).stdout)
+    message = 'unsupported value "lifo"; supported values: "fifo", "traverse"'
+    assert tree == {
+        "errors": 1,
+        "warnings": 0,
+        "complaints": [
+            {
+                "level": "error",
+                "file": "stdin",
+                "line": 6,
+                "kind": "Queue",
+                "name": "a",
+                "field": "spec.dequeueStrategy",
+                "message": message,
+            }
+        ],
+    }
+
+
+def test_warnings_fail_only_where_that_is_wanted() -> None:
+    """--strict is for pipelines."""
+    text = yaml.safe_dump(queue("a", deserved={"cpu": 1}))
+    assert invoke("-", text=text).exit_code == 0
+    assert invoke("-", "--strict", text=text).exit_code == 1
+
+
+def test_there_must_be_something_to_check() -> None:
+    """Wrong usage is 2; a file that isn't there, too."""
+    assert invoke().exit_code == 2
+    assert invoke("nowhere.yaml").exit_code == 2
+    assert invoke("--scheduler-conf", "nowhere.yaml").exit_code == 1
+    assert invoke("-", "--scheduler-name", "_", text="").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("documents", "conf", "flags", "expected"),
+    [
+        ([queue("a", weight=2)], CAPACITY, [], ["warning: a: spec.weight: has no effect: neither"]),
+        ([queue("a", deserved={"cpu": 1})], "", [], ["warning: a: spec.deserved: has no effect"]),
+        ([queue("a", parent="default")], "", [], ["warning: a: spec.parent: has no effect on"]),
+        ([queue("a", parent="default")], TREE, [], []),
+        (
+            [queue("a", parent="b")],
+            TREE,
+            [],
+            ["warning: a: spec.parent: parent b of queue a doesn"],
+        ),
+        (
+            [queue("a", parent="b"), queue("b", parent="a")],
+            TREE,
+            [],
+            [f"error: {name}: spec.parent: queue a is its own ancestor" for name in "ab"],
+        ),
+        (
+            [queue("a1"), *(queue(f"a{at}", parent=f"a{at - 1}") for at in range(2, 7))],
+            TREE,
+            [],
+            ["warning: a6: spec.parent: the queue is 6 levels below root"],
+        ),
+        (
+            [queue("a", deserved={"cpu": 1}), queue("b", parent="a", deserved={"cpu": 2})],
+            TREE,
+            [],
+            ["warning: a: spec.deserved: its child queues together deserve 2 of cpu"],
+        ),
+        (
+            [queue("a", capability={"cpu": 1}), queue("b", parent="a", capability={"cpu": 2})],
+            TREE,
+            [],
+            ["warning: b: spec.capability.cpu: 2 can't be reached: its parent a has at most 1"],
+        ),
+        (
+            [queue("a", affinity={})],
+            "",
+            [],
+            ["warning: a: spec.affinity: has no effect: plugin nodegroup isn't"],
+        ),
+        (
+            [queue("a")],
+            GROUPS,
+            [],
+            ["warning: a: spec.affinity: is missing: with plugin nodegroup"],
+        ),
+        ([queue("a", affinity={})], GROUPS, [], []),
+        (
+            [queue("a", capability={"cpu": 0, "pods": 0})],
+            "",
+            [],
+            ["warning: a: spec.capability.cpu: 0 is no limit"],
+        ),
+        (
+            [queue("a", deserved={"cpu": 1}), queue("b")],
+            CAPACITY,
+            [],
+            ["warning: b: spec.deserved: is missing: all that its pods hold is borrowed"],
+        ),
+        (
+            [queue("root", parent="a"), queue("a")],
+            TREE,
+            [],
+            ["error: root: spec.parent: root is above all"],
+        ),
+        ([queue("root", capability={"cpu": 9})], "", [], []),
+        (
+            [queue("root", capability={"cpu": 9})],
+            "",
+            ["--autoscaler"],
+            ["warning: root: spec.capability: limits all queues", "warning: : : enqueue keeps"],
+        ),
+        (
+            [
+                queue("root", capability={"cpu": 9}),
+                *(queue(name, guarantee={"resource": {"cpu": 5}}) for name in "ab"),
+            ],
+            "",
+            [],
+            ["warning: a: spec.guarantee.resource.cpu: guarantees of a and b add up to 10 cpu"],
+        ),
+        (
+            [node(4), *(queue(name, guarantee={"resource": {"cpu": "2500m"}}) for name in "ab")],
+            "",
+            [],
+            ["warning: a: spec.guarantee.resource.cpu: guarantees of a and b add up to 5 cpu"],
+        ),
+    ],
+)
+def test_queues_that_mislead(
+    tmp_path: Path, documents: list[Any], conf: str, flags: list[str], expected: list[str]
+) -> None:
+    """These and no others."""
+    found = said(tmp_path, documents, conf, *flags)
+    assert [line[: len(start)] for line, start in zip(found, expected, strict=False)] == expected
+    assert len(found) == len(expected)
+
+
+@pytest.mark.parametrize(
+    ("documents", "conf", "expected"),
+    [
+        ([group("g", queue="b")], "", []),
+        (
+            [group("g", queue="b"), queue("a")],
+            "",
+            ["default/g: spec.queue: queue b doesn't exist; create it"],
+        ),
+        ([group("g"), queue("a")], "", []),
+        ([group("g", queue="root")], "", ["default/g: spec.queue: root is above all queues and"]),
+        (
+            [group("g", queue="a"), queue("a"), queue("b", parent="a")],
+            TREE,
+            ["default/g: spec.queue: queue a has child queues; name one of those"],
+        ),
+        (
+            [group("g", queue="a"), queue("a") | {"status": {"state": "Closed"}}],
+            "",
+            ["default/g: spec.queue: queue a isn't open"],
+        ),
+        (
+            [group("g", minMember=1, minTaskMember={"a": 2})],
+            "",
+            ["default/g: spec.minTaskMember: is ignored: its sum, 2, is more than minMember, 1"],
+        ),
+        (
+            [group("g", queue="a", minResources={"cpu": 3}), queue("a", capability={"cpu": 2})],
+            "",
+            ["default/g: spec.minResources.cpu: is never let in: 3 cpu is more than the capabil"],
+        ),
+        ([group("g", minMember=2), pod("p", "g")], "", ["default/g: spec.minMember: 1 of 2 pods"]),
+        ([group("g", minMember=1), pod("p", "g")], "", []),
+        (
+            [group("g", networkTopology={"highestTierAllowed": 1})],
+            "",
+            ["default/g: spec.networkTopology: isn't looked at"],
+        ),
+        ([group("g", networkTopology={"mode": "soft"})], "", []),
+        (
+            [group("g", subGroupPolicy=[{"networkTopology": {"mode": "hard"}}])],
+            "",
+            ["default/g: spec.subGroupPolicy[0].networkTopology: isn't looked at"],
+        ),
+        ([group("g", priorityClassName="high")], "", []),
+        (
+            [
+                group("g", priorityClassName="high"),
+                group("h", priorityClassName="system-node-critical"),
+                {
+                    "apiVersion": "scheduling.k8s.io/v1",
+                    "kind": "PriorityClass",
+                    "metadata": {"name": "low"},
+                    "value": 1,
+                },
+            ],
+            "",
+            ["default/g: spec.priorityClassName: PriorityClass high isn't among those given"],
+        ),
+        (
+            [group("g", annotations={"sla-waiting-time": "soon"})],
+            CAPACITY.replace("{name: priority}", "{name: sla}"),
+            ["default/g: metadata.annotations: annotation sla-waiting-time: 'soon' is no duration"],
+        ),
+    ],
+)
+def test_groups_that_would_wait_for_ever(
+    tmp_path: Path, documents: list[Any], conf: str, expected: list[str]
+) -> None:
+    """And those that don't mean what they say; these and no others."""
+    found = [line.removeprefix("warning: ") for line in said(tmp_path, documents, conf)]
+    assert [line[: len(start)] for line, start in zip(found, expected, strict=False)] == expected
+    assert len(found) == len(expected)

@@ -1,0 +1,153 @@
+"""`vscheduler check`: what is wrong with a configuration and manifests, with no cluster."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import click
+import yaml
+
+from vscheduler.cli import reading
+from vscheduler.cli.checks import complaints, inspection, schemas
+from vscheduler.core.framework import policy
+from vscheduler.daemon import configuration, settings
+from vscheduler.mirror import events
+from vscheduler.sandbox import definitions
+from vscheduler.simulator import run
+
+USAGE_STATUS = 2
+Level = complaints.Level
+
+
+@click.command("check", short_help="Say what is wrong with a configuration and with manifests.")
+@click.argument(
+    "files",
+    metavar="[FILE...]",
+    nargs=-1,
+    type=click.Path(exists=True, allow_dash=True, path_type=Path),
+)
+@click.option("--scheduler-conf", metavar="FILE", default="", help="Scheduler configuration.")
+@click.option(
+    "--scheduler-name",
+    multiple=True,
+    default=("vscheduler",),
+    show_default="vscheduler",
+    help="Look at PodGroups of this scheduler; repeatable.",
+)
+@click.option(
+    "--default-queue", default="default", show_default=True, help="Queue of groups that name none."
+)
+@click.option(
+    "--autoscaler", is_flag=True, help="Warn of what keeps a cluster autoscaler from its work, too."
+)
+@click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="How to print the result.",
+)
+def command(  # noqa: PLR0913 - one parameter per flag
+    *,
+    files: tuple[Path, ...],
+    scheduler_conf: str,
+    scheduler_name: tuple[str, ...],
+    default_queue: str,
+    autoscaler: bool,
+    strict: bool,
+    output: str,
+) -> None:
+    """Say what is wrong with a configuration and with manifests of Queues, PodGroups and the like:
+    all of it at once, each with its file and line. No cluster is needed.
+
+    FILE is a file of manifests, a directory of such files, or - for stdin. Errors are what an API
+    server refuses or a scheduler can't use; warnings are what works otherwise than it seems.
+    """
+    if not files and not scheduler_conf:
+        _fail(["nothing to check: give files, --scheduler-conf, or both"], USAGE_STATUS)
+    given = settings.Given(scheduler_name=scheduler_name, default_queue=default_queue)
+    try:
+        checked = settings.check(given)
+        built_in = configuration.load("").policy
+    except settings.SettingsError as error:
+        _fail(error.problems, USAGE_STATUS)
+    except configuration.ConfigurationError as error:
+        _fail(error.problems)
+    options = run.Options(
+        scheduler_names=checked.scheduler_names,
+        claim_unowned=True,
+        default_queue=checked.default_queue,
+    )
+    wish = inspection.Wish(options=options, schemas=_schemas(), autoscaler=autoscaler)
+    report = _inspected(files, scheduler_conf, built_in, wish)
+    _show(report, output)
+    errors = complaints.counted(report.complaints, Level.ERROR)
+    sys.exit(1 if errors or (strict and report.complaints) else 0)
+
+
+def _inspected(
+    files: Sequence[Path], scheduler_conf: str, built_in: policy.Policy, wish: inspection.Wish
+) -> inspection.Report:
+    """Everything that there is to say."""
+    examined, configured = None, None if scheduler_conf else built_in
+    said: list[complaints.Complaint] = []
+    if scheduler_conf:
+        try:
+            examined = configuration.examine(configuration.read(scheduler_conf), scheduler_conf)
+            configured = examined.parsed.policy
+        except configuration.ConfigurationError as error:
+            said += map(complaints.unreadable, error.problems)
+    if examined is not None or configured is not None:
+        said += inspection.of_configuration(examined, configured, wish)
+    found, problems = reading.read_what_can_be(files)
+    said += map(complaints.unreadable, problems)
+    report = inspection.of_manifests(found, configured, built_in, wish)
+    return inspection.Report(
+        complaints=complaints.in_order([*said, *report.complaints]),
+        objects=report.objects,
+        ignored=report.ignored,
+    )
+
+
+def _schemas() -> Mapping[events.Kind, schemas.Schema]:
+    """What the CRDs that belong to this program say."""
+    folder = definitions.shipped_folder()
+    assert folder is not None, "crds/ is a part of the package"
+    trees = [yaml.safe_load(path.read_text()) for path in sorted(folder.glob("*.yaml"))]
+    return {events.Kind(tree["spec"]["names"]["kind"]): schemas.of(tree) for tree in trees}
+
+
+def _show(report: inspection.Report, output: str) -> None:
+    """Print what was found on stdout, and how much was looked at on stderr."""
+    counts = {
+        f"{level}s": complaints.counted(report.complaints, level)
+        for level in (Level.ERROR, Level.WARNING)
+    }
+    tree = {**counts, "complaints": [each.tree() for each in report.complaints]}
+    match output:
+        case "json":
+            click.echo(json.dumps(tree, indent=2, ensure_ascii=False))
+        case "yaml":
+            click.echo(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), nl=False)
+        case _:
+            for each in report.complaints:
+                click.echo(str(each))
+    if report.ignored:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in report.ignored.items())
+        click.echo(f"not looked at: {kinds}", err=True)
+    numbers = ", ".join(
+        f"{count} {word if count != 1 else word[:-1]}" for word, count in counts.items()
+    )
+    objects = f"{report.objects} object{'' if report.objects == 1 else 's'}"
+    click.echo(f"{numbers}; {objects} looked at", err=True)
+
+
+def _fail(problems: Iterable[str], status: int = 1) -> NoReturn:
+    """Say what is wrong, all of it, and end."""
+    for problem in problems:
+        click.echo(problem, err=True)
+    sys.exit(status)

@@ -1,0 +1,271 @@
+"""The part of CEL that rules of the CRDs are written in, so that there is no second copy of them.
+
+Only creation is judged: there is no earlier object. A rule that is written in more than this is a
+CelError when it is compiled, which a test of all shipped rules would show.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, total_ordering
+from typing import Any, TypeAlias
+
+from vscheduler.mirror import quantities
+
+Variables: TypeAlias = Mapping[str, Any]
+Program: TypeAlias = Callable[[Variables], Any]
+
+_TOKEN = re.compile(
+    r"\s*(?P<text>'(?:\\.|[^'\\])*'|[0-9]+|[A-Za-z_]\w*|==|!=|<=|>=|&&|\|\||[.]\?|\S)"
+)
+_COMPARED: Mapping[str, Callable[[Any, Any], bool]] = {
+    "==": lambda left, right: left == right,
+    "!=": lambda left, right: left != right,
+    "<": lambda left, right: left < right,
+    "<=": lambda left, right: left <= right,
+    ">": lambda left, right: left > right,
+    ">=": lambda left, right: left >= right,
+    "in": lambda left, right: left in right,
+}
+
+
+class CelError(ValueError):
+    """An expression that can't be read, or has no value."""
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """An amount that can be compared, whatever its unit."""
+
+    whole: int
+    milli: int
+
+    def __lt__(self, other: "Quantity") -> bool:
+        return (self.whole, self.milli) < (other.whole, other.milli)
+
+
+class Absent:
+    """The object before it was created."""
+
+
+ABSENT = Absent()
+
+
+@lru_cache(maxsize=256)
+def compiled(text: str) -> Program:
+    """The expression as a function of its variables. Raises CelError."""
+    words = [found["text"] for found in _TOKEN.finditer(text)]
+    reader = _Reader(words)
+    program = reader.choice()
+    if reader.left():
+        raise CelError(f"{reader.left()[0]!r} isn't understood in {text!r}")
+    return program
+
+
+class _Reader:
+    """Words → programs, by descent; each method reads what binds tighter than the one before."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+        self._at = 0
+
+    def left(self) -> Sequence[str]:
+        return self._words[self._at :]
+
+    def choice(self) -> Program:
+        condition = self._either()
+        if not self._take("?"):
+            return condition
+        yes = self.choice()
+        self._need(":")
+        no = self.choice()
+        return lambda known: yes(known) if condition(known) else no(known)
+
+    def _either(self) -> Program:
+        parts = list(self._separated(self._both, "||"))
+        return parts[0] if len(parts) == 1 else lambda known: any(each(known) for each in parts)
+
+    def _both(self) -> Program:
+        parts = list(self._separated(self._relation, "&&"))
+        return parts[0] if len(parts) == 1 else lambda known: all(each(known) for each in parts)
+
+    def _relation(self) -> Program:
+        left = self._sum()
+        for word, compare in _COMPARED.items():
+            if self._take(word):
+                right = self._sum()
+                return lambda known: compare(left(known), right(known))
+        return left
+
+    def _sum(self) -> Program:
+        parts = list(self._separated(self._negated, "+"))
+        return parts[0] if len(parts) == 1 else lambda known: _added(parts, known)
+
+    def _negated(self) -> Program:
+        if self._take("!"):
+            inner = self._negated()
+            return lambda known: not inner(known)
+        return self._member()
+
+    def _member(self) -> Program:
+        value = self._primary()
+        while True:
+            if self._take("."):
+                value = self._called(value, self._next())
+            elif self._take("["):
+                value = _item(value, self.choice())
+                self._need("]")
+            elif self._take(".?"):
+                value = _optional(value, self._next())
+            else:
+                return value
+
+    def _primary(self) -> Program:
+        word = self._next()
+        if word == "(":
+            inner = self.choice()
+            self._need(")")
+            return inner
+        if word == "[":
+            items = self._arguments("]")
+            return lambda known: [each(known) for each in items]
+        if word[0] in "'0123456789":
+            literal = ast.literal_eval(word)
+            return lambda _: literal
+        if not word.isidentifier():
+            raise CelError(f"{word!r} isn't understood")
+        if not self._take("("):
+            return lambda known: known[word]
+        arguments = self._arguments(")")
+        if word == "has":
+            return _has(arguments[0])
+        if word not in _FUNCTIONS:
+            raise CelError(f"there is no function {word}")
+        function = _FUNCTIONS[word]
+        return lambda known: function(*(each(known) for each in arguments))
+
+    def _called(self, value: Program, name: str) -> Program:
+        """A field, a method, or a macro over the items of a list or the keys of a map."""
+        if not self._take("("):
+            return _field(value, name)
+        if name in ("all", "map"):
+            variable = self._next()
+            self._need(",")
+            *conditions, last = self._arguments(")")
+            return _over(value, variable, conditions, last, every=name == "all")
+        arguments = self._arguments(")")
+        if name not in _METHODS:
+            raise CelError(f"there is no method {name}")
+        method = _METHODS[name]
+        return lambda known: method(value(known), *(each(known) for each in arguments))
+
+    def _arguments(self, end: str) -> list[Program]:
+        if self._take(end):
+            return []
+        found = list(self._separated(self.choice, ","))
+        self._need(end)
+        return found
+
+    def _separated(self, read: Callable[[], Program], word: str) -> Iterator[Program]:
+        yield read()
+        while self._take(word):
+            yield read()
+
+    def _next(self) -> str:
+        if not self.left():
+            raise CelError("ends too early")
+        self._at += 1
+        return self._words[self._at - 1]
+
+    def _take(self, word: str) -> bool:
+        found = self.left()[:1] == [word]
+        self._at += found
+        return found
+
+    def _need(self, word: str) -> None:
+        if not self._take(word):
+            raise CelError(f"{word!r} is missing before {' '.join(self.left()[:3])!r}")
+
+
+def _added(parts: Sequence[Program], known: Variables) -> Any:
+    first, *others = (each(known) for each in parts)
+    for other in others:
+        first = first + other
+    return first
+
+
+class _Field:
+    """A field of what another program gives; `has` asks whether it is there."""
+
+    def __init__(self, value: Program, name: str) -> None:
+        self._value = value
+        self._name = name
+
+    def __call__(self, known: Variables) -> Any:
+        return self._value(known)[self._name]
+
+    def there(self, known: Variables) -> bool:
+        """Whether it has a value."""
+        return self._name in self._value(known)
+
+
+def _field(value: Program, name: str) -> Program:
+    return _Field(value, name)
+
+
+def _optional(value: Program, name: str) -> Program:
+    return lambda known: value(known).get(name)
+
+
+def _item(value: Program, key: Program) -> Program:
+    return lambda known: value(known)[key(known)]
+
+
+def _has(field: Program) -> Program:
+    if not isinstance(field, _Field):
+        raise CelError("has() is about a field")
+    return field.there
+
+
+def _over(
+    value: Program, name: str, conditions: Sequence[Program], last: Program, *, every: bool
+) -> Program:
+    """`all(name, last)`, or `map(name, condition, last)`."""
+
+    def look(known: Variables) -> Any:
+        each = ({**known, name: item} for item in value(known))
+        if every:
+            return all(last(inside) for inside in each)
+        return [last(inside) for inside in each if all(test(inside) for test in conditions)]
+
+    return look
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        quantities.parse_whole(text)
+    except quantities.QuantityError:
+        return False
+    return True
+
+
+def _quantity(text: str) -> Quantity:
+    return Quantity(quantities.parse_whole(text), quantities.parse_milli(text))
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "isQuantity": _is_quantity,
+    "quantity": _quantity,
+    "size": len,
+    "string": str,
+}
+_METHODS: Mapping[str, Callable[..., Any]] = {
+    "hasValue": lambda value: value is not ABSENT,
+    "isGreaterThan": lambda value, other: value > other,
+    "isLessThan": lambda value, other: value < other,
+    "matches": lambda value, pattern: re.search(pattern, value) is not None,
+    "size": len,
+    "value": lambda value: value,
+}

@@ -1,0 +1,169 @@
+"""All checks in one go: files and a configuration → what is to be said of them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vscheduler.cli.checks import complaints, groups, policies, queues, schemas
+from vscheduler.controllers import queue_objects
+from vscheduler.core import cycle
+from vscheduler.core.framework import findings, policy
+from vscheduler.core.model import snapshot
+from vscheduler.daemon import configuration
+from vscheduler.mirror import events
+from vscheduler.simulator import manifests, run
+
+Level = complaints.Level
+
+BUILT_IN = "built-in configuration"
+"""The place of what isn't in any file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is to be checked, and as what."""
+
+    options: run.Options
+    schemas: Mapping[events.Kind, schemas.Schema]
+    """Of the kinds that a CRD defines."""
+    autoscaler: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What there is to say."""
+
+    complaints: Sequence[complaints.Complaint]
+    objects: int = 0
+    """How many were looked at."""
+    ignored: Mapping[str, int] = field(default_factory=dict)
+    """Documents of kinds that decide nothing, by kind."""
+
+
+def of_configuration(
+    examined: configuration.Examined | None, configured: policy.Policy | None, wish: Wish
+) -> Iterator[complaints.Complaint]:
+    """Problems and warnings of a configuration file, and its traps; None is the built-in one."""
+    tree = None
+    if examined is not None:
+        tree, parsed = examined.document.content, examined.parsed
+        for level, found in ((Level.ERROR, parsed.problems), (Level.WARNING, parsed.warnings)):
+            for each in found:
+                place = examined.document.place(each.path)
+                yield complaints.Complaint(level=level, place=place, message=str(each))
+    for trap in policies.traps(configured, autoscaler=wish.autoscaler) if configured else ():
+        place = BUILT_IN
+        if examined is not None:
+            place = examined.document.place(policies.path_of(tree, trap))
+        yield complaints.Complaint(level=Level.WARNING, place=place, message=trap.message)
+
+
+def of_manifests(
+    found: Iterable[manifests.Manifest],
+    configured: policy.Policy | None,
+    built_in: policy.Policy,
+    wish: Wish,
+) -> Report:
+    """What is to be said of objects; without a configuration, only what depends on none."""
+    given = run.read(found, wish.options)
+    inspected = _Inspection(given=given, wish=wish)
+    said = [
+        *inspected.unusable(),
+        *inspected.of_queues(configured),
+        *inspected.of_groups(configured or built_in),
+    ]
+    collected = given.collected
+    return Report(complaints=said, objects=len(collected.objects), ignored=dict(collected.ignored))
+
+
+class _Inspection:
+    """The objects of one input, each findable by kind and name."""
+
+    def __init__(self, *, given: run.Given, wish: Wish) -> None:
+        self._given = given
+        self._wish = wish
+        self._own = {(each.kind, each.key): each for each in given.collected.objects}
+        self._snapshot = given.mirror.snapshot(given.now, snapshot.FRESH)
+
+    def unusable(self) -> Iterator[complaints.Complaint]:
+        """What an API server would refuse, or a scheduler can't read."""
+        for problem in self._given.collected.problems:
+            yield complaints.Complaint(
+                level=Level.ERROR, place=problem.place, message=problem.message
+            )
+        refused = set()
+        for key, named in self._own.items():
+            schema = self._wish.schemas.get(named.kind)
+            for fault in schemas.faults(schema, named.tree) if schema else ():
+                refused.add(key)
+                yield complaints.Complaint(
+                    level=Level.ERROR,
+                    place=_place(named.manifest, fault.path),
+                    kind=str(named.kind),
+                    name=named.key,
+                    field=findings.written(fault.path),
+                    message=fault.message,
+                )
+        for key, rejection in self._given.mirror.rejections.items():
+            if key not in refused:
+                yield self._about(Level.ERROR, *key, rejection.field, rejection.message)
+
+    def of_queues(self, configured: policy.Policy | None) -> Iterator[complaints.Complaint]:
+        """The tree of queues, and what they say beside a configuration."""
+        if not self._named(events.Kind.QUEUE):
+            return
+        standing = [each for each in self._given.objects if each.kind is events.Kind.QUEUE]
+        found = list(queues.of_tree(queue_objects.queue(each.tree) for each in standing))
+        if configured is not None:
+            scene = queues.Scene(
+                known=self._snapshot.queues,
+                named=self._named(events.Kind.QUEUE),
+                configured=configured,
+                room=_room(self._snapshot),
+                autoscaler=self._wish.autoscaler,
+            )
+            found += queues.remarks(scene)
+        for each in found:
+            level = Level.ERROR if each.wrong else Level.WARNING
+            yield self._about(level, events.Kind.QUEUE, each.queue, each.field, each.message)
+
+    def of_groups(self, configured: policy.Policy) -> Iterator[complaints.Complaint]:
+        """PodGroups that would wait for ever, or don't mean what they say."""
+        result = cycle.run_cycle(self._snapshot, configured)
+        with_pods = frozenset(job.id for job in self._snapshot.jobs if job.tasks)
+        complete = bool(self._named(events.Kind.QUEUE))
+        found = list(groups.waiting(result, with_pods=with_pods, complete=complete))
+        enqueue = configured.runs("enqueue")
+        for job in self._snapshot.jobs:
+            found += groups.remarks(job, self._snapshot.queues, enqueue=enqueue)
+        classes = self._named(events.Kind.PRIORITY_CLASS)
+        for (kind, key), named in self._own.items():
+            readable = (kind, key) not in self._given.mirror.rejections
+            if kind is events.Kind.POD_GROUP and readable:
+                found += groups.of_object(key, named.tree.get("spec") or {}, classes)
+        for each in found:
+            where = (events.Kind.POD_GROUP, each.group, each.field, each.message)
+            yield self._about(Level.WARNING, *where)
+
+    def _named(self, kind: events.Kind) -> frozenset[str]:
+        """The names of the objects of a kind that were given."""
+        return frozenset(key for each, key in self._own if each is kind)
+
+    def _about(
+        self, level: Level, kind: events.Kind, key: str, where: str, message: str
+    ) -> complaints.Complaint:
+        named = self._own.get((kind, key))
+        place = named.manifest.place(where) if named is not None else ""
+        return complaints.Complaint(
+            level=level, place=place, kind=str(kind), name=key, field=where, message=message
+        )
+
+
+def _place(manifest: manifests.Manifest, path: findings.Path) -> str:
+    """Where a part of an object stands; its keys may have dots in them."""
+    return manifest.document.place((*manifest.path, *path)) if manifest.document else ""
+
+
+def _room(taken: snapshot.Snapshot) -> dict[str, int]:
+    """What all nodes have together."""
+    sums = taken.nodes.allocatable.sum(axis=0).tolist()
+    return {name: each for name, each in zip(taken.space.names, sums, strict=True) if each}

@@ -1,0 +1,163 @@
+"""Configurations that can be used and disappoint: what the parser has no reason to refuse.
+
+Which plugin does what is read off the hooks that it defines and leaves on, so that a plugin of
+another package counts like one of ours.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from vscheduler.core.framework import contracts, findings, hooks, policy
+
+ADMISSION = frozenset({"job_enqueueable", "job_enqueued"})
+"""Hooks that only the action enqueue asks."""
+
+ACCOUNTS = frozenset({"start", "on_allocate", "on_deallocate"})
+"""Hooks by which a plugin only keeps count."""
+
+ENTITLED = {"preempt": "preemptable", "reclaim": "reclaimable"}
+"""By action, the hook that says who may lose pods to whom."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trap:
+    """What is to be warned of, and by what word it is found in the file."""
+
+    subject: str
+    """`actions`, `tiers`, or the name of a plugin."""
+    message: str
+
+
+def traps(configured: policy.Policy, *, autoscaler: bool) -> list[Trap]:
+    """All traps of a configuration; some are traps only where an autoscaler adds nodes."""
+    found = [*_starting(configured), *_evicting(configured), *_idle(configured)]
+    if autoscaler and configured.runs("enqueue"):
+        deciding = [each.plugin.name for each in _settings(configured) if _admits(each)]
+        message = (
+            "enqueue keeps a group Pending while it can't be promised what it needs "
+            f"({', '.join(deciding) or 'no plugin is asked'}); whoever makes pods only for groups "
+            "that are let in, as Volcano Jobs do, then makes none, and an autoscaler sees nothing "
+            "to add nodes for; leave enqueue out, or raise overcommit-factor"
+        )
+        found += [Trap("actions", message)] if deciding else []
+    return found
+
+
+def path_of(tree: object, trap: Trap) -> findings.Path:
+    """Where it stands in the configuration."""
+    if trap.subject in policy.SECTIONS:
+        return (trap.subject,)
+    assert isinstance(tree, dict)
+    for at, tier in enumerate(tree["tiers"]):
+        for place, entry in enumerate(tier["plugins"]):
+            if str(entry["name"]).strip() == trap.subject:
+                return ("tiers", at, "plugins", place)
+    raise AssertionError(f"{trap.subject} isn't in the configuration")
+
+
+def setting_of(configured: policy.Policy, name: str) -> policy.PluginSetting | None:
+    """How a plugin is configured; None where it isn't."""
+    return next((each for each in _settings(configured) if each.plugin.name == name), None)
+
+
+def has(configured: policy.Policy, name: str, flag: str = "") -> bool:
+    """Whether a plugin is configured, with this flag on if one is named."""
+    setting = setting_of(configured, name)
+    return setting is not None and (not flag or flag in setting.flags)
+
+
+def _settings(configured: policy.Policy) -> Iterator[policy.PluginSetting]:
+    return (each for tier in configured.tiers for each in tier)
+
+
+def _any(configured: policy.Policy, hook: str) -> bool:
+    return any(each.has(hook) for each in _settings(configured))
+
+
+def _starting(configured: policy.Policy) -> Iterator[Trap]:
+    """What keeps jobs from starting, or lets them start wrong."""
+    if not configured.runs("allocate"):
+        yield Trap("actions", "without allocate nothing starts that asks for any resource")
+    if not configured.runs("backfill"):
+        yield Trap("actions", "without backfill pods that ask for nothing are never placed")
+    if not _any(configured, "job_ready"):
+        evicting = [action for action in ENTITLED if configured.runs(action)]
+        more = f", and {' and '.join(evicting)} evict for such pieces" if evicting else ""
+        message = f"no plugin keeps minMember (gang does): jobs start in pieces{more}"
+        yield Trap("tiers", message)
+    if not has(configured, "predicates", "enablePredicate"):
+        message = "without predicates taints, node selectors, affinity and ports aren't looked at"
+        yield Trap("tiers", message)
+    if not _any(configured, "allocatable"):
+        message = (
+            "no plugin says what queues may have (proportion and capacity do): weight, capability "
+            "and guarantee aren't looked at"
+        )
+        yield Trap("tiers", message)
+
+
+def _evicting(configured: policy.Policy) -> Iterator[Trap]:
+    """Actions that could evict, and never or otherwise do."""
+    for action, hook in ENTITLED.items():
+        if not configured.runs(action):
+            continue
+        if not _any(configured, "job_starving"):
+            message = f"{action} does nothing: no plugin says that a job starves (gang does)"
+            yield Trap("actions", message)
+        elif not any(_entitles(each, hook) for each in _settings(configured)):
+            who = "proportion and capacity do" if action == "reclaim" else "priority and drf do"
+            message = f"{action} evicts nobody: no plugin says who may lose pods to whom ({who})"
+            yield Trap("actions", message)
+        elif action == "preempt" and not has(configured, "priority", "enablePreemptable"):
+            message = "preempt doesn't go by PriorityClasses: plugin priority has no say"
+            yield Trap("actions", message)
+    if configured.runs("shuffle"):
+        yield from _shuffling(configured)
+    if has(configured, "tdm") and not configured.runs("shuffle"):
+        message = "pods stay on nodes whose time is over: only the action shuffle lets them go"
+        yield Trap("tdm", message)
+
+
+def _shuffling(configured: policy.Policy) -> Iterator[Trap]:
+    naming = [each.plugin.name for each in _settings(configured) if each.has("shuffle_victims")]
+    if configured.volcano and "pdb" in naming:
+        message = (
+            "with compatibility: volcano, shuffle evicts every running pod with labels that no "
+            "budget keeps; set enabledVictim: false for pdb"
+        )
+        yield Trap("pdb", message)
+    elif set(naming) <= {"pdb"}:
+        message = "shuffle does nothing: no plugin names pods that should go (tdm does)"
+        yield Trap("actions", message)
+
+
+def _entitles(setting: policy.PluginSetting, hook: str) -> bool:
+    """Whether a plugin may ever say who loses pods; drf reclaims only among branches of a tree."""
+    if setting.plugin.name == "drf" and hook == "reclaimable":
+        return setting.has(hook) and "enableHierarchy" in setting.flags
+    return setting.has(hook) and setting.plugin.victim_role is contracts.VictimRole.ENTITLES
+
+
+def _idle(configured: policy.Policy) -> Iterator[Trap]:
+    """Plugins that are configured and have no say where they stand."""
+    enqueue = configured.runs("enqueue")
+    votes = [(at, each) for at, tier in enumerate(configured.tiers) for each in tier]
+    voting = [(at, each.plugin.name) for at, each in votes if _admits(each)]
+    for _, each in votes:
+        defined = {hook for hook in hooks.HOOKS if hasattr(each.plugin, hook)}
+        if not enqueue and defined & ADMISSION and defined <= ADMISSION | ACCOUNTS:
+            message = f"{each.plugin.name} has no effect: enqueue isn't among the actions"
+            yield Trap(each.plugin.name, message)
+    before = [(at, name) for at, name in voting if name != "sla"]
+    for at, name in voting:
+        over = [other for tier, other in before if tier <= at]
+        if name == "sla" and enqueue and over:
+            message = (
+                "jobs whose waiting time is over are refused all the same by "
+                f"{' and '.join(over)}; put sla into a tier before"
+            )
+            yield Trap("sla", message)
+
+
+def _admits(setting: policy.PluginSetting) -> bool:
+    return setting.has("job_enqueueable")

@@ -1,0 +1,134 @@
+"""What an API server would refuse of an object of a CRD: its schema, read from the CRD's file.
+
+Types, bounds and rules are judged as there, and told in its words, for every field at once. Values
+of null count as absent, as there.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from vscheduler.cli.checks import cel
+from vscheduler.core.framework import findings
+
+Schema: TypeAlias = Mapping[str, Any]
+Path: TypeAlias = tuple[str | int, ...]
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "array": (list,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "object": (dict,),
+    "string": (str,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A field that isn't as the schema has it."""
+
+    path: Path
+    message: str
+    by_rule: bool = False
+    """Whether one of the schema's rules says so, which don't keep other rules from being asked."""
+
+
+def of(definition: Mapping[str, Any]) -> Schema:
+    """The schema of the version that a CRD stores."""
+    version = next(each for each in definition["spec"]["versions"] if each["storage"])
+    found: Schema = version["schema"]["openAPIV3Schema"]
+    return found
+
+
+def faults(schema: Schema, tree: Mapping[str, Any]) -> list[Fault]:
+    """All that is wrong with a new object."""
+    return _judged(schema, _without_nulls(tree), ())
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(part) for key, part in value.items() if part is not None}
+    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
+
+
+def _judged(schema: Schema, value: Any, path: Path) -> list[Fault]:
+    """What is wrong with a value and all in it; rules only judge what is sound otherwise."""
+    found = [Fault((*path, *below), message) for below, message in _itself(schema, value)]
+    if not found:
+        for name, part, inner in _parts(schema, value):
+            if inner is None:
+                hint = findings.suggestion(name, schema["properties"])
+                found.append(Fault((*path, name), f"unknown field{hint}"))
+            else:
+                found += _judged(inner, part, (*path, name))
+    if all(fault.by_rule for fault in found):
+        found += _broken(schema, value, path)
+    return found
+
+
+def _parts(schema: Schema, value: Any) -> Iterator[tuple[str | int, Any, Schema | None]]:
+    """What is in a value, with the schema of each part; None for a field that has none.
+
+    An object whose schema lists no fields takes any: `metadata` is for Kubernetes to judge.
+    """
+    if isinstance(value, list):
+        for place, item in enumerate(value):
+            yield place, item, schema["items"]
+    elif isinstance(value, dict):
+        properties = schema.get("properties", {})
+        others = schema.get("additionalProperties")
+        for name, part in value.items():
+            if name in properties or others or properties:
+                yield name, part, properties.get(name, others)
+
+
+def _itself(schema: Schema, value: Any) -> Iterator[tuple[Path, str]]:
+    """What is wrong with the value as such, and where below it."""
+    wanted, fields = schema.get("type"), value
+    kinds = _TYPES[wanted] if wanted else (int, str)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        named = wanted or "integer,string"
+        yield (), f"must be of type {named}, not {findings.described(value)}"
+        return
+    if "enum" in schema and value not in schema["enum"]:
+        listed = ", ".join(f'"{each}"' for each in schema["enum"])
+        yield (), f'unsupported value "{value}"; supported values: {listed}'
+    for message in _bounds(schema, value):
+        yield (), message
+    for name in schema.get("required", ()):
+        if name not in fields:
+            yield (name,), "Required value: it is missing"
+
+
+def _broken(schema: Schema, value: Any, path: Path) -> Iterator[Fault]:
+    """The schema's own rules that the value breaks."""
+    known = {"self": value, "oldSelf": cel.ABSENT}
+    for rule in schema.get("x-kubernetes-validations", ()):
+        if not cel.compiled(rule["rule"])(known):
+            words = rule.get("messageExpression")
+            message = cel.compiled(words)(known) if words else rule["message"]
+            below = filter(None, rule.get("fieldPath", "").split("."))
+            yield Fault((*path, *below), message, by_rule=True)
+
+
+def _bounds(schema: Schema, value: Any) -> Iterator[str]:
+    """Numbers, lengths and patterns that the value doesn't keep to."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if value < schema.get("minimum", value):
+            yield f"must be greater than or equal to {schema['minimum']}, not {value}"
+        if value > schema.get("maximum", value):
+            yield f"must be less than or equal to {schema['maximum']}, not {value}"
+    for kind, least, most, unit in (
+        (str, "minLength", "maxLength", "characters"),
+        (list, "minItems", "maxItems", "items"),
+        (dict, "minProperties", "maxProperties", "entries"),
+    ):
+        if isinstance(value, kind):
+            if len(value) < schema.get(least, 0):
+                yield f"must have at least {schema[least]} {unit}, not {len(value)}"
+            if len(value) > schema.get(most, len(value)):
+                yield f"must have at most {schema[most]} {unit}, not {len(value)}"
+    if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
+        yield f"must match {schema['pattern']}"
