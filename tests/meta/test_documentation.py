@@ -1,0 +1,270 @@
+"""docs/ and README.md name whatever there is, and nothing that isn't there."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from vscheduler.cli import main
+from vscheduler.controllers import queue_trees
+from vscheduler.core.model import decisions, queues
+from vscheduler.daemon import metric_table
+from vscheduler.mirror import queue_wording
+
+ROOT = Path(__file__).parents[2]
+PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
+README = (ROOT / "README.md").read_text()
+TEXTS = {"README.md": README, **PAGES}
+ALL = "\n".join(TEXTS.values())
+ROOMS = ("cli", "cluster", "controllers", "core", "daemon", "mirror")
+SOURCES = sorted(path for room in ROOMS for path in (ROOT / "vscheduler" / room).rglob("*.py"))
+
+GROUPS = r"(?:[a-z0-9-]+\.)*(?:volcano\.sh|vscheduler\.io|k8s\.io|kubernetes\.io)"
+KEY = re.compile(rf"{GROUPS}/[A-Za-z](?:[\w.-]*\w)?")
+API_VERSION = re.compile(r"/v\d+(?:(?:alpha|beta)\d+)?$")
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+[a-z]")
+
+STRANGERS = {
+    "--all", "--follow", "--for", "--merge", "--namespace", "--replicas", "--timeout", "--type",  # kubectl
+    "--directory", "--keep", "--nodes", "--with-scheduler",  # python -m vscheduler.sandbox
+    "--at-length", "--lease-timing",  # pytest, of this repository
+    "--crds", "--kubelets", "--peer", "--peer-name", "--peer-without-groups", "--rest",
+    "--restart", "--runs",  # make bench
+}  # fmt: skip
+"""Flags of other programs, which docs speak of."""
+
+OF_KUBERNETES = {"kubernetes.io/metadata.name"}
+"""Keys that every cluster has."""
+
+EVENT_TYPES = {"Normal", "Warning"}
+
+
+def commands(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """The command, and those within it, by the words that call them."""
+    yield words, command
+    if isinstance(command, click.Group):
+        for name in command.commands:
+            yield from commands(f"{words} {name}", command.commands[name])
+
+
+COMMANDS = dict(commands("vscheduler", main.vscheduler))
+
+
+def flags(command: click.Command) -> set[str]:
+    """The long flags that it takes."""
+    found = [each for each in command.params if isinstance(each, click.Option)]
+    return {word for each in found for word in each.opts if word.startswith("--")}
+
+
+def page_of(words: str) -> str:
+    """The text that explains a command."""
+    names = {
+        "check": "check.md",
+        "simulate": "simulate.md",
+        "queue": "queues.md",
+        "run": "volcano.md",
+    }
+    return PAGES.get(names.get("".join(words.split()[1:2]), ""), README)
+
+
+def strings(path: Path) -> Iterator[str]:
+    """The texts of a module that aren't docstrings."""
+    tree = ast.parse(path.read_text())
+    spoken = {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
+    }  # docstrings of modules, classes, functions and attributes alike
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in spoken
+        ):
+            yield node.value
+
+
+def keys_in_code() -> set[str]:
+    """Annotations, labels, finalizers, taints and types of conditions that the code names."""
+    found = {
+        text
+        for path in SOURCES
+        for text in strings(path)
+        if KEY.fullmatch(text) and not API_VERSION.search(text)
+    }
+    return found - OF_KUBERNETES
+
+
+def events_in_code() -> set[str]:
+    """Reasons of events: what follows their type, wherever that stands."""
+    found = set()
+    for path in SOURCES:
+        tree = ast.parse(path.read_text())
+        names = {
+            target.id: node.value.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Tuple) or len(node.elts) != 3:
+                continue
+            kinds = {
+                each.value for each in ast.walk(node.elts[0]) if isinstance(each, ast.Constant)
+            }
+            if kinds and kinds <= EVENT_TYPES:
+                reason = node.elts[1]
+                if isinstance(reason, ast.Constant):
+                    found.add(str(reason.value))
+                else:
+                    assert isinstance(reason, ast.Name), ast.dump(node)
+                    found.add(str(names[reason.id]))
+    return found
+
+
+def section(page: str, title: str) -> str:
+    """The part of a page below a heading."""
+    _, found, after = PAGES[page].partition(f"\n## {title}\n")
+    assert found, title
+    return after.partition("\n## ")[0]
+
+
+def cells(text: str, column: int) -> list[str]:
+    """One column of its tables, rows of titles left out."""
+    rows = [
+        re.split(r" ?(?<!\\)\| ?", line)[1:-1] for line in text.splitlines() if line.startswith("|")
+    ]
+    return [row[column] for row in rows if len(row) > column]
+
+
+def quoted(text: str) -> set[str]:
+    """What stands in backticks."""
+    return set(re.findall(r"`([^`]+)`", text))
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_every_flag_is_in_the_docs(words: str) -> None:
+    """On the page about its command; --help and --version are everybody's."""
+    text = page_of(words)
+    missing = {
+        flag
+        for flag in flags(COMMANDS[words]) - {"--help", "--version", "--output"}
+        if not re.search(rf"{flag}(?![\w-])", text)
+    }
+    assert missing == set()
+
+
+def test_every_flag_of_the_docs_exists() -> None:
+    """Of some command of ours, or of a program that is known here."""
+    known = STRANGERS.union(*map(flags, COMMANDS.values()), {"--help", "--version"})
+    volcano = set(FLAG.findall(PAGES["volcano.md"]))
+    for name, text in TEXTS.items():
+        if name != "volcano.md":
+            assert set(FLAG.findall(text)) - known - volcano == set(), name
+
+
+def test_every_key_is_in_the_docs() -> None:
+    """Annotations, labels and finalizers that are read or written, and types of conditions."""
+    found = keys_in_code()
+    assert len(found) > 25
+    assert {key for key in found if key not in ALL} == set()
+
+
+def test_every_key_of_ours_in_the_docs_exists() -> None:
+    """Nobody writes an annotation that nothing reads."""
+    policies = (ROOT / "manifests" / "admission").rglob("*.yaml")
+    known = keys_in_code()
+    known |= {key for path in policies for key in KEY.findall(path.read_text())}
+    named = {key for text in TEXTS.values() for key in KEY.findall(text) if "vscheduler.io/" in key}
+    named = {key for key in named if not key.startswith("holder-binds.")}
+    assert {key for key in named if key not in known} == set()
+
+
+def test_every_metric_of_the_docs_exists() -> None:
+    """docs/metrics.md has them all, and no page another one."""
+    known = {row.name for row in metric_table.EVERY}
+    for name, text in TEXTS.items():
+        found = set(re.findall(r"\b(?:vscheduler_[a-z_]+|volcano_[a-z_]+)\b", text))
+        found = {each for each in found if not each.endswith("_")}
+        assert {each for each in found if each not in known} == set(), name
+
+
+def test_every_event_is_in_the_docs() -> None:
+    """docs/operations.md has a row for each reason, and none that isn't recorded."""
+    rows = [each.strip("`") for each in cells(section("operations.md", "What events say"), 0)]
+    assert sorted(rows[2:]) == sorted(events_in_code())
+
+
+def test_every_reason_to_wait_is_in_the_docs() -> None:
+    """What it is stands in docs/simulate.md, what to do in docs/operations.md; in both all."""
+    codes = [str(code) for code in decisions.ReasonCode]
+    explained = cells(section("simulate.md", "Reasons"), 0)[2:]
+    assert [each.strip("`") for each in explained] == codes
+    advised = cells(section("operations.md", "What to do when a job waits"), 0)[2:]
+    assert sorted(code for cell in advised for code in quoted(cell)) == sorted(codes)
+
+
+def test_every_condition_of_queues_is_in_the_docs() -> None:
+    """docs/operations.md has each type, and each reason that it comes with."""
+    text = section("operations.md", "What conditions of Queues say")
+    fair = {str(bound) for bound in decisions.Bound} | {
+        queue_wording.NO_REQUEST,
+        queue_wording.SET_ASIDE,
+    }
+    inner = {str(queues.ProblemCode.INNER_JOBS)}  # only ever said of a queue that is set aside
+    tree = {str(code) for code in queues.ProblemCode} - inner
+    source = Path(queue_trees.__file__).read_text()
+    tree |= set(re.findall(r'"(TooDeep|Children\w+)"', source))
+    controller = (ROOT / "vscheduler" / "controllers" / "queues.py").read_text()
+    others = set(re.findall(r'_condition\([A-Z_]+, "\w+", "(\w+)"', controller))
+    others |= {"PodGroups", "ChildQueues"}
+    assert others >= {"ParentClosed", "RootStaysOpen", "Unreadable"}
+    named = {word for cell in cells(text, 1)[2:] for word in quoted(cell)}
+    assert named == fair | tree | others
+    types = {word for cell in cells(text, 0)[2:] for word in quoted(cell)}
+    assert types == {
+        "<scheduler name>/FairShare",
+        *(key for key in keys_in_code() if re.fullmatch(r"vscheduler\.io/[A-Z]\w+", key)),
+    }
+
+
+def test_log_events_of_the_docs_exist() -> None:
+    """Who searches the log for one finds it."""
+    known = {text for path in SOURCES for text in strings(path)}
+    kinds = r"(?:cycle|config|configuration|flags|lease|node|object|owners|podgroup|queue)"
+    for name, text in TEXTS.items():
+        named = set(re.findall(rf"`({kinds}\.[a-z_]+)`", text)) - {"queue.md"}
+        assert {each for each in named if each not in known} == set(), name
+
+
+def test_the_readme_lists_every_page() -> None:
+    """One row each, for who looks for something."""
+    listed = re.findall(r"^\| \[docs/([\w-]+\.md)\]", README, re.MULTILINE)
+    assert sorted({*listed, "architecture.md"}) == sorted(PAGES)
+
+
+def anchors(text: str) -> set[str]:
+    """What headings can be linked to, as GitHub has it."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    kept = (re.sub(r"[^\w\- ]", "", title.lower()) for title in titles)
+    return {title.replace(" ", "-") for title in kept}
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))])
+def test_links_lead_somewhere(path: Path) -> None:
+    """To a file of the repository, and to a heading of it."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (path.parent / file).resolve() if file else path
+        if not target.exists() or (
+            anchor and target.suffix == ".md" and anchor not in anchors(target.read_text())
+        ):
+            broken.append(link)
+    assert broken == []
