@@ -78,6 +78,7 @@ class Upstream:
 
     url: str
     context: ssl.SSLContext | None = None
+    token: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +283,7 @@ async def connecting(upstream: Upstream) -> AsyncIterator[aiohttp.ClientSession]
         connector=aiohttp.TCPConnector(limit=0, ssl=upstream.context or True),
         auto_decompress=False,
         cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"Authorization": f"Bearer {upstream.token}"} if upstream.token else None,
     ) as session:
         session._retry_connection = False  # else it sends some requests twice by itself
         yield session
@@ -312,12 +314,13 @@ async def serving(upstream: Upstream, plan: plans.Plan) -> AsyncIterator[Proxy]:
 
 
 def upstream_of(kubeconfig: Path) -> Upstream:
-    """The API server of a kubeconfig of the sandbox, and its user, by a client certificate."""
+    """The API server of a kubeconfig of the sandbox, and its user: a certificate, or a token."""
     tree = yaml.safe_load(kubeconfig.read_text())
     server, user = tree["clusters"][0]["cluster"], tree["users"][0]["user"]
     context = ssl.create_default_context(cafile=server["certificate-authority"])
-    context.load_cert_chain(user["client-certificate"], user["client-key"])
-    return Upstream(url=server["server"], context=context)
+    if "client-certificate" in user:
+        context.load_cert_chain(user["client-certificate"], user["client-key"])
+    return Upstream(url=server["server"], context=context, token=user.get("token", ""))
 
 
 async def _next_chunk(request: web.BaseRequest, answer: aiohttp.ClientResponse) -> bytes:

@@ -6,19 +6,28 @@ from pathlib import Path
 import pytest
 
 from tests.faults import audits
-from tests.integration import daemons, permissions, takeovers
+from tests.integration import daemons, installations, permissions, takeovers
 from vscheduler.sandbox import control_plane, reporting
 
-USER = "vscheduler"
+ACCOUNT = "vscheduler"
+SCHEDULERS = ("vscheduler", "contested", "other", "volcano-offline", "volcano-online")
+"""Whom tests run as that account."""
 
 
 @pytest.fixture(scope="session")
-def plane(pytestconfig: pytest.Config) -> Iterator[control_plane.ControlPlane]:
-    """The sandbox that all tests share; when it cannot be started, the tests fail."""
+def plane(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[control_plane.ControlPlane]:
+    """The sandbox that all tests share; when it cannot be started, the tests fail.
+
+    In the end nothing may have been refused to schedulers for want of a right.
+    """
     terminal = pytestconfig.pluginmanager.get_plugin("terminalreporter")
     progress = reporting.PlainLines(terminal) if terminal else reporting.silent
-    with control_plane.start(progress=progress) as running:
+    log = tmp_path_factory.mktemp("audit") / "audit.log"
+    with control_plane.start(progress=progress, audit_log=log) as running:
         yield running
+    assert permissions.refused(log, {permissions.account(ACCOUNT)}) == []
 
 
 @pytest.fixture
@@ -31,8 +40,8 @@ def cluster(plane: control_plane.ControlPlane) -> control_plane.ControlPlane:
 
 @pytest.fixture(scope="session")
 def kubeconfig(plane: control_plane.ControlPlane) -> Path:
-    """Of a user who may do what docs/permissions.md lists, and nothing else."""
-    return permissions.permit(plane, USER)
+    """Of a service account with the shipped roles of both halves, and nothing else."""
+    return permissions.permit_account(plane, ACCOUNT, *SCHEDULERS)
 
 
 @pytest.fixture
@@ -63,6 +72,15 @@ def audited(
     with control_plane.start(audit_log=log) as running:
         running.create_namespace(takeovers.NAMESPACE)
         yield running, log
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[installations.Installed]:
+    """A control plane where nothing was, and then `kubectl apply -k manifests`."""
+    log = tmp_path_factory.mktemp("audit") / "audit.log"
+    with control_plane.start(audit_log=log) as running:
+        installations.install(running)
+        yield installations.Installed(running, log)
 
 
 @pytest.fixture

@@ -80,8 +80,8 @@ class Fence:
         self.grant(name)
         return self.plane.client_for_service_account(NAMESPACE, name)
 
-    def grant(self, name: str, role: str = "cluster-admin") -> None:
-        """Make a service account with this ClusterRole."""
+    def grant(self, name: str) -> None:
+        """Make a service account that may do all."""
         self.plane.api.apply(
             f"{ACCOUNTS}/{name}",
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}},
@@ -96,7 +96,7 @@ class Fence:
                 "roleRef": {
                     "apiGroup": "rbac.authorization.k8s.io",
                     "kind": "ClusterRole",
-                    "name": role,
+                    "name": "cluster-admin",
                 },
             },
         )

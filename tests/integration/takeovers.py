@@ -112,7 +112,7 @@ class Contest:
         self, user: str, *schedulers: str, flags: Sequence[str] = (), through: Path | None = None
     ) -> daemons.Daemon:
         """Start an instance for these names; `through` is a kubeconfig other than its own."""
-        path = permissions.permit(self.plane, user)
+        path = permissions.permit(self.plane, user, *schedulers)
         names = [f"--scheduler-name={name}" for name in schedulers]
         log = self._folder / f"{user}.log"
         daemon = daemons.Daemon(through or path, log, *names, *self.timing.flags, *flags)

@@ -241,12 +241,11 @@ async def test_our_binds_are_fenced_and_raise_doubts(
 @pytest.fixture
 def elected(fenced: fences.Fence, tmp_path: Path) -> Iterator[daemons.Daemon]:
     """A scheduler that is fenced, under its account, and looks at its Lease every 4 seconds."""
-    permissions.permit(fenced.plane, "anybody")  # this makes the ClusterRole
-    fenced.grant(ELECTED, "vscheduler")
+    kubeconfig = permissions.permit_account(fenced.plane, ELECTED, ELECTED)
     fenced.hand_to("", ELECTED, seconds=1)
     fenced.install("binding.yaml", ELECTED)
     daemon = daemons.Daemon(
-        fenced.plane.kubeconfig_for_service_account(fences.NAMESPACE, ELECTED),
+        kubeconfig,
         tmp_path / "log",
         f"--scheduler-name={ELECTED}",
         "--only=scheduler",

@@ -199,8 +199,9 @@ async def test_a_server_that_refuses_for_a_while_costs_no_lease(
 async def test_a_namespace_that_is_missing_is_said_and_waited_for(
     cluster: control_plane.ControlPlane, begin: Begin
 ) -> None:
-    """It isn't ours to make."""
-    ours = begin("ours", namespace="not-yet-there")
+    """It isn't ours to make. In other namespaces than the shipped one, rights are given by hand."""
+    access = connection.Access(kubeconfig=str(cluster.kubeconfig))
+    ours = begin("ours", access, namespace="not-yet-there")
     await electors.until(lambda: ours.standing.problem)
     assert "namespace not-yet-there doesn't exist: create it" in ours.standing.problem
     cluster.create_namespace("not-yet-there")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration import daemons, tenancy
+from tests.integration import daemons, foreign, tenancy
 from vscheduler.sandbox import client, control_plane, definitions
 
 COMMANDS = "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands"
@@ -17,32 +17,8 @@ COMMANDS = "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands"
 @pytest.fixture
 def bus(cluster: control_plane.ControlPlane) -> Iterator[None]:
     """Volcano's CRD of Commands, as far as it matters; it goes afterwards."""
-    name = "commands.bus.volcano.sh"
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {
-        "name": "v1alpha1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": schema},
-    }
-    cluster.api.create(
-        definitions.COLLECTION,
-        {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": name},
-            "spec": {
-                "group": "bus.volcano.sh",
-                "scope": "Namespaced",
-                "names": {"kind": "Command", "plural": "commands", "singular": "command"},
-                "versions": [version],
-            },
-        },
-    )
-    cluster.api.wait_for(COMMANDS, lambda _: True)
-    yield
-    cluster.api.delete(f"{definitions.COLLECTION}/{name}")
-    cluster.api.wait_until_gone(f"{definitions.COLLECTION}/{name}")
+    with foreign.kind(cluster, "bus.volcano.sh", "v1alpha1", "Command"):
+        yield
 
 
 def a_command(

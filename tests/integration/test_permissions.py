@@ -1,0 +1,187 @@
+"""Both halves under the shipped accounts: what they use is what they are granted, both ways."""
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+from anyio import from_thread
+
+from tests.faults import plans, proxying
+from tests.integration import daemons, foreign, installations, permissions, tenancy
+from vscheduler.daemon import settings
+from vscheduler.mirror import usages
+from vscheduler.sandbox import control_plane, credentials
+
+ACCOUNTS = {settings.SCHEDULER: "vscheduler", settings.CONTROLLERS: "vscheduler-controllers"}
+OWNERS = Path(__file__).with_suffix(".yaml")
+GONE = "--podgroup-grace=0s"
+CONFIGURATION = """
+actions: enqueue, allocate, backfill, reclaim
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}, {name: pdb}]
+- plugins: [{name: fairshare}, {name: predicates}, {name: proportion}, {name: nodeorder}]
+"""
+"""Beyond what is shipped, plugin fairshare writes down what queues have used."""
+COMMAND = """
+apiVersion: bus.volcano.sh/v1alpha1
+kind: Command
+metadata: {name: close, namespace: default}
+action: CloseQueue
+target: {apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, name: gold}
+"""
+
+
+class Halves:
+    """The two daemons, one after the other, and what they are to do."""
+
+    def __init__(self, installed: installations.Installed, folder: Path) -> None:
+        self._installed = installed
+        self._plane = installed.plane
+        self._folder = folder
+        self._running = ExitStack()
+
+    def work(self) -> None:
+        """All that either half does."""
+        conf = self._folder / "scheduler.yaml"
+        conf.write_text(CONFIGURATION)
+        self._plane.create_nodes(count=2, cpu="4")
+        with (
+            foreign.kind(self._plane, "bus.volcano.sh", "v1alpha1", "Command"),
+            losing_an_answer(self._plane, self._folder) as through,
+            self._half(settings.SCHEDULER, f"--scheduler-conf={conf}", through=through) as first,
+        ):
+            # Nobody else is there to make it.
+            daemons.until(lambda: tenancy.queue_of(self._plane, "default"), first)
+            with self._half(settings.CONTROLLERS, GONE) as second:
+                self._look_after_groups(second)
+                self._reclaim(first)
+                self._close_a_queue(second)
+
+    @contextmanager
+    def _half(
+        self, half: str, *flags: str, through: Path | None = None
+    ) -> Iterator[daemons.Daemon]:
+        """A daemon as the half's Deployment starts it, which ends well."""
+        log = self._folder / f"{half}.log"
+        daemon = self._installed.start(ACCOUNTS[half], log, *flags, through=through)
+        try:
+            yield daemon
+            assert daemon.stop() == 0
+        finally:
+            daemon.process.kill()
+            daemon.process.wait()
+
+    def _look_after_groups(self, controllers: daemons.Daemon) -> None:
+        """Pods of each kind of owner get a PodGroup and run; one without pods is removed."""
+        self._plane.run_kubectl("apply", "-f", str(OWNERS))
+        daemons.until(lambda: len(self._groups("Running")) == 4, controllers)
+        self._employ("alone")
+        daemons.until(lambda: len(daemons.nodes_of(self._plane)) == 5, controllers)
+        self._plane.run_kubectl("scale", "deployment", "many", "--replicas=0")
+        daemons.until(lambda: controllers.said("podgroup.deleted"), controllers)
+        self._plane.run_kubectl("delete", "-f", str(OWNERS))
+        daemons.until(lambda: not self._plane.api.list(daemons.GROUPS), controllers)
+
+    def _employ(self, name: str) -> None:
+        """A pod whose controller is a pod, as Spark's executors are their driver's."""
+        driver = self._plane.api.get(f"{daemons.PODS}/{name}")
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "controller": True}
+        owners = [{**owner, "uid": driver["metadata"]["uid"]}]
+        containers = [{"name": "main", "image": "none"}]
+        spec = {"schedulerName": driver["spec"]["schedulerName"], "containers": containers}
+        body = {"metadata": {"name": f"of-{name}", "ownerReferences": owners}, "spec": spec}
+        self._plane.api.create(daemons.PODS, body)
+
+    def _groups(self, phase: str) -> list[str]:
+        """The PodGroups in a phase."""
+        return [
+            each["metadata"]["name"]
+            for each in self._plane.api.list(daemons.GROUPS)
+            if each.get("status", {}).get("phase") == phase
+        ]
+
+    def _reclaim(self, scheduler: daemons.Daemon) -> None:
+        """A gang has its queue's share back, and what queues use is written down."""
+        for queue in ("gold", "lead"):
+            daemons.a_queue(self._plane, queue)
+        daemons.a_gang(self._plane, "greedy", 8, minimum=1, group={"queue": "lead"})
+        daemons.until(lambda: len(daemons.nodes_of(self._plane)) == 8, scheduler)
+        daemons.until(partial(self._is_recorded, "lead"), scheduler)
+        daemons.a_gang(self._plane, "needy", 2, group={"queue": "gold"})
+        daemons.until(lambda: daemons.phase(self._plane, "needy") == "Running", scheduler)
+        reasons = {each["reason"] for each in self._plane.api.list(daemons.EVENTS)}
+        assert {"Scheduled", "Evict"} <= reasons
+
+    def _is_recorded(self, queue: str) -> bool:
+        annotations = tenancy.queue_of(self._plane, queue)["metadata"].get("annotations", {})
+        return usages.annotation("vscheduler") in annotations
+
+    def _close_a_queue(self, controllers: daemons.Daemon) -> None:
+        """As a Command asks for it, which is deleted; gold has a job, and stays in use."""
+        self._plane.run_kubectl("apply", "-f", "-", text=COMMAND)
+        daemons.until(lambda: tenancy.state_of(self._plane, "gold") == "Closing", controllers)
+        daemons.until(lambda: controllers.said("command.done"), controllers)
+        assert tenancy.IN_USE in tenancy.queue_of(self._plane, "gold")["metadata"]["finalizers"]
+        assert tenancy.counts_of(self._plane, "gold")[2] == 1
+
+
+@contextmanager
+def losing_an_answer(plane: control_plane.ControlPlane, folder: Path) -> Iterator[Path]:
+    """A way for the scheduler's account by which it isn't told what became of its first bind."""
+    account = plane.kubeconfig_for_service_account(permissions.NAMESPACE, "vscheduler")
+    rule = plans.Rule(requests="^POST .*/binding$", fault=plans.LoseAnswer(), at_most=1)
+    served = proxying.serving(proxying.upstream_of(account), plans.Plan([rule]))
+    with (
+        from_thread.start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(served) as proxy,
+    ):
+        path = folder / "proxied.kubeconfig"
+        authority = plane.authority.certificate_path
+        yield credentials.write_kubeconfig(path, url=proxy.url, authority=authority)
+        assert proxy.notes("/binding$", proxying.What.LOST)
+
+
+@pytest.fixture(scope="module")
+def worked(
+    installed: installations.Installed, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[installations.Installed]:
+    """Each half has done all that it does."""
+    Halves(installed, tmp_path_factory.mktemp("halves")).work()
+    yield installed
+    installed.plane.clean()
+    installed.plane.run_kubectl("apply", "-k", str(permissions.MANIFESTS))
+
+
+def test_nothing_is_refused(worked: installations.Installed) -> None:
+    """Gangs, automatic PodGroups, evictions, queues, events, Leases and Commands: no 403."""
+    users = {permissions.account(name) for name in ACCOUNTS.values()}
+    assert permissions.refused(worked.log, users) == []
+
+
+@pytest.mark.parametrize("half", settings.HALVES)
+def test_what_is_used_is_what_is_granted(worked: installations.Installed, half: str) -> None:
+    """By the audit log: nothing besides, and nothing that no use was made of."""
+    used = permissions.used(worked.log, permissions.account(ACCOUNTS[half]))
+    granted = permissions.granted(half)
+    assert sorted(used - granted) == []
+    assert sorted(granted - used) == []
+
+
+@pytest.mark.parametrize("half", settings.HALVES)
+def test_every_right_is_documented(half: str) -> None:
+    """docs/permissions.md has a row for each resource, with the half's verbs, and no other."""
+    rows: dict[tuple[str, str], set[str]] = {}
+    text = (permissions.MANIFESTS.parent / "docs" / "permissions.md").read_text()
+    for group, resources, *verbs in re.findall(
+        r"^\| ([a-z.0-9]*) ?\| (`[^|]+`) \| ([a-z, ]*?) ?\| ([a-z, ]*?) ?\| ", text, re.MULTILINE
+    ):
+        words = set(verbs[settings.HALVES.index(half)].split(", ")) - {""}
+        for resource in re.findall(r"`([a-z/]+)`", resources):
+            rows[group, resource] = words
+    granted: dict[tuple[str, str], set[str]] = {key: set() for key in rows}
+    for right in permissions.granted(half):
+        granted.setdefault((right.group, right.resource), set()).add(right.verb)
+    assert rows == granted
