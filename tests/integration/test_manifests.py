@@ -1,6 +1,7 @@
 """What manifests/ says to a real API server, and whether its parts fit together."""
 
 import json
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -227,6 +228,32 @@ def selects(selector: dict[str, str], deployment: Document) -> bool:
     """Whether pods of the Deployment have these labels."""
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     return bool(selector.items() <= labels.items())
+
+
+def test_folders_of_ones_own_are_as_documented(
+    installed: installations.Installed, tmp_path: Path
+) -> None:
+    """docs/install.md: another image and configuration; without CRDs."""
+    text = (images.ROOT / "docs" / "install.md").read_text()
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "configuration.yaml").write_text(
+        (permissions.MANIFESTS / "scheduler" / "configuration.yaml").read_text()
+    )
+    (tmp_path / "vscheduler").symlink_to(images.ROOT)
+    written = re.findall(r"```yaml\n(# kustomization.yaml.+?)```", text, re.DOTALL)
+    rendered = []
+    for each in written:
+        (mine / "kustomization.yaml").write_text(each)
+        rendered.append(installations.rendered(installed.plane, mine))
+    own, bare = rendered
+    found = {
+        installations.container(each)["image"] for each in installations.of_kind(own, "Deployment")
+    }
+    assert found == {"registry.example.com/vscheduler:0.1.0"}
+    assert len(installations.of_kind(own, "CustomResourceDefinition")) == 2
+    assert installations.of_kind(bare, "CustomResourceDefinition") == []
+    assert len(bare) == len(own) - 2
 
 
 @pytest.mark.parametrize("name", ["vscheduler", "vscheduler-controllers"])
