@@ -28,7 +28,7 @@ API_VERSION = re.compile(r"/v\d+(?:(?:alpha|beta)\d+)?$")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+[a-z]")
 
 STRANGERS = {
-    "--all", "--follow", "--for", "--merge", "--namespace", "--replicas", "--timeout", "--type",  # kubectl
+    "--all", "--all-namespaces", "--for", "--replicas", "--timeout", "--type",  # kubectl
     "--directory", "--keep", "--nodes", "--with-scheduler",  # python -m vscheduler.sandbox
     "--at-length", "--lease-timing",  # pytest, of this repository
     "--crds", "--kubelets", "--peer", "--peer-name", "--peer-without-groups", "--rest",

@@ -1,0 +1,116 @@
+"""The commands of README.md and docs/, and how each of them is tested."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGES = {
+    "README.md": ROOT / "README.md",
+    **{path.name: path for path in sorted((ROOT / "docs").glob("*.md"))},
+}
+BLOCK = re.compile(r"^ *```\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+BROKEN = re.compile(r"(\\|\|)\n\s*")
+"""The end of a line that goes on."""
+COMMAND = re.compile(
+    r"(?:\$ )?"
+    r"(?P<text>(?:\.|docker|eval|helm|kill|kubectl|make|pip|pytest|python|sed|vscheduler) .+)"
+)
+HERE = ("On this machine",)
+"""Sections of docs/quick-start.md that are followed as a whole."""
+
+INTEGRATION = "tests/integration/"
+
+
+class Way(StrEnum):
+    """How a command is tested."""
+
+    OFFLINE = "tests/meta/test_commands.py runs it on files of these names"
+    MAKE = "tests/meta/test_commands.py asks make what it would do"
+    CLUSTER = "tests/integration/test_documented_commands.py runs it on the sandbox"
+    FOLLOWED = "the same follows the page from its start"
+    ELSEWHERE = "a test that is named below does the same, and more"
+
+
+ELSEWHERE: Mapping[str, str] = {
+    "docker build -t registry.example.com/vscheduler:0.1.0 .": (
+        f"{INTEGRATION}test_image.py::test_the_image_schedules"
+    ),
+    "docker push registry.example.com/vscheduler:0.1.0": (
+        f"{INTEGRATION}test_image.py::test_the_image_schedules"
+    ),
+    "kubectl apply -n monitoring -f manifests/monitoring/": (
+        f"{INTEGRATION}test_manifests.py::test_the_api_server_takes_everything"
+    ),
+    "pip install .": f"{INTEGRATION}test_image.py::test_the_image_schedules",
+    "pytest tests/unit": "Makefile::test",
+    "python -m vscheduler.sandbox build": "Makefile::binaries",
+    "python -m vscheduler.sandbox --nodes 10": (
+        f"{INTEGRATION}test_sandbox.py::test_sandbox_ends_with_its_parent"
+    ),
+    "python -m vscheduler.sandbox --directory d --keep": (
+        f"{INTEGRATION}test_sandbox.py::test_kept_sandbox_runs_until_it_is_stopped"
+    ),
+    "python -m vscheduler.sandbox stop --directory d": (
+        f"{INTEGRATION}test_sandbox.py::test_kept_sandbox_runs_until_it_is_stopped"
+    ),
+    "vscheduler queue close research": (
+        f"{INTEGRATION}test_queue_opening.py::test_the_command_opens_and_closes"
+    ),
+    "vscheduler queue open research": (
+        f"{INTEGRATION}test_queue_opening.py::test_the_command_opens_and_closes"
+    ),
+    "vscheduler queue list -w --sort-by share": (
+        f"{INTEGRATION}test_queue_commands.py::test_a_watch_tells_what_changes"
+    ),
+    "vscheduler run --kubeconfig ~/.kube/config": (
+        f"{INTEGRATION}test_documented_commands.py::test_the_quick_start_leads_to_gangs_that_run"
+    ),
+    **{
+        f"vscheduler run --scheduler-name={name} --leader-elect-resource-name={name} "
+        "--leader-elect-resource-namespace=volcano-system": (
+            f"{INTEGRATION}test_side_by_side.py::test_the_articles_two_schedulers_live_side_by_side"
+        )
+        for name in ("volcano-online", "volcano-offline")
+    },
+}
+"""Commands of which another test does the work: without containers, or with more to look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command of a page, without its comment."""
+
+    page: str
+    section: str
+    text: str
+
+    @property
+    def way(self) -> Way | None:
+        """How it is tested; None where nobody has said."""
+        if self.text in ELSEWHERE:
+            return Way.ELSEWHERE
+        if self.page == "quick-start.md" and self.section in HERE:
+            return Way.FOLLOWED
+        for way, starts in (
+            (Way.OFFLINE, ("vscheduler check ", "vscheduler simulate ")),
+            (Way.MAKE, ("make ",)),
+            (Way.CLUSTER, ("kubectl ", "sed ", "vscheduler queue ")),
+        ):
+            if self.text.startswith(starts):
+                return way
+        return None
+
+
+def commands() -> Iterator[Command]:
+    """All of them, page by page, in their order."""
+    for name, path in PAGES.items():
+        for part in re.split(r"^## ", path.read_text(), flags=re.MULTILINE):
+            for block in BLOCK.findall(part):
+                for line in BROKEN.sub(lambda end: end[1].strip("\\"), block).splitlines():
+                    found = COMMAND.fullmatch(line.strip())
+                    if found is not None:
+                        text = re.sub(r"\s+# .*", "", found["text"])
+                        yield Command(name, part.partition("\n")[0], text.strip())
