@@ -210,6 +210,13 @@ def test_there_must_be_something_to_check() -> None:
             ["warning: b: spec.deserved: is missing: all that its pods hold is borrowed"],
         ),
         (
+            [queue("a", deserved={"cpu": 1}), queue("b")],
+            CAPACITY.replace(", reclaim", ""),
+            [],
+            [],
+        ),
+        ([queue("a"), queue("b")], CAPACITY, [], []),
+        (
             [queue("root", parent="a"), queue("a")],
             TREE,
             [],
