@@ -1,30 +1,22 @@
 """Keep-alive connections for writes: HTTP/1.1, one request at a time on each.
 
 There is a bind and an event for every pod, and aiohttp takes more time for one than all else that
-the daemon does about the pod. What API servers answer to a write is short and simple; streams,
-lists, and whatever goes through a proxy are aiohttp's.
+the daemon does about the pod. Streams, lists, and whatever goes through a proxy are aiohttp's.
 """
 
 import asyncio
-import re
 import ssl
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self, cast
 
+import httptools
+
 from vscheduler.cluster import guarding
 
-HEAD_MAX = 65536
-"""Bytes of an answer's headers."""
-
-_STATUS = re.compile(rb"HTTP/1\.([01]) ([1-9]\d\d)[ \r]")
-_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)[ \t]*\r\n", re.IGNORECASE)
-_CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked[ \t]*\r\n", re.IGNORECASE)
-_CLOSES = re.compile(rb"\r\nconnection:[ \t]*close[ \t]*\r\n", re.IGNORECASE)
-_LATER = re.compile(rb"\r\nretry-after:[ \t]*([^\r\n]*?)[ \t]*\r\n", re.IGNORECASE)
-_EMPTY = (204, 304)
-"""Statuses of answers that have no body."""
+FINAL = 200
+"""Statuses below it come before an answer."""
 
 
 class BrokenError(ConnectionError):
@@ -184,8 +176,10 @@ class Channel(asyncio.Protocol):
         self._loop = loop
         self._on_end = on_end
         self._transport: asyncio.Transport | None = None
-        self._got = b""
         self._waiting: asyncio.Future[Answer] | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._body: list[bytes] = []
+        self._retry_after: str | None = None
         self.idle_since = 0.0
 
     @property
@@ -215,99 +209,52 @@ class Channel(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's isn't one by its class
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has ended: an answer without a length is whole now, any other never comes."""
+        """It has ended: an answer that isn't whole never will be."""
         self._transport = None
         self._on_end(self)
-        self._read(ended=True)
-        why = "the server has closed the connection" if exc is None else str(exc)
-        self._fail(BrokenError(why))
+        self._fail("the server has closed the connection" if exc is None else str(exc))
 
     def data_received(self, data: bytes) -> None:
         """A piece of an answer; what nobody has asked for ends the connection."""
         if self._waiting is None or self._waiting.done():
             self.drop()
             return
-        self._got += data
-        self._read(ended=False)
-
-    def _read(self, *, ended: bool) -> None:
-        waiting = self._waiting
-        if waiting is None or waiting.done():
-            return
         try:
-            answer = read(self._got, ended=ended)
-        except ValueError as error:
-            self._fail(BrokenError(f"not an answer: {error}"))
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self.drop()
+            self._fail(f"not an answer: {error}")
+
+    def on_message_begin(self) -> None:
+        """httptools: an answer, or what comes before it. More than one ends the connection."""
+        self._body = []
+        self._retry_after = None
+        if self._waiting is None or self._waiting.done():
+            self.drop()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """httptools: one of its headers."""
+        if name.lower() == b"retry-after":
+            self._retry_after = value.decode("latin-1").strip()
+
+    def on_body(self, body: bytes) -> None:
+        """httptools: a piece of its body."""
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        """httptools: it is whole."""
+        status = self._parser.get_status_code()
+        if status < FINAL or self._waiting is None or self._waiting.done():
             return
-        if answer is not None:
-            self._got = b""
-            waiting.set_result(answer)
+        self._waiting.set_result(
+            Answer(
+                status=status,
+                body=b"".join(self._body),
+                retry_after=self._retry_after,
+                reusable=self._parser.should_keep_alive(),
+            )
+        )
 
-    def _fail(self, error: BrokenError) -> None:
+    def _fail(self, why: str) -> None:
         if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_exception(error)
-
-
-def read(data: bytes, *, ended: bool = False) -> Answer | None:
-    """The answer that these bytes are; None where there is more to come, if it hasn't ended.
-
-    ValueError where they are none.
-    """
-    begin = 0
-    while (end := data.find(b"\r\n\r\n", begin)) >= 0:
-        head, begin = data[begin : end + 2], end + 4
-        found = _STATUS.match(head)
-        if found is None:
-            raise ValueError(repr(head[:60]))
-        if (status := int(found[2])) >= 200:  # others come before the answer
-            break
-    else:
-        if len(data) > begin + HEAD_MAX:
-            raise ValueError("headers without an end")
-        return None
-    body = _body(data, begin, head, status=status, ended=ended)
-    if body is None:
-        return None
-    content, end = body
-    later = _LATER.search(head)
-    return Answer(
-        status=status,
-        body=content,
-        retry_after=None if later is None else later[1].decode("latin-1"),
-        reusable=end == len(data) and found[1] == b"1" and not (ended or _CLOSES.search(head)),
-    )
-
-
-def _body(
-    data: bytes, at: int, head: bytes, *, status: int, ended: bool
-) -> tuple[bytes, int] | None:
-    """The body that begins here, and where it ends; None where it isn't whole."""
-    if status in _EMPTY:
-        return b"", at
-    if _CHUNKED.search(head):
-        return _chunks(data, at)
-    length = _LENGTH.search(head)
-    if length is None:
-        return (data[at:], len(data)) if ended else None
-    end = at + int(length[1])
-    return (data[at:end], end) if len(data) >= end else None
-
-
-def _chunks(data: bytes, at: int) -> tuple[bytes, int] | None:
-    parts: list[bytes] = []
-    while (end := data.find(b"\r\n", at)) >= 0:
-        size = int(data[at:end].partition(b";")[0], 16)
-        if size < 0:
-            raise ValueError("a chunk of less than nothing")
-        at = end + 2
-        if not size:
-            # The end, or trailers, which end with an empty line as headers do.
-            last = data.find(b"\r\n\r\n", end)
-            return None if last < 0 else (b"".join(parts), last + 4)
-        if data[at + size : at + size + 2] not in (b"\r\n", b"\r", b""):
-            raise ValueError("a chunk that is longer than it says")
-        if len(data) < at + size + 2:
-            return None
-        parts.append(data[at : at + size])
-        at += size + 2
-    return None
+            self._waiting.set_exception(BrokenError(why))

@@ -14,13 +14,52 @@ FIRST = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
 EMPTY = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
+class Wire(asyncio.Transport):
+    """What a channel writes to; nothing is sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Of no interest here."""
+
+    def is_closing(self) -> bool:
+        """Whether it was dropped."""
+        return self.ended
+
+    def abort(self) -> None:
+        """Drop it."""
+        self.ended = True
+
+
+async def hear(*pieces: bytes, ends: bool = False) -> tuple[channels.Answer | None, bool]:
+    """What a channel makes of these pieces, and whether it can be used again."""
+    channel = channels.Channel(asyncio.get_running_loop(), lambda _: None)
+    channel.connection_made(Wire())
+    request = asyncio.create_task(channel.send(b""))
+    await asyncio.sleep(0)
+    for piece in pieces:
+        channel.data_received(piece)
+    if ends:
+        channel.connection_lost(None)
+    await asyncio.wait([request], timeout=0.001)
+    if not request.done():
+        request.cancel()
+        return None, channel.open
+    answer = await request
+    return answer, channel.open and answer.reusable
+
+
 @pytest.mark.parametrize("data", [PLAIN, CHUNKED, TRAILED, FIRST + PLAIN, EMPTY])
-def test_an_answer_is_whole_with_its_last_byte(data: bytes) -> None:
+async def test_an_answer_is_whole_with_its_last_byte(data: bytes) -> None:
     """However it is cut into pieces; its connection can be used again."""
-    assert [channels.read(data[:end]) for end in range(len(data))] == [None] * len(data)
-    answer = channels.read(data)
+    pieces = [bytes([each]) for each in data]
+    assert await hear(*pieces[:-1]) == (None, True)
+    answer, reusable = await hear(*pieces)
+    assert answer == (await hear(data))[0]
     assert answer is not None
-    assert (answer.body, answer.reusable) == (b"" if data is EMPTY else b"body", True)
+    assert (answer.body, reusable) == (b"" if data is EMPTY else b"body", True)
     assert answer.status == (204 if data is EMPTY else 201)
 
 
@@ -28,26 +67,24 @@ def test_an_answer_is_whole_with_its_last_byte(data: bytes) -> None:
     "data",
     [
         PLAIN + b"more",
+        PLAIN + PLAIN,
         PLAIN.replace(b"1.1", b"1.0"),
         PLAIN.replace(b"Date: today", b"connection: Close"),
     ],
 )
-def test_a_connection_that_is_out_of_step_is_not_used_again(data: bytes) -> None:
+async def test_a_connection_that_is_out_of_step_is_not_used_again(data: bytes) -> None:
     """Where more came than was asked for, or the server is about to close it."""
-    answer = channels.read(data)
+    answer, reusable = await hear(data)
     assert answer is not None
-    assert (answer.body, answer.reusable) == (b"body", False)
+    assert (answer.body, reusable) == (b"body", False)
 
 
-def test_an_answer_without_a_length_ends_with_its_connection() -> None:
-    """As long as it is open there may be more."""
-    data = HEAD + b"\r\nbody"
-    assert channels.read(data) is None
-    answer = channels.read(data, ended=True)
-    assert answer is not None
-    assert (answer.body, answer.reusable) == (b"body", False)
-    assert channels.read(PLAIN[:-1], ended=True) is None
-    assert channels.read(CHUNKED[:-1], ended=True) is None
+@pytest.mark.parametrize("data", [HEAD + b"\r\nbody", PLAIN[:-1], CHUNKED[:-1], FIRST, b""])
+async def test_an_answer_without_its_end_is_none(data: bytes) -> None:
+    """One without a length, too: there might have been more of it."""
+    assert await hear(data) == (None, True)
+    with pytest.raises(channels.BrokenError):
+        await hear(data, ends=True)
 
 
 @pytest.mark.parametrize(
@@ -55,23 +92,32 @@ def test_an_answer_without_a_length_ends_with_its_connection() -> None:
     [
         b"nonsense\r\n\r\n",
         b"HTTP/2 200 OK\r\n\r\n",
-        b"x" * (channels.HEAD_MAX + 1),
+        b"x" * 70_000,
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
         CHUNKED.replace(b"2;", b"z;"),
         CHUNKED.replace(b"2;", b"-2;"),
         CHUNKED.replace(b"bo\r\n", b"bob\r\n"),
     ],
 )
-def test_what_is_no_answer_is_refused(data: bytes) -> None:
+async def test_what_is_no_answer_is_refused(data: bytes) -> None:
     """Rather than waited for."""
-    with pytest.raises(ValueError):  # noqa: PT011 - a number's own words are among them
-        channels.read(data)
+    with pytest.raises(channels.BrokenError):
+        await hear(data)
 
 
-def test_when_to_come_again_is_read() -> None:
-    """Retry-After, however it is spelt."""
-    answer = channels.read(PLAIN.replace(b"Date: today", b"retry-after:  7 "))
+async def test_when_to_come_again_is_read() -> None:
+    """Retry-After, however it is spelt; and only of the answer that has it."""
+    once = PLAIN.replace(b"Date: today", b"retry-after:  7 ")
+    answer, _ = await hear(once)
     assert answer is not None
     assert answer.retry_after == "7"
+    channel = channels.Channel(asyncio.get_running_loop(), lambda _: None)
+    channel.connection_made(Wire())
+    for data, expected in ((once, "7"), (PLAIN, None)):
+        request = asyncio.create_task(channel.send(b""))
+        await asyncio.sleep(0)
+        channel.data_received(data)
+        assert (await request).retry_after == expected
 
 
 @pytest.mark.parametrize(
