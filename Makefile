@@ -23,11 +23,12 @@ test-faults: binaries  ## what make test does of races and takeovers, all of it 
 	$(BIN)/pytest -s --at-length --lease-timing=default tests/integration/test_takeovers.py \
 		tests/integration/test_side_by_side.py
 
-lint: $(READY)  ## style, types, layers
+lint: $(READY)  ## style, types, layers, the Dockerfile
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/hadolint Dockerfile
 
 bench: binaries  ## side by side with kube-scheduler and the bind-only limit; SHAPE=500x100x20: one shape
 	$(BIN)/python -m tests.benchmarks $(SHAPE) $(BENCH)
