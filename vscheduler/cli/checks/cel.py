@@ -1,7 +1,8 @@
 """The part of CEL that rules of the CRDs are written in, so that there is no second copy of them.
 
 Only creation is judged: there is no earlier object. A rule that is written in more than this is a
-CelError when it is compiled, which a test of all shipped rules would show.
+CelError when it is compiled, which a test of all shipped rules would show. Libraries for CEL
+(cel-python, common-expression-language) know no optional fields, which these rules have.
 """
 
 import ast
