@@ -105,7 +105,9 @@ class Application:
             withholding=self._withholding.is_set,
         )
         self._serving = serving.Serving(around, loaded.policy, owners.Owners())
-        self._controllers = controlling.Controllers(around, self._serving.feed_owners)
+        self._controllers = controlling.Controllers(
+            around, self._serving.feed_owners, self._serving.settling
+        )
         self._leadership = self._stand(identity)
         for standing in self._leadership.standings():
             self._metrics.observe_standing(standing)

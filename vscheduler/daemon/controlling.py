@@ -4,6 +4,7 @@ import asyncio
 import importlib
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import structlog
 
@@ -23,6 +24,11 @@ Sink = Callable[[Sequence[owners.Event]], None]
 QUEUE_CONTROL = "vscheduler.controllers.queue_control"
 """The module that keeps Queues."""
 
+SETTLE_SECONDS = 15.0
+"""How long Queues wait at most for the scheduler's first cycle, in a daemon that does both."""
+
+SETTLE_LOOK_SECONDS = 0.05
+
 FORBIDDEN_SECONDS = 300.0
 """How long after a refusal it is tried again to follow a kind."""
 
@@ -30,9 +36,13 @@ FORBIDDEN_SECONDS = 300.0
 class Controllers:
     """What follows the owners of pods all the time, and keeps Queues while that Lease is held."""
 
-    def __init__(self, around: surroundings.Surroundings, sink: Sink) -> None:
+    def __init__(
+        self, around: surroundings.Surroundings, sink: Sink, settling: Callable[[], bool]
+    ) -> None:
+        """`settling` says whether the scheduler's first cycle is still to come."""
         self._around = around
         self._sink = sink
+        self._settling = settling
 
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Follow owners, whether we lead or not."""
@@ -55,7 +65,16 @@ class Controllers:
         ]
 
     async def keep_queues(self, held: Mapping[str, leadership.Token]) -> None:
-        """Keep Queues under these Leases, until it is cancelled."""
+        """Keep Queues under these Leases, until it is cancelled.
+
+        Kopf looks at every PodGroup once when it starts, at about 3 ms each. The scheduler's first
+        cycle comes before that.
+        """
+        await self._around.followed.wait_for_lists()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                while self._settling():  # noqa: ASYNC110 - a cycle tells nobody
+                    await asyncio.sleep(SETTLE_LOOK_SECONDS)
         await asyncio.to_thread(importlib.import_module, QUEUE_CONTROL)
         from vscheduler.controllers import queue_control  # noqa: PLC0415 - whoever has no Queues to keep doesn't need Kopf, which takes long to import
 

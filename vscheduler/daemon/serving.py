@@ -67,6 +67,15 @@ class Serving:
         self._usage_writer: usage_writing.UsageWriter | None = None
         self._mandate = leadership.Mandate(())
         self._grouping: grouping.Grouping | None = None
+        self._begun = False
+
+    def settling(self) -> bool:
+        """Whether the first cycle of a tenure is still to come: nothing else is as urgent, but for
+        what it waits for itself.
+        """
+        cycles = 0 if self._loop is None else self._loop.cycles
+        due = self._begun and self._around.given.schedules and not cycles
+        return due and self._has_default_queue()
 
     def feed(self, batch: Sequence[events.Event]) -> None:
         """Take in what a watch saw; a standby, too, has it all in its Mirror."""
@@ -100,12 +109,13 @@ class Serving:
         lease_of = given.election.lease_of
         names = tuple(name for name in given.scheduler_names if lease_of[name] in held)
         await around.followed.wait_for_lists()
-        await self._look_from(names)
-        gc.freeze()  # what was listed stays: looking through it takes long, and finds nothing
         mandate = self._mandate = leadership.Mandate(held.values())
         permit = around.permit(mandate)
-        log.info("serving", schedulers=names)
+        self._begun = True
         try:
+            await self._look_from(names)
+            gc.freeze()  # what was listed stays: looking through it takes long, and finds nothing
+            log.info("serving", schedulers=names)
             async with asyncio.TaskGroup() as group:
                 if given.schedules:
                     self._schedule(group, names[0], mandate)
@@ -117,6 +127,7 @@ class Serving:
                     group.create_task(ensured, name="ensure default queue")
         finally:
             mandate.end()
+            self._begun = False
             self._loop = self._usage_writer = self._grouping = None
             around.observed.stop_serving()
 

@@ -18,7 +18,7 @@ from tests.unit.mirror import manifests
 from vscheduler.cluster import heralding, lanes, reporting, usage_writing
 from vscheduler.controllers import owners
 from vscheduler.daemon import following, metrics, serving, settings, surroundings, tenures
-from vscheduler.mirror import state
+from vscheduler.mirror import decoding, state
 
 HOLDER = "vscheduler.io/lease-holder"
 
@@ -153,6 +153,23 @@ async def test_who_has_no_predecessor_lists_nothing_again(serve: Serve) -> None:
         made.decided.gain("vscheduler")
         await worlds.until(lambda: made.bound() == {"a": 1})
         assert made.lists == []
+
+
+async def test_a_tenure_settles_with_its_first_cycle(serve: Serve) -> None:
+    """Not where there is no default queue yet, as that cycle waits for it."""
+    async with half(serve, "vscheduler") as made:
+        assert not made.serving.settling()
+        for _ in range(2):
+            made.decided.gain("vscheduler")
+            await worlds.until(made.serving.settling)
+            await worlds.until(lambda: not made.serving.settling())
+            made.decided.lose("vscheduler")
+        await made.rest()
+        made.serving.feed([decoding.removal(manifests.event_of(manifests.queue("default")))])
+        made.decided.gain("vscheduler")
+        await worlds.until(lambda: len(made.lists) == 3)
+        await made.rest()
+        assert not made.serving.settling()
 
 
 async def test_who_lost_its_lease_sends_nothing_more(serve: Serve) -> None:
