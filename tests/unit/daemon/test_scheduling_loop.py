@@ -205,3 +205,19 @@ async def test_a_queue_in_the_wrong_place_is_told_of_once(serve: Serve) -> None:
         ("queue.put_right", "leaf"),
     ]
     assert told[0]["message"].startswith("parent team of queue leaf doesn't exist; ")
+
+
+async def test_a_gang_that_fits_is_bound_within_two_cycles_of_its_last_pod(serve: Serve) -> None:
+    """Though sixty jobs that don't fit are before it: a cycle's budget is enough for hundreds."""
+    giants = "\n".join(
+        f"job default/giant{number:02} min=1 cpu={16 + number} -" for number in range(60)
+    )
+    there = "node n1 cpu=80\nqueue default\njob default/there min=1 cpu=70 n1"
+    picture = f"{there}\n{giants}\n"
+    async with worlds.world(serve, picture) as made:
+        await worlds.until(lambda: made.statuses("giant59"))
+        await worlds.rest(made)
+        made.show(*pictures.documents(f"{picture}job default/small min=3 cpu=1 - - -")[-4:])
+        seen = made.loop.cycles
+        await worlds.until(made.bound)
+        assert made.loop.cycles <= seen + 2

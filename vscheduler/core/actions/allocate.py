@@ -28,7 +28,7 @@ TURN_COST = 20
 TASK_COST = 50
 """Microseconds, about: one task placed, or refused."""
 
-ROOMLESS_COST = 10
+ROOMLESS_COST = 50
 """Microseconds, about: one job told that there is no node for it."""
 
 

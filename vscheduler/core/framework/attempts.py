@@ -23,7 +23,7 @@ PROPORTION = 2.0
 TASK_COST = 100
 """Microseconds, about: one task that looks for room, nodes aside."""
 
-NODE_COST = 300
+NODE_COST = 450
 """Microseconds, about: one node on which victims are looked for."""
 
 

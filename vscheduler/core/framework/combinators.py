@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from vscheduler.core.framework import contracts, hooks, policy
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model import decisions, jobs, nodes
 
 Answer = TypeVar("Answer")
 
@@ -323,3 +323,14 @@ def _sortable(key: contracts.Key | None) -> tuple[float, ...]:
         msg = f"a key with NaN in it: {key!r}"
         raise ValueError(msg)
     return parts
+
+
+def mask_of(answer: object, layout: nodes.NodeLayout) -> nodes.Mask | None:
+    """An answer about all nodes of a layout; ValueError where it isn't one."""
+    if answer is None:
+        return None
+    mask = np.asarray(answer)
+    if mask.shape != (layout.size,) or mask.dtype != np.bool_:
+        what = f"{mask.dtype} of shape {mask.shape}"
+        raise ValueError(f"{what} where bool of ({layout.size},) is due")
+    return mask

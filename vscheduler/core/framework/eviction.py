@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CLAIM_COST = 20
 """Microseconds, about: one job that asks, whatever comes of it."""
 
-VAIN_COST = 5
+VAIN_COST = 20
 """Microseconds, about: one job like another that found nothing."""
 
 

@@ -278,7 +278,10 @@ class Placement:
         """Work out these rows of the plan anew, or all of them."""
         session = self._session
         view = session.view(rows)
-        session.spend("plans" if rows is None else "rows", 60 + view.size // 10)
+        if rows is None:
+            session.spend("plans", 170 + view.size // 30)
+        else:
+            session.spend("rows", 60 + view.size // 10)
         idle, future = self._worth(plan, view)
         if rows is None:
             plan.idle, plan.future = idle, future

@@ -200,14 +200,14 @@ class Session:
     def class_nodes(self, kind: jobs.TaskClass, layout: nodes.NodeLayout) -> nodes.Mask:
         """Nodes of a layout that pods of this class could use, whoever is there now: (N,)."""
         mask = np.ones(layout.size, dtype=np.bool_)
-        for answer in self.dispatch.each("class_nodes", _mask, None, kind, layout):
+        for answer in self.dispatch.each("class_nodes", combinators.mask_of, None, kind, layout):
             if answer is not None:
                 mask &= answer
         return mask
 
     def queue_nodes(self, queue: queues.Queue, layout: nodes.NodeLayout) -> nodes.Mask | None:
         """The same for pods of a queue; None: all."""
-        answers = self.dispatch.each("queue_nodes", _mask, None, queue, layout)
+        answers = self.dispatch.each("queue_nodes", combinators.mask_of, None, queue, layout)
         masks = [answer for answer in answers if answer is not None]
         return np.logical_and.reduce(masks) if masks else None
 
@@ -373,17 +373,6 @@ def _tried(
         if name not in guarded:
             raise combinators.PluginFailedError(name, hook, error) from error
         return combinators.Unopened()
-
-
-def _mask(answer: object, layout: nodes.NodeLayout) -> nodes.Mask | None:
-    """An answer about all nodes of a layout; ValueError where it isn't one."""
-    if answer is None:
-        return None
-    mask = np.asarray(answer)
-    if mask.shape != (layout.size,) or mask.dtype != np.bool_:
-        what = f"{mask.dtype} of shape {mask.shape}"
-        raise ValueError(f"{what} where bool of ({layout.size},) is due")
-    return mask
 
 
 Ports = dict[str, tuple[constraints.HostPort, ...]]
