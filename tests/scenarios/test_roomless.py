@@ -55,6 +55,16 @@ def test_a_pod_that_was_promised_room_has_its_turn() -> None:
     assert (result.work["roomless"], result.work["turns"]) == (2, 2)
 
 
+def test_a_job_that_fits_does_not_wait_for_those_that_do_not() -> None:
+    """They are told after its turn, with what is left of the budget."""
+    picture = "node n1 cpu=4 queue q job q/here cpu=3 n1" + "".join(
+        f" job q/j{number:02} cpu=2 -" for number in range(50)
+    )
+    result = run(f"{picture} job q/late cpu=1 -", budget=500)
+    assert [bind.task.name for bind in result.binds] == ["late-0"]
+    assert not result.finished
+
+
 def test_a_short_cycle_tells_some_and_the_next_one_the_others() -> None:
     """However small the budget is, everyone is told in the end, once."""
     picture = "node n1 cpu=4 node n2 cpu=4 queue q job q/here cpu=3 n1 n2" + "".join(

@@ -64,11 +64,14 @@ class Allocate(contracts.Action):
     }
 
     def execute(self, session: working.Session) -> None:
-        """Queue after queue, one job a turn; a queue that is overused has no more turns."""
+        """Queue after queue, one job a turn; a queue that is overused has no more turns.
+
+        Jobs for which there is no node are told so after all turns, for which budgets are first.
+        """
         for gang in promises.redeemable(session):
             _redeem(session, gang)
         spent = session.exhausted
-        lines = _line_up(session)
+        lines, roomless_groups = _line_up(session)
         waiting: ordering.Line[queues.Queue] = ordering.Line()
         key = functools.partial(ordering.queue_key, session.dispatch)
         for name in lines:
@@ -91,6 +94,8 @@ class Allocate(contracts.Action):
             spent = session.exhausted
         for queue in waiting.rest():
             session.unreached.update(sheet.gang.job.id for sheet in lines[queue.name].rest())
+        for group in roomless_groups:
+            _tell_roomless(session, *group)
 
 
 def _redeem(session: working.Session, gang: gangs.Gang) -> None:
@@ -123,17 +128,18 @@ def _redeem(session: working.Session, gang: gangs.Gang) -> None:
         trial.commit()
 
 
-def _line_up(session: working.Session) -> dict[str, ordering.Line[Worksheet]]:
-    """The jobs that have something to place, by queue; those for which there is no node are told
-    so at once.
-    """
+def _line_up(
+    session: working.Session,
+) -> tuple[dict[str, ordering.Line[Worksheet]], Sequence[roomless.Group]]:
+    """The jobs that have something to place, by queue, and those for which there is no node."""
     lines: dict[str, ordering.Line[Worksheet]] = {}
     admission = session.policy.runs("enqueue")
     due = [gang for gang in session.gangs.values() if _is_due(session, gang, admission=admission)]
-    told = _tell_roomless(session, due)
+    without = roomless.groups(session, due)
+    apart = {gang.job.id for _, group in without for gang in group}
     for gang in due:
         job = gang.job
-        if job.id in told:
+        if job.id in apart:
             continue
         tasks = [task for task in gang.tasks(jobs.TaskStatus.PENDING) if not task.best_effort]
         if tasks:
@@ -143,7 +149,7 @@ def _line_up(session: working.Session) -> dict[str, ordering.Line[Worksheet]]:
             line.join(key, Worksheet(gang, deque(tasks)))
         elif gang.counts[jobs.TaskStatus.GATED] and not gang.has_minimum:
             _note_incomplete(session, gang)
-    return lines
+    return lines, without
 
 
 def _is_due(session: working.Session, gang: gangs.Gang, *, admission: bool) -> bool:
@@ -166,29 +172,23 @@ def _is_due(session: working.Session, gang: gangs.Gang, *, admission: bool) -> b
     return True
 
 
-def _tell_roomless(session: working.Session, due: Sequence[gangs.Gang]) -> set[jobs.JobId]:
-    """Those of these jobs for which there is no node: they have had their turn, or have none in
-    this cycle.
-    """
-    found: set[jobs.JobId] = set()
-    overused: dict[str, bool] = {}
-    for task, group in roomless.groups(session, due):
-        queue = session.queues[group[0].job.queue]
-        if queue.name not in overused:
-            overused[queue.name] = session.dispatch.any_says("overused", queue)
-        known: dict[Hashable, decisions.Reason] = {}
-        for place, gang in enumerate(group):
-            found.add(gang.job.id)
-            sheet = Worksheet(gang, deque((roomless.representative(gang.job) or task,)))
-            if place and session.exhausted:
-                session.unreached.add(gang.job.id)
-                continue
-            session.spend("roomless", ROOMLESS_COST)
-            if overused[queue.name]:
-                _note_share(session, queue, sheet)
-            else:
-                _refuse(session, queue, sheet, known)
-    return found
+def _tell_roomless(
+    session: working.Session, task: jobs.Task, group: Sequence[gangs.Gang]
+) -> None:
+    """These jobs, whose pods are like this one, have had their turn, or have none in this cycle."""
+    queue = session.queues[group[0].job.queue]
+    overused = session.dispatch.any_says("overused", queue)
+    known: dict[Hashable, decisions.Reason] = {}
+    for place, gang in enumerate(group):
+        if place and session.exhausted:
+            session.unreached.add(gang.job.id)
+            continue
+        session.spend("roomless", ROOMLESS_COST)
+        sheet = Worksheet(gang, deque((roomless.representative(gang.job) or task,)))
+        if overused:
+            _note_share(session, queue, sheet)
+        else:
+            _refuse(session, queue, sheet, known)
 
 
 def _refuse(
