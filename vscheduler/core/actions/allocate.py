@@ -172,9 +172,7 @@ def _is_due(session: working.Session, gang: gangs.Gang, *, admission: bool) -> b
     return True
 
 
-def _tell_roomless(
-    session: working.Session, task: jobs.Task, group: Sequence[gangs.Gang]
-) -> None:
+def _tell_roomless(session: working.Session, task: jobs.Task, group: Sequence[gangs.Gang]) -> None:
     """These jobs, whose pods are like this one, have had their turn, or have none in this cycle."""
     queue = session.queues[group[0].job.queue]
     overused = session.dispatch.any_says("overused", queue)
