@@ -65,8 +65,8 @@ def test_commands_are_obeyed_then_deleted(
     a_command(cluster, "stale", "OpenQueue", "red", uid="of-another")
     a_command(cluster, "root", "CloseQueue", "root")
     daemons.until(lambda: len(cluster.api.list(COMMANDS)) == 1, daemon)
+    daemons.until(lambda: len(daemon.said("command.refused")) == 2, daemon)
     assert tenancy.state_of(cluster, "red") == "Closed"
-    assert len(daemon.said("command.refused")) == 2
     a_command(cluster, "late", "OpenQueue", "red")
     daemons.until(lambda: tenancy.state_of(cluster, "red") == "Open", daemon)
     daemons.until(lambda: len(cluster.api.list(COMMANDS)) == 1, daemon)
