@@ -1,15 +1,13 @@
 """`vscheduler check`: what is wrong with a configuration and manifests, with no cluster."""
 
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import click
 import yaml
 
-from vscheduler.cli import reading
+from vscheduler.cli import offline, reading
 from vscheduler.cli.checks import complaints, inspection, schemas
 from vscheduler.core.framework import policy
 from vscheduler.daemon import configuration, settings
@@ -17,40 +15,19 @@ from vscheduler.mirror import events
 from vscheduler.sandbox import definitions
 from vscheduler.simulator import run
 
-USAGE_STATUS = 2
 Level = complaints.Level
 
 
 @click.command("check", short_help="Say what is wrong with a configuration and with manifests.")
-@click.argument(
-    "files",
-    metavar="[FILE...]",
-    nargs=-1,
-    type=click.Path(exists=True, allow_dash=True, path_type=Path),
-)
-@click.option("--scheduler-conf", metavar="FILE", default="", help="Scheduler configuration.")
-@click.option(
-    "--scheduler-name",
-    multiple=True,
-    default=("vscheduler",),
-    show_default="vscheduler",
-    help="Look at PodGroups of this scheduler; repeatable.",
-)
-@click.option(
-    "--default-queue", default="default", show_default=True, help="Queue of groups that name none."
-)
+@offline.files("[FILE...]", required=False)
+@offline.SCHEDULER_CONF
+@offline.scheduler_names("Look at PodGroups of this scheduler; repeatable.")
+@offline.DEFAULT_QUEUE
 @click.option(
     "--autoscaler", is_flag=True, help="Warn of what keeps a cluster autoscaler from its work, too."
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "yaml"]),
-    default="text",
-    show_default=True,
-    help="How to print the result.",
-)
+@offline.output("text")
 def command(  # noqa: PLR0913 - one parameter per flag
     *,
     files: tuple[Path, ...],
@@ -68,15 +45,17 @@ def command(  # noqa: PLR0913 - one parameter per flag
     server refuses or a scheduler can't use; warnings are what works otherwise than it seems.
     """
     if not files and not scheduler_conf:
-        _fail(["nothing to check: give files, --scheduler-conf, or both"], USAGE_STATUS)
+        offline.fail(
+            ["nothing to check: give files, --scheduler-conf, or both"], offline.USAGE_STATUS
+        )
     given = settings.Given(scheduler_name=scheduler_name, default_queue=default_queue)
     try:
         checked = settings.check(given)
         built_in = configuration.load("").policy
     except settings.SettingsError as error:
-        _fail(error.problems, USAGE_STATUS)
+        offline.fail(error.problems, offline.USAGE_STATUS)
     except configuration.ConfigurationError as error:
-        _fail(error.problems)
+        offline.fail(error.problems)
     options = run.Options(
         scheduler_names=checked.scheduler_names,
         claim_unowned=True,
@@ -128,14 +107,7 @@ def _show(report: inspection.Report, output: str) -> None:
         for level in (Level.ERROR, Level.WARNING)
     }
     tree = {**counts, "complaints": [each.tree() for each in report.complaints]}
-    match output:
-        case "json":
-            click.echo(json.dumps(tree, indent=2, ensure_ascii=False))
-        case "yaml":
-            click.echo(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), nl=False)
-        case _:
-            for each in report.complaints:
-                click.echo(str(each))
+    offline.show(output, lambda: tree, lambda: _print(report.complaints))
     if report.ignored:
         kinds = ", ".join(f"{count} {kind}" for kind, count in report.ignored.items())
         click.echo(f"not looked at: {kinds}", err=True)
@@ -146,8 +118,6 @@ def _show(report: inspection.Report, output: str) -> None:
     click.echo(f"{numbers}; {objects} looked at", err=True)
 
 
-def _fail(problems: Iterable[str], status: int = 1) -> NoReturn:
-    """Say what is wrong, all of it, and end."""
-    for problem in problems:
-        click.echo(problem, err=True)
-    sys.exit(status)
+def _print(found: Iterable[complaints.Complaint]) -> None:
+    for each in found:
+        click.echo(str(each))
