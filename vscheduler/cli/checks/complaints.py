@@ -63,6 +63,17 @@ class Complaint:
         return found["file"], int(found["line"]) if found["line"] else None
 
 
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What is to be said of one object, before it is known where that stands."""
+
+    name: str
+    """`namespace/name`, or the name of an object without a namespace."""
+    field: str
+    message: str
+    level: Level = Level.WARNING
+
+
 def unreadable(problem: str) -> Complaint:
     """An error of which the sentence begins with its place."""
     found = _PLACED.fullmatch(problem)

@@ -1,9 +1,9 @@
 """PodGroups that would wait for ever, or don't mean what they say."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from vscheduler.cli.checks import complaints
 from vscheduler.core.model import decisions, jobs, queues, resources
 from vscheduler.mirror import wording
 
@@ -29,18 +29,9 @@ FIELDS: Mapping[Code, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """What is to be said of one PodGroup."""
-
-    group: str
-    field: str
-    message: str
-
-
 def waiting(
     result: decisions.CycleResult, *, with_pods: frozenset[str], complete: bool
-) -> Iterator[Remark]:
+) -> Iterator[complaints.Remark]:
     """Why a cycle says that groups can't start, as far as that stands in the input.
 
     with_pods are the groups that have some there; complete says whether queues were given.
@@ -53,43 +44,49 @@ def waiting(
         told |= reason.code is Code.QUEUE_MISSING and complete
         told |= reason.code in WITH_PODS and status.job in with_pods
         if told:
-            yield Remark(status.job, FIELDS[reason.code], wording.sentence(reason))
+            yield complaints.Remark(status.job, FIELDS[reason.code], wording.sentence(reason))
 
 
-def remarks(job: jobs.Job, known: Mapping[str, queues.Queue], *, enqueue: bool) -> Iterator[Remark]:
+def remarks(
+    job: jobs.Job, known: Mapping[str, queues.Queue], *, enqueue: bool
+) -> Iterator[complaints.Remark]:
     """What is to be said of a group by itself and beside its queue."""
     if job.queue == queues.ROOT:
         message = "root is above all queues and not for jobs; name one below it"
-        yield Remark(job.id, "spec.queue", message)
+        yield complaints.Remark(job.id, "spec.queue", message)
     if job.role_minimum > job.min_member:
         message = (
             f"is ignored: its sum, {job.role_minimum}, is more than minMember, {job.min_member}"
         )
-        yield Remark(job.id, "spec.minTaskMember", message)
+        yield complaints.Remark(job.id, "spec.minTaskMember", message)
     queue = known.get(job.queue)
     if queue is not None and enqueue and job.min_resources:
         yield from _never_let_in(job, queue, job.min_resources)
 
 
-def of_object(key: str, spec: Mapping[str, Any], classes: frozenset[str]) -> Iterator[Remark]:
+def of_object(
+    key: str, spec: Mapping[str, Any], classes: frozenset[str]
+) -> Iterator[complaints.Remark]:
     """What only the object tells; classes are the PriorityClasses that were given, if any."""
     wanted = spec.get("priorityClassName")
     if classes and wanted and wanted not in classes and not wanted.startswith(SYSTEM_CLASSES):
         message = f"PriorityClass {wanted} isn't among those given; without it the priority is 0"
-        yield Remark(key, "spec.priorityClassName", message)
+        yield complaints.Remark(key, "spec.priorityClassName", message)
     parts = {f"spec.subGroupPolicy[{at}]": each for at, each in _items(spec, "subGroupPolicy")}
     for field, part in ({"spec": spec} | parts).items():
         topology = part.get("networkTopology") or {}
         if topology.get("mode", "hard") == "hard" and len(topology) > 0:
             message = "isn't looked at: the pods start wherever there is room, mode hard or not"
-            yield Remark(key, f"{field}.networkTopology", message)
+            yield complaints.Remark(key, f"{field}.networkTopology", message)
 
 
 def _items(spec: Mapping[str, Any], name: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     yield from enumerate(spec.get(name) or ())
 
 
-def _never_let_in(job: jobs.Job, queue: queues.Queue, needs: resources.Amounts) -> Iterator[Remark]:
+def _never_let_in(
+    job: jobs.Job, queue: queues.Queue, needs: resources.Amounts
+) -> Iterator[complaints.Remark]:
     """What the group must be promised, and its queue can never have."""
     space = resources.ResourceSpace.of(needs)
     most = queue.ceiling(space)
@@ -100,4 +97,4 @@ def _never_let_in(job: jobs.Job, queue: queues.Queue, needs: resources.Amounts) 
                 f"is never let in: {wording.amount(name, amount)} {name} is more than the "
                 f"capability of queue {queue.name}, {wording.amount(name, limit)}"
             )
-            yield Remark(job.id, f"spec.minResources.{name}", message)
+            yield complaints.Remark(job.id, f"spec.minResources.{name}", message)

@@ -105,7 +105,9 @@ class _Inspection:
                 )
         for key, rejection in self._given.mirror.rejections.items():
             if key not in refused:
-                yield self._about(Level.ERROR, *key, rejection.field, rejection.message)
+                kind, name = key
+                remark = complaints.Remark(name, rejection.field, rejection.message, Level.ERROR)
+                yield self._about(kind, remark)
 
     def of_queues(self, configured: policy.Policy | None) -> Iterator[complaints.Complaint]:
         """The tree of queues, and what they say beside a configuration."""
@@ -123,8 +125,7 @@ class _Inspection:
             )
             found += queues.remarks(scene)
         for each in found:
-            level = Level.ERROR if each.wrong else Level.WARNING
-            yield self._about(level, events.Kind.QUEUE, each.queue, each.field, each.message)
+            yield self._about(events.Kind.QUEUE, each)
 
     def of_groups(self, configured: policy.Policy) -> Iterator[complaints.Complaint]:
         """PodGroups that would wait for ever, or don't mean what they say."""
@@ -141,20 +142,21 @@ class _Inspection:
             if kind is events.Kind.POD_GROUP and readable:
                 found += groups.of_object(key, named.tree.get("spec") or {}, classes)
         for each in found:
-            where = (events.Kind.POD_GROUP, each.group, each.field, each.message)
-            yield self._about(Level.WARNING, *where)
+            yield self._about(events.Kind.POD_GROUP, each)
 
     def _named(self, kind: events.Kind) -> frozenset[str]:
         """The names of the objects of a kind that were given."""
         return frozenset(key for each, key in self._own if each is kind)
 
-    def _about(
-        self, level: Level, kind: events.Kind, key: str, where: str, message: str
-    ) -> complaints.Complaint:
-        named = self._own.get((kind, key))
-        place = named.manifest.place(where) if named is not None else ""
+    def _about(self, kind: events.Kind, remark: complaints.Remark) -> complaints.Complaint:
+        named = self._own.get((kind, remark.name))
         return complaints.Complaint(
-            level=level, place=place, kind=str(kind), name=key, field=where, message=message
+            level=remark.level,
+            place=named.manifest.place(remark.field) if named is not None else "",
+            kind=str(kind),
+            name=remark.name,
+            field=remark.field,
+            message=remark.message,
         )
 
 

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from vscheduler.cli.checks import policies
+from vscheduler.cli.checks import complaints, policies
 from vscheduler.controllers import queue_objects, queue_trees
 from vscheduler.core.framework import policy
 from vscheduler.core.model import queues, resources
 from vscheduler.core.plugins import drf
 from vscheduler.mirror import group_limits, wording
+
+Level = complaints.Level
 
 WRONG = frozenset({str(queues.ProblemCode.CYCLE)})
 """What is wrong with a tree whatever other queues the cluster has."""
@@ -21,16 +23,6 @@ FIELDS: Mapping[str, str] = {
     "ChildrenOverGuarantee": "spec.guarantee.resource",
 }
 """Where a condition about a tree is to be put right; all others by spec.parent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """What is to be said of one queue."""
-
-    queue: str
-    field: str
-    message: str
-    wrong: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,15 +48,20 @@ class Scene:
         return [each for name, each in self.known.items() if name in self.named]
 
 
-def of_tree(objects: Iterable[queue_objects.Queue]) -> Iterator[Remark]:
+def of_tree(objects: Iterable[queue_objects.Queue]) -> Iterator[complaints.Remark]:
     """What the Queue controller would say of their places."""
     for name, condition in queue_trees.look(objects).problems.items():
         reason = condition["reason"]
         field = FIELDS.get(reason, "spec.parent")
-        yield Remark(name, field, condition["message"], wrong=reason in WRONG)
+        yield complaints.Remark(
+            name,
+            field,
+            condition["message"],
+            level=Level.ERROR if reason in WRONG else Level.WARNING,
+        )
 
 
-def remarks(scene: Scene) -> list[Remark]:
+def remarks(scene: Scene) -> list[complaints.Remark]:
     """All that is to be said of queues beyond their tree."""
     found = [each for queue in scene.own for each in _unused(scene, queue)]
     found += [each for queue in scene.own for each in _amounts(scene, queue)]
@@ -73,7 +70,7 @@ def remarks(scene: Scene) -> list[Remark]:
     return found
 
 
-def _unused(scene: Scene, queue: queues.Queue) -> Iterator[Remark]:
+def _unused(scene: Scene, queue: queues.Queue) -> Iterator[complaints.Remark]:
     """Fields and annotations that nothing reads that is configured."""
     configured = scene.configured
     hierarchy = policies.has(configured, "drf", "enableHierarchy")
@@ -84,16 +81,16 @@ def _unused(scene: Scene, queue: queues.Queue) -> Iterator[Remark]:
         message = "has no effect: neither proportion nor fairshare is configured"
         if policies.has(configured, "capacity"):
             message += "; with capacity a queue has what spec.deserved says"
-        yield Remark(queue.name, "spec.weight", message)
+        yield complaints.Remark(queue.name, "spec.weight", message)
     if queue.deserved and not policies.has(configured, "capacity"):
         message = "has no effect: plugin capacity isn't configured"
-        yield Remark(queue.name, "spec.deserved", message)
+        yield complaints.Remark(queue.name, "spec.deserved", message)
     if queue.parent not in ("", queues.ROOT) and not scene.tree:
         message = "has no effect on shares: plugin capacity isn't there with enableHierarchy: true"
-        yield Remark(queue.name, "spec.parent", message)
+        yield complaints.Remark(queue.name, "spec.parent", message)
     if queue.node_groups is not None and not policies.has(configured, "nodegroup"):
         message = "has no effect: plugin nodegroup isn't configured"
-        yield Remark(queue.name, "spec.affinity", message)
+        yield complaints.Remark(queue.name, "spec.affinity", message)
     for annotation, plugin, there in (
         (drf.HIERARCHY, "drf with enableHierarchy: true", hierarchy),
         (drf.WEIGHTS, "drf with enableHierarchy: true", hierarchy),
@@ -101,24 +98,25 @@ def _unused(scene: Scene, queue: queues.Queue) -> Iterator[Remark]:
     ):
         if annotation in queue.annotations and not there:
             message = f"annotation {annotation} has no effect: {plugin} isn't configured"
-            yield Remark(queue.name, "metadata.annotations", message)
+            yield complaints.Remark(queue.name, "metadata.annotations", message)
 
 
-def _amounts(scene: Scene, queue: queues.Queue) -> Iterator[Remark]:
+def _amounts(scene: Scene, queue: queues.Queue) -> Iterator[complaints.Remark]:
     """Amounts that mean something else than they seem to."""
-    unlimited = queue.ceiling(resources.ResourceSpace.of(queue.capability))
-    for column, name in enumerate(resources.ResourceSpace.of(queue.capability).names):
+    space = resources.ResourceSpace.of(queue.capability)
+    unlimited = queue.ceiling(space)
+    for column, name in enumerate(space.names):
         if queue.capability.get(name) == 0 and unlimited[column]:
             message = "0 is no limit, but as if it weren't there (as in Volcano); close the queue"
-            yield Remark(queue.name, f"spec.capability.{name}", message)
+            yield complaints.Remark(queue.name, f"spec.capability.{name}", message)
     lending = policies.has(scene.configured, "capacity") and scene.configured.runs("reclaim")
     others = any(each.deserved for each in scene.known.values())
     if lending and others and not queue.deserved and queue.name != queues.ROOT:
         message = "is missing: all that its pods hold is borrowed, and queues that have one take it"
-        yield Remark(queue.name, "spec.deserved", message)
+        yield complaints.Remark(queue.name, "spec.deserved", message)
     if queue.name != queues.ROOT and not _grouped(scene, queue):
         message = "is missing: with plugin nodegroup (strict) the queue uses no node"
-        yield Remark(queue.name, "spec.affinity", message)
+        yield complaints.Remark(queue.name, "spec.affinity", message)
     parent = scene.known.get(queue.parent)
     if scene.tree and parent is not None:
         for name, amount in sorted(queue.capability.items()):
@@ -128,7 +126,7 @@ def _amounts(scene: Scene, queue: queues.Queue) -> Iterator[Remark]:
                     f"{wording.amount(name, amount)} can't be reached: its parent {parent.name} "
                     f"has at most {most}"
                 )
-                yield Remark(queue.name, f"spec.capability.{name}", message)
+                yield complaints.Remark(queue.name, f"spec.capability.{name}", message)
 
 
 def _grouped(scene: Scene, queue: queues.Queue) -> bool:
@@ -145,22 +143,22 @@ def _grouped(scene: Scene, queue: queues.Queue) -> bool:
     return any(each is not None and each.node_groups is not None for each in known)
 
 
-def _root(scene: Scene) -> Iterator[Remark]:
+def _root(scene: Scene) -> Iterator[complaints.Remark]:
     root = scene.known.get(queues.ROOT)
     if root is None or root.name not in scene.named:
         return
     if root.parent:
         message = "root is above all queues and has no parent; leave it out"
-        yield Remark(root.name, "spec.parent", message, wrong=True)
+        yield complaints.Remark(root.name, "spec.parent", message, level=Level.ERROR)
     if scene.autoscaler and root.capability:
         message = (
             "limits all queues together, however many nodes an autoscaler adds; leave it out "
             "unless that is meant"
         )
-        yield Remark(root.name, "spec.capability", message)
+        yield complaints.Remark(root.name, "spec.capability", message)
 
 
-def _guarantees(scene: Scene) -> Iterator[Remark]:
+def _guarantees(scene: Scene) -> Iterator[complaints.Remark]:
     """Guarantees of queues side by side that are more than there is."""
     beside = [
         each
@@ -183,4 +181,4 @@ def _guarantees(scene: Scene) -> Iterator[Remark]:
                     f"guarantees of {wording.listed(own)} add up to {wording.amount(name, amount)} "
                     f"{name}, more than {what}, {wording.amount(name, bound.get(name, 0))}"
                 )
-                yield Remark(own[0], f"spec.guarantee.resource.{name}", message)
+                yield complaints.Remark(own[0], f"spec.guarantee.resource.{name}", message)
