@@ -59,7 +59,8 @@ class Planner:
         if not session.dispatch.first_tier("job_starving", claim.gang):
             return False
         session.spend("asked", CLAIM_COST)
-        if self.is_vain(claim):
+        likeness = claim.likeness(session)
+        if likeness in self._vain:
             return False
         passes = (False,) if self.whole_gangs is units.WholeGangs.NEVER else (False, True)
         for whole in passes:
@@ -79,7 +80,6 @@ class Planner:
                 claim.drop(attempt.placed)
                 self._vain.clear()
                 return True
-        likeness = claim.likeness(session)
         if likeness is not None:
             self._vain.add(likeness)
         return False
