@@ -70,7 +70,7 @@ class Allocate(contracts.Action):
         """
         for gang in promises.redeemable(session):
             _redeem(session, gang)
-        spent = session.exhausted
+        spent = session.exhausted  # so far: what lining up costs leaves one turn at least
         lines, roomless_groups = _line_up(session)
         waiting: ordering.Line[queues.Queue] = ordering.Line()
         key = functools.partial(ordering.queue_key, session.dispatch)
