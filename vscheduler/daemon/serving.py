@@ -65,17 +65,17 @@ class Serving:
         """What the Mirror takes for ours."""
         self._loop: scheduling_loop.SchedulingLoop | None = None
         self._usage_writer: usage_writing.UsageWriter | None = None
-        self._mandate = leadership.Mandate(())
+        self._mandate: leadership.Mandate | None = None
+        """Of the tenure that has begun; None while there is none."""
         self._grouping: grouping.Grouping | None = None
-        self._begun = False
 
     def settling(self) -> bool:
         """Whether the first cycle of a tenure is still to come: nothing else is as urgent, but for
         what it waits for itself.
         """
         cycles = 0 if self._loop is None else self._loop.cycles
-        due = self._begun and self._around.given.schedules and not cycles
-        return due and self._has_default_queue()
+        due = self._around.given.schedules and not cycles
+        return self._mandate is not None and due and self._has_default_queue()
 
     def feed(self, batch: Sequence[events.Event]) -> None:
         """Take in what a watch saw; a standby, too, has it all in its Mirror."""
@@ -100,7 +100,7 @@ class Serving:
 
     def close(self) -> None:
         """The daemon stops: write what would be lost, if it is still ours to write."""
-        if self._usage_writer is not None:
+        if self._usage_writer is not None and self._mandate is not None:
             self._usage_writer.close(self._mandate.may_act)
 
     async def work(self, held: Mapping[str, leadership.Token]) -> None:
@@ -111,7 +111,6 @@ class Serving:
         await around.followed.wait_for_lists()
         mandate = self._mandate = leadership.Mandate(held.values())
         permit = around.permit(mandate)
-        self._begun = True
         try:
             await self._look_from(names)
             gc.freeze()  # what was listed stays: looking through it takes long, and finds nothing
@@ -127,8 +126,7 @@ class Serving:
                     group.create_task(ensured, name="ensure default queue")
         finally:
             mandate.end()
-            self._begun = False
-            self._loop = self._usage_writer = self._grouping = None
+            self._mandate = self._loop = self._usage_writer = self._grouping = None
             around.observed.stop_serving()
 
     async def _look_from(self, names: tuple[str, ...]) -> None:
