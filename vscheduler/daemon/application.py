@@ -56,9 +56,6 @@ DRAIN_SECONDS = 10.0
 EVENTS_SECONDS = 5.0
 """How long it then waits for events."""
 
-CONTROLLED = (events.Kind.POD, events.Kind.POD_GROUP, events.Kind.NAMESPACE)
-"""What controllers need of what is followed, alone."""
-
 
 class Application:
     """One daemon; everything that lives as long is made here."""
@@ -246,7 +243,7 @@ def _kinds(given: settings.Settings) -> list[events.Kind]:
     return [
         kind
         for kind in events.Kind
-        if (given.schedules or kind in CONTROLLED)
+        if (given.schedules or kind in controlling.NEEDED)
         and (given.priority_classes or kind is not events.Kind.PRIORITY_CLASS)
     ]
 

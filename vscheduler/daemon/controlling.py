@@ -11,8 +11,12 @@ import structlog
 from vscheduler.cluster import connection, objects, watching
 from vscheduler.controllers import group_survey, grouping, owners
 from vscheduler.daemon import api, leadership, pauses, surroundings
+from vscheduler.mirror import events
 
 log = structlog.get_logger(__name__)
+
+NEEDED = frozenset({events.Kind.POD, events.Kind.POD_GROUP, events.Kind.NAMESPACE})
+"""What controllers need of what is followed."""
 
 PAUSES = pauses.Growth(first_seconds=1.0, longest_seconds=60.0)
 """For groups that can't be made, joined or deleted."""

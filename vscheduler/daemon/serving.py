@@ -83,7 +83,8 @@ class Serving:
         changes = [self._around.mirror.apply(event) for event in batch]
         if self._loop is not None and any(changes):
             self._loop.changed()
-        if self._grouping is not None:
+        needed = any(event.kind in controlling.NEEDED for event in batch)
+        if self._grouping is not None and needed:
             self._grouping.changed()
 
     def feed_owners(self, batch: Sequence[owners.Event]) -> None:

@@ -16,7 +16,7 @@ from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import leading, worlds
 from tests.unit.mirror import manifests
 from vscheduler.cluster import heralding, lanes, reporting, usage_writing
-from vscheduler.controllers import owners
+from vscheduler.controllers import grouping, owners
 from vscheduler.daemon import following, metrics, serving, settings, surroundings, tenures
 from vscheduler.mirror import decoding, state
 
@@ -56,7 +56,9 @@ class Half:
 
 
 @asynccontextmanager
-async def half(serve: Serve, *names: str, elected: bool = True) -> AsyncIterator[Half]:
+async def half(
+    serve: Serve, *names: str, elected: bool = True, only: str | None = settings.SCHEDULER
+) -> AsyncIterator[Half]:
     """One that stands for these names and has a node; nothing is held."""
 
     async def answer(request: web.Request) -> web.Response:
@@ -73,9 +75,7 @@ async def half(serve: Serve, *names: str, elected: bool = True) -> AsyncIterator
             made.binds.append((request.path.split("/")[-2], body))
         return web.json_response({"metadata": {"resourceVersion": "99"}}, status=201)
 
-    given = settings.check(
-        settings.Given(scheduler_name=names, only=settings.SCHEDULER, leader_elect=elected)
-    )
+    given = settings.check(settings.Given(scheduler_name=names, only=only, leader_elect=elected))
     link = await serve(answer)
     queue = lanes.Lanes(workers=4, waiting_max=100)
     mirror = state.Mirror(state.Options(scheduler_names=names))
@@ -153,6 +153,24 @@ async def test_who_has_no_predecessor_lists_nothing_again(serve: Serve) -> None:
         made.decided.gain("vscheduler")
         await worlds.until(lambda: made.bound() == {"a": 1})
         assert made.lists == []
+
+
+async def test_heartbeats_of_nodes_are_nothing_to_controllers(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of nodes have some every second, and a look at all groups isn't cheap."""
+    told: list[str] = []
+    monkeypatch.setattr(grouping.Grouping, "changed", lambda _: told.append("changed"))
+    async with half(serve, "vscheduler", only=None) as made:
+        made.decided.gain("vscheduler")
+        made.show(*waiting("early"))
+        await worlds.until(lambda: made.bound() == {"early": 1})
+        told.clear()
+        made.show(manifests.node("n1", {"cpu": "16", "pods": "50"}))
+        assert told == []
+        for document in waiting("late"):
+            made.show(document)
+        assert told == ["changed"] * 2
 
 
 async def test_a_tenure_settles_with_its_first_cycle(serve: Serve) -> None:
