@@ -10,7 +10,7 @@ from typing import Any
 from structlog import testing
 
 from vscheduler.cluster import connection, watching
-from vscheduler.mirror import decoding, events
+from vscheduler.mirror import codecs, entries, events
 from vscheduler.sandbox import control_plane
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -37,24 +37,23 @@ async def following(
     pace: watching.Pace,
     path: str = PODS,
     kind: events.Kind = events.Kind.POD,
-) -> AsyncIterator[tuple[watching.Watch[events.Event], list[str]]]:
+) -> AsyncIterator[tuple[watching.Watch[entries.Event], list[str]]]:
     """A running watch, and what it has seen so far: `+name`, `-name`, or `=names` of a list."""
     link = await connection.Connection.open(connection.Access(kubeconfig=str(cluster.kubeconfig)))
     seen: list[str] = []
 
-    def note(batch: list[events.Event]) -> None:
+    def note(batch: list[entries.Event]) -> None:
         for event in batch:
             match event:
                 case events.Upsert():
                     seen.append(f"+{event.object.metadata.name}")
                 case events.Remove():
                     seen.append(f"-{event.name}")
-                case events.Replace():
-                    names = sorted(each.metadata.name for each in event.objects)
-                    seen.append(f"={','.join(names)}")
+                case entries.Replace():
+                    seen.append(f"={','.join(sorted(event.found))}")
 
     watch = watching.Watch(
-        link, path, decoding.Codec(kind), note, pace=pace, chance=random.Random(1)
+        link, path, codecs.Codec(kind, named), note, pace=pace, chance=random.Random(1)
     )
     task = asyncio.create_task(watch.run())
     try:
@@ -65,6 +64,14 @@ async def following(
         task.cancel()
         await asyncio.wait([task])
         await link.close()
+
+
+def named(event: events.Upsert | events.Reject) -> codecs.Read:
+    """An object of which only the name matters."""
+    assert isinstance(event, events.Upsert)
+    metadata = event.object.metadata
+    reference = entries.Reference(uid=metadata.uid, resource_version=metadata.resource_version)
+    return metadata.name, entries.Entry(reference, None)
 
 
 async def until(done: Callable[[], bool]) -> None:

@@ -154,8 +154,8 @@ class History:
         for key in of_kind:
             if self._chance.random() < 0.3:
                 del self.left[key]
-        objects = tuple(manifests.read(self.left[key]) for key in of_kind if key in self.left)
-        self.mirror.apply(events.Replace(kind=kind, objects=objects))
+        left = (self.left[key] for key in of_kind if key in self.left)
+        manifests.show_list(self.mirror, kind, *left)
 
     def _bind(self) -> None:
         task = jobs.TaskId(f"p{self._chance.randrange(6)}-{self._chance.randrange(2)}")

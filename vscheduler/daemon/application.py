@@ -29,7 +29,7 @@ from vscheduler.daemon import (
     surroundings,
     tenures,
 )
-from vscheduler.mirror import events, state, statuses
+from vscheduler.mirror import entries, events, state, statuses
 
 log = structlog.get_logger(__name__)
 
@@ -82,7 +82,7 @@ class Application:
                 priority_classes=given.priority_classes,
             )
         )
-        self._followed = following.Following(link, _kinds(given), self._feed)
+        self._followed = following.Following(link, _kinds(given), self._mirror.read, self._feed)
         identity = leadership.identity()
         self._herald = heralding.Herald(
             link,
@@ -205,7 +205,7 @@ class Application:
             )
             self._herald.notify(statuses.lease_notice(lease, identity, leads=after.leads))
 
-    def _feed(self, batch: Sequence[events.Event]) -> None:
+    def _feed(self, batch: Sequence[entries.Event]) -> None:
         """Hand on what a watch saw."""
         self._serving.feed(batch)
 

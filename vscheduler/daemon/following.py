@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from vscheduler.cluster import connection, watching
-from vscheduler.mirror import decoding, events
+from vscheduler.mirror import codecs, entries, events
 
 PATHS: Mapping[events.Kind, str] = {
     events.Kind.NODE: "/api/v1/nodes",
@@ -19,21 +19,28 @@ PATHS: Mapping[events.Kind, str] = {
 }
 """Where each kind is listed and watched."""
 
-Sink = Callable[[Sequence[events.Event]], None]
+Sink = Callable[[Sequence[entries.Event]], None]
 
 
 class Following:
     """A watch for each of some kinds."""
 
     def __init__(
-        self, link: connection.Connection, kinds: Collection[events.Kind], sink: Sink
+        self,
+        link: connection.Connection,
+        kinds: Collection[events.Kind],
+        read: codecs.Translate,
+        sink: Sink,
     ) -> None:
+        """`read` and `sink` are how objects are shown to a Mirror: what they come to is worked out
+        by the first, and taken in by the second.
+        """
         chance = random.Random()  # noqa: S311 - spreads retries; no secret
         self._watches = {
             kind: watching.Watch(
                 link,
                 PATHS[kind],
-                decoding.Codec(kind),
+                codecs.Codec(kind, read),
                 sink,
                 pace=watching.Pace(),
                 chance=chance,
@@ -84,7 +91,7 @@ class Following:
             task.cancel()
 
 
-async def _run_after(before: "asyncio.Task[None]", watch: watching.Watch[events.Event]) -> None:
+async def _run_after(before: "asyncio.Task[None]", watch: watching.Watch[entries.Event]) -> None:
     """Run a watch once its task before, which was cancelled, has ended."""
     await asyncio.wait({before})
     await watch.run()

@@ -23,7 +23,7 @@ from vscheduler.daemon import (
     scheduling_loop,
     surroundings,
 )
-from vscheduler.mirror import events, state
+from vscheduler.mirror import entries, events, state
 
 log = structlog.get_logger(__name__)
 
@@ -77,7 +77,7 @@ class Serving:
         due = self._around.given.schedules and not cycles
         return self._mandate is not None and due and self._has_default_queue()
 
-    def feed(self, batch: Sequence[events.Event]) -> None:
+    def feed(self, batch: Sequence[entries.Event]) -> None:
         """Take in what a watch saw; a standby, too, has it all in its Mirror."""
         # No shortcut: each must be applied.
         changes = [self._around.mirror.apply(event) for event in batch]

@@ -6,7 +6,7 @@ time, so that a bad one takes no other with it.
 
 import datetime as dt
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -51,32 +51,6 @@ NAMESPACED = frozenset(
     {events.Kind.POD, events.Kind.POD_GROUP, events.Kind.BUDGET, events.Kind.QUOTA}
 )
 _PLACE = re.compile(r"(?P<what>.*?)(?: - at `(?:key` in `)?\$\.?(?P<field>[^`]*)`)?", re.DOTALL)
-
-
-class Codec:
-    """How objects of one kind become events: what a watch is given."""
-
-    def __init__(self, kind: events.Kind) -> None:
-        self._kind = kind
-
-    def read(self, items: Sequence[bytes | msgspec.Raw]) -> list[events.Upsert | events.Reject]:
-        """Objects of the kind, as a list holds them."""
-        return [decode(self._kind, item) for item in items]
-
-    def replace(self, found: Sequence[events.Upsert | events.Reject]) -> list[events.Event]:
-        """All of them."""
-        return [
-            events.Replace(
-                kind=self._kind,
-                objects=tuple(each.object for each in found if isinstance(each, events.Upsert)),
-                rejects=tuple(each for each in found if isinstance(each, events.Reject)),
-            )
-        ]
-
-    def change(self, change: str, item: bytes | msgspec.Raw) -> list[events.Event]:
-        """One object that was ADDED, MODIFIED or DELETED."""
-        event = decode(self._kind, item)
-        return [removal(event) if change == "DELETED" else event]
 
 
 def decode(kind: events.Kind, item: bytes | msgspec.Raw) -> events.Upsert | events.Reject:

@@ -1,5 +1,6 @@
 """Objects as the Mirror keeps them: what each kind is to it, and what is wrong with it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -36,6 +37,19 @@ class Entry:
     """None where the object can't be used, or isn't seen on purpose."""
     rejection: events.Rejection | None = None
     """What is wrong with it, or with a part of it that it can be used without."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replace:
+    """All objects of a kind, the result of a list: what isn't among them is gone."""
+
+    kind: events.Kind
+    found: Mapping[str, Entry]
+    """By key; a pod's is its UID."""
+
+
+Event: TypeAlias = events.Event | Replace
+"""What a Mirror can be told."""
 
 
 class Reader:

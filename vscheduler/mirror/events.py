@@ -72,16 +72,7 @@ class Reject:
         return Rejection(kind=self.kind, key=key, field=self.field, message=self.message)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replace:
-    """All objects of a kind, the result of a list: what isn't among them is gone."""
-
-    kind: Kind
-    objects: tuple[wire.Object, ...]
-    rejects: tuple[Reject, ...] = ()
-
-
-Event: TypeAlias = Upsert | Remove | Reject | Replace
+Event: TypeAlias = Upsert | Remove | Reject
 
 
 def key_of(namespace: str, name: str) -> str:

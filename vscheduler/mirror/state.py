@@ -111,7 +111,13 @@ class Mirror:
         self._reader.serve(scheduler_names)
         self._roster.serve(scheduler_names)
 
-    def apply(self, event: events.Event) -> bool:
+    def read(self, event: events.Upsert | events.Reject) -> tuple[str, entries.Entry]:
+        """An object's key (a pod's UID) and what it comes to; nothing changes."""
+        if isinstance(event, events.Reject):
+            return entries.refused(event)
+        return self._reader.read(event.kind, event.object)
+
+    def apply(self, event: entries.Event) -> bool:
         """Take in what happened; whether it changed anything that a decision could depend on.
 
         A version older than the one known is left out, but in a Replace, which is the truth even
@@ -119,15 +125,15 @@ class Mirror:
         """
         match event:
             case events.Upsert():
-                key, entry = self._reader.read(event.kind, event.object)
+                key, entry = self.read(event)
                 return not self._is_old(event.kind, key, entry) and self._put(
                     event.kind, key, entry
                 )
             case events.Reject():
-                return self._put(event.kind, *entries.refused(event))
+                return self._put(event.kind, *self.read(event))
             case events.Remove():
                 return self._remove(event)
-            case events.Replace():
+            case entries.Replace():
                 return self._replace(event)
 
     def assume(self, task: jobs.TaskId, node: str, now: float) -> bool:
@@ -297,14 +303,12 @@ class Mirror:
         self._note(kind, key, None)
         return self._move(key, entry.value, None)
 
-    def _replace(self, event: events.Replace) -> bool:
+    def _replace(self, event: entries.Replace) -> bool:
         kind = event.kind
-        found = dict(entries.refused(reject) for reject in event.rejects)
-        found.update(self._reader.read(kind, each) for each in event.objects)
-        gone = self._entries[kind].keys() - found.keys()
+        gone = self._entries[kind].keys() - event.found.keys()
         # No shortcut: every one of them must be applied.
         changes = [self._drop(kind, key) for key in sorted(gone)]
-        changes += [self._put(kind, key, entry) for key, entry in found.items()]
+        changes += [self._put(kind, key, entry) for key, entry in event.found.items()]
         return any(changes)
 
     def _note(self, kind: events.Kind, key: str, rejection: events.Rejection | None) -> None:

@@ -20,7 +20,7 @@ from vscheduler.controllers import (
     ports,
 )
 from vscheduler.daemon import pauses
-from vscheduler.mirror import decoding, events, state, statuses
+from vscheduler.mirror import codecs, decoding, entries, events, state, statuses
 
 Document = dict[str, Any]
 
@@ -209,7 +209,7 @@ class World:
             return
         kind = decoding.kind_of(found)
         assert kind is not None
-        for event in decoding.Codec(kind).change(change, item):
+        for event in codecs.Codec(kind, self.mirror.read).change(change, item):
             self.mirror.apply(event)
         self.controller.changed()
 
@@ -305,7 +305,7 @@ async def world(
         noticed=noticed,
     )
     server.watch = made.show
-    mirror.apply(events.Replace(kind=events.Kind.POD, objects=()))
+    mirror.apply(entries.Replace(kind=events.Kind.POD, found={}))
     made.feed([owners.Listed(kind, ()) for kind in owners.Kind])
     task = asyncio.create_task(controller.run())
     try:

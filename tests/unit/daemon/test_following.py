@@ -12,7 +12,7 @@ from aiohttp import web
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from vscheduler.daemon import following
-from vscheduler.mirror import events
+from vscheduler.mirror import entries, events, state
 
 KINDS = (events.Kind.POD, events.Kind.QUEUE)
 
@@ -52,10 +52,11 @@ async def followed(serve: Serve) -> AsyncIterator[Followed]:
         finally:
             made.watched[kind] -= 1
 
-    def sink(batch: Sequence[events.Event]) -> None:
+    def sink(batch: Sequence[entries.Event]) -> None:
         del batch
 
-    made = Followed(following.Following(await serve(answer), KINDS, sink))
+    mirror = state.Mirror(state.Options(scheduler_names=("vscheduler",)))
+    made = Followed(following.Following(await serve(answer), KINDS, mirror.read, sink))
     async with asyncio.timeout(20), made.group:
         made.following.start(made.group)
         await worlds.until(made.is_watched)

@@ -13,11 +13,11 @@ from aiohttp import web
 
 from tests import running
 from tests.unit.cluster.conftest import Serve
-from tests.unit.daemon import leading, worlds
+from tests.unit.daemon import leading, surrounded, worlds
 from tests.unit.mirror import manifests
-from vscheduler.cluster import heralding, lanes, reporting, usage_writing
+from vscheduler.cluster import reporting, usage_writing
 from vscheduler.controllers import grouping, owners
-from vscheduler.daemon import following, metrics, serving, settings, surroundings, tenures
+from vscheduler.daemon import metrics, serving, settings, tenures
 from vscheduler.mirror import decoding, state
 
 HOLDER = "vscheduler.io/lease-holder"
@@ -76,38 +76,24 @@ async def half(
         return web.json_response({"metadata": {"resourceVersion": "99"}}, status=201)
 
     given = settings.check(settings.Given(scheduler_name=names, only=only, leader_elect=elected))
-    link = await serve(answer)
-    queue = lanes.Lanes(workers=4, waiting_max=100)
-    mirror = state.Mirror(state.Options(scheduler_names=names))
-    observed = metrics.Metrics()
-    around = surroundings.Surroundings(
-        given=given,
-        link=link,
-        calls=queue,
-        mirror=mirror,
-        followed=following.Following(link, (), lambda _: None),
-        herald=heralding.Herald(
-            link,
-            queue,
-            heralding.Identity(controller=names[0], instance="test"),
-            observe=observed.observe_write,
-        ),
-        observed=observed,
+    around = surrounded.by(
+        await serve(answer),
+        given,
         stopping=lambda: made.stopping,
         withholding=lambda: made.withholding,
     )
     made = Half(
         decided=leading.Decided(),
         serving=serving.Serving(around, running.policy_of(running.TREE), owners.Owners()),
-        mirror=mirror,
-        observed=observed,
+        mirror=around.mirror,
+        observed=around.observed,
     )
     made.show(manifests.node("n1", {"cpu": "16", "pods": "50"}), manifests.queue("default"))
     leases = given.election.lease_of.values()
     work = tenures.serve(made.decided, leases, made.serving.work, name="serve")
     async with asyncio.TaskGroup() as group:
         around.followed.start(group)
-        tasks = [group.create_task(each) for each in (queue.run(), work)]
+        tasks = [group.create_task(each) for each in (around.calls.run(), work)]
         yield made
         assert not [task for task in tasks if task.done()]
         for task in tasks:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from vscheduler.core.model import jobs, snapshot
-from vscheduler.mirror import decoding, events, state, wire
+from vscheduler.mirror import decoding, entries, events, state, wire
 
 OURS = "vscheduler"
 Document = dict[str, Any]
@@ -132,10 +132,10 @@ def removal_of(document: Document) -> events.Remove:
     return decoding.removal(event_of(document))
 
 
-def listing(*documents: Document) -> events.Replace:
-    """A list of all that there is of the first one's kind."""
-    objects = tuple(read(document) for document in documents)
-    return events.Replace(kind=event_of(documents[0]).kind, objects=objects)
+def show_list(seen: state.Mirror, kind: events.Kind, *documents: Document) -> bool:
+    """Show a Mirror all that there is of a kind; whether it mattered."""
+    found = [seen.read(event_of(document)) for document in documents]
+    return seen.apply(entries.Replace(kind=kind, found=dict(found)))
 
 
 def mirror(*documents: Document, **options: Any) -> state.Mirror:

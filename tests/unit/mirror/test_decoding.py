@@ -126,35 +126,6 @@ def test_text_that_is_no_json_is_the_senders_fault() -> None:
         decoding.decode(POD, b'{"metadata":')
 
 
-def test_a_list_loses_only_its_bad_items() -> None:
-    """The others are all there, and the bad one is told of."""
-    items = [manifests.pod("a"), manifests.pod("b") | {"spec": 1}, manifests.pod("c")]
-    codec = decoding.Codec(POD)
-    (event,) = codec.replace(codec.read([json.dumps(item).encode() for item in items]))
-    assert isinstance(event, events.Replace)
-    assert [each.metadata.name for each in event.objects] == ["a", "c"]
-    assert [each.name for each in event.rejects] == ["b"]
-
-
-@pytest.mark.parametrize(
-    ("change", "spec", "expected"),
-    [
-        ("ADDED", {}, events.Upsert),
-        ("MODIFIED", {}, events.Upsert),
-        ("MODIFIED", 1, events.Reject),
-        ("DELETED", {}, events.Remove),
-        ("DELETED", 1, events.Remove),
-    ],
-)
-def test_changes_become_events(change: str, spec: object, expected: type[events.Event]) -> None:
-    """An object that can't be read can still go."""
-    item = json.dumps(manifests.pod("p") | {"spec": spec}).encode()
-    (event,) = decoding.Codec(POD).change(change, item)
-    assert type(event) is expected
-    if isinstance(event, events.Remove):
-        assert event == events.Remove(kind=POD, namespace="ns", name="p", uid="p")
-
-
 @pytest.mark.parametrize(
     ("version", "kind", "found"),
     [

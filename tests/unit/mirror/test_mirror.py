@@ -22,16 +22,6 @@ def apply(seen: state.Mirror, document: Document) -> bool:
     return seen.apply(manifests.event_of(document))
 
 
-def replace(kind: events.Kind, *documents: Document) -> events.Replace:
-    """A list of these."""
-    read = [manifests.event_of(document) for document in documents]
-    return events.Replace(
-        kind=kind,
-        objects=tuple(each.object for each in read if isinstance(each, events.Upsert)),
-        rejects=tuple(each for each in read if isinstance(each, events.Reject)),
-    )
-
-
 def test_a_snapshot_is_sorted_and_whole() -> None:
     """Nodes, queues, jobs and columns in canonical order, whatever order they came in."""
     documents = [
@@ -231,14 +221,15 @@ def test_a_list_replaces_everything_of_its_kind() -> None:
         manifests.pod("a", group="g", node="n1", version=5),
         manifests.pod("b", group="g", node="n1", version=5),
     )
-    event = replace(
-        KIND.POD, manifests.pod("b", group="g", node="n2", version=1), manifests.pod("c", group="g")
+    left = (
+        manifests.pod("b", group="g", node="n2", version=1),
+        manifests.pod("c", group="g"),
     )
-    assert seen.apply(event)
+    assert manifests.show_list(seen, KIND.POD, *left)
     assert manifests.statuses(manifests.job_of(seen, "g")) == {"b": "Running", "c": "Pending"}
     assert (manifests.used(seen, "n1"), manifests.used(seen, "n2")) == (0, 1000)
-    assert not seen.apply(event)
-    assert seen.apply(replace(KIND.NODE))
+    assert not manifests.show_list(seen, KIND.POD, *left)
+    assert manifests.show_list(seen, KIND.NODE)
     assert seen.snapshot(0.0).nodes.layout.size == 0
     assert len(seen.snapshot(0.0).jobs) == 1
 
@@ -258,7 +249,7 @@ def test_rejections_last_until_mended_or_gone() -> None:
     apply(seen, manifests.queue("a"))
     seen.apply(manifests.removal_of(bad_value))
     assert list(seen.rejections) == [(KIND.QUEUE, "")]
-    assert seen.apply(replace(KIND.QUEUE, bad_type))
+    assert manifests.show_list(seen, KIND.QUEUE, bad_type)
     assert list(seen.rejections) == [(KIND.QUEUE, "a")]
     assert list(seen.snapshot(0.0).queues) == []
 

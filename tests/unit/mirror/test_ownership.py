@@ -1,7 +1,7 @@
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.mirror import translation
+from vscheduler.mirror import events, translation
 
 OURS = {translation.SCHEDULER: "vscheduler"}
 THEIRS = {translation.SCHEDULER: "other"}
@@ -148,7 +148,8 @@ def test_other_names_are_served_once_the_pods_are_listed_anew() -> None:
     assert len(seen.snapshot(0.0).jobs) == 3
     for names, jobs in ((("vscheduler",), ["ns/g"]), (("other",), ["ns/empty", "ns/h"])):
         seen.serve(names)
-        seen.apply(manifests.listing(*(each for each in objects if each["kind"] == "Pod")))
+        of_pods = [each for each in objects if each["kind"] == "Pod"]
+        manifests.show_list(seen, events.Kind.POD, *of_pods)
         fresh = manifests.mirror(*objects, scheduler_names=names).snapshot(0.0)
         assert manifests.canonical(seen.snapshot(0.0)) == manifests.canonical(fresh)
         assert [job.id for job in seen.snapshot(0.0).jobs] == jobs

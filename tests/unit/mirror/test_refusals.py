@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.mirror import manifests
 from vscheduler.core.model import refusals
-from vscheduler.mirror import state
+from vscheduler.mirror import events, state
 
 Document = manifests.Document
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -96,7 +96,7 @@ def test_a_pod_counts_once_and_when_it_was_refused() -> None:
     seen = manifests.mirror(refused("a", 0))
     assert length(seen, 0) == 30
     seen.apply(manifests.event_of(refused("a", 0, version=7, metadata={"labels": {"x": "y"}})))
-    seen.apply(manifests.listing(refused("a", 0, version=8)))
+    manifests.show_list(seen, events.Kind.POD, refused("a", 0, version=8))
     assert pauses(seen, 20) == pauses(manifests.mirror(refused("a", 0)), 20)
     assert pauses(seen, 20) == {"n1": ("OutOfcpu", 30, 30.0)}
     assert length(seen, 31) == length(manifests.mirror(refused("a", 0)), 31) == 0

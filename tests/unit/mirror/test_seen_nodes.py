@@ -1,7 +1,7 @@
 """Which nodes `--node-selector` leaves in sight, and what becomes of pods on the others."""
 
 from tests.unit.mirror import manifests
-from vscheduler.mirror import state
+from vscheduler.mirror import events, state
 
 Document = manifests.Document
 BATCH = {"pool": "batch"}
@@ -89,7 +89,7 @@ def test_a_list_of_nodes_shows_lost_labels_as_well() -> None:
         manifests.node("n2", labels={}),
         node_selector=SELECTOR,
     )
-    event = manifests.listing(manifests.node("n1", labels={}), manifests.node("n2", labels=BATCH))
-    assert seen.apply(event)
+    left = manifests.node("n1", labels={}), manifests.node("n2", labels=BATCH)
+    assert manifests.show_list(seen, events.Kind.NODE, *left)
     assert names(seen) == ("n2",)
-    assert not seen.apply(event)
+    assert not manifests.show_list(seen, events.Kind.NODE, *left)
