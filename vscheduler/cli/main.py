@@ -1,8 +1,10 @@
 """`vscheduler`: the commands under one name. Exit status: 0 done, 1 error, 2 usage."""
 
+import gc
 import importlib
 from collections import UserDict
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import click
 
@@ -28,7 +30,8 @@ class Lazily(UserDict[str, click.Command]):
 
     def __getitem__(self, name: str) -> click.Command:
         if name not in self.data:
-            self.data[name] = importlib.import_module(self._modules[name]).command
+            with _nothing_collected():
+                self.data[name] = importlib.import_module(self._modules[name]).command
         return self.data[name]
 
     def __contains__(self, name: object) -> bool:
@@ -39,6 +42,18 @@ class Lazily(UserDict[str, click.Command]):
 
     def __len__(self) -> int:
         return len(self._modules)
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Keep the garbage collector from looking through modules that are being made: all of it is in
+    use, and the looks are a tenth of the time.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 @click.group(context_settings=CONTEXT, commands=Lazily(MODULES))

@@ -41,6 +41,9 @@ YOUNG_OBJECTS_MAX = 20_000
 """New objects that the garbage collector lets gather before it looks at them; Python's own 700 are
 those of a few calls, and what it meets then is all in use."""
 
+LISTS_SECONDS = 60.0
+"""How long nothing is collected at most, while the first lists come in."""
+
 WORKERS = 64
 """Calls under way at once, at most."""
 
@@ -136,6 +139,7 @@ class Application:
         work = {
             "refresh credentials": self._link.refresh_credentials(),
             "commit": self._lanes.run(),
+            "collect garbage": self._collect_garbage(),
             "stand for election": self._leadership.run(),
             "serve": tenures.serve(
                 self._leadership, election.lease_of.values(), self._serving.work, name="serve"
@@ -151,6 +155,17 @@ class Application:
                 name="keep queues",
             )
         return work
+
+    async def _collect_garbage(self) -> None:
+        """From the first lists on; what was imported and listed stays, and isn't looked through."""
+        gc.disable()
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LISTS_SECONDS):
+                    await self._followed.wait_for_lists()
+        finally:
+            gc.freeze()
+            gc.enable()
 
     async def _wind_up(self) -> None:
         """Let what was decided be done and what is under way end, and then others take over."""
@@ -255,7 +270,6 @@ async def run(given: settings.Settings, loaded: configuration.Loaded) -> None:
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     gc.set_threshold(YOUNG_OBJECTS_MAX)
-    gc.freeze()  # what was imported stays: it needn't be looked through time and again
     link = await connection.Connection.open(given.access)
     try:
         application = Application(given, loaded, link)

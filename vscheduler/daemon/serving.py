@@ -5,7 +5,6 @@ have been at work in between.
 """
 
 import asyncio
-import gc
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -114,7 +113,6 @@ class Serving:
         permit = around.permit(mandate)
         try:
             await self._look_from(names)
-            gc.freeze()  # what was listed stays: looking through it takes long, and finds nothing
             log.info("serving", schedulers=names)
             async with asyncio.TaskGroup() as group:
                 if given.schedules:

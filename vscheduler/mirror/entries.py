@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
+
 from vscheduler.core.model import limits as limit_values
 from vscheduler.core.model import queues
 from vscheduler.mirror import events, fields, limits, pods, translation, usages, wire
@@ -20,16 +22,14 @@ Value: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """Which object it is, and in which version it was seen: preconditions of a write."""
 
     uid: str
     resource_version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """An object as it was last seen."""
 
     reference: Reference

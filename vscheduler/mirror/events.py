@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+import msgspec
+
 from vscheduler.mirror import wire
 
 
@@ -36,8 +38,7 @@ class Rejection:
         return f"{self.kind} {self.key}: {place}{self.message}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upsert:
+class Upsert(msgspec.Struct, frozen=True, kw_only=True):
     """The object is there, and this is how it looks now."""
 
     kind: Kind

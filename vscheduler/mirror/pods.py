@@ -5,10 +5,11 @@ Volcano: api.NewTaskInfo, getTaskStatus.
 
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import msgspec
+from msgspec import structs
 
 from vscheduler.core.model import constraints, jobs, resources
 from vscheduler.mirror import (
@@ -49,9 +50,11 @@ DEFAULT_SCHEDULER = "default-scheduler"
 FINISHED = frozenset({jobs.TaskStatus.SUCCEEDED, jobs.TaskStatus.FAILED})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pod:
-    """One pod of any scheduler, as far as decisions depend on it."""
+class Pod(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod of any scheduler, as far as decisions depend on it.
+
+    A Struct, like Entry: a large cluster's are all made while its first cycle is waited for.
+    """
 
     uid: jobs.TaskId
     key: str
@@ -105,13 +108,13 @@ class Pod:
         assert self.task is not None
         status = jobs.TaskStatus.BINDING
         task = replace(self.task, status=status, node=node)
-        return replace(self, status=status, node=node, task=task)
+        return structs.replace(self, status=status, node=node, task=task)
 
     def leaving(self) -> "Pod":
         """The same pod while its eviction is on the way."""
         assert self.task is not None
         status = jobs.TaskStatus.RELEASING
-        return replace(self, status=status, task=replace(self.task, status=status))
+        return structs.replace(self, status=status, task=replace(self.task, status=status))
 
 
 class Translator:
@@ -154,7 +157,7 @@ class Translator:
         labels = _shared(metadata.labels)
         try:
             kind = self._kind(pod, ours=ours)
-            task = _task(pod, uid, group, kind, status) if ours else None
+            task = _task(pod, uid, group, kind, status, labels) if ours else None
         except fields.FieldError as error:
             kind = self._held(pod)
             rejection = events.Rejection(
@@ -248,6 +251,7 @@ def _task(
     group: jobs.JobId | None,
     kind: jobs.TaskClass,
     status: jobs.TaskStatus,
+    labels: Mapping[str, str],
 ) -> jobs.Task:
     metadata, spec = pod.metadata, pod.spec
     if status in (jobs.TaskStatus.PENDING, jobs.TaskStatus.GATED):
@@ -267,7 +271,7 @@ def _task(
         preemptable=_preemptable(metadata),
         never_preempts=spec.preemption_policy == "Never",
         nominated_node=pod.status.nominated_node_name or None,
-        labels=_shared(metadata.labels),
+        labels=labels,
         annotations=_shared(_own(metadata.annotations)),
         priority_class=spec.priority_class_name,
         scheduled_at=_scheduled_at(pod),
@@ -310,7 +314,10 @@ def _status(pod: wire.Pod) -> jobs.TaskStatus:
 
 def _group(metadata: wire.Metadata) -> str | None:
     """The name of the PodGroup that the pod says it belongs to."""
-    return next((name for key in GROUPS if (name := metadata.annotations.get(key))), None)
+    for key in GROUPS:
+        if name := metadata.annotations.get(key):
+            return name
+    return None
 
 
 def _priority(pod: wire.Pod) -> int:

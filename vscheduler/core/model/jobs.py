@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NewType, TypeVar
@@ -239,20 +239,26 @@ class Job:
     _memo: dict[str, Any] = field(init=False, compare=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        counts = {**NOBODY, **self.counts}
-        waits = sum(waiting for kind, (_, waiting) in self.classes.items() if kind.best_effort)
-        least = self.min_resources or {}
-        surplus = {name: has - least.get(name, 0) for name, has in self.allocated.items()}
-        for name, value in (
-            ("counts", counts),
-            ("ready_tasks", sum(counts[status] for status in READY)),
-            ("valid_tasks", sum(counts[status] for status in VALID)),
-            ("scheduled_tasks", sum(counts[status] for status in SCHEDULED)),
-            ("pending_best_effort", waits),
-            ("elastic", {name: amount for name, amount in surplus.items() if amount > 0}),
-            ("protected", self.preemptable.lower() == "false"),
-        ):
-            object.__setattr__(self, name, value)
+        ready = valid = scheduled = 0
+        for status, count in self.counts.items():
+            ready += count * (status in READY)
+            valid += count * (status in VALID)
+            scheduled += count * (status in SCHEDULED)
+        waits = 0
+        for kind, (_, waiting) in self.classes.items():
+            waits += waiting * kind.best_effort
+        least, elastic = self.min_resources or {}, {}
+        for name, has in self.allocated.items():
+            if (surplus := has - least.get(name, 0)) > 0:
+                elastic[name] = surplus
+        put = object.__setattr__  # no loop: a large cluster's jobs are made all at once
+        put(self, "counts", {**NOBODY, **self.counts})
+        put(self, "ready_tasks", ready)
+        put(self, "valid_tasks", valid)
+        put(self, "scheduled_tasks", scheduled)
+        put(self, "pending_best_effort", waits)
+        put(self, "elastic", elastic)
+        put(self, "protected", self.preemptable.lower() == "false")
 
     def memo(self, key: str, compute: Callable[[], Value]) -> Value:
         """What is under this key, computed at the first call. It must follow from the job alone,
@@ -287,22 +293,27 @@ class Job:
 
 def tally(tasks: Iterable[Task]) -> dict[str, object]:
     """The fields of a Job that follow from its tasks."""
-    ordered: Sequence[Task] = sorted(tasks, key=lambda task: task.uid)
-    by_class: Counter[tuple[TaskClass, bool]] = Counter()
+    ordered = sorted(tasks, key=operator.attrgetter("uid"))
+    counts: dict[TaskStatus, int] = {}
+    classes: dict[TaskClass, tuple[int, int]] = {}
     for task in ordered:
-        if task.status in HOLDING or task.status is TaskStatus.PENDING:
-            by_class[task.kind, task.status is TaskStatus.PENDING] += 1
-    sums: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
-    for (kind, waits), count in by_class.items():
-        for name, amount in kind.request.items():
-            sums[waits][name] += amount * count
+        status = task.status
+        counts[status] = counts.get(status, 0) + 1
+        waits = status is TaskStatus.PENDING
+        if waits or status in HOLDING:
+            holding, waiting = classes.get(task.kind, (0, 0))
+            classes[task.kind] = (holding, waiting + 1) if waits else (holding + 1, waiting)
+    allocated: dict[str, int] = {}
+    pending: dict[str, int] = {}
+    for kind, (holding, waiting) in classes.items():
+        for sums, count in ((allocated, holding), (pending, waiting)):
+            if count:
+                for name, amount in kind.request.items():
+                    sums[name] = sums.get(name, 0) + amount * count
     return {
         "tasks": tuple(ordered),
-        "counts": Counter(task.status for task in ordered),
-        "allocated": dict(sums[False]),
-        "pending": dict(sums[True]),
-        "classes": {
-            kind: (by_class[kind, False], by_class[kind, True])
-            for kind in dict.fromkeys(kind for kind, _ in by_class)
-        },
+        "counts": counts,
+        "allocated": allocated,
+        "pending": pending,
+        "classes": classes,
     }
