@@ -51,6 +51,9 @@ class Pace:
     at once, and load spreads over API servers that were added since."""
     silence_seconds: float = 150.0
     """Bookmarks come about once a minute; a connection that is silent for longer is dead."""
+    gather_seconds: float = 0.0
+    """How long changes may wait after others, to be read with those that come meanwhile: to be
+    woken costs more than to read one."""
     retry_seconds: float = 0.25
     """First pause after a failure; it doubles up to retry_max_seconds."""
     retry_max_seconds: float = 30.0
@@ -213,6 +216,7 @@ class Watch(Generic[Event]):
                     if begin:
                         await asyncio.sleep(0)
                     self._hand_on(lines[begin : begin + SLICE])
+                await asyncio.sleep(self._pace.gather_seconds)
         if time.monotonic() - started < self._pace.at_once_seconds:
             raise connection.Unavailable("the watch ended at once")
 

@@ -19,6 +19,9 @@ PATHS: Mapping[events.Kind, str] = {
 }
 """Where each kind is listed and watched."""
 
+NODE_PACE = watching.Pace(gather_seconds=0.2)
+"""Thousands of nodes have a dozen heartbeats every second, which change nothing."""
+
 Sink = Callable[[Sequence[entries.Event]], None]
 
 
@@ -42,7 +45,7 @@ class Following:
                 PATHS[kind],
                 codecs.Codec(kind, read),
                 sink,
-                pace=watching.Pace(),
+                pace=NODE_PACE if kind is events.Kind.NODE else watching.Pace(),
                 chance=chance,
             )
             for kind in PATHS

@@ -3,7 +3,7 @@ import json
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -119,6 +119,19 @@ async def following(
 def flat(batches: list[list[Event]]) -> list[Event]:
     """All events in order."""
     return [event for batch in batches for event in batch]
+
+
+async def test_changes_that_come_soon_after_others_are_read_together(serve: Serve) -> None:
+    """The first one at once, so that a single change isn't late."""
+    chunks = [line("ADDED", 11 + number, f"n{number}") for number in range(8)]
+    pace = replace(FAST, gather_seconds=1)
+    async with following(serve, Script([a_list(), chunks]), pace) as (_, batches):
+        assert flat(batches)[1] == ("ADDED", "n0")
+        async with asyncio.timeout(10):
+            while len(flat(batches)) < 9:  # noqa: ASYNC110 - the sink is a list
+                await asyncio.sleep(0.01)
+        assert flat(batches)[1:] == [("ADDED", f"n{number}") for number in range(8)]
+        assert len(batches) <= 4
 
 
 async def test_pages_make_one_list_and_the_watch_goes_on_from_it(serve: Serve) -> None:
