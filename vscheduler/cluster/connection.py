@@ -318,12 +318,12 @@ class Connection:
 
     @asynccontextmanager
     async def stream(
-        self, path: str, *, silence_seconds: float
+        self, path: str, *, silence_seconds: float, gather_seconds: float = 0.0
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """An answer that goes on for long, as chunks of bytes.
 
-        No bytes for `silence_seconds` counts as a dead connection. Raises an ApiError, at the
-        start or in the middle.
+        No bytes for `silence_seconds` counts as a dead connection. After each chunk nothing is
+        read for `gather_seconds`. Raises an ApiError, at the start or in the middle.
         """
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=silence_seconds
@@ -340,7 +340,7 @@ class Connection:
                 if response.status >= 300:
                     retry_after = response.headers.get("Retry-After")
                     raise error_of(response.status, await response.read(), retry_after)
-                yield response.content.iter_any()
+                yield _chunks(response, gather_seconds)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise unavailable(error) from error
 
@@ -375,6 +375,20 @@ class Connection:
         if token:
             headers["Authorization"] = token
         return headers
+
+
+async def _chunks(response: aiohttp.ClientResponse, gather_seconds: float) -> AsyncIterator[bytes]:
+    async for chunk in response.content.iter_any():
+        yield chunk
+        if gather_seconds and response.connection is not None:
+            transport = response.connection.transport
+            assert isinstance(transport, asyncio.ReadTransport)
+            transport.pause_reading()  # else the event loop is woken by each packet all the same
+            try:
+                await asyncio.sleep(gather_seconds)
+            finally:
+                if not transport.is_closing():
+                    transport.resume_reading()
 
 
 def _in_cluster() -> bool:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
 
-from vscheduler.cluster import windows
+from vscheduler.cluster import turns, windows
 
 Call = Callable[[], Awaitable[None]]
 """One call; what comes of it is its own business, and it raises nothing."""
@@ -45,6 +45,7 @@ class Lanes:
         self._done = asyncio.Event()
         """Neither stays set: setting them wakes those who wait for room, or for quiet."""
         self._under_way = [0 for _ in Lane]
+        self._turns = turns.Turns()
 
     def put(self, lane: Lane, call: Call) -> bool:
         """Let a call wait for its turn; False, and it is dropped, where its lane is full."""
@@ -78,6 +79,7 @@ class Lanes:
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            await self._turns.give_way()
             while not self._may_start() or not any(self._waiting):
                 self._idle.append(idle := loop.create_future())
                 await idle

@@ -24,8 +24,9 @@ log = structlog.get_logger(__name__)
 Event = TypeVar("Event")
 Read = TypeVar("Read")
 
-SLICE = 30
-"""Objects that are read before others have a turn in the event loop: a few milliseconds' worth."""
+SLICE = 10
+"""Objects that are read before others have a turn in the event loop: about a millisecond's worth.
+"""
 
 
 class Codec(Protocol[Event, Read]):
@@ -207,8 +208,10 @@ class Watch(Generic[Event]):
         }
         path = f"{self._path}?{urlencode(query)}"
         started = time.monotonic()
-        silence = self._pace.silence_seconds
-        async with self._link.stream(path, silence_seconds=silence) as chunks:
+        pace = self._pace
+        async with self._link.stream(
+            path, silence_seconds=pace.silence_seconds, gather_seconds=pace.gather_seconds
+        ) as chunks:
             rest = b""
             async for chunk in chunks:
                 *lines, rest = (rest + chunk).split(b"\n")
@@ -216,7 +219,6 @@ class Watch(Generic[Event]):
                     if begin:
                         await asyncio.sleep(0)
                     self._hand_on(lines[begin : begin + SLICE])
-                await asyncio.sleep(self._pace.gather_seconds)
         if time.monotonic() - started < self._pace.at_once_seconds:
             raise connection.Unavailable("the watch ended at once")
 

@@ -19,7 +19,14 @@ from functools import partial
 
 import structlog
 
-from vscheduler.cluster import committing, evicting, queue_reporting, reporting, usage_writing
+from vscheduler.cluster import (
+    committing,
+    evicting,
+    queue_reporting,
+    reporting,
+    turns,
+    usage_writing,
+)
 from vscheduler.core import cycle
 from vscheduler.core.framework import policy
 from vscheduler.core.model import decisions, jobs, nodes, snapshot
@@ -95,6 +102,7 @@ class SchedulingLoop:
         self._usage_writer = outlets.usage_writer
         self._metrics = observed
         self._pace = pace
+        self._turns = turns.Turns()
         self._changed = asyncio.Event()
         self._at_once = False
         self._carried = snapshot.FRESH
@@ -278,7 +286,7 @@ class SchedulingLoop:
             self._changed.set()
             return
         decided = time.monotonic()
-        bound = self._obey(taken, result)
+        bound = await self._obey(taken, result)
         handed_on = time.monotonic()
         parts = {
             "snapshot": opened - started,
@@ -302,7 +310,7 @@ class SchedulingLoop:
         self._at_once = False
         self._changed.set()
 
-    def _obey(self, taken: snapshot.Snapshot, result: decisions.CycleResult) -> int:
+    async def _obey(self, taken: snapshot.Snapshot, result: decisions.CycleResult) -> int:
         """Hand on what was decided; gives the number of binds.
 
         Where a pod or node of a job's binds changed while the cycle ran, or others came onto the
@@ -313,22 +321,23 @@ class SchedulingLoop:
         by_job: defaultdict[jobs.JobId, list[decisions.Bind]] = defaultdict(list)
         for bind in result.binds:
             by_job[bind.task.job].append(bind)
-        bound = 0
+        right: list[decisions.Bind] = []
         still = partial(self._still_fits, taken.nodes.layout)
         for job, binds in by_job.items():
+            await self._turns.give_way()
             if self._assume(binds, still, now):
-                self._committer.bind(binds, self.take, still)
-                bound += len(binds)
+                right += binds
             else:
                 log.info("job.changed", job=job, binds=len(binds))
                 self._changed.set()
+        self._committer.bind(right, self.take, still)
         self._carried = result.carried
         self._evict(taken, result, now)
         self._wake_at = result.wake_at
         self._reporter.report(result, {job.id: job for job in taken.jobs}, str(uuid.uuid4()))
         self._queue_reporter.report(result, taken.queues)
         self._usage_writer.report(result.queues, taken.queues)
-        return bound
+        return len(right)
 
     def _evict(self, taken: snapshot.Snapshot, result: decisions.CycleResult, now: float) -> None:
         """Hand on the evictions, but for jobs of which a pod went while the cycle ran."""
