@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import crd_cases
 from vscheduler.sandbox import client, control_plane
 
 CRDS = Path(__file__).parents[2] / "crds"
@@ -23,17 +24,6 @@ WHERE = {"queues": QUEUES, "podgroups": GROUPS}
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 APPLY = {"content-type": client.PATCH_TYPES["apply"]}
-CASES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
-TAKEN = [
-    pytest.param(plural, spec, id=f"{plural}: {name}")
-    for plural in WHERE
-    for name, spec in CASES[plural]["taken"].items()
-]
-REFUSED = [
-    pytest.param(plural, case["spec"], case["says"], id=f"{plural}: {case['spec']}")
-    for plural in WHERE
-    for case in CASES[plural]["refused"]
-]
 # What is too long to be written out: one more than each bound, which itself is taken.
 BOUNDS = [
     (lambda n: {"capability": {f"r{i}": 1 for i in range(n)}}, 64, "spec.capability"),
@@ -81,9 +71,8 @@ def definition(plural: str) -> client.Object:
 def thing(plural: str, name: str, **parts: Any) -> client.Object:
     """A Queue or PodGroup of this name with the given spec, status or metadata."""
     metadata = {"name": name} | parts.pop("metadata", {})
-    kind = {"queues": "Queue", "podgroups": "PodGroup"}[plural]
     return (
-        {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": kind}
+        {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": crd_cases.KINDS[plural]}
         | parts
         | {"metadata": metadata}
     )
@@ -122,14 +111,14 @@ def test_definition_is_established_without_complaints(api: client.Client, plural
     assert api.ask("POST", path, again).status == 201
 
 
-@pytest.mark.parametrize(("plural", "spec"), TAKEN)
+@pytest.mark.parametrize(("plural", "spec"), crd_cases.TAKEN)
 def test_what_volcano_takes_is_taken(api: client.Client, plural: str, spec: Spec) -> None:
     """An object that works with Volcano needs no change."""
     answer = dry_run(api, plural, spec=spec)
     assert answer.status == 201, answer.text
 
 
-@pytest.mark.parametrize(("plural", "spec", "says"), REFUSED)
+@pytest.mark.parametrize(("plural", "spec", "says"), crd_cases.REFUSED)
 def test_what_is_wrong_is_refused_with_advice(
     api: client.Client, plural: str, spec: Spec, says: dict[str, str]
 ) -> None:

@@ -7,22 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import crd_cases
 from vscheduler.cli.checks import cel, schemas
 from vscheduler.core.framework import findings
 
 ROOT = Path(__file__).parents[4]
-CASES = yaml.safe_load((ROOT / "tests" / "integration" / "test_crds.yaml").read_text())
-KINDS = {"queues": "Queue", "podgroups": "PodGroup"}
-TAKEN = [
-    pytest.param(plural, spec, id=f"{plural}: {name}")
-    for plural in KINDS
-    for name, spec in CASES[plural]["taken"].items()
-]
-REFUSED = [
-    pytest.param(plural, case["spec"], case["says"], id=f"{plural}: {case['spec']}")
-    for plural in KINDS
-    for case in CASES[plural]["refused"]
-]
 
 
 def faults(plural: str, **parts: Any) -> dict[str, str]:
@@ -30,7 +19,7 @@ def faults(plural: str, **parts: Any) -> dict[str, str]:
     path = ROOT / "crds" / f"scheduling.volcano.sh_{plural}.yaml"
     tree = {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": KINDS[plural],
+        "kind": crd_cases.KINDS[plural],
         "metadata": {"name": "me"},
         **parts,
     }
@@ -38,13 +27,13 @@ def faults(plural: str, **parts: Any) -> dict[str, str]:
     return {findings.written(each.path): each.message for each in schemas.faults(schema, tree)}
 
 
-@pytest.mark.parametrize(("plural", "spec"), TAKEN)
+@pytest.mark.parametrize(("plural", "spec"), crd_cases.TAKEN)
 def test_what_the_api_server_takes_is_right(plural: str, spec: dict[str, Any]) -> None:
     """Nobody is told of what works."""
     assert faults(plural, spec=spec) == {}
 
 
-@pytest.mark.parametrize(("plural", "spec", "says"), REFUSED)
+@pytest.mark.parametrize(("plural", "spec", "says"), crd_cases.REFUSED)
 def test_what_the_api_server_refuses_is_told(
     plural: str, spec: dict[str, Any], says: dict[str, str]
 ) -> None:
@@ -66,7 +55,7 @@ def test_fields_that_no_schema_knows_are_told_with_the_one_that_was_meant() -> N
 
 
 def test_bounds_are_kept() -> None:
-    """Of lengths and entries, which no object of test_crds.yaml is long enough for."""
+    """Of lengths and entries, which no object of crd_cases.yaml is long enough for."""
     assert faults("queues", spec={"type": "a" * 253}) == {}
     spec = {"type": "a" * 254, "capability": {f"r{at}": 1 for at in range(65)}}
     assert faults("queues", spec=spec) == {
