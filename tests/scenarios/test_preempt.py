@@ -2,7 +2,7 @@ import pytest
 
 from tests import pictures, running
 from tests.properties import lives
-from tests.scenarios.deciding import Decision, bind, decide, evict, pipeline
+from tests.scenarios.deciding import Decision, bind, decide, evict, pipeline, written
 
 TIERS = "priority gang conformance pdb | drf predicates proportion nodeorder binpack"
 
@@ -218,3 +218,30 @@ def test_a_group_that_says_so_loses_nobody(mark: str) -> None:
     (group,) = [each for each in documents if each["metadata"]["name"] == "low"]
     group["metadata"].setdefault(mark, {})["volcano.sh/preemptable"] = "false"
     assert running.run(documents, tree).evicts == ()
+
+
+@pytest.mark.parametrize(
+    ("compatibility", "decisions"),
+    [
+        ({}, [bind("low-1", "n2")]),
+        (
+            {"compatibility": "volcano"},
+            [bind("low-1", "n2"), evict("low-0", for_="high"), pipeline("high-0", "n1")],
+        ),
+    ],
+)
+def test_a_gang_that_has_just_been_bound_loses_no_part_of_it(
+    compatibility: dict[str, str], decisions: list[Decision]
+) -> None:
+    """In Volcano's way it may, as the second tier is asked where the first lets nobody go."""
+    documents = pictures.documents(
+        """
+        node  n1 cpu=4 label=zone=a
+        node  n2 cpu=4
+        queue q
+        job   q/low  min=2 cpu=4 priority=1 n1 -
+        job   q/high min=1 cpu=4 priority=10 select=zone=a -
+        """
+    )
+    tree = {**running.TREE, "actions": "allocate, preempt", **compatibility}
+    assert written(running.run(documents, tree)) == decisions
