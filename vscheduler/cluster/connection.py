@@ -380,9 +380,8 @@ class Connection:
 async def _chunks(response: aiohttp.ClientResponse, gather_seconds: float) -> AsyncIterator[bytes]:
     async for chunk in response.content.iter_any():
         yield chunk
-        if gather_seconds and response.connection is not None:
-            transport = response.connection.transport
-            assert isinstance(transport, asyncio.ReadTransport)
+        transport = response.connection and response.connection.transport
+        if gather_seconds and transport:
             transport.pause_reading()  # else the event loop is woken by each packet all the same
             try:
                 await asyncio.sleep(gather_seconds)

@@ -29,6 +29,13 @@ class Outbox:
         self._waiting[key] = write
         self._queue(key)
 
+    def offer_later(self, key: Hashable, write: Write) -> None:
+        """Write this after a rest of the key, unless something newer is to be written by then."""
+        self._waiting[key] = write
+        if key not in self._busy:
+            self._busy.add(key)
+            self._rest(key)
+
     def offer_again(self, key: Hashable, write: Write) -> None:
         """Write this after the key's rest, unless something newer waits."""
         self._waiting.setdefault(key, write)

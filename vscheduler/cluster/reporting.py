@@ -101,12 +101,17 @@ class Reporter:
 
         transition names the cycle in conditions.
         """
+        starting = {bind.task.job for bind in result.binds}
         for status in result.groups:
             state = taken[status.job].state
             if self._offered.get(status.job) == (status, state):
                 continue
             self._offered[status.job] = (status, state)
-            self._group_box.offer(status.job, partial(self._write_group, status, transition))
+            write = partial(self._write_group, status, transition)
+            if status.job in starting:  # it will soon be another: once its pods are seen there
+                self._group_box.offer_later(status.job, write)
+            else:
+                self._group_box.offer(status.job, write)
             self._tell_pods(status)
         self._renominate(result)
         if result.finished:

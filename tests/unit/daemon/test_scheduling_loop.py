@@ -28,7 +28,7 @@ async def test_what_fits_is_bound_what_does_not_is_told_and_then_all_is_quiet(
     """A gang whole, its events, the other's condition with numbers; no more cycles or writes."""
     async with worlds.world(serve, TWO_GANGS) as made:
         await worlds.until(lambda: len(made.bound()) == 3)
-        await worlds.until(lambda: made.statuses("large"))
+        await worlds.until(lambda: made.statuses("large") and made.statuses("whole"))
         await worlds.rest(made)
         assert made.bound() == {"whole-0": 1, "whole-1": 1, "whole-2": 1}
         (status,) = made.statuses("large")
