@@ -35,6 +35,9 @@ class Codec(Protocol[Event, Read]):
     def read(self, items: Sequence[msgspec.Raw]) -> list[Read]:
         """Some objects of a list."""
 
+    def begin(self, found: Sequence[Read]) -> list[Event]:
+        """Some objects of the first list, as they were read: there is more to come."""
+
     def replace(self, found: Sequence[Read]) -> list[Event]:
         """A whole list, as it was read: what isn't in it is gone."""
 
@@ -182,7 +185,10 @@ class Watch(Generic[Event]):
                     ahead = asyncio.create_task(self._page(size, token))
                 items = page.items or []
                 for begin in range(0, len(items), SLICE):
-                    found += self._codec.read(items[begin : begin + SLICE])
+                    read = self._codec.read(items[begin : begin + SLICE])
+                    if not self.ever_listed and (begun := self._codec.begin(read)):
+                        self._sink(begun)
+                    found += read
                     await asyncio.sleep(0)
                 if not token:
                     return page.metadata.resourceVersion, found

@@ -103,6 +103,11 @@ class Codec:
         """Some of them, as a list holds them."""
         return [self._read(item) for item in items]
 
+    def begin(self, found: Sequence[Seen]) -> list[Event]:
+        """Nothing before all of them are there."""
+        del found
+        return []
+
     def replace(self, found: Sequence[Seen]) -> list[Event]:
         """All of them."""
         return [Listed(self._kind, tuple(found))]

@@ -256,7 +256,8 @@ class SchedulingLoop:
                 async with asyncio.timeout(due):
                     await self._changed.wait()
             rest = self._not_before - time.monotonic()
-            await asyncio.sleep(max(self._pace.debounce_seconds, rest))
+            lists = not self._cycles  # they show all that there is together
+            await asyncio.sleep(max(0.0 if lists else self._pace.debounce_seconds, rest))
         await self._committer.wait_for_room(self._pace.backlog_max)
         # Until the Lease was renewed, or the tenure ends.
         while not self._may_commit():  # noqa: ASYNC110 - the thread of the Leases tells nobody

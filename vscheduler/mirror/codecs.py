@@ -17,8 +17,8 @@ Translate: TypeAlias = Callable[[events.Upsert | events.Reject], Read]
 class Codec:
     """For a watch of one kind.
 
-    Most of what it takes to show a list to a Mirror is to read its objects, which is done page by
-    page, while the API server makes the next one.
+    Lists are read piece by piece, and the first one is taken in so, too, while the API server makes
+    the next page.
     """
 
     def __init__(self, kind: events.Kind, read: Translate) -> None:
@@ -28,6 +28,10 @@ class Codec:
     def read(self, items: Sequence[bytes | msgspec.Raw]) -> list[Read]:
         """Some objects of a list."""
         return [self._read(decoding.decode(self._kind, item)) for item in items]
+
+    def begin(self, found: Sequence[Read]) -> list[entries.Event]:
+        """A part of the first list; the whole one comes at its end."""
+        return [entries.Part(kind=self._kind, found=dict(found))]
 
     def replace(self, found: Sequence[Read]) -> list[entries.Event]:
         """The whole list."""

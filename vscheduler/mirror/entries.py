@@ -48,7 +48,15 @@ class Replace:
     """By key; a pod's is its UID."""
 
 
-Event: TypeAlias = events.Event | Replace
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Some objects of a list that goes on: who has nothing yet may take them in already."""
+
+    kind: events.Kind
+    found: Mapping[str, Entry]
+
+
+Event: TypeAlias = events.Event | Replace | Part
 """What a Mirror can be told."""
 
 

@@ -135,6 +135,8 @@ class Mirror:
                 return self._remove(event)
             case entries.Replace():
                 return self._replace(event)
+            case entries.Part():
+                return self._put_all(event.kind, event.found)
 
     def assume(self, task: jobs.TaskId, node: str, now: float) -> bool:
         """A bind was sent: the task counts as Binding there until the watch shows it.
@@ -308,7 +310,12 @@ class Mirror:
         gone = self._entries[kind].keys() - event.found.keys()
         # No shortcut: every one of them must be applied.
         changes = [self._drop(kind, key) for key in sorted(gone)]
-        changes += [self._put(kind, key, entry) for key, entry in event.found.items()]
+        changes.append(self._put_all(kind, event.found))
+        return any(changes)
+
+    def _put_all(self, kind: events.Kind, found: Mapping[str, entries.Entry]) -> bool:
+        # No shortcut, again.
+        changes = [self._put(kind, key, entry) for key, entry in found.items()]
         return any(changes)
 
     def _note(self, kind: events.Kind, key: str, rejection: events.Rejection | None) -> None:

@@ -27,6 +27,11 @@ class Names:
         """The names."""
         return [name_of(item) for item in items]
 
+    def begin(self, found: Sequence[str]) -> list[Event]:
+        """Nothing before the list is whole."""
+        del found
+        return []
+
     def replace(self, found: Sequence[str]) -> list[Event]:
         """One event for a list."""
         return [("REPLACE", ",".join(found))]
@@ -167,6 +172,26 @@ async def test_a_long_list_holds_nobody_up(serve: Serve, monkeypatch: pytest.Mon
         assert flat(batches) == [("REPLACE", ",".join([*names, "z"]))]
     assert reads == [2, 2, 1, 1]
     assert turns == [1, 2, 3, 4]
+
+
+async def test_the_first_list_is_handed_on_as_it_comes_in(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And once more when it is whole; a later one only then, as others decide by what is known."""
+
+    class Eager(Names):
+        def begin(self, found: Sequence[str]) -> list[Event]:
+            return [("BEGIN", ",".join(found))]
+
+    monkeypatch.setattr("tests.unit.cluster.test_watching.Names", Eager)
+    script = Script([a_list("a", "b", more="next"), a_list("c"), [gone()], a_list("d"), []])
+    async with following(serve, script) as (_, batches):
+        assert flat(batches) == [
+            ("BEGIN", "a,b"),
+            ("BEGIN", "c"),
+            ("REPLACE", "a,b,c"),
+            ("REPLACE", "d"),
+        ]
 
 
 async def test_events_are_cut_at_lines_and_handed_on_in_batches(serve: Serve) -> None:

@@ -42,3 +42,20 @@ def test_changes_become_events(change: str, spec: object, expected: type[entries
     assert type(event) is expected
     if isinstance(event, events.Remove):
         assert event == events.Remove(kind=POD, namespace="ns", name="p", uid="p")
+
+
+def test_a_list_that_came_in_parts_leaves_what_a_whole_one_does() -> None:
+    """Also where an object of the first part has gone before the list was whole."""
+    documents = [manifests.pod(name, group="g", node="n1") for name in "abc"]
+    items = [json.dumps(each).encode() for each in documents]
+    around = manifests.node("n1", {"cpu": "8", "pods": "9"}), manifests.group("g")
+    whole, parts = manifests.mirror(*around), manifests.mirror(*around)
+    codec = codecs.Codec(POD, parts.read)
+    for item in items:
+        for event in codec.begin(codec.read([item])):
+            assert parts.apply(event)
+    (event,) = codec.replace(codec.read(items[1:]))
+    assert parts.apply(event)
+    assert not parts.apply(event)
+    assert whole.apply(event)
+    assert manifests.canonical(parts.snapshot(0.0)) == manifests.canonical(whole.snapshot(0.0))
