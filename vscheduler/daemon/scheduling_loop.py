@@ -11,7 +11,7 @@ import asyncio
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -319,18 +319,8 @@ class SchedulingLoop:
         cycle decides anew. A bind to a node that is gone or full would be taken by the API server.
         """
         now = time.time()
-        by_job: defaultdict[jobs.JobId, list[decisions.Bind]] = defaultdict(list)
-        for bind in result.binds:
-            by_job[bind.task.job].append(bind)
-        right: list[decisions.Bind] = []
         still = partial(self._still_fits, taken.nodes.layout)
-        for job, binds in by_job.items():
-            await self._turns.give_way()
-            if self._assume(binds, still, now):
-                right += binds
-            else:
-                log.info("job.changed", job=job, binds=len(binds))
-                self._changed.set()
+        right = await self._right(result.binds, still, now)
         self._committer.bind(right, self.take, still)
         self._carried = result.carried
         self._evict(taken, result, now)
@@ -339,6 +329,28 @@ class SchedulingLoop:
         self._queue_reporter.report(result, taken.queues)
         self._usage_writer.report(result.queues, taken.queues)
         return len(right)
+
+    async def _right(
+        self, decided: Iterable[decisions.Bind], still: committing.Still, now: float
+    ) -> list[decisions.Bind]:
+        """Those that are right still, job by job; they count as being bound by now."""
+        by_job: defaultdict[jobs.JobId, list[decisions.Bind]] = defaultdict(list)
+        for bind in decided:
+            by_job[bind.task.job].append(bind)
+        right: list[decisions.Bind] = []
+        try:
+            for job, binds in by_job.items():
+                await self._turns.give_way()
+                if self._assume(binds, still, now):
+                    right += binds
+                else:
+                    log.info("job.changed", job=job, binds=len(binds))
+                    self._changed.set()
+        except asyncio.CancelledError:  # nobody will send them
+            for bind in right:
+                self._mirror.forget(bind.task.uid)
+            raise
+        return right
 
     def _evict(self, taken: snapshot.Snapshot, result: decisions.CycleResult, now: float) -> None:
         """Hand on the evictions, but for jobs of which a pod went while the cycle ran."""

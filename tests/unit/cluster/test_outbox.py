@@ -44,6 +44,25 @@ async def test_an_outbox_writes_the_newest_and_not_too_often() -> None:
     await asyncio.wait([task])
 
 
+async def test_what_may_wait_is_written_after_a_rest_or_not_at_all() -> None:
+    """Something newer takes its place."""
+    queue = lanes.Lanes(workers=1, waiting_max=10)
+    box = outbox.Outbox(queue, lanes.Lane.STATUS, spacing_seconds=0.4)
+    seen: list[str] = []
+    task = asyncio.create_task(queue.run())
+    box.offer_later("a", noting("a at first", seen))
+    box.offer_later("b", noting("b", seen))
+    box.offer("a", noting("a", seen))
+    await asyncio.sleep(0.05)
+    assert seen == []
+    async with asyncio.timeout(5):
+        while len(seen) < 2:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.005)
+    assert sorted(seen) == ["a", "b"]
+    task.cancel()
+    await asyncio.wait([task])
+
+
 async def test_an_outbox_tries_a_full_lane_again() -> None:
     """What says how things are is not dropped, only late."""
     queue = lanes.Lanes(workers=1, waiting_max=1)

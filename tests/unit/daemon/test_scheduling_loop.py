@@ -2,6 +2,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -10,6 +11,7 @@ from structlog import testing
 from tests import pictures, running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
+from vscheduler.cluster import turns
 from vscheduler.core.actions import allocate
 from vscheduler.core.framework import session as working
 from vscheduler.daemon import scheduling_loop
@@ -221,3 +223,26 @@ async def test_a_gang_that_fits_is_bound_within_two_cycles_of_its_last_pod(serve
         seen = made.loop.cycles
         await worlds.until(made.bound)
         assert made.loop.cycles <= seen + 2
+
+
+async def test_an_end_between_two_jobs_leaves_nothing_assumed(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was sent, so whoever comes next finds all of it waiting."""
+    reached = asyncio.Event()
+    asked: list[int] = []
+
+    class Stuck(turns.Turns):
+        async def give_way(self) -> None:
+            asked.append(made.mirror.assumed)
+            if len(asked) > 1:
+                reached.set()
+                await asyncio.Event().wait()
+
+    monkeypatch.setattr(scheduling_loop, "turns", SimpleNamespace(Turns=Stuck))
+    picture = "node n1 cpu=4   queue q   job q/a min=2 - -   job q/b min=1 -"
+    async with worlds.world(serve, picture) as made:
+        await asyncio.wait_for(reached.wait(), 10)
+        assert made.mirror.assumed == asked[-1] > 0
+    assert made.mirror.assumed == 0
+    assert made.bound() == {}
