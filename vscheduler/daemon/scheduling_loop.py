@@ -50,9 +50,8 @@ class Pace:
     tick_seconds: float = 1.0
     """How often what was sent and never confirmed, and pauses that are over, are looked for."""
     retry_seconds: float = 1.0
-    """How long a pod pauses after its second failed bind in a row, a job after its second refused
-    plan, a pod that may not be evicted after the first time, and the loop after a cycle that was
-    dropped; it doubles up to retry_max_seconds."""
+    """The first pause: of a pod after its second failed bind, a job after its second refused plan,
+    a pod that may not be evicted, and the loop after a dropped cycle; doubled each time."""
     retry_max_seconds: float = 20.0
     """Below the Mirror's assume_seconds, which would end the pause of a bind."""
     doubt_seconds: float = 0.05
@@ -255,9 +254,8 @@ class SchedulingLoop:
             with suppress(TimeoutError):
                 async with asyncio.timeout(due):
                     await self._changed.wait()
-            rest = self._not_before - time.monotonic()
-            lists = not self._cycles  # they show all that there is together
-            await asyncio.sleep(max(0.0 if lists else self._pace.debounce_seconds, rest))
+            debounce = self._pace.debounce_seconds if self._cycles else 0.0  # lists show it all
+            await asyncio.sleep(max(debounce, self._not_before - time.monotonic()))
         await self._committer.wait_for_room(self._pace.backlog_max)
         # Until the Lease was renewed, or the tenure ends.
         while not self._may_commit():  # noqa: ASYNC110 - the thread of the Leases tells nobody

@@ -133,10 +133,8 @@ class Mirror:
                 return self._put(event.kind, *self.read(event))
             case events.Remove():
                 return self._remove(event)
-            case entries.Replace():
-                return self._replace(event)
-            case entries.Part():
-                return self._put_all(event.kind, event.found)
+            case entries.Replace() | entries.Part():
+                return self._take_in(event)
 
     def assume(self, task: jobs.TaskId, node: str, now: float) -> bool:
         """A bind was sent: the task counts as Binding there until the watch shows it.
@@ -305,17 +303,13 @@ class Mirror:
         self._note(kind, key, None)
         return self._move(key, entry.value, None)
 
-    def _replace(self, event: entries.Replace) -> bool:
-        kind = event.kind
-        gone = self._entries[kind].keys() - event.found.keys()
+    def _take_in(self, event: entries.Replace | entries.Part) -> bool:
+        kind, known = event.kind, self._entries[event.kind]
+        whole = isinstance(event, entries.Replace)
+        gone = sorted(known.keys() - event.found.keys()) if whole else ()
         # No shortcut: every one of them must be applied.
-        changes = [self._drop(kind, key) for key in sorted(gone)]
-        changes.append(self._put_all(kind, event.found))
-        return any(changes)
-
-    def _put_all(self, kind: events.Kind, found: Mapping[str, entries.Entry]) -> bool:
-        # No shortcut, again.
-        changes = [self._put(kind, key, entry) for key, entry in found.items()]
+        changes = [self._drop(kind, key) for key in gone]
+        changes += [self._put(kind, key, entry) for key, entry in event.found.items()]
         return any(changes)
 
     def _note(self, kind: events.Kind, key: str, rejection: events.Rejection | None) -> None:
