@@ -309,7 +309,8 @@ class Mirror:
         gone = sorted(known.keys() - event.found.keys()) if whole else ()
         # No shortcut: every one of them must be applied.
         changes = [self._drop(kind, key) for key in gone]
-        changes += [self._put(kind, key, entry) for key, entry in event.found.items()]
+        new = [(key, entry) for key, entry in event.found.items() if known.get(key) is not entry]
+        changes += [self._put(kind, key, entry) for key, entry in new]
         return any(changes)
 
     def _note(self, kind: events.Kind, key: str, rejection: events.Rejection | None) -> None:
