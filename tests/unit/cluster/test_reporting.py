@@ -251,6 +251,24 @@ async def test_a_bound_pod_is_not_told_that_it_waits(serve: Serve) -> None:
         assert made.events()["Scheduled", "Pod"] == 1
 
 
+async def test_a_group_that_starts_is_written_to_once(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When its pods are seen on their nodes; not a moment before, too, that they are let in."""
+    monkeypatch.setattr(reporting, "GROUP_SPACING_SECONDS", 0.3)
+    starts = replace(RUNS, phase=jobs.Phase.INQUEUE, running=0)
+    async with desk(serve) as made:
+        made.report(starts, binds=(decisions.Bind(task=a_task("a-0"), node="n1"),))
+        await asyncio.sleep(0.05)
+        assert made.group_bodies() == []
+        made.report(RUNS)
+        async with asyncio.timeout(5):
+            while not made.group_bodies():  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.4)
+        assert [body["status"]["phase"] for body in made.group_bodies()] == ["Running"]
+
+
 async def test_an_evicted_pod_is_told_for_whom_it_went(serve: Serve) -> None:
     """Its condition, after the eviction, by UID; an event on it, and one on its group."""
     evict = decisions.Evict(
