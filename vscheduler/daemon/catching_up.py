@@ -5,12 +5,12 @@ changed is read from a list, which the API server answers from its newest state.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import structlog
 
 from vscheduler.cluster import connection, objects
-from vscheduler.mirror import events, state
+from vscheduler.mirror import entries, events, state
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +42,11 @@ async def _has_caught_up(link: connection.Connection, mirror: state.Mirror, name
         log.warning("pods.not_listed", scheduler=name, message=str(error))
         await asyncio.sleep(RETRY_SECONDS)
         return False
-    wanted = {each["metadata"]["uid"]: each["metadata"]["resourceVersion"] for each in listed}
+    named = [each["metadata"] for each in listed]
+    wanted = [
+        entries.Reference(uid=each["uid"], resource_version=each["resourceVersion"])
+        for each in named
+    ]
     deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
     while wanted := _behind(mirror, wanted):
         if asyncio.get_running_loop().time() > deadline:  # or it is gone, and no watch shows it
@@ -51,17 +55,15 @@ async def _has_caught_up(link: connection.Connection, mirror: state.Mirror, name
     return True
 
 
-def _behind(mirror: state.Mirror, wanted: Mapping[str, str]) -> dict[str, str]:
+def _behind(mirror: state.Mirror, wanted: Iterable[entries.Reference]) -> list[entries.Reference]:
     """Pods that the Mirror hasn't seen yet in this version, or a later one."""
-    return {uid: version for uid, version in wanted.items() if not _has(mirror, uid, version)}
+    return [each for each in wanted if not _has(mirror, each)]
 
 
-def _has(mirror: state.Mirror, uid: str, version: str) -> bool:
-    seen = mirror.reference(events.Kind.POD, uid)
+def _has(mirror: state.Mirror, wanted: entries.Reference) -> bool:
+    seen = mirror.reference(events.Kind.POD, wanted.uid)
     if seen is None:
         return False
     if not seen.resource_version:  # a pod that doesn't decode; nobody places it
         return True
-    if seen.resource_version.isdigit() and version.isdigit():
-        return int(seen.resource_version) >= int(version)
-    return seen.resource_version == version
+    return seen == wanted or wanted.is_before(seen)

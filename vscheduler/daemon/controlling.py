@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import structlog
 
-from vscheduler.cluster import connection, objects, watching
+from vscheduler.cluster import connection, lanes, objects, watching
 from vscheduler.controllers import group_survey, grouping, owners
 from vscheduler.daemon import api, leadership, pauses, surroundings
 from vscheduler.mirror import events
@@ -29,7 +29,8 @@ QUEUE_CONTROL = "vscheduler.controllers.queue_control"
 """The module that keeps Queues."""
 
 SETTLE_SECONDS = 15.0
-"""How long Queues wait at most for the scheduler's first cycle, in a daemon that does both."""
+"""How long Queues wait at most for the scheduler's first cycle and what it binds, in a daemon that
+does both."""
 
 SETTLE_LOOK_SECONDS = 0.05
 
@@ -71,14 +72,15 @@ class Controllers:
     async def keep_queues(self, held: Mapping[str, leadership.Token]) -> None:
         """Keep Queues under these Leases, until it is cancelled.
 
-        Kopf looks at every PodGroup once when it starts, at about 3 ms each. The scheduler's first
-        cycle comes before that.
+        Kopf takes long to import, and looks at every PodGroup once when it starts, at about 3 ms
+        each. The scheduler's first cycle comes before that, and so do its binds.
         """
         await self._around.followed.wait_for_lists()
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_SECONDS):
                 while self._settling():  # noqa: ASYNC110 - a cycle tells nobody
                     await asyncio.sleep(SETTLE_LOOK_SECONDS)
+                await self._around.calls.wait_until_quiet(lanes.Lane.BIND)
         await asyncio.to_thread(importlib.import_module, QUEUE_CONTROL)
         from vscheduler.controllers import queue_control  # noqa: PLC0415 - whoever has no Queues to keep doesn't need Kopf, which takes long to import
 

@@ -1,11 +1,4 @@
-"""Wait for a change, take a snapshot, decide in a thread, hand the decisions on; and again.
-
-Pacing. A change is let rest for `debounce_seconds`, so that the pods of one job are seen together.
-A cycle that bound something, or that its budget cut short, is followed by the next at once. One
-that changed nothing is followed by a rest of four times its length, at most the schedule period:
-a cluster that is busy but full costs a fifth of a core at most, and a new job on a quiet one waits
-for the debounce only. Nothing changed and nothing due: no cycle.
-"""
+"""Wait, take a snapshot, decide in a thread, hand the decisions on; and again."""
 
 import asyncio
 import time
@@ -13,7 +6,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -30,38 +23,10 @@ from vscheduler.cluster import (
 from vscheduler.core import cycle
 from vscheduler.core.framework import policy
 from vscheduler.core.model import decisions, jobs, nodes, snapshot
-from vscheduler.daemon import lags, metrics, pauses, telling
-from vscheduler.mirror import events, state
+from vscheduler.daemon import lags, metrics, pacing, pauses, telling
+from vscheduler.mirror import entries, events, state
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """How often to think, and for how long. Seconds, and core.cycle's units of work."""
-
-    period_seconds: float = 1.0
-    debounce_seconds: float = 0.05
-    rest_factor: float = 4.0
-    budget: int | None = 200_000
-    """About 200 ms: the event loop, which shares the interpreter with a cycle, isn't starved."""
-    backlog_max: int = 4000
-    """Binds that may wait for a connection before the next cycle starts."""
-    tick_seconds: float = 1.0
-    """How often what was sent and never confirmed, and pauses that are over, are looked for."""
-    retry_seconds: float = 1.0
-    """The first pause: of a pod after its second failed bind, a job after its second refused plan,
-    a pod that may not be evicted, and the loop after a dropped cycle; doubled each time."""
-    retry_max_seconds: float = 20.0
-    """Below the Mirror's assume_seconds, which would end the pause of a bind."""
-    doubt_seconds: float = 0.05
-    """How often it is looked whether we may commit again."""
-
-    def growth(self, *, free: int = 0) -> pauses.Growth:
-        """The pauses after so many failures that cost nothing."""
-        return pauses.Growth(
-            first_seconds=self.retry_seconds, longest_seconds=self.retry_max_seconds, free=free
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +54,7 @@ class SchedulingLoop:
         observed: metrics.Metrics,
         *,
         may_commit: Callable[[], bool],
-        pace: Pace,
+        pace: pacing.Pace,
     ) -> None:
         self._mirror = mirror
         self._policy = configured
@@ -102,11 +67,8 @@ class SchedulingLoop:
         self._metrics = observed
         self._pace = pace
         self._turns = turns.Turns()
-        self._changed = asyncio.Event()
-        self._at_once = False
+        self._pacing = pacing.Pacing(pace, mirror.more_to_come)
         self._carried = snapshot.FRESH
-        self._wake_at: float | None = None
-        self._not_before = 0.0
         self._dropped = 0
         self._cycles = 0
         self._teller = telling.Teller()
@@ -121,18 +83,18 @@ class SchedulingLoop:
         """Cycles since the start, those that were dropped left out."""
         return self._cycles
 
-    def changed(self) -> None:
+    def changed(self, change: entries.Change) -> None:
         """The Mirror has changed, so that a decision could be another."""
-        self._changed.set()
+        self._pacing.changed(change)
 
     def adopt(self, configured: policy.Policy) -> None:
         """From the next cycle on, decide by this policy."""
         self._policy = configured
-        self._changed.set()
+        self._pacing.changed()
 
     async def run(self) -> None:
         """Cycle after cycle, for ever; the first at once."""
-        self._changed.set()
+        self._pacing.changed()
         with _thread() as thread:
             while True:
                 await self._wait()
@@ -147,7 +109,7 @@ class SchedulingLoop:
             self._tell_of_strays()
             if expired := self._mirror.expire(time.time()):
                 log.warning("call.unconfirmed", pods=len(expired))
-                self._changed.set()
+                self._pacing.changed()
             await asyncio.sleep(self._pace.tick_seconds)
 
     def _tell_of_strays(self) -> None:
@@ -195,7 +157,7 @@ class SchedulingLoop:
             return
         if verdict is committing.Verdict.OVERTAKEN:
             self._mirror.forget(task.uid)
-            self._changed.set()
+            self._pacing.changed()
             return
         self._unbound.failed(task.uid, time.monotonic())
         self._release()
@@ -234,7 +196,7 @@ class SchedulingLoop:
         if plan.beneficiary is not None:
             self._denied.failed(plan.beneficiary, time.monotonic())
         self._release()
-        self._changed.set()
+        self._pacing.changed()
 
     def _release(self) -> None:
         """End the pauses that are over, and give back the room of pods that couldn't be bound."""
@@ -244,26 +206,16 @@ class SchedulingLoop:
             self._mirror.forget(uid)
         # No shortcut: each must be asked.
         if any([unbound, self._denied.ended(now), self._spared.ended(now)]):
-            self._changed.set()
+            self._pacing.changed()
 
     async def _wait(self) -> None:
-        """Until something changed, or it is time, and then a moment for more to change."""
-        going_on = self._at_once
-        if not going_on:
-            due = None if self._wake_at is None else max(0.0, self._wake_at - time.time())
-            with suppress(TimeoutError):
-                async with asyncio.timeout(due):
-                    await self._changed.wait()
-            debounce = self._pace.debounce_seconds if self._cycles else 0.0  # lists show it all
-            await asyncio.sleep(max(debounce, self._not_before - time.monotonic()))
+        """Until a cycle is due, and can be carried out."""
+        await self._pacing.wait()
         await self._committer.wait_for_room(self._pace.backlog_max)
         # Until the Lease was renewed, or the tenure ends.
         while not self._may_commit():  # noqa: ASYNC110 - the thread of the Leases tells nobody
             await asyncio.sleep(self._pace.doubt_seconds)
-        if not going_on:
-            # What changes while cycles that are cut short follow each other stays noted: jobs
-            # that have had their turn already aren't looked at again before the next round.
-            self._changed.clear()
+        self._pacing.begin()
 
     async def _cycle(self, thread: futures.Executor) -> None:
         """One cycle; a mistake of ours drops it whole, and the next one waits longer."""
@@ -282,7 +234,7 @@ class SchedulingLoop:
         self._dropped = 0
         if not self._may_commit():
             log.info("cycle.withheld", binds=len(result.binds), evictions=len(result.evicts))
-            self._changed.set()
+            self._pacing.changed()
             return
         decided = time.monotonic()
         bound = await self._obey(taken, result)
@@ -293,10 +245,12 @@ class SchedulingLoop:
             "commit": handed_on - decided,
         }
         self._cycles += 1
-        self._at_once = not result.finished
-        if not bound:
-            rest = self._pace.rest_factor * (handed_on - started)
-            self._not_before = handed_on + min(self._pace.period_seconds, rest)
+        self._pacing.end(
+            seconds=handed_on - started,
+            bound=bound > 0,
+            finished=result.finished,
+            wake_at=result.wake_at,
+        )
         self._metrics.observe_cycle(result, parts)
         self._teller.tell(result, cycle=self._cycles, bound=bound, parts=parts)
 
@@ -305,9 +259,7 @@ class SchedulingLoop:
         pause = self._pace.growth().after(self._dropped)
         self._metrics.observe_dropped_cycle()
         log.error("cycle.dropped", retry_in_seconds=pause, exc_info=error)
-        self._not_before = time.monotonic() + pause
-        self._at_once = False
-        self._changed.set()
+        self._pacing.fail(pause)
 
     async def _obey(self, taken: snapshot.Snapshot, result: decisions.CycleResult) -> int:
         """Hand on what was decided; gives the number of binds.
@@ -322,7 +274,6 @@ class SchedulingLoop:
         self._committer.bind(right, self.take, still)
         self._carried = result.carried
         self._evict(taken, result, now)
-        self._wake_at = result.wake_at
         self._reporter.report(result, {job.id: job for job in taken.jobs}, str(uuid.uuid4()))
         self._queue_reporter.report(result, taken.queues)
         self._usage_writer.report(result.queues, taken.queues)
@@ -343,7 +294,7 @@ class SchedulingLoop:
                     right += binds
                 else:
                     log.info("job.changed", job=job, binds=len(binds))
-                    self._changed.set()
+                    self._pacing.changed()
         except asyncio.CancelledError:  # nobody will send them
             for bind in right:
                 self._mirror.forget(bind.task.uid)
@@ -358,7 +309,7 @@ class SchedulingLoop:
         for plan in plans:
             if not all(self._is_there(claim.task) for claim in plan.claims):
                 log.info("job.changed", job=plan.beneficiary, evictions=len(plan.evicts))
-                self._changed.set()
+                self._pacing.changed()
                 continue
             claimed += plan.beneficiary is not None
             victims += len(plan.evicts)

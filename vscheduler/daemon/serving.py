@@ -19,6 +19,7 @@ from vscheduler.daemon import (
     catching_up,
     controlling,
     leadership,
+    pacing,
     scheduling_loop,
     surroundings,
 )
@@ -78,10 +79,9 @@ class Serving:
 
     def feed(self, batch: Sequence[entries.Event]) -> None:
         """Take in what a watch saw; a standby, too, has it all in its Mirror."""
-        # No shortcut: each must be applied.
         changes = [self._around.mirror.apply(event) for event in batch]
-        if self._loop is not None and any(changes):
-            self._loop.changed()
+        if self._loop is not None:
+            self._loop.changed(max(changes, default=entries.Change.NONE))
         needed = any(event.kind in controlling.NEEDED for event in batch)
         if self._grouping is not None and needed:
             self._grouping.changed()
@@ -149,7 +149,7 @@ class Serving:
             outlets,
             around.observed,
             may_commit=around.permit(mandate),
-            pace=scheduling_loop.Pace(period_seconds=around.given.schedule_period_seconds),
+            pace=pacing.Pace(period_seconds=around.given.schedule_period_seconds),
         )
         group.create_task(self._loop.keep_time(), name="keep time")
         group.create_task(self._run(self._loop), name="schedule")

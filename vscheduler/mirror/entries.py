@@ -1,14 +1,20 @@
 """Objects as the Mirror keeps them: what each kind is to it, and what is wrong with it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import TypeAlias
 
 import msgspec
+from msgspec import structs
 
+from vscheduler.core.model import jobs, queues
 from vscheduler.core.model import limits as limit_values
-from vscheduler.core.model import queues
 from vscheduler.mirror import events, fields, limits, pods, translation, usages, wire
+
+STARTING = frozenset({jobs.TaskStatus.BINDING, jobs.TaskStatus.BOUND})
+STARTED = frozenset({jobs.TaskStatus.BOUND, jobs.TaskStatus.RUNNING})
+"""What a pod is that has a node, and then."""
 
 Value: TypeAlias = (
     pods.Pod
@@ -22,11 +28,26 @@ Value: TypeAlias = (
 )
 
 
+class Change(IntEnum):
+    """What an event changed, as far as decisions depend on it."""
+
+    NONE = 0
+    STEP = 1
+    """What was decided goes on: a pod starts on the node that it has, a group's status is written.
+    Nobody who waits finds room by that."""
+    OTHER = 2
+
+
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """Which object it is, and in which version it was seen: preconditions of a write."""
 
     uid: str
     resource_version: str
+
+    def is_before(self, other: "Reference") -> bool:
+        """Whether this is an older version of the object, as far as versions are numbers."""
+        mine, others = self.resource_version, other.resource_version
+        return mine.isdecimal() and others.isdecimal() and int(mine) < int(others)
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -128,6 +149,32 @@ def refused(event: events.Reject) -> tuple[str, Entry]:
     if event.kind is events.Kind.POD:
         key = event.uid or key
     return key, Entry(Reference(uid=event.uid, resource_version=""), None, event.rejection)
+
+
+def change(before: Value | None, after: Value | None) -> Change:
+    """How far one of these is from the other."""
+    if before == after:
+        return Change.NONE
+    match before, after:
+        case pods.Pod(), pods.Pod():
+            is_step = _starts(before, after)
+        case translation.Group(), translation.Group():
+            as_after = replace(before.job, state=after.job.state)
+            is_step = replace(before, job=as_after) == after
+        case _:
+            is_step = False
+    return Change.STEP if is_step else Change.OTHER
+
+
+def _starts(before: pods.Pod, after: pods.Pod) -> bool:
+    """Whether all that is new is how far the pod is on its node."""
+    if before.node is None or before.status not in STARTING or after.status not in STARTED:
+        return False
+    task = before.task
+    if task is not None and after.task is not None:
+        at = after.task.scheduled_at
+        task = replace(task, status=after.status, scheduled_at=at)
+    return structs.replace(before, status=after.status, task=task, answer=after.answer) == after
 
 
 def resources_of(value: Value | None) -> set[str]:

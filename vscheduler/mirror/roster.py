@@ -10,6 +10,9 @@ from typing import Any
 from vscheduler.core.model import jobs
 from vscheduler.mirror import pods, translation
 
+MANY = 100
+"""Jobs that came or changed: more of them are let come together, whole or not."""
+
 
 class Roster:
     """Jobs sorted by id; only jobs whose group, pods or priority changed are made anew."""
@@ -91,6 +94,12 @@ class Roster:
             self._dirty.clear()
         return self._frozen
 
+    def more_to_come(self) -> bool:
+        """Whether a job that came or changed has fewer pods than its minimum, or pods have no
+        group yet; also where a great many came.
+        """
+        return len(self._dirty) > MANY or any(map(self._lacks_pods, self._dirty))
+
     @property
     def groups(self) -> Mapping[jobs.JobId, translation.Group]:
         """The PodGroups that are there."""
@@ -139,6 +148,10 @@ class Roster:
         tasks = [pod.task for pod in members if pod.task is not None]
         tallied: dict[str, Any] = jobs.tally(tasks)
         return replace(group.job, priority=self._priority(group), **tallied)
+
+    def _lacks_pods(self, key: jobs.JobId) -> bool:
+        group, members = self._groups.get(key), self.members(key)
+        return bool(members) if group is None else len(members) < max(1, group.job.min_member)
 
     def _is_ours(self, group: translation.Group, members: Collection[pods.Pod]) -> bool:
         """Whether the group is ours: by its pods, else by its annotation, else if we claim all.

@@ -117,8 +117,8 @@ class Mirror:
             return entries.refused(event)
         return self._reader.read(event.kind, event.object)
 
-    def apply(self, event: entries.Event) -> bool:
-        """Take in what happened; whether it changed anything that a decision could depend on.
+    def apply(self, event: entries.Event) -> entries.Change:
+        """Take in what happened; what it changed, as far as decisions could depend on it.
 
         A version older than the one known is left out, but in a Replace, which is the truth even
         where versions go back (a restored etcd).
@@ -126,9 +126,10 @@ class Mirror:
         match event:
             case events.Upsert():
                 key, entry = self.read(event)
-                return not self._is_old(event.kind, key, entry) and self._put(
-                    event.kind, key, entry
-                )
+                known = self._entries[event.kind].get(key)
+                if known is not None and entry.reference.is_before(known.reference):
+                    return entries.Change.NONE
+                return self._put(event.kind, key, entry)
             case events.Reject():
                 return self._put(event.kind, *self.read(event))
             case events.Remove():
@@ -208,6 +209,10 @@ class Mirror:
         self._refusals.expire(now)
         return sorted(binds + evictions)
 
+    def more_to_come(self) -> bool:
+        """Whether a gang that came or changed since the last snapshot isn't whole yet."""
+        return self._roster.more_to_come()
+
     def snapshot(
         self, now: float, carried: snapshots.Carried = snapshots.FRESH
     ) -> snapshots.Snapshot:
@@ -275,43 +280,35 @@ class Mirror:
         """Pods of all schedulers that name this PodGroup, there or not."""
         return self._roster.members(group)
 
-    def _is_old(self, kind: events.Kind, key: str, entry: entries.Entry) -> bool:
-        known = self._entries[kind].get(key)
-        if known is None:
-            return False
-        before, after = known.reference.resource_version, entry.reference.resource_version
-        return before.isdigit() and after.isdigit() and int(after) < int(before)
-
-    def _put(self, kind: events.Kind, key: str, entry: entries.Entry) -> bool:
+    def _put(self, kind: events.Kind, key: str, entry: entries.Entry) -> entries.Change:
         before = self._entries[kind].get(key)
         self._entries[kind][key] = entry
         self._note(kind, key, entry.rejection)
         return self._move(key, before.value if before else None, entry.value)
 
-    def _remove(self, event: events.Remove) -> bool:
-        entries = self._entries[event.kind]
+    def _remove(self, event: events.Remove) -> entries.Change:
+        known = self._entries[event.kind]
         key = events.key_of(event.namespace, event.name)
         if event.kind is events.Kind.POD:
             key = event.uid or key
-        entry = entries.get(key)
+        entry = known.get(key)
         if entry is None or (event.uid and entry.reference.uid not in ("", event.uid)):
-            return False
+            return entries.Change.NONE
         return self._drop(event.kind, key)
 
-    def _drop(self, kind: events.Kind, key: str) -> bool:
+    def _drop(self, kind: events.Kind, key: str) -> entries.Change:
         entry = self._entries[kind].pop(key)
         self._note(kind, key, None)
         return self._move(key, entry.value, None)
 
-    def _take_in(self, event: entries.Replace | entries.Part) -> bool:
+    def _take_in(self, event: entries.Replace | entries.Part) -> entries.Change:
         kind, known = event.kind, self._entries[event.kind]
         whole = isinstance(event, entries.Replace)
         gone = sorted(known.keys() - event.found.keys()) if whole else ()
-        # No shortcut: every one of them must be applied.
         changes = [self._drop(kind, key) for key in gone]
         new = [(key, entry) for key, entry in event.found.items() if known.get(key) is not entry]
         changes += [self._put(kind, key, entry) for key, entry in new]
-        return any(changes)
+        return max(changes, default=entries.Change.NONE)
 
     def _note(self, kind: events.Kind, key: str, rejection: events.Rejection | None) -> None:
         if rejection is None:
@@ -329,14 +326,17 @@ class Mirror:
         entry = self._entries[events.Kind.POD].get(task)
         return entry.value if entry is not None and isinstance(entry.value, pods.Pod) else None
 
-    def _move(self, key: str, old: entries.Value | None, new: entries.Value | None) -> bool:
-        """Tell those who keep account of such objects; whether there was anything to tell."""
+    def _move(
+        self, key: str, old: entries.Value | None, new: entries.Value | None
+    ) -> entries.Change:
+        """Tell those who keep account of such objects."""
         if isinstance(old, pods.Pod | None) and isinstance(new, pods.Pod | None):
             return self._confirm(old, new)
-        if old == new:
+        change = entries.change(old, new)
+        if change is entries.Change.NONE:
             if isinstance(new, queues.Queue):  # what it had used may be another by now
                 self._queues = None
-            return False
+            return change
         self._dimensions.move(old, new)
         match old, new:
             case ((translation.Node() | None), (translation.Node() | None)):
@@ -352,9 +352,9 @@ class Mirror:
                 self._census.move_namespace(key, None if new is None else new.labels)
             case ((translation.PriorityClass() | None), (translation.PriorityClass() | None)):
                 self._roster.move_priority(key, new)
-        return True
+        return change
 
-    def _confirm(self, old: pods.Pod | None, new: pods.Pod | None) -> bool:
+    def _confirm(self, old: pods.Pod | None, new: pods.Pod | None) -> entries.Change:
         """The pod came, changed or went, which may be the end of an assumption about it."""
         before = self._as_seen(old)
         known = old or new
@@ -364,10 +364,10 @@ class Mirror:
             if new is None or not new.stays:
                 self._evicting.pop(known.uid, None)
         after = self._as_seen(new)
-        if before == after:
-            return False
-        self._move_pod(before, after)
-        return True
+        change = entries.change(before, after)
+        if change is not entries.Change.NONE:
+            self._move_pod(before, after)
+        return change
 
     def _as_seen(self, pod: pods.Pod | None) -> pods.Pod | None:
         """The pod, on the node that it is being bound to, or on its way out."""

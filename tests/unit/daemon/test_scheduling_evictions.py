@@ -10,7 +10,7 @@ from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from vscheduler.core.actions import reclaim
 from vscheduler.core.framework import session as working
-from vscheduler.daemon import scheduling_loop
+from vscheduler.daemon import pacing
 
 RECLAIM = {"actions": "allocate, reclaim", "tiers": running.tiers(running.STANDARD)}
 BORROWED = """
@@ -92,7 +92,7 @@ async def test_another_pod_goes_where_one_is_refused(serve: Serve) -> None:
 
 async def test_who_is_always_refused_asks_later_and_later(serve: Serve) -> None:
     """No one is evicted, the pauses double, and the room that was promised is kept for nobody."""
-    pace = scheduling_loop.Pace(debounce_seconds=0.001, tick_seconds=0.005, retry_seconds=0.1)
+    pace = pacing.Pace(debounce_seconds=0.001, tick_seconds=0.005, retry_seconds=0.1)
     answers = {"/eviction": [403] * 999}
     async with worlds.world(serve, BORROWED, tree=RECLAIM, answers=answers, pace=pace) as made:
         started = time.monotonic()

@@ -14,7 +14,7 @@ from tests.unit.daemon import worlds
 from vscheduler.cluster import turns
 from vscheduler.core.actions import allocate
 from vscheduler.core.framework import session as working
-from vscheduler.daemon import scheduling_loop
+from vscheduler.daemon import pacing, scheduling_loop
 
 TWO_GANGS = """
     node  n1 cpu=4
@@ -118,7 +118,7 @@ async def test_a_cycle_with_a_mistake_is_dropped_and_the_next_one_works(serve: S
 async def test_a_cycle_that_its_budget_cuts_short_is_continued(serve: Serve) -> None:
     """Until all jobs have had their turn."""
     jobs = "\n".join(f"job default/j{number} min=2 cpu=1 - -" for number in range(20))
-    pace = scheduling_loop.Pace(debounce_seconds=0.005, period_seconds=60, budget=150)
+    pace = pacing.Pace(debounce_seconds=0.005, period_seconds=60, budget=150)
     async with worlds.world(serve, f"node n1 cpu=64\nqueue default\n{jobs}", pace=pace) as made:
         await worlds.until(lambda: len(made.bound()) == 40)
         assert made.loop.cycles > 3
@@ -144,7 +144,7 @@ async def test_a_change_between_two_parts_of_a_round_is_seen_by_all(serve: Serve
     giants = "\n".join(f"job default/giant{number} min=1 cpu=16 -" for number in range(5))
     picture = f"node n1 cpu=1\nqueue default\njob default/a min=1 priority=9 cpu=8 -\n{giants}"
     later = f"node n2 cpu=8\n{picture}"
-    pace = scheduling_loop.Pace(debounce_seconds=0.005, period_seconds=0.01, budget=1)
+    pace = pacing.Pace(debounce_seconds=0.005, period_seconds=0.01, budget=1)
     async with worlds.world(serve, picture, action=Slow, pace=pace) as made:
         await worlds.until(second.is_set)
         made.show(pictures.documents(later)[0])
@@ -157,7 +157,7 @@ async def test_a_pod_that_is_always_refused_does_not_busy_the_server(
     serve: Serve, code: int
 ) -> None:
     """The pauses between attempts double."""
-    pace = scheduling_loop.Pace(debounce_seconds=0.001, tick_seconds=0.005, retry_seconds=0.05)
+    pace = pacing.Pace(debounce_seconds=0.001, tick_seconds=0.005, retry_seconds=0.05)
     picture = "node n1 cpu=4\nqueue default\njob default/a min=1 cpu=1 -"
     async with worlds.world(serve, picture, pace=pace, answers={"/binding": [code] * 99}) as made:
         started = time.monotonic()

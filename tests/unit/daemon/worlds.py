@@ -23,10 +23,10 @@ from vscheduler.cluster import (
 )
 from vscheduler.core.actions import allocate
 from vscheduler.core.framework import policy
-from vscheduler.daemon import metrics, scheduling_loop, serving
+from vscheduler.daemon import metrics, pacing, scheduling_loop, serving
 from vscheduler.mirror import decoding, events, state
 
-PACE = scheduling_loop.Pace(
+PACE = pacing.Pace(
     debounce_seconds=0.005, tick_seconds=0.01, retry_seconds=0.02, period_seconds=0.01
 )
 
@@ -51,8 +51,7 @@ class World:
     def feed(self, batch: Sequence[events.Event]) -> None:
         """Let a watch show what happened."""
         changes = [self.mirror.apply(event) for event in batch]
-        if any(changes):
-            self.loop.changed()
+        self.loop.changed(max(changes))
 
     def bound(self) -> Counter[str]:
         """How many binds of each pod were asked for."""
@@ -80,7 +79,7 @@ async def world(
     serve: Serve,
     picture: str,
     *,
-    pace: scheduling_loop.Pace = PACE,
+    pace: pacing.Pace = PACE,
     action: type[allocate.Allocate] = allocate.Allocate,
     tree: running.Tree | None = None,
     answers: dict[str, list[int]] | None = None,

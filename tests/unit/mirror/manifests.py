@@ -132,8 +132,8 @@ def removal_of(document: Document) -> events.Remove:
     return decoding.removal(event_of(document))
 
 
-def show_list(seen: state.Mirror, kind: events.Kind, *documents: Document) -> bool:
-    """Show a Mirror all that there is of a kind; whether it mattered."""
+def show_list(seen: state.Mirror, kind: events.Kind, *documents: Document) -> entries.Change:
+    """Show a Mirror all that there is of a kind; what it changed."""
     found = [seen.read(event_of(document)) for document in documents]
     return seen.apply(entries.Replace(kind=kind, found=dict(found)))
 

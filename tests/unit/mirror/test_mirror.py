@@ -17,8 +17,14 @@ CLUSTER = (
 )
 
 
-def apply(seen: state.Mirror, document: Document) -> bool:
-    """Show a manifest to the Mirror; whether it mattered."""
+NONE, STEP, OTHER = entries.Change
+BOUND = manifests.pod("p", node="n1", phase="Pending")
+BORN = "2026-01-01T00:00:00Z"
+SCHEDULED = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": BORN}]
+
+
+def apply(seen: state.Mirror, document: Document) -> entries.Change:
+    """Show a manifest to the Mirror; what it changed."""
     return seen.apply(manifests.event_of(document))
 
 
@@ -125,15 +131,29 @@ def test_budgets_and_quotas_are_in_a_snapshot_while_they_are_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "matters"),
+    ("before", "after", "change"),
     [
-        (manifests.pod("p"), manifests.pod("p", version=2), False),
-        (manifests.pod("p"), manifests.pod("p", status={"conditions": [{"type": "x"}]}), False),
-        (manifests.pod("p"), manifests.pod("p", metadata={"labels": {"a": "b"}}), True),
-        (manifests.pod("p"), manifests.pod("p", node="n1"), True),
-        (manifests.pod("p"), manifests.pod("p", group="g"), True),
-        (manifests.pod("p"), manifests.pod("p", requests={"cpu": "2"}), True),
-        (manifests.pod("p"), manifests.pod("p", requests={"cpu": "1000m"}), False),
+        (manifests.pod("p"), manifests.pod("p", version=2), NONE),
+        (manifests.pod("p"), manifests.pod("p", status={"conditions": [{"type": "x"}]}), NONE),
+        (manifests.pod("p"), manifests.pod("p", metadata={"labels": {"a": "b"}}), OTHER),
+        (manifests.pod("p"), manifests.pod("p", node="n1"), OTHER),
+        (manifests.pod("p"), manifests.pod("p", group="g"), OTHER),
+        (BOUND, manifests.pod("p", node="n1"), STEP),
+        (BOUND, manifests.pod("p", node="n1", status={"conditions": SCHEDULED}), STEP),
+        (manifests.pod("p", node="n1"), BOUND, OTHER),
+        (BOUND, manifests.pod("p", node="n1", metadata={"labels": {"a": "b"}}), OTHER),
+        (BOUND, manifests.pod("p", node="n1", requests={"cpu": "2"}), OTHER),
+        (BOUND, manifests.pod("p", node="n2"), OTHER),
+        (BOUND, manifests.pod("p", node="n1", phase="Failed"), OTHER),
+        (manifests.pod("p", node="n1"), manifests.pod("p", node="n1", phase="Succeeded"), OTHER),
+        (BOUND, manifests.pod("p", node="n1", metadata={"deletionTimestamp": BORN}), OTHER),
+        (
+            manifests.pod("p", scheduler="other", node="n1", phase="Pending"),
+            manifests.pod("p", scheduler="other", node="n1"),
+            STEP,
+        ),
+        (manifests.pod("p"), manifests.pod("p", requests={"cpu": "2"}), OTHER),
+        (manifests.pod("p"), manifests.pod("p", requests={"cpu": "1000m"}), NONE),
         (
             manifests.node("n1"),
             manifests.node(
@@ -145,34 +165,40 @@ def test_budgets_and_quotas_are_in_a_snapshot_while_they_are_there() -> None:
                     ]
                 },
             ),
-            False,
+            NONE,
         ),
-        (manifests.node("n1"), manifests.node("n1", labels={"a": "b"}), True),
-        (manifests.node("n1"), manifests.node("n1", {"cpu": "5"}), True),
-        (manifests.queue("q"), manifests.queue("q", {}, allocated={"cpu": "1"}), False),
-        (manifests.queue("q"), manifests.queue("q", {"weight": 2}), True),
-        (manifests.queue("q"), manifests.queue("q", {}, state="Closed"), True),
-        (manifests.group("g"), manifests.group("g", version=3), False),
-        (manifests.group("g"), manifests.group("g", status={"phase": "Inqueue"}), True),
-        (manifests.priority_class("c", 1), manifests.priority_class("c", 1), False),
-        (manifests.priority_class("c", 1), manifests.priority_class("c", 2), True),
-        (manifests.budget("b"), manifests.budget("b"), False),
-        (manifests.budget("b"), manifests.budget("b", allowed=2), True),
-        (manifests.quota("l", {"cpu": "1"}), manifests.quota("l", {"cpu": "1000m"}), False),
-        (manifests.quota("l", {"cpu": "1"}), manifests.quota("l", {"cpu": "2"}), True),
+        (manifests.node("n1"), manifests.node("n1", labels={"a": "b"}), OTHER),
+        (manifests.node("n1"), manifests.node("n1", {"cpu": "5"}), OTHER),
+        (manifests.queue("q"), manifests.queue("q", {}, allocated={"cpu": "1"}), NONE),
+        (manifests.queue("q"), manifests.queue("q", {"weight": 2}), OTHER),
+        (manifests.queue("q"), manifests.queue("q", {}, state="Closed"), OTHER),
+        (manifests.group("g"), manifests.group("g", version=3), NONE),
+        (manifests.group("g"), manifests.group("g", status={"phase": "Inqueue"}), STEP),
+        (manifests.group("g"), manifests.group("g", {"minMember": 2}), OTHER),
+        (
+            manifests.group("g"),
+            manifests.group("g", {"minMember": 2}, status={"phase": "Inqueue"}),
+            OTHER,
+        ),
+        (manifests.priority_class("c", 1), manifests.priority_class("c", 1), NONE),
+        (manifests.priority_class("c", 1), manifests.priority_class("c", 2), OTHER),
+        (manifests.budget("b"), manifests.budget("b"), NONE),
+        (manifests.budget("b"), manifests.budget("b", allowed=2), OTHER),
+        (manifests.quota("l", {"cpu": "1"}), manifests.quota("l", {"cpu": "1000m"}), NONE),
+        (manifests.quota("l", {"cpu": "1"}), manifests.quota("l", {"cpu": "2"}), OTHER),
         (
             manifests.quota("l", {"cpu": "1"}),
             manifests.quota("l", {"cpu": "1"}, {"cpu": "1"}),
-            True,
+            OTHER,
         ),
     ],
 )
-def test_only_what_a_decision_depends_on_is_a_change(
-    before: Document, after: Document, matters: bool
+def test_what_a_decision_depends_on_is_a_change(
+    before: Document, after: Document, change: entries.Change
 ) -> None:
     """Heartbeats, versions and other people's fields wake nobody."""
     seen = manifests.mirror(before)
-    assert apply(seen, after) is matters
+    assert apply(seen, after) is change
 
 
 @pytest.mark.parametrize(

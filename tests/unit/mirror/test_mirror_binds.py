@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.mirror import manifests
 from vscheduler.core.model import jobs
-from vscheduler.mirror import state
+from vscheduler.mirror import entries, state
 
 Document = manifests.Document
 P = jobs.TaskId("p")
@@ -17,8 +17,8 @@ CLUSTER = (
 )
 
 
-def apply(seen: state.Mirror, document: Document) -> bool:
-    """Show a manifest to the Mirror; whether it mattered."""
+def apply(seen: state.Mirror, document: Document) -> entries.Change:
+    """Show a manifest to the Mirror; what it changed."""
     return seen.apply(manifests.event_of(document))
 
 
@@ -36,7 +36,8 @@ def test_an_assumed_bind_counts_until_it_is_confirmed() -> None:
     assert manifests.job_of(seen, "g").allocated == {"cpu": 1000, "pods": 1}
     assert not apply(seen, manifests.pod("p", group="g", version=2))
     assert manifests.statuses(manifests.job_of(seen, "g")) == {"p": "Binding"}
-    assert apply(seen, manifests.pod("p", group="g", node="n1", phase="Pending"))
+    shown = apply(seen, manifests.pod("p", group="g", node="n1", phase="Pending"))
+    assert shown is entries.Change.STEP
     assert manifests.statuses(manifests.job_of(seen, "g")) == {"p": "Bound"}
     assert (manifests.used(seen, "n1"), seen.assumed) == (1000, 0)
     assert not seen.forget(P)

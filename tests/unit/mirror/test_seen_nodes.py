@@ -10,7 +10,7 @@ SELECTOR = (("pool", "batch"), ("other", "x"))
 
 def apply(seen: state.Mirror, *documents: Document) -> list[bool]:
     """Show manifests to the Mirror; which of them mattered."""
-    return [seen.apply(manifests.event_of(document)) for document in documents]
+    return [bool(seen.apply(manifests.event_of(document))) for document in documents]
 
 
 def names(seen: state.Mirror) -> tuple[str, ...]:

@@ -1,0 +1,159 @@
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from vscheduler.daemon import pacing
+from vscheduler.mirror import entries
+
+QUICK = pacing.Pace(
+    period_seconds=60, debounce_seconds=60, quick_seconds=0.001, step_seconds=60, rest_factor=1000
+)
+"""What isn't due soon isn't due within a test."""
+LONG = 1000.0
+"""Seconds that a cycle took."""
+
+
+def paced(
+    pace: pacing.Pace = QUICK, more_to_come: Callable[[], bool] = lambda: False
+) -> pacing.Pacing:
+    """After a first cycle that bound nothing, and took no time."""
+    made = pacing.Pacing(pace, more_to_come)
+    ended(made)
+    return made
+
+
+def ended(
+    made: pacing.Pacing,
+    *,
+    seconds: float = 0.0,
+    bound: bool = False,
+    finished: bool = True,
+    wake_at: float | None = None,
+) -> None:
+    """A cycle has come to its end."""
+    made.begin()
+    made.end(seconds=seconds, bound=bound, finished=finished, wake_at=wake_at)
+
+
+async def is_due(made: pacing.Pacing, *, within: float = 0.1) -> bool:
+    """Whether a cycle is due soon."""
+    try:
+        await asyncio.wait_for(made.wait(), within)
+    except TimeoutError:
+        return False
+    return True
+
+
+async def test_the_first_change_makes_the_first_cycle_at_once() -> None:
+    """Lists have shown all there is, whole gangs or not."""
+    made = pacing.Pacing(replace(QUICK, quick_seconds=60), lambda: True)
+    assert not await is_due(made)
+    made.changed()
+    assert await is_due(made)
+
+
+async def test_a_change_makes_a_cycle_soon_and_only_one() -> None:
+    """What a cycle has seen makes no other."""
+    made = paced()
+    assert not await is_due(made)
+    made.changed()
+    assert await is_due(made, within=5)
+    ended(made)
+    assert not await is_due(made)
+
+
+async def test_who_changes_nothing_makes_no_cycle() -> None:
+    """However long it is waited."""
+    made = paced(replace(QUICK, step_seconds=0.001))
+    made.changed(entries.Change.NONE)
+    assert not await is_due(made)
+
+
+@pytest.mark.parametrize(("step", "due"), [(60.0, False), (0.001, True)])
+async def test_a_step_is_let_rest_for_longer(step: float, due: bool) -> None:
+    """Nobody waits for it."""
+    made = paced(replace(QUICK, step_seconds=step))
+    made.changed(entries.Change.STEP)
+    assert await is_due(made, within=5 if due else 0.1) is due
+
+
+async def test_a_step_that_another_cycle_has_seen_makes_none() -> None:
+    """Nor does it hasten the next one; a later step makes one of its own."""
+    made = paced(replace(QUICK, step_seconds=0.2))
+    made.changed(entries.Change.STEP)
+    made.changed(entries.Change.OTHER)
+    assert await is_due(made, within=5)
+    ended(made)
+    assert not await is_due(made, within=0.4)
+    made.changed(entries.Change.STEP)
+    assert await is_due(made, within=5)
+
+
+async def test_more_of_a_gang_is_waited_for() -> None:
+    """Until it is whole."""
+    missing = ["pod"]
+    made = paced(more_to_come=lambda: bool(missing))
+    made.changed()
+    assert not await is_due(made)
+    missing.clear()
+    assert await is_due(made, within=5)
+
+
+async def test_a_gang_that_is_never_whole_is_waited_for_as_long_as_a_debounce() -> None:
+    """Then its pods are told why they wait."""
+    made = paced(replace(QUICK, debounce_seconds=0.2), more_to_come=lambda: True)
+    made.changed()
+    started = time.monotonic()
+    assert await is_due(made, within=5)
+    assert time.monotonic() - started >= 0.2
+
+
+@pytest.mark.parametrize(
+    ("bound", "pace", "due"),
+    [
+        (False, QUICK, False),
+        (False, replace(QUICK, period_seconds=0.01), True),
+        (False, replace(QUICK, rest_factor=0.00001), True),
+        (True, QUICK, False),
+        (True, replace(QUICK, debounce_seconds=0.01), True),
+        (True, replace(QUICK, busy_factor=0.00001), True),
+    ],
+)
+async def test_a_cycle_is_followed_by_a_rest(bound: bool, pace: pacing.Pace, due: bool) -> None:
+    """By its length, with a bound of its own where pods were bound."""
+    made = paced(pace)
+    ended(made, seconds=LONG, bound=bound)
+    made.changed()
+    assert await is_due(made, within=5 if due else 0.1) is due
+
+
+async def test_a_cycle_that_was_cut_short_is_followed_by_the_next_at_once() -> None:
+    """What changes meanwhile makes another cycle, after the last of them."""
+    made = paced()
+    ended(made, finished=False, seconds=LONG)
+    assert await is_due(made)
+    made.changed()
+    made.begin()
+    made.end(seconds=0.0, bound=True, finished=True, wake_at=None)
+    assert await is_due(made, within=5)
+
+
+@pytest.mark.parametrize(("after", "due"), [(-1.0, True), (0.05, True), (60.0, False)])
+async def test_a_cycle_comes_when_it_was_asked_for(after: float, due: bool) -> None:
+    """By the clock on the wall, with nothing changed."""
+    made = paced()
+    ended(made, wake_at=time.time() + after)
+    assert await is_due(made, within=5 if due else 0.1) is due
+
+
+@pytest.mark.parametrize(("seconds", "due"), [(60.0, False), (0.0, True)])
+async def test_a_cycle_that_failed_is_tried_again_later(seconds: float, due: bool) -> None:
+    """The first one, too; and though nothing has changed."""
+    for made in (pacing.Pacing(QUICK, lambda: False), paced()):
+        made.changed()
+        made.begin()
+        made.fail(seconds)
+        assert await is_due(made, within=5 if due else 0.1) is due
