@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from vscheduler.core.framework import contracts, gangs, surveys
+from vscheduler.core.framework import contracts, demands, gangs, surveys
 from vscheduler.core.framework import neighbours as near
 from vscheduler.core.model import (
     constraints,
@@ -51,6 +51,11 @@ class Opened:
         """All that there is."""
         whole: resources.Vector = self.snapshot.nodes.allocatable.sum(axis=0)
         return whole
+
+    @property
+    def demands(self) -> demands.Demands:
+        """As the real one."""
+        return demands.Demands(self.space, self.gangs.values())
 
     @property
     def usable(self) -> surveys.Survey:

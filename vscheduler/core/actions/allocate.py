@@ -134,7 +134,7 @@ def _line_up(
     """The jobs that have something to place, by queue, and those for which there is no node."""
     lines: dict[str, ordering.Line[Worksheet]] = {}
     admission = session.policy.runs("enqueue")
-    due = [gang for gang in session.gangs.values() if _is_due(session, gang, admission=admission)]
+    due = [gang for gang in session.unsettled() if _is_due(session, gang, admission=admission)]
     without = roomless.groups(session, due)
     apart = {gang.job.id for _, group in without for gang in group}
     for gang in due:

@@ -35,7 +35,7 @@ class Backfill(contracts.Action):
 def _line_up(session: working.Session) -> Iterator[gangs.Gang]:
     """The admitted, valid jobs with pods to place, in order."""
     lines: defaultdict[str, list[gangs.Gang]] = defaultdict(list)
-    for gang in session.gangs.values():
+    for gang in session.unsettled():
         job = gang.job
         if not (gang.pending_best_effort or gang.waiting_tasks) or not any(_waiting(gang)):
             continue

@@ -18,9 +18,6 @@ TURN_COST = 20
 
 TIMEOUT = "enqueue.timeout"
 
-YOUNG = (jobs.Phase.PENDING, jobs.Phase.INQUEUE)
-"""Phases of groups that enqueue has a say in."""
-
 
 class Enqueue(contracts.Action):
     """Pending groups become Inqueue, or are told why not."""
@@ -35,8 +32,8 @@ class Enqueue(contracts.Action):
         that are Inqueue for too long are Pending again, before any plugin counts their promise.
         """
         timeout = self.seconds(TIMEOUT)
-        for gang in session.gangs.values():
-            if gang.phase not in YOUNG:
+        for gang in session.unsettled():
+            if gang.phase not in jobs.YOUNG:
                 continue
             uid = gang.job.uid
             if gang.phase is jobs.Phase.PENDING and uid in session.admitted:
@@ -49,7 +46,7 @@ class Enqueue(contracts.Action):
     def execute(self, session: working.Session) -> None:
         """Queue after queue, one group a turn; those that lost their place after all others."""
         pending: tuple[list[gangs.Gang], list[gangs.Gang]] = ([], [])
-        for gang in session.gangs.values():
+        for gang in session.unsettled():
             if gang.phase is not jobs.Phase.PENDING:
                 continue
             if gang.job.id in session.snapshot.carried.tried:

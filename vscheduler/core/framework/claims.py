@@ -75,7 +75,7 @@ def line_up(
     waiting: ordering.Line[queues.Queue] = ordering.Line()
     lines: dict[str, ordering.Line[Claim]] = {}
     denied, asked = session.snapshot.carried.denied, session.snapshot.carried.asked
-    for gang in session.gangs.values():
+    for gang in session.unsettled():
         if not gang.counts[jobs.TaskStatus.PENDING] or gang.phase is jobs.Phase.PENDING:
             continue
         if gang.job.id in denied or (asked and (action, gang.job.id) in asked):

@@ -70,7 +70,7 @@ def _still(
     """Those of these groups, by UID, that stand so at the end of the cycle."""
     return {
         gang.job.uid: since[gang.job.uid]
-        for gang in session.gangs.values()
+        for gang in session.unsettled()
         if gang.job.uid in since and gang.phase is standing
     }
 
@@ -180,19 +180,11 @@ def _stray(job: jobs.Job) -> decisions.GroupStatus:
 def _queues(
     session: "working.Session", used: Mapping[str, usages.Usage]
 ) -> tuple[decisions.QueueFigures, ...]:
-    allocated = {name: [0] * session.space.size for name in session.queues}
-    waiting = {name: [0] * session.space.size for name in session.queues}
-    columns = session.space.columns
-    for gang in session.gangs.values():
-        job = gang.job
-        sums = allocated[job.queue]
-        for name, amount in job.allocated.items():
-            sums[columns[name]] += amount
-        sums = waiting[job.queue]
-        for name, amount in job.pending.items():
-            sums[columns[name]] += amount
-    request = {name: np.add(has, waiting[name]) for name, has in allocated.items()}
-    holds = {name: np.array(has, dtype=np.int64) for name, has in allocated.items()}
+    holds = {name: session.space.zeros() for name in session.queues}
+    request = dict(holds)
+    for name in session.demands.queues:
+        holds[name] = np.array(session.demands.held[name], dtype=np.int64)
+        request[name] = holds[name] + session.demands.pending[name]
     for bind in session.binds:
         holds[session.gang_of(bind.task).job.queue] += session.request(bind.task)
     entitlements = session.dispatch.last("entitlements")

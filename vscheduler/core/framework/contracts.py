@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.framework import gangs, neighbours, surveys
+from vscheduler.core.framework import demands, gangs, neighbours, surveys
 from vscheduler.core.model import (
     constraints,
     decisions,
@@ -143,6 +143,10 @@ class Session(Protocol):
     @property
     def gangs(self) -> Mapping[jobs.JobId, gangs.Gang]:
         """Jobs with their state in this cycle; every one has its queue in `queues`."""
+
+    @property
+    def demands(self) -> demands.Demands:
+        """What queues have and ask for as the cycle begins."""
 
     @property
     def binds(self) -> Sequence[decisions.Bind]:

@@ -22,7 +22,7 @@ class Gang:
 
     __slots__ = (
         *("_moved", "counts", "job", "pending_best_effort", "phase", "protected", "ready_tasks"),
-        *("role_counts", "scheduled_tasks", "sub_groups", "valid_tasks"),
+        *("role_counts", "scheduled_tasks", "settled", "sub_groups", "valid_tasks"),
     )
 
     def __init__(self, job: jobs.Job, *, as_volcano: bool = False) -> None:
@@ -31,6 +31,8 @@ class Gang:
         self.protected = job.protected and not as_volcano
         """Whether its PodGroup says that nobody may be evicted from it. Volcano asks for that in
         gangpreempt and gangreclaim only."""
+        self.settled = job.settled
+        """Whether there is nothing that it could ask for: until a task moves, no more."""
         self.counts = job.counts
         """The job's own until a task moves: most never do."""
         self.ready_tasks = job.ready_tasks
@@ -65,6 +67,7 @@ class Gang:
         """Note a new status and node; back to what the snapshot says leaves no trace."""
         if self._moved is NOBODY:
             self._moved = {}
+        self.settled = False
         before = self.status(task)
         counts = dict(self.counts) if self.counts is self.job.counts else self.counts
         counts[before] -= 1

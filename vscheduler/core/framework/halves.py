@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 RULE = "gang"
 """The plugin that says how long; named in the evictions."""
 
-YOUNG = (jobs.Phase.PENDING, jobs.Phase.INQUEUE)
-"""Phases of a group that never had its minimum: a Running one that lost pods keeps the others."""
-
 
 def settle(session: "working.Session") -> None:
     """Before any action: evict what was bound of gangs whose time is over, wake up for the others.
@@ -26,12 +23,12 @@ def settle(session: "working.Session") -> None:
     """
     if session.as_volcano:
         return
-    for gang in session.gangs.values():
+    for gang in session.unsettled():
         if not _is_half(gang):
             continue
         uid = gang.job.uid
         since = session.snapshot.carried.halves.get(uid)
-        if since is None and gang.job.phase not in YOUNG:
+        if since is None and gang.job.phase not in jobs.YOUNG:  # it had its minimum once
             continue
         seconds = session.dispatch.first("start_timeout", None, gang)
         if seconds is None:

@@ -25,7 +25,7 @@ def keep(session: "working.Session") -> None:
     rows = session.layout.rows
     if not named:
         return
-    for gang in session.gangs.values():
+    for gang in session.unsettled():
         if gang.counts[jobs.TaskStatus.PENDING]:
             for task in gang.tasks(jobs.TaskStatus.PENDING):
                 if named.get(task.uid) in rows:

@@ -12,6 +12,7 @@ from vscheduler.core.framework import (
     budgets,
     combinators,
     contracts,
+    demands,
     gangs,
     losses,
     neighbours,
@@ -153,6 +154,15 @@ class Session:
             everything: resources.Vector = self.allocatable[self.layout.ready].sum(axis=0)
             return everything
         return self.usable.total
+
+    @cached_property
+    def demands(self) -> demands.Demands:
+        """What queues have and ask for as the cycle begins."""
+        return demands.Demands(self.space, self.gangs.values())
+
+    def unsettled(self) -> list[gangs.Gang]:
+        """Jobs that could have something to ask for: most have what they need, and run."""
+        return [gang for gang in self.gangs.values() if not gang.settled]
 
     @cached_property
     def usable(self) -> surveys.Survey:

@@ -7,7 +7,6 @@ cordoned, isn't ready, has left, or got a taint) are *pinned*: what they hold is
 any case, and nobody else's.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.framework import gangs
+from vscheduler.core.framework import demands
 from vscheduler.core.model import jobs, nodes, resources, snapshot
 from vscheduler.core.model.queues import Queue
 
@@ -40,8 +39,8 @@ class Cluster(Protocol):
         """By name."""
 
     @property
-    def gangs(self) -> Mapping[jobs.JobId, gangs.Gang]:
-        """Jobs; every one has its queue in `queues`."""
+    def demands(self) -> demands.Demands:
+        """What they have and ask for."""
 
     def class_nodes(self, kind: jobs.TaskClass, layout: nodes.NodeLayout) -> nodes.Mask:
         """Nodes that pods of this class could use."""
@@ -86,24 +85,12 @@ class Wants:
     """Of those held."""
 
 
-Pair = tuple[str, jobs.TaskClass]
-"""A queue's name and a class of pods."""
-
-
-def wants(cluster: Cluster) -> dict[Pair, Wants]:
-    """Added up over all jobs; in order of jobs, so that the same jobs give the same order.
-
-    What waits in a queue that isn't open isn't going to be placed: others may have it.
-    """
-    found: defaultdict[Pair, Wants] = defaultdict(Wants)
-    for gang in cluster.gangs.values():
-        job = gang.job
-        for kind, (held, pending) in job.classes.items():
-            each = found[job.queue, kind]
-            each.held += held
-            if pending and cluster.queues[job.queue].open:
-                each.pending += pending
-    return dict(found)
+def wants(cluster: Cluster) -> dict[demands.Pair, Wants]:
+    """What waits in a queue that isn't open isn't going to be placed: others may have it."""
+    return {
+        (queue, kind): Wants(held=held, pending=pending if cluster.queues[queue].open else 0)
+        for (queue, kind), (held, pending) in cluster.demands.pods.items()
+    }
 
 
 class Survey:
@@ -117,7 +104,7 @@ class Survey:
         self,
         ground: Ground,
         masks: Sequence[nodes.Mask],
-        demands: Mapping[Pair, tuple[int, int]],
+        demands: Mapping[demands.Pair, tuple[int, int]],
         supply: resources.Vector,
         pinned: Mapping[str, resources.Vector],
     ) -> None:
@@ -295,7 +282,7 @@ class Domains:
         self._known: dict[bytes, int] = {}
         self._pairs: dict[tuple[bytes, jobs.TaskClass], int] = {}
 
-    def of(self, demands: Mapping[Pair, int]) -> dict[Pair, tuple[int, int]]:
+    def of(self, demands: Mapping[demands.Pair, int]) -> dict[demands.Pair, tuple[int, int]]:
         """The domain of each pair, and its number of pods."""
         found = {pair: (self._domain(*pair), count) for pair, count in demands.items()}
         if len(self.masks) > DOMAINS_MAX:
@@ -313,7 +300,7 @@ class Domains:
             self._pairs[pair] = domain
         return domain
 
-    def _merge(self, found: dict[Pair, tuple[int, int]]) -> None:
+    def _merge(self, found: dict[demands.Pair, tuple[int, int]]) -> None:
         pods = np.zeros(len(self.masks), dtype=np.int64)
         for domain, count in found.values():
             pods[domain] += count

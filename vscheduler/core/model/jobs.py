@@ -60,6 +60,8 @@ SCHEDULED = frozenset(
 )
 """Statuses that make a PodGroup Running at the end of a cycle (Binding is too early)."""
 
+WAITING = (TaskStatus.PENDING, TaskStatus.GATED)
+"""Statuses of pods without a node."""
 
 NOBODY: Mapping[TaskStatus, int] = dict.fromkeys(TaskStatus, 0)
 """The counts of a job without tasks."""
@@ -73,6 +75,10 @@ class Phase(StrEnum):
     RUNNING = "Running"
     UNKNOWN = "Unknown"
     COMPLETED = "Completed"
+
+
+YOUNG = (Phase.PENDING, Phase.INQUEUE)
+"""Phases of groups that haven't started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
@@ -234,6 +240,8 @@ class Job:
     elastic: resources.Amounts = field(init=False, compare=False, repr=False)
     """What it has above its minResources; all of it where it names none (Volcano:
     GetElasticResources)."""
+    settled: bool = field(init=False, compare=False, repr=False)
+    """Whether its group has started, no pod waits, and no minimum lacks anything."""
     protected: bool = field(init=False, compare=False, repr=False)
     """Whether its PodGroup says that nobody may be evicted from it."""
     _memo: dict[str, Any] = field(init=False, compare=False, repr=False, default_factory=dict)
@@ -258,6 +266,9 @@ class Job:
         put(self, "scheduled_tasks", scheduled)
         put(self, "pending_best_effort", waits)
         put(self, "elastic", elastic)
+        waits_for_pods = ready < self.min_member or 0 < scheduled < self.min_member
+        settled = not (waits_for_pods or self.state.phase in YOUNG)
+        put(self, "settled", settled and not any(self.counts.get(each) for each in WAITING))
         put(self, "protected", self.preemptable.lower() == "false")
 
     def memo(self, key: str, compute: Callable[[], Value]) -> Value:

@@ -16,9 +16,6 @@ from vscheduler.core.model import decisions, durations, jobs, queues, resources
 
 GRACE = "proportion.nodeLossGrace"
 
-AWAITED = (jobs.Phase.PENDING, jobs.Phase.INQUEUE)
-"""Phases of groups whose pods may be still to come."""
-
 
 class Proportion(contracts.Plugin):
     """Weighted fair shares of queues, with guarantees and capabilities."""
@@ -32,7 +29,6 @@ class Proportion(contracts.Plugin):
         """Add up what queues with jobs have and ask for."""
         self._session = session
         self._ledgers: dict[str, ledgers.Ledger] = {}
-        self._by_job: dict[jobs.JobId, ledgers.Ledger] = {}
         self._requests: dict[jobs.TaskClass, list[tuple[int, int]]] = {}
         self._idle: dict[str, ledgers.Ledger] = {}
         """Of queues without jobs."""
@@ -41,20 +37,19 @@ class Proportion(contracts.Plugin):
         """Where it makes a difference on which nodes a queue has its share."""
         self._slack = fairness.slack(session.space.names)
         self._nothing = np.zeros(session.space.size)
-        columns, size = session.space.columns, session.space.size
+        for queue in session.demands.queues:
+            ledger = self._ledgers[queue] = ledgers.Ledger(session.space.size)
+            ledger.allocated = list(session.demands.held[queue])
+            # What a group has above its minimum counts as given back: all, where it has none.
+            ledger.promised = [-amount for amount in ledger.allocated]
         for gang in session.gangs.values():
             job = gang.job
-            ledger = self._ledgers.get(job.queue)
-            if ledger is None:
-                ledger = self._ledgers[job.queue] = ledgers.Ledger(size)
-            self._by_job[job.id] = ledger
-            sums = ledger.allocated
-            for name, amount in job.allocated.items():
-                sums[columns[name]] += amount
-            sums = ledger.promised  # what a group has above its minimum counts as given back
-            for name, amount in job.elastic.items():
-                sums[columns[name]] -= amount
-            if job.min_resources is not None and reservations.holds(gang):
+            if job.min_resources is None:
+                continue
+            ledger = self._ledgers[job.queue]
+            least = {name: has - job.elastic.get(name, 0) for name, has in job.allocated.items()}
+            self._promise(ledger, least)
+            if reservations.holds(gang):
                 self._promise(ledger, reservations.outstanding(gang))
 
     def start(self) -> None:
@@ -93,7 +88,7 @@ class Proportion(contracts.Plugin):
         """
         if not queue.open:
             return False
-        ledger = self._by_job[task.job]
+        ledger = self._ledger(task.job)
         allocated, limit = ledger.allocated, ledger.limit
         if self._session.promised(task) and not self._session.as_volcano:
             limit = ledger.most
@@ -130,7 +125,7 @@ class Proportion(contracts.Plugin):
         gone: dict[tuple[str, int], list[float]] = {}
         victims = []
         for task in candidates:
-            ledger = self._by_job[task.job]
+            ledger = self._ledger(task.job)
             allocated = left.setdefault(ledger, list(ledger.allocated))
             request = self._requests.get(task.kind) or self._request(task)
             if self._session.as_volcano:
@@ -168,7 +163,7 @@ class Proportion(contracts.Plugin):
         queue = self._session.queues[job.queue]
         if not queue.open:
             return decisions.Refusal(code=decisions.ReasonCode.QUEUE_CLOSED)
-        ledger = self._by_job[job.id]
+        ledger = self._ledger(job.id)
         own = {} if self._session.as_volcano else job.allocated
         columns = self._session.space.columns
         found = []
@@ -205,7 +200,7 @@ class Proportion(contracts.Plugin):
         """Its minResources are promised to it."""
         whole = self._session.as_volcano
         self._promise(
-            self._by_job[gang.job.id],
+            self._ledger(gang.job.id),
             reservations.minimum(gang) if whole else reservations.outstanding(gang),
         )
 
@@ -213,7 +208,7 @@ class Proportion(contracts.Plugin):
         """The resources of which this task would take the queue above its share."""
         if not queue.open:
             return ()
-        ledger = self._by_job[task.job]
+        ledger = self._ledger(task.job)
         names = self._session.space.names
         found = [
             decisions.Shortage(
@@ -233,7 +228,7 @@ class Proportion(contracts.Plugin):
 
     def on_allocate(self, task: jobs.Task) -> None:
         """Room that is only promised counts as well, as in Volcano."""
-        ledger = self._by_job[task.job]
+        ledger = self._ledger(task.job)
         allocated = ledger.allocated
         for column, amount in self._requests.get(task.kind) or self._request(task):
             allocated[column] += amount
@@ -243,7 +238,7 @@ class Proportion(contracts.Plugin):
 
     def on_deallocate(self, task: jobs.Task) -> None:
         """The opposite."""
-        ledger = self._by_job[task.job]
+        ledger = self._ledger(task.job)
         for column, amount in self._requests.get(task.kind) or self._request(task):
             ledger.allocated[column] -= amount
         ledger.share = None
@@ -264,6 +259,9 @@ class Proportion(contracts.Plugin):
             )
         return found
 
+    def _ledger(self, job: jobs.JobId) -> ledgers.Ledger:
+        return self._ledgers[self._session.gangs[job].job.queue]
+
     def _promise(self, ledger: ledgers.Ledger, amounts: resources.Amounts) -> None:
         for name, amount in amounts.items():
             ledger.promised[self._session.space.columns[name]] += amount
@@ -276,9 +274,9 @@ class Proportion(contracts.Plugin):
         columns = self._session.space.columns
         for gang in self._session.gangs.values():
             job = gang.job
-            if job.min_resources is None or gang.phase not in AWAITED:
+            if job.min_resources is None or gang.phase not in jobs.YOUNG:
                 continue
-            ledger = self._by_job[job.id]
+            ledger = self._ledger(job.id)
             within = all(
                 amount <= ledger.real[columns[name]] for name, amount in job.min_resources.items()
             )
@@ -346,11 +344,9 @@ class Proportion(contracts.Plugin):
             ledger.real = real[place].tolist()
             ledger.ceiling = limits.capability[place].tolist()
         taking_part = {names[place]: self._ledgers[names[place]] for place in busy}
-        rows = {name: row for row, name in enumerate(taking_part)}
-        request = np.zeros((len(busy), space.size))
-        for gang in self._session.gangs.values():
-            wanted = resources.add(gang.job.allocated, gang.job.pending)
-            request[rows[gang.job.queue]] += space.vector(wanted)
+        demands = self._session.demands
+        request = np.array([demands.held[name] for name in taking_part], dtype=np.float64)
+        request += [demands.pending[name] for name in taking_part]
         deserved = fairness.water_fill(
             total,
             np.array([known[names[place]].weight for place in busy], dtype=np.float64),

@@ -1,0 +1,93 @@
+"""Jobs that are passed over as they have all they need, against cycles that look at all of them."""
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies
+
+from tests import pictures, running
+from tests.properties import clusters, lives
+from vscheduler.core.framework import session
+from vscheduler.core.model import decisions, resources
+
+EVERYTHING = "enqueue, reclaim, allocate, backfill, preempt"
+"""Evictions before placement, too, so that settled jobs lose pods while others look on."""
+
+CYCLES = 6
+
+
+@contextmanager
+def looked_at() -> Iterator[None]:
+    """Every job is looked at."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session.Session, "unsettled", lambda self: list(self.gangs.values()))
+        yield
+
+
+def history(picture: str, compatibility: str) -> list[str]:
+    """Some cycles of a cluster that half of the jobs had for themselves, whatever they cost."""
+    life, later = lives.lived_in(picture)
+    life.add(later)
+    tree = {**lives.TREE, "actions": EVERYTHING}
+    if compatibility:
+        tree["compatibility"] = compatibility
+    results = [life.cycle(tree) for _ in range(CYCLES)]
+    return [running.digest(dataclasses.replace(each, work={})) for each in results]
+
+
+@clusters.bounded(25)
+@given(lives.contested(), strategies.sampled_from(("", "volcano")))
+def test_settled_jobs_have_nothing_to_ask_for(picture: str, compatibility: str) -> None:
+    """Nothing is another in any cycle."""
+    passed_over = history(picture, compatibility)
+    with looked_at():
+        assert passed_over == history(picture, compatibility)
+
+
+@clusters.bounded(15)
+@given(lives.contested())
+def test_what_queues_have_and_ask_for_is_that_of_their_jobs(picture: str) -> None:
+    """Class by class, or job by job."""
+    life, later = lives.lived_in(picture)
+    opened = running.open_session([*life.documents, *later], lives.TREE)
+    demands, space = opened.demands, opened.space
+    assert set(demands.queues) == {gang.job.queue for gang in opened.gangs.values()}
+    for queue in demands.queues:
+        theirs = [gang.job for gang in opened.gangs.values() if gang.job.queue == queue]
+        for sums, amounts in (
+            (demands.held, [job.allocated for job in theirs]),
+            (demands.pending, [job.pending for job in theirs]),
+        ):
+            assert sums[queue] == summed(space, amounts)
+
+
+def summed(space: resources.ResourceSpace, amounts: list[resources.Amounts]) -> list[int]:
+    """The slow way."""
+    found: list[int] = np.sum([space.vector(each) for each in amounts], axis=0).tolist()
+    return found
+
+
+def test_most_of_a_busy_cluster_is_settled() -> None:
+    """Those that run; not those of which a pod waits or is missing, nor one that loses a pod."""
+    picture = """
+        node n1 cpu=8
+        queue q
+        job q/runs min=2 phase=Running n1 n1
+        job q/grows min=1 phase=Running n1 -
+        job q/lacks min=2 phase=Running n1
+        job q/half min=3 phase=Inqueue n1 n1
+    """
+    opened = running.open_session(pictures.documents(picture), running.TREE)
+    settled = {gang.job.name for gang in opened.gangs.values() if gang.settled}
+    assert settled == {"runs"}
+    assert {gang.job.name for gang in opened.unsettled()} == {"grows", "lacks", "half"}
+    (runs,) = (gang for gang in opened.gangs.values() if gang.settled)
+    with opened.statement() as trial:
+        victim = runs.job.tasks[0]
+        trial.evict(
+            decisions.Evict(task=victim, node="n1", action="test", beneficiary=None, whole=False)
+        )
+        assert not runs.settled
