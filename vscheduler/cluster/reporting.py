@@ -103,11 +103,12 @@ class Reporter:
         """
         starting = {bind.task.job for bind in result.binds}
         for status in result.groups:
-            state = taken[status.job].state
+            job = taken[status.job]
+            state = job.state
             if self._offered.get(status.job) == (status, state):
                 continue
             self._offered[status.job] = (status, state)
-            write = partial(self._write_group, status, transition)
+            write = partial(self._write_group, status, transition, len(job.tasks))
             if status.job in starting:  # it will soon be another: once its pods are seen there
                 self._group_box.offer_later(status.job, write)
             else:
@@ -203,7 +204,7 @@ class Reporter:
             unplaced = {task.uid for status in result.groups for task in status.unplaced}
             self._told = {uid: kept for uid, kept in self._told.items() if uid in unplaced}
 
-    async def _write_group(self, status: decisions.GroupStatus, transition: str) -> None:
+    async def _write_group(self, status: decisions.GroupStatus, transition: str, pods: int) -> None:
         """Bring a PodGroup's status to what it should be, seen from its newest version."""
         known = self._groups.stored_group(status.job)
         if known is None or known.uid != status.uid or not self._may_commit():
@@ -226,13 +227,13 @@ class Reporter:
             answer = await self._patch(path, body, connection.MERGE_PATCH)
         except connection.ApiError as error:
             if self._complaints.failed("podgroup", error):
-                again = partial(self._write_group, status, transition)
+                again = partial(self._write_group, status, transition, pods)
                 self._group_box.offer_again(status.job, again)
             return
         version = _number(_decode_object(answer).metadata.resourceVersion)
         self._sent[status.job] = _Sent(uid=known.uid, version=version, state=wanted)
         self._observe("podgroup", "written")
-        notice = statuses.group_notice(status, stored, wanted)
+        notice = statuses.group_notice(status, stored, wanted, pods=pods)
         if notice is not None:
             self._herald.notify(notice)
 

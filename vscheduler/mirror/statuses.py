@@ -150,9 +150,16 @@ def condition(stored: jobs.Condition) -> Body:
 
 
 def group_notice(
-    status: decisions.GroupStatus, stored: jobs.GroupState, wanted: jobs.GroupState
+    status: decisions.GroupStatus,
+    stored: jobs.GroupState,
+    wanted: jobs.GroupState,
+    *,
+    pods: int,
 ) -> Notice | None:
-    """The event that goes with a change of a group's conditions; None where none turned."""
+    """The event that goes with a change of a group's conditions; None where none turned.
+
+    That it has its minimum is told of a group of one pod by that pod's own event.
+    """
     before = {each.type: (each.status, each.reason) for each in stored.conditions}
     for each in wanted.conditions:
         if each.status != "True" or before.get(each.type) == (each.status, each.reason):
@@ -161,7 +168,7 @@ def group_notice(
             refused = status.reason is not None and status.reason.code in NOT_ADMITTED
             said = ("Normal" if refused else "Warning", UNSCHEDULABLE, each.message)
             return _group_notice(status.job, status.uid, said)
-        if each.type == SCHEDULED:
+        if each.type == SCHEDULED and pods > 1:
             said = ("Normal", SCHEDULED, "pod group is ready")
             return _group_notice(status.job, status.uid, said)
     return None

@@ -142,8 +142,12 @@ def test_a_groups_status_is_written_when_it_says_something_new(case: str) -> Non
     before, seen, patch, notice = CASES[case]
     wanted = statuses.group_state(seen, before, now=NOW, transition="42")
     assert statuses.group_patch(before, wanted) == patch
-    event = statuses.group_notice(seen, before, wanted)
+    event = statuses.group_notice(seen, before, wanted, pods=2)
     assert (event and (event.type, event.reason, event.message)) == notice
+    # Of a group of one pod, that pod's own event says that it starts.
+    starts = notice is not None and notice[1] == "Scheduled"
+    alone = statuses.group_notice(seen, before, wanted, pods=1)
+    assert alone == (None if starts else event)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -154,7 +158,7 @@ def test_nothing_is_written_twice(case: str) -> None:
     again = statuses.group_state(seen, sent, now=NOW + 60, transition="43")
     assert again == sent
     assert statuses.group_patch(sent, again) is None
-    assert statuses.group_notice(seen, sent, again) is None
+    assert statuses.group_notice(seen, sent, again, pods=2) is None
 
 
 @pytest.mark.parametrize(
@@ -192,7 +196,7 @@ def test_a_group_that_waits_to_be_let_in_is_nothing_to_warn_of(
     short = decisions.Shortage(resource="cpu", requested=1000, allocated=0, limit=0)
     seen = status(reason=decisions.Reason(code=code, queue="a", shortages=(short,)))
     wanted = statuses.group_state(seen, stored(), now=NOW, transition="1")
-    notice = statuses.group_notice(seen, stored(), wanted)
+    notice = statuses.group_notice(seen, stored(), wanted, pods=2)
     assert notice is not None
     assert (notice.type, notice.reason) == (kind, "Unschedulable")
 
@@ -269,7 +273,7 @@ def test_a_groups_event_names_the_group() -> None:
     """Kind, namespace, name and UID."""
     seen = status(ready=True)
     wanted = statuses.group_state(seen, stored(), now=NOW, transition="42")
-    notice = statuses.group_notice(seen, stored(), wanted)
+    notice = statuses.group_notice(seen, stored(), wanted, pods=2)
     assert notice is not None
     assert (notice.kind, notice.namespace, notice.name, notice.uid) == (
         *("PodGroup", "ns"),
