@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # How many tests run at a time; each process of them has a control plane of its own.
 JOBS ?= 3
+# Daemons are started hundreds of times: their modules are compiled once, as in the image.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-alerts test-faults lint bench bench-core binaries lock clean
 
