@@ -71,7 +71,7 @@ def _settings(configured: policy.Policy) -> Iterator[policy.PluginSetting]:
 
 
 def _any(configured: policy.Policy, hook: str) -> bool:
-    return any(each.has(hook) for each in _settings(configured))
+    return any(hook in each.answers for each in _settings(configured))
 
 
 def _starting(configured: policy.Policy) -> Iterator[Trap]:
@@ -119,7 +119,9 @@ def _evicting(configured: policy.Policy) -> Iterator[Trap]:
 
 
 def _shuffling(configured: policy.Policy) -> Iterator[Trap]:
-    naming = [each.plugin.name for each in _settings(configured) if each.has("shuffle_victims")]
+    naming = [
+        each.plugin.name for each in _settings(configured) if "shuffle_victims" in each.answers
+    ]
     if configured.volcano and "pdb" in naming:
         message = (
             "with compatibility: volcano, shuffle evicts every running pod with labels that no "
@@ -134,8 +136,8 @@ def _shuffling(configured: policy.Policy) -> Iterator[Trap]:
 def _entitles(setting: policy.PluginSetting, hook: str) -> bool:
     """Whether a plugin may ever say who loses pods; drf reclaims only among branches of a tree."""
     if setting.plugin.name == "drf" and hook == "reclaimable":
-        return setting.has(hook) and "enableHierarchy" in setting.flags
-    return setting.has(hook) and setting.plugin.victim_role is contracts.VictimRole.ENTITLES
+        return hook in setting.answers and "enableHierarchy" in setting.flags
+    return hook in setting.answers and setting.plugin.victim_role is contracts.VictimRole.ENTITLES
 
 
 def _idle(configured: policy.Policy) -> Iterator[Trap]:
@@ -160,4 +162,4 @@ def _idle(configured: policy.Policy) -> Iterator[Trap]:
 
 
 def _admits(setting: policy.PluginSetting) -> bool:
-    return setting.has("job_enqueueable")
+    return "job_enqueueable" in setting.answers

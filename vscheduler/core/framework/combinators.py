@@ -96,7 +96,7 @@ class Dispatch:
                         KINDS.get(hook, (object,)),
                     )
                     for setting, plugin in tier
-                    if setting.has(hook)
+                    if hook in setting.answers
                 )
                 for tier in tiers
             ]

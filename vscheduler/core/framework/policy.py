@@ -40,16 +40,18 @@ class PluginSetting:
     """Only those that were given; kinds as the plugin declares them."""
     off: frozenset[str] = frozenset()
     """Flags (Volcano's keys) that are off."""
+    answers: frozenset[str] = field(init=False, compare=False, repr=False)
+    """Hooks that the plugin defines, and that no flag switches off."""
+
+    def __post_init__(self) -> None:
+        on = (name for name, hook in hooks.HOOKS.items() if hook.flag not in self.off)
+        answers = frozenset(name for name in on if hasattr(self.plugin, name))
+        object.__setattr__(self, "answers", answers)
 
     @property
     def flags(self) -> frozenset[str]:
         """Flags that are on."""
         return frozenset(vocabulary.FLAGS) - self.off
-
-    def has(self, hook: str) -> bool:
-        """Whether the plugin defines this hook and its flag leaves it on."""
-        flag = hooks.HOOKS[hook].flag
-        return hasattr(self.plugin, hook) and flag not in self.off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

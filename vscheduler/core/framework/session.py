@@ -62,10 +62,13 @@ class Session:
         self.touched: list[int] = []
         """Rows in the order in which they changed: who keeps an answer about rows looks here."""
         self.queues: Mapping[str, queues.Queue] = snapshot.queues
-        self.gangs: dict[jobs.JobId, gangs.Gang] = {}
-        self.strays: list[jobs.Job] = []
+        self.gangs = {
+            job.id: gangs.Gang(job, as_volcano=self.as_volcano)
+            for job in snapshot.jobs
+            if job.queue in self.queues
+        }
+        self.strays = [job for job in snapshot.jobs if job.queue not in self.queues]
         """Jobs whose queue doesn't exist."""
-        self._sort(snapshot.jobs)
         self.binds: list[decisions.Bind] = []
         self.held: dict[jobs.TaskId, decisions.Pipeline] = {}
         self.evicts: dict[jobs.TaskId, decisions.Evict] = {}
@@ -101,13 +104,6 @@ class Session:
             action.action(action.arguments).prepare(self)
         self.dispatch = self._open(guarded)
 
-    def _sort(self, every: Sequence[jobs.Job]) -> None:
-        for job in every:
-            if job.queue in self.queues:
-                self.gangs[job.id] = gangs.Gang(job, as_volcano=self.as_volcano)
-            else:
-                self.strays.append(job)
-
     def _open(self, guarded: frozenset[str]) -> combinators.Dispatch:
         tiers = [
             [(setting, self._opened(setting, guarded)) for setting in tier]
@@ -136,11 +132,11 @@ class Session:
         plugin: contracts.Plugin | combinators.Unopened,
         guarded: frozenset[str],
     ) -> contracts.Plugin | combinators.Unopened:
-        if not setting.has("start") or isinstance(plugin, combinators.Unopened):
+        if "start" not in setting.answers or isinstance(plugin, combinators.Unopened):
             return plugin
 
         def started() -> contracts.Plugin:
-            plugin.start()  # type: ignore[attr-defined]  # `has` says that it is there
+            plugin.start()  # type: ignore[attr-defined]  # `answers` says that it is there
             return plugin
 
         return _tried(setting, "start", guarded, started)
