@@ -6,11 +6,14 @@ from aiohttp import web
 
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import surrounded, worlds
+from vscheduler.cluster import lanes
 from vscheduler.daemon import controlling, settings
 
 
 async def test_queues_are_looked_at_after_the_schedulers_first_cycle(serve: Serve) -> None:
-    """Kopf's start, which takes long in a large cluster, comes after what users wait for."""
+    """Kopf's start, which takes long in a large cluster, comes after what users wait for: the first
+    cycle, and what it binds.
+    """
     asked: list[str] = []
     settling = True
 
@@ -27,7 +30,16 @@ async def test_queues_are_looked_at_after_the_schedulers_first_cycle(serve: Serv
         task = group.create_task(keeper.keep_queues({}))
         await asyncio.sleep(0.3)
         assert not asked
+        answered = asyncio.Event()
+
+        async def bind() -> None:
+            await answered.wait()
+
+        around.calls.put(lanes.Lane.BIND, bind)
         settling = False
+        await asyncio.sleep(0.3)
+        assert not asked
+        answered.set()
         await worlds.until(lambda: asked)
         assert not task.done()
         task.cancel()
