@@ -60,6 +60,7 @@ def test_what_queues_have_and_ask_for_is_that_of_their_jobs(picture: str) -> Non
         for sums, amounts in (
             (demands.held, [job.allocated for job in theirs]),
             (demands.pending, [job.pending for job in theirs]),
+            (demands.elastic, [job.elastic for job in theirs]),
         ):
             assert sums[queue] == summed(space, amounts)
 
@@ -68,6 +69,21 @@ def summed(space: resources.ResourceSpace, amounts: list[resources.Amounts]) -> 
     """The slow way."""
     found: list[int] = np.sum([space.vector(each) for each in amounts], axis=0).tolist()
     return found
+
+
+def test_what_is_within_a_groups_minimum_is_not_elastic() -> None:
+    """Only of what it names, and no more of it than it has."""
+    picture = """
+        node n1 cpu=16 memory=64Gi
+        queue q
+        job q/above min=1 phase=Running cpu=2 minresources=cpu:3 n1 n1
+        job q/below min=1 phase=Running cpu=1 minresources=cpu:5 n1
+        job q/free min=1 phase=Running cpu=4 n1
+    """
+    opened = running.open_session(pictures.documents(picture), running.TREE)
+    (queue,) = opened.demands.queues
+    found = dict(zip(opened.space.names, opened.demands.elastic[queue], strict=True))
+    assert found == {"cpu": 1000 + 0 + 4000, "memory": 0, "pods": 2 + 1 + 1}
 
 
 def test_most_of_a_busy_cluster_is_settled() -> None:

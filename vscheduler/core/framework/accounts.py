@@ -5,7 +5,6 @@ what is kept for it: a guarantee is out of others' reach even while its queue ha
 """
 
 import itertools
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -141,7 +140,11 @@ class Books:
 
     def promise(self, account: Account, amounts: Mapping[str, int]) -> None:
         """A group of the queue was admitted with this much to come."""
-        self._add(account, "promised", amounts)
+        columns = self._session.space.columns
+        for name, amount in amounts.items():
+            if name in columns:
+                for each in account.line:
+                    each.promised[columns[name]] += amount
 
     def exceeded(self, account: Account, request: Request) -> Iterator[Excess]:
         """The limits of this queue and of those above it that the request doesn't keep to."""
@@ -292,32 +295,17 @@ class Books:
         )
 
     def _count(self) -> None:
-        """Add up what jobs have and were promised, once per queue."""
-        allocated: dict[str, Counter[str]] = {}
-        promised: dict[str, Counter[str]] = {}
-        elastic: dict[str, Counter[str]] = {}
+        """What queues have, and what jobs were promised."""
+        demands = self._session.demands
+        for queue in sorted(demands.queues):
+            held = [(column, amount) for column, amount in enumerate(demands.held[queue]) if amount]
+            self.take(self.accounts[queue], held)
+            for each in self.accounts[queue].line:
+                for column, amount in enumerate(demands.elastic[queue]):
+                    each.elastic[column] += amount
         for gang in self._session.gangs.values():
-            queue = gang.job.queue
-            allocated.setdefault(queue, Counter()).update(gang.job.allocated)
-            elastic.setdefault(queue, Counter()).update(gang.job.elastic)
             if reservations.holds(gang):
-                promised.setdefault(queue, Counter()).update(reservations.outstanding(gang))
-        columns = self._session.space.columns
-        for queue, amounts in sorted(allocated.items()):
-            request = [(columns[name], amount) for name, amount in amounts.items() if amount]
-            self.take(self.accounts[queue], request)
-        for queue, amounts in sorted(promised.items()):
-            self._add(self.accounts[queue], "promised", amounts)
-        for queue, amounts in sorted(elastic.items()):
-            self._add(self.accounts[queue], "elastic", amounts)
-
-    def _add(self, account: Account, what: str, amounts: Mapping[str, int]) -> None:
-        columns = self._session.space.columns
-        for each in account.line:
-            row = getattr(each, what)
-            for name, amount in amounts.items():
-                if name in columns:
-                    row[columns[name]] += amount
+                self.promise(self.accounts[gang.job.queue], reservations.outstanding(gang))
 
 
 def _spec(space: resources.ResourceSpace, queue: queues.Queue | None, *, clipped: bool) -> _Spec:

@@ -20,9 +20,13 @@ class Demands:
         same jobs give the same order."""
         found: dict[Pair, list[int]] = {}
         queues: dict[str, None] = {}
+        self._bounded: list[jobs.Job] = []
+        """Jobs that name minResources."""
         for gang in every:
             job = gang.job
             queues[job.queue] = None
+            if job.min_resources is not None:
+                self._bounded.append(job)
             for kind, (held, pending) in job.classes.items():
                 known = found.get((job.queue, kind))
                 if known is None:
@@ -45,6 +49,18 @@ class Demands:
         written to.
         """
         return self._sums({pair: pending for pair, (_, pending) in self.pods.items()})
+
+    @cached_property
+    def elastic(self) -> Mapping[str, list[int]]:
+        """What jobs of each of these queues hold above their minResources, all of it where they
+        name none: an amount per column; not to be written to.
+        """
+        sums = {queue: list(row) for queue, row in self.held.items()}
+        for job in self._bounded:
+            row = sums[job.queue]
+            for name, has in job.allocated.items():
+                row[self._space.columns[name]] -= has - job.elastic.get(name, 0)
+        return sums
 
     def _sums(self, counts: Mapping[Pair, int]) -> Mapping[str, list[int]]:
         sums = {queue: [0] * self._space.size for queue in self.queues}

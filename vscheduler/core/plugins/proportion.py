@@ -40,17 +40,11 @@ class Proportion(contracts.Plugin):
         for queue in session.demands.queues:
             ledger = self._ledgers[queue] = ledgers.Ledger(session.space.size)
             ledger.allocated = list(session.demands.held[queue])
-            # What a group has above its minimum counts as given back: all, where it has none.
-            ledger.promised = [-amount for amount in ledger.allocated]
+            # What a group has above its minimum counts as given back.
+            ledger.promised = [-amount for amount in session.demands.elastic[queue]]
         for gang in session.gangs.values():
-            job = gang.job
-            if job.min_resources is None:
-                continue
-            ledger = self._ledgers[job.queue]
-            least = {name: has - job.elastic.get(name, 0) for name, has in job.allocated.items()}
-            self._promise(ledger, least)
             if reservations.holds(gang):
-                self._promise(ledger, reservations.outstanding(gang))
+                self._promise(self._ledgers[gang.job.queue], reservations.outstanding(gang))
 
     def start(self) -> None:
         """Divide what there is. In Volcano's way, pour out all that nodes have."""
