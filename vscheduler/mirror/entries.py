@@ -168,7 +168,7 @@ def change(before: Value | None, after: Value | None) -> Change:
 
 def _starts(before: pods.Pod, after: pods.Pod) -> bool:
     """Whether all that is new is how far the pod is on its node."""
-    if before.node is None or before.status not in STARTING or after.status not in STARTED:
+    if before.status not in STARTING or after.status not in STARTED:
         return False
     task = before.task
     if task is not None and after.task is not None:

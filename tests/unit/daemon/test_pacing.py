@@ -84,6 +84,7 @@ async def test_a_step_that_another_cycle_has_seen_makes_none() -> None:
     """Nor does it hasten the next one; a later step makes one of its own."""
     made = paced(replace(QUICK, step_seconds=0.2))
     made.changed(entries.Change.STEP)
+    made.changed(entries.Change.STEP)
     made.changed(entries.Change.OTHER)
     assert await is_due(made, within=5)
     ended(made)
