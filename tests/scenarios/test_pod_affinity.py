@@ -15,6 +15,7 @@ ZONES = """
     queue q
     """
 FILTERS = "gang | predicates"
+PACKS = "gang | predicates nodeorder binpack:binpack.weight=10"
 SCORES = (
     "gang | predicates nodeorder:"
     "leastrequested.weight=0,balancedresource.weight=0,tainttoleration.weight=0"
@@ -246,3 +247,16 @@ def test_a_refusal_says_what_kubectl_users_know(conditions: str, says: str) -> N
     reason = next(group.reason for group in result.groups if group.job.endswith("/new"))
     assert reason is not None
     assert says in ", ".join(f"{count} {text}" for text, count in reason.refusals)
+
+
+@pytest.mark.parametrize("size", [2, 3, 8, 20, 30])
+@pytest.mark.parametrize("tiers", [FILTERS, PACKS], ids=["as they come", "packed"])
+def test_a_gang_that_must_not_share_a_host_shares_none(size: int, tiers: str) -> None:
+    """However much the score prefers a node that is in use: one cycle, one pod on each."""
+    nodes = "\n".join(
+        f"node n{number:02} cpu=16 label=kubernetes.io/hostname=n{number:02}"
+        for number in range(40)
+    )
+    gang = f"job q/g min={size} cpu=1 label=app=g apart=app=g@host -*{size}"
+    found = decide(f"{nodes} queue q {gang}", "allocate", tiers)
+    assert len(found) == len({each.node for each in found}) == size

@@ -102,6 +102,11 @@ class Dispatch:
             ]
             self._tiers[hook] = tuple(calls for calls in found if calls)
             self._calls[hook] = tuple(call for calls in found for call in calls)
+        self.rows_tell_all = all(
+            _says_what_rows_hold(setting, guarded) for tier in tiers for setting, _ in tier
+        )
+        """Whether answers about a row are known to depend on no more than can be compared: its
+        columns, its ports, and what `outlook` and `row_outlook` say."""
 
     def key(self, hook: str, *subject: object) -> tuple[tuple[float, ...], ...]:
         """What the subject is sorted by: one part per plugin, in order of tiers."""
@@ -300,6 +305,17 @@ class Dispatch:
         if call.plugin not in self._guarded:
             raise PluginFailedError(call.plugin, hook, error) from error
         return default
+
+
+def _says_what_rows_hold(setting: policy.PluginSetting, guarded: frozenset[str]) -> bool:
+    """Whether a plugin's answers about nodes depend on nothing that it takes notes of, or it says
+    on what, and hasn't failed.
+    """
+    if "row_outlook" in setting.answers:
+        return setting.plugin.name not in guarded
+    answers_about_nodes = setting.answers & {"filter_nodes", "score_nodes"}
+    takes_notes = setting.answers & {"on_allocate", "on_deallocate"}
+    return not (answers_about_nodes and takes_notes)
 
 
 def _common(left: list[jobs.Task], answer: Sequence[jobs.Task] | None) -> list[jobs.Task]:

@@ -73,8 +73,8 @@ class NodeView:
     """The nodes that a question is about, as columns: n rows of the N nodes of the cluster.
 
     First all rows are asked about, later only those that a placement has touched; the answer for
-    a row must depend on that row only. Amounts are int64 of shape (n, R), columns as in the
-    session's ResourceSpace; none may be written to.
+    a row must depend on that row only (see also `outlook` and `row_outlook`). Amounts are int64 of
+    shape (n, R), columns as in the session's ResourceSpace; none may be written to.
     """
 
     layout: nodes.NodeLayout
@@ -348,6 +348,13 @@ class Hooks(Protocol):
     def outlook(self, task: jobs.Task) -> Hashable:
         """[-; all] A value that changes when answers about this task may have changed on rows
         that were not touched, such as a count of pods in a zone; None where they never do.
+        """
+
+    def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> Sequence[Hashable] | None:
+        """[-; all] For each row, a value that changes when the answer may have changed there
+        though the view shows the same, such as whether a pod is there that the task must not meet.
+        None, for whatever rows: it never does. Who answers about nodes and has `on_allocate`, but
+        not this, is asked anew after each placement.
         """
 
     def score_nodes(self, task: jobs.Task, nodes: NodeView) -> NDArray[np.float64]:

@@ -56,6 +56,7 @@ HOOKS: Mapping[str, Hook] = {
     "shortages": Hook("", None, Combine.EVERY),
     "filter_nodes": Hook("Predicate", "enablePredicate", Combine.ALL, closed=True),
     "outlook": Hook("", None, Combine.EVERY),
+    "row_outlook": Hook("", None, Combine.EVERY),
     "score_nodes": Hook("NodeOrder", "enableNodeOrder", Combine.SUM),
     "score_node_set": Hook("BatchNodeOrder", "enableNodeOrder", Combine.SUM),
     "on_allocate": Hook("AllocateFunc", None, Combine.EVERY),

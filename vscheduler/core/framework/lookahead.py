@@ -3,7 +3,8 @@
 Filters and scores cost about the same for one row as for a hundred. So where tasks of one class
 are placed one after the other, the nodes that come next are asked about in one go, as they will be
 with one such task more, with two, and so on. An answer is used only where the node has come to be
-exactly as it was foreseen.
+exactly as it was foreseen: its columns, its host ports, and whatever else plugins say that their
+answers about it depend on (`row_outlook`).
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -55,13 +56,14 @@ class Lookahead:
             self._found[plan, state] = (now, later)
 
 
-def state(session: "working.Session", row: int) -> Hashable:
-    """All that a row's answers may depend on, as it is."""
+def state(session: "working.Session", row: int, told: Hashable = None) -> Hashable:
+    """All that a row's answers may depend on, as it is; told is what plugins say of it."""
     used, future = session.used[row].tobytes(), session.future_used[row].tobytes()
     if not session.ports and not session.leaving_ports:
-        return row, used, future
+        return row, used, future, told
     name = session.layout.names[row]
-    return row, used, future, (session.ports.get(name), session.leaving_ports.get(name))
+    taken = session.ports.get(name), session.leaving_ports.get(name)
+    return row, used, future, told, taken
 
 
 def foreseen(
@@ -92,16 +94,16 @@ def foreseen(
 
 
 def states(session: "working.Session", view: contracts.NodeView) -> Iterator[Hashable]:
-    """The state of each row of what is foreseen."""
+    """The state of each row of what is foreseen, for tasks of which plugins say nothing more."""
     assert view.rows is not None
     ports, leaving = session.ports, session.leaving_ports
     names = session.layout.names
     for row, used, future in zip(view.rows.tolist(), view.used, view.future_used, strict=True):
         if not ports and not leaving:
-            yield row, used.tobytes(), future.tobytes()
+            yield row, used.tobytes(), future.tobytes(), None
         else:
             taken = ports.get(names[row]), leaving.get(names[row])
-            yield row, used.tobytes(), future.tobytes(), taken
+            yield row, used.tobytes(), future.tobytes(), None, taken
 
 
 def best(scores: Scores) -> Rows:

@@ -8,6 +8,7 @@ company is only who is there now, and who will stay.
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,14 @@ Scores = NDArray[np.float64]
 FULL_SCORE = 100.0
 
 
+class Changes(Enum):
+    """Where a pod that comes or goes can change a gate's answer."""
+
+    NOWHERE = auto()
+    ON_ITS_NODE = auto()
+    ANYWHERE = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Gate:
     """One condition on a label of nodes: which of its values pass.
@@ -33,8 +42,7 @@ class Gate:
     now: Flags
     later: Flags
     """Once the pods that are leaving are gone."""
-    local: bool = False
-    """Whether a pod changes the answer for no other node than its own."""
+    changes: "Changes"
 
     def on(self, rows: NDArray[np.int64] | None) -> tuple[nodes.Mask, nodes.Mask]:
         """Which of these rows pass, now and later."""
@@ -58,7 +66,7 @@ def company_gates(standing: neighbours.Standing) -> list[Gate]:
             now = labelled
         if standing.is_company and not total[[Seat.STAYING, Seat.PROMISED]].any():
             later = labelled
-        gates.append(Gate(domains.codes, now, later))
+        gates.append(Gate(domains.codes, now, later, Changes.ANYWHERE))
     return gates
 
 
@@ -68,7 +76,8 @@ def distance_gates(near: Sequence[neighbours.Near]) -> list[Gate]:
     for each in near:
         domains = each.pods.by_label(each.topology_key)
         now, later = domains.counts.sum(axis=0) == 0, domains.standing == 0
-        gates.append(Gate(domains.codes, now, later, local=domains.apart))
+        changes = Changes.ON_ITS_NODE if domains.apart else Changes.ANYWHERE
+        gates.append(Gate(domains.codes, now, later, changes))
     return gates
 
 
@@ -84,7 +93,7 @@ def spread_gates(
         least = 0 if few else int(counts[present].min())
         passes = counts + int(each.counts_itself) - least <= spread.max_skew
         passes &= _labelled(domains)
-        gates.append(Gate(domains.codes, passes, passes))
+        gates.append(Gate(domains.codes, passes, passes, Changes.ANYWHERE))
     return gates
 
 
@@ -95,7 +104,7 @@ def label_gates(standing: neighbours.Standing) -> list[Gate]:
         if each.spread.hard:
             domains = each.pods.by_label(each.spread.topology_key)
             passes = _labelled(domains)
-            gates.append(Gate(domains.codes, passes, passes, local=True))
+            gates.append(Gate(domains.codes, passes, passes, Changes.NOWHERE))
     return gates
 
 

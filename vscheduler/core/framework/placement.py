@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.framework import contracts, lookahead
+from vscheduler.core.framework import answers, contracts, lookahead
 from vscheduler.core.model import decisions, jobs, nodes, refusals, resources
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Plan:
 
     __slots__ = (
         *("chosen", "explained", "future", "idle", "number", "outlook", "request"),
-        *("seen", "set_scored", "task"),
+        *("row_told", "seen", "set_scored", "task"),
     )
 
     def __init__(self, task: jobs.Task, request: resources.Vector) -> None:
@@ -71,6 +71,8 @@ class Plan:
         self.idle = self.future = NOTHING_YET
         self.outlook: list[Hashable] = []
         """What its answers depend on beside the rows themselves."""
+        self.row_told = False
+        """Whether plugins say that its answers depend on more of a row than its columns show."""
         self.seen = 0
         """How much of `session.touched` it knows of."""
         self.set_scored = True
@@ -211,6 +213,7 @@ class Placement:
         if plan is None:
             self._make_room(key)
             plan = self._plans[key] = Plan(task, session.request(task))
+            plan.row_told = bool(self._told(task, np.empty(0, dtype=np.int64)))
             self._set_outlook(plan, session.dispatch.every("outlook", task))
             self._refresh(plan, None)
         elif plan.seen < len(session.touched):
@@ -242,21 +245,36 @@ class Placement:
         if len(rows) * 4 > session.layout.size:
             self._refresh(plan, None)
             return
+        if not session.dispatch.rows_tell_all:
+            self._refresh(plan, np.array(rows, dtype=np.int64))
+            return
         plan.explained = None
         left: dict[int, Hashable] = {}
-        for row in rows:
-            state = lookahead.state(session, row)
+        for row, state in zip(rows, self._states(plan, rows), strict=True):
             known = self._ahead.get(plan.number, state)
             if known is None:
                 left[row] = state
             else:
                 plan.idle[row], plan.future[row] = known
         if left:
-            if len(touched) == 1 and touched[0] == plan.chosen:
+            if len(touched) == 1 and touched[0] == plan.chosen and not plan.row_told:
                 self._look_ahead(plan, touched[0])
             at = np.array(list(left), dtype=np.int64)
             self._refresh(plan, at)
             self._ahead.put(plan.number, left.values(), plan.idle[at], plan.future[at])
+
+    def _states(self, plan: Plan, rows: Sequence[int]) -> list[Hashable]:
+        """All that the plan's answers about these rows depend on, as they are."""
+        session = self._session
+        if not plan.row_told:
+            return [lookahead.state(session, row) for row in rows]
+        told = zip(*self._told(plan.task, np.array(rows, dtype=np.int64)), strict=True)
+        return [lookahead.state(session, *each) for each in zip(rows, told, strict=True)]
+
+    def _told(self, task: jobs.Task, rows: Rows) -> list[Sequence[Hashable]]:
+        """What plugins say that their answers about these rows depend on, beside their columns."""
+        every = self._session.dispatch.each("row_outlook", answers.one_each, None, task, rows)
+        return [answer for answer in every if answer is not None]
 
     def _look_ahead(self, plan: Plan, row: int) -> None:
         """A task was placed where it was to go, and others like it may follow: find out what the
@@ -318,15 +336,15 @@ class Placement:
     def _lasting(self, task: jobs.Task, view: contracts.NodeView) -> list[contracts.Verdict]:
         """What doesn't pass by itself."""
         nobody = [contracts.Verdict("a filter failed", np.zeros(view.size, dtype=np.bool_))]
-        answers = self._session.dispatch.each("filter_nodes", _checked, nobody, task, view)
+        found = self._session.dispatch.each("filter_nodes", answers.verdicts, nobody, task, view)
         return [
             contracts.Verdict(NOT_READY, view.of(view.layout.ready)),
-            *(verdict for answer in answers for verdict in answer),
+            *(verdict for answer in found for verdict in answer),
         ]
 
     def _scores(self, task: jobs.Task, view: contracts.NodeView) -> NDArray[np.float64]:
         total = np.zeros(view.size)
-        for answer in self._session.dispatch.each("score_nodes", _scores, None, task, view):
+        for answer in self._session.dispatch.each("score_nodes", answers.scores, None, task, view):
             if answer is not None:
                 total += answer
         return total
@@ -342,10 +360,10 @@ class Placement:
         if not feasible.any():
             return scores
         view = self._session.view()
-        answers = self._session.dispatch.each(
-            "score_node_set", _scores, None, plan.task, view, feasible
+        found = self._session.dispatch.each(
+            "score_node_set", answers.scores, None, plan.task, view, feasible
         )
-        given = [answer for answer in answers if answer is not None]
+        given = [answer for answer in found if answer is not None]
         plan.set_scored = bool(given)
         return sum(given, start=scores)
 
@@ -370,26 +388,3 @@ def _reachable(verdicts: Sequence[contracts.Verdict], layout: nodes.NodeLayout) 
         if not verdict.curable:
             mask &= verdict.passes
     return mask
-
-
-def _checked(
-    answer: Sequence[contracts.Verdict] | None, view: contracts.NodeView
-) -> list[contracts.Verdict]:
-    verdicts = list(answer or ())
-    for verdict in verdicts:
-        for passes in (verdict.passes, verdict.later):
-            if passes is not None and (passes.shape != (view.size,) or passes.dtype != np.bool_):
-                what = f"{passes.dtype} of shape {passes.shape}"
-                raise ValueError(f"{verdict.refusal!r}: {what} where bool of ({view.size},) is due")
-    return verdicts
-
-
-def _scores(answer: object, view: contracts.NodeView) -> NDArray[np.float64] | None:
-    if answer is None:
-        return None
-    scores = np.asarray(answer, dtype=np.float64)
-    if scores.shape != (view.size,):
-        raise ValueError(f"scores of shape {scores.shape} where ({view.size},) is due")
-    if not np.isfinite(scores).all():
-        raise ValueError("a score that is no finite number")
-    return scores

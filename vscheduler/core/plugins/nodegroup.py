@@ -110,6 +110,9 @@ class Nodegroup(contracts.Plugin):
             return None
         return tuple(self._has_left(task, queue, group) for group in used)
 
+    def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> None:
+        """Nothing: limits are a group's, and `outlook` says all of them."""
+
     def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> NDArray[np.float64] | None:
         """100 for a required group, 50 for a preferred one; -1 for one to be avoided."""
         affinity = self._affinity.get(self._session.gangs[task.job].job.queue)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vscheduler.core.framework import contracts, nearness, neighbours
 from vscheduler.core.model import jobs, masks
@@ -57,6 +58,8 @@ class Ruling:
     version: int
     rules: Sequence[Rule]
     outlook: Hashable
+    local: Sequence[nearness.Gate]
+    """Gates whose answer for a node only pods on that node change."""
 
 
 class Predicates(contracts.Plugin):
@@ -154,6 +157,17 @@ class Predicates(contracts.Plugin):
         standing = self._neighbours.standing(task)
         return None if standing is None else self._ruling(standing, task.kind).outlook
 
+    def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> Sequence[Hashable] | None:
+        """Which gates are open on a node, where pods on it are all that counts: a node that takes
+        one of a gang takes no second one that must not meet it.
+        """
+        standing = self._neighbours.standing(task)
+        local = () if standing is None else self._ruling(standing, task.kind).local
+        if not local:
+            return None
+        answers = [answer for gate in local for answer in gate.on(rows)]
+        return [each.tobytes() for each in np.stack(answers, axis=1)]
+
     def _ruling(self, standing: neighbours.Standing, kind: jobs.TaskClass) -> Ruling:
         known = self._rulings.get(standing)
         version = standing.version
@@ -163,9 +177,15 @@ class Predicates(contracts.Plugin):
                 (gate.now.tobytes(), gate.later.tobytes())
                 for rule in rules
                 for gate in rule.gates
-                if not gate.local
+                if gate.changes is nearness.Changes.ANYWHERE
             )
-            known = self._rulings[standing] = Ruling(version, rules, outlook or None)
+            local = [
+                gate
+                for rule in rules
+                for gate in rule.gates
+                if gate.changes is nearness.Changes.ON_ITS_NODE
+            ]
+            known = self._rulings[standing] = Ruling(version, rules, outlook or None, local)
         return known
 
     def _rules(self, standing: neighbours.Standing, kind: jobs.TaskClass) -> Iterator[Rule]:

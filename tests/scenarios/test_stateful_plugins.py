@@ -1,0 +1,95 @@
+"""Plugins whose answers about a node change with what is placed on it."""
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests import pictures, running
+from vscheduler.core import cycle
+from vscheduler.core.framework import contracts, policy
+from vscheduler.core.model import decisions, jobs
+
+MANY_NODES = "\n".join(f"node n{number:02} cpu=16" for number in range(12))
+PICTURE = f"""{MANY_NODES}
+    queue q
+    job q/a min=6 -*6
+    job q/b min=6 -*6
+    """
+
+
+class TwoOnANode(contracts.Plugin):
+    """At most two pods on one node, of those that were placed in this cycle."""
+
+    name = "two-on-a-node"
+
+    def open(self, session: contracts.Session) -> None:
+        """Nobody was placed yet."""
+        self._session = session
+        self._counts: Counter[int] = Counter()
+
+    def filter_nodes(self, _: jobs.Task, nodes: contracts.NodeView) -> Sequence[contracts.Verdict]:
+        """Nodes with fewer than two."""
+        rows = range(nodes.layout.size) if nodes.rows is None else nodes.rows.tolist()
+        passes = np.array([self._counts[row] < 2 for row in rows], dtype=np.bool_)
+        return [contracts.Verdict("node(s) had two pods", passes)]
+
+    def on_allocate(self, task: jobs.Task) -> None:
+        """One more."""
+        self._count(task, 1)
+
+    def on_deallocate(self, task: jobs.Task) -> None:
+        """One less."""
+        self._count(task, -1)
+
+    def _count(self, task: jobs.Task, step: int) -> None:
+        node = self._session.gangs[task.job].node(task)
+        self._counts[self._session.snapshot.nodes.layout.rows[node or ""]] += step
+
+
+class TellsItsCounts(TwoOnANode):
+    """The same, and says what its answers depend on."""
+
+    def row_outlook(self, _: jobs.Task, rows: NDArray[np.int64]) -> Sequence[Hashable]:
+        """How many there are."""
+        return [self._counts[row] for row in rows.tolist()]
+
+
+class TellsTooMuch(TellsItsCounts):
+    """The same, with one answer too many."""
+
+    def row_outlook(self, _: jobs.Task, rows: NDArray[np.int64]) -> Sequence[Hashable]:
+        """One more than was asked for."""
+        return [*super().row_outlook(_, rows), 0]
+
+
+def run(plugin: type[contracts.Plugin]) -> decisions.CycleResult:
+    """One cycle that packs, with this plugin before the usual ones."""
+    tiers = running.tiers("gang | predicates nodeorder binpack:binpack.weight=10")
+    usual = running.policy_of({"actions": "allocate", "tiers": tiers})
+    mine = (policy.PluginSetting(plugin=plugin),)
+    snapshot = running.snapshot_of(pictures.documents(PICTURE))
+    return cycle.run_cycle(
+        snapshot, policy.Policy(actions=usual.actions, tiers=(mine, *usual.tiers))
+    )
+
+
+@pytest.mark.parametrize("plugin", [TwoOnANode, TellsItsCounts])
+def test_a_plugin_that_counts_is_asked_about_nodes_as_they_are(
+    plugin: type[contracts.Plugin],
+) -> None:
+    """Packing puts two on a node, and no third one, whether the plugin says that it counts."""
+    result = run(plugin)
+    assert result.faults == ()
+    assert Counter(Counter(bind.node for bind in result.binds).values()) == {2: 6}
+
+
+def test_an_answer_for_another_number_of_rows_is_a_fault() -> None:
+    """The plugin is named with the hook, and nothing is foreseen from it."""
+    result = run(TellsTooMuch)
+    assert [(fault.plugin, fault.hook) for fault in result.faults] == [
+        ("two-on-a-node", "row_outlook")
+    ]
+    assert Counter(Counter(bind.node for bind in result.binds).values()) == {2: 6}
