@@ -39,7 +39,8 @@ def writes(_: object, __: object, nodes: contracts.NodeView) -> np.ndarray[Any, 
 CLOSED = {name for name, hook in hooks.HOOKS.items() if hook.closed}
 UNASKED = {
     *("shortages", "job_starving", "job_enqueueable", "job_enqueued", "preemptive"),
-    *("preemptable", "reclaimable", "victim_queue_key", "shuffle_victims", "start_timeout"),
+    *("preemptable", "reclaimable", "share_after", "victim_queue_key", "shuffle_victims"),
+    "start_timeout",
 }
 """Hooks that allocate has no question for in this cluster."""
 

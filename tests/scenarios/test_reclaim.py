@@ -63,8 +63,9 @@ def test_surplus_goes_before_whole_gangs() -> None:
 def test_a_gang_goes_whole_or_not_at_all() -> None:
     """With no surplus anywhere a rigid gang goes, both pods, though one would make the room."""
     assert reclaim("""
-        node  n1 cpu=2   node n2 cpu=2
+        node  n1 cpu=2   node n2 cpu=2   node n3 cpu=2 taint=own=lead:NoSchedule
         queue gold    queue lead
+        job   lead/kept  min=1 cpu=2 tolerate=own   n3
         job   lead/rigid min=2 cpu=2   n1 n2
         job   gold/needy min=1 cpu=2   -
         """) == [
@@ -214,8 +215,9 @@ def test_jobs_that_ask_in_vain_leave_the_others_their_turn(budget: int) -> None:
 def test_what_one_job_found_in_vain_another_like_it_may_find_later() -> None:
     """Six cores are too many to free for one, not for four; then there is room for one more."""
     assert reclaim("""
-        node  n1 cpu=6
+        node  n1 cpu=6   node n2 cpu=1 taint=own=lead:NoSchedule
         queue lead    queue gold weight=9
+        job   lead/own   min=1 cpu=1 tolerate=own   n2
         job   lead/gang  min=3 cpu=2          n1 n1 n1
         job   gold/one   min=1 cpu=1 age=90   -
         job   gold/large min=1 cpu=4 age=60   -

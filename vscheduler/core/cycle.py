@@ -5,6 +5,7 @@ from vscheduler.core.framework import (
     combinators,
     halves,
     invariants,
+    kept_rooms,
     policy,
     promises,
     reprieves,
@@ -12,7 +13,9 @@ from vscheduler.core.framework import (
 )
 from vscheduler.core.model import decisions, snapshot
 
-DECIDING_ON_VICTIMS = ("open", "start", "preemptable", "reclaimable", "shuffle_victims")
+DECIDING_ON_VICTIMS = (
+    *("open", "start", "preemptable", "reclaimable", "share_after", "shuffle_victims"),
+)
 """Where a plugin fails in one of these, nobody is evicted in this cycle."""
 
 
@@ -52,6 +55,7 @@ def _run(
         opened.dispatch.evictions_off = True
     halves.settle(opened)
     promises.keep(opened)
+    kept_rooms.resume(opened)
     for setting in configured.actions:
         setting.action(setting.arguments).execute(opened)
     reprieves.grant(opened)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from vscheduler.core.framework import claims, contracts, eviction, gangs, nodewise, ordering, units
 from vscheduler.core.framework import session as working
-from vscheduler.core.model import jobs, queues
+from vscheduler.core.model import durations, jobs, queues
 
 
 class Reclaim(contracts.Action):
@@ -18,6 +18,7 @@ class Reclaim(contracts.Action):
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
         "predicateErrorCacheEnable": contracts.Argument(bool, default=True),
         **eviction.arguments("reclaim", units.WholeGangs.PROPORTIONATE),
+        eviction.KEEP: contracts.Argument(str, "60s", parse=durations.seconds),
     }
 
     def execute(self, session: working.Session) -> None:

@@ -31,12 +31,12 @@ NODE_COST = 450
 class Offer:
     """What a node costs: who would have to go for one task."""
 
-    cost: tuple[float, ...]
+    cost: units.Cost
     units: tuple[units.Unit, ...]
 
 
 class Attempt:
-    """One try to fit a job, with or without whole gangs as victims."""
+    """One try to fit a job, on these terms."""
 
     def __init__(
         self,
@@ -45,8 +45,7 @@ class Attempt:
         queue: queues.Queue,
         claim: claims.Claim,
         candidate: units.Candidate,
-        *,
-        whole: bool,
+        terms: units.Terms,
     ) -> None:
         self._planner = planner
         self._session = planner.session
@@ -57,13 +56,14 @@ class Attempt:
         self._tasks = [
             task for task in claim.tasks if not (task.never_preempts or task.best_effort)
         ]
+        self._removal = terms.removal
         self._pool = units.Pool(
             self._session,
             hook=planner.hook,
             claimant=queue,
             candidate=candidate,
             oldest=self._session.snapshot.now - planner.min_runtime,
-            whole=whole,
+            terms=terms,
         )
         self._has_minimum = self._is_pipelined()
         self.placed: dict[jobs.TaskId, tuple[jobs.Task, int]] = {}
@@ -72,7 +72,7 @@ class Attempt:
         """Whole gangs by job, single pods by UID."""
         self._lack = np.full(self._session.space.size, np.inf)
         self._freed_whole = self._session.space.zeros()
-        self._heaps: dict[jobs.TaskClass, list[tuple[tuple[float, ...], int, int]]] = {}
+        self._heaps: dict[jobs.TaskClass, list[tuple[units.Cost, int, int]]] = {}
         self._version = 0
         self._vacated: defaultdict[jobs.TaskClass, set[int]] = defaultdict(set)
         """Rows that may cost less than their class's heap has it."""
@@ -83,11 +83,15 @@ class Attempt:
         if self._done():
             return True
         self._lack = self._lacking(left)
+        needed = self._needed_of(left)
         for task in left:
             if self._done():
                 break
             if self._is_needed(task) and self._is_owed(task):
                 self._session.spend("claims", TASK_COST)
+                self._pool.claimed = self._sum(
+                    each for each in needed if each.uid not in self.placed
+                )
                 self._make_room(task)
         return self._done()
 
@@ -108,6 +112,22 @@ class Attempt:
             else:
                 self._trial.rollback(checkpoint)
                 self.placed = before
+
+    @property
+    def might_move(self) -> bool:
+        """Whether somebody was left alone who could perhaps be moved."""
+        return self._pool.left_movable
+
+    def moves_the_displaced(self, until: float) -> bool:
+        """Find room elsewhere for those who are only moved, and keep it until then."""
+        tasks = [task for unit in self._chosen.values() if unit.moves for task in unit.tasks]
+        return self._removal is None or self._removal.find(self._trial, tasks, until)
+
+    def _needed_of(self, left: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
+        """As many of these as the job lacks."""
+        gang = self._gang
+        count = max(1, gang.job.min_member - gang.ready_tasks - gang.waiting_tasks)
+        return left[: 1 if self._has_minimum else count]
 
     def _done(self) -> bool:
         groups = self._gang.sub_groups
@@ -169,9 +189,7 @@ class Attempt:
         node has all of it together, everything that they ask for counts. What isn't short is
         unlimited, and so are pod slots.
         """
-        gang, space = self._gang, self._session.space
-        count = max(1, gang.job.min_member - gang.ready_tasks - gang.waiting_tasks)
-        needed = left[: 1 if self._has_minimum else count]
+        space, needed = self._session.space, self._needed_of(left)
         if not needed:
             return np.full(space.size, np.inf)
         wanted = self._sum(needed)
@@ -216,7 +234,7 @@ class Attempt:
             else:
                 heapq.heapreplace(heap, (offer.cost, row, self._version))
 
-    def _offers(self, task: jobs.Task) -> list[tuple[tuple[float, ...], int, int]]:
+    def _offers(self, task: jobs.Task) -> list[tuple[units.Cost, int, int]]:
         """All nodes on which enough could go, with what that would cost; a heap."""
         session = self._session
         room = session.allocatable - session.future_used + self._planner.most(self._queue)
@@ -236,7 +254,7 @@ class Attempt:
         checkpoint = self._trial.checkpoint()
         if self._starts(task, row):
             return Offer((), ())
-        every = self._pool.units(row)
+        every = self._pool.units(task, row)
         chosen = self._together(task, row, every)
         self._trial.rollback(checkpoint)
         if chosen is None:
@@ -309,6 +327,7 @@ class Attempt:
                     action=self._planner.action,
                     beneficiary=self._gang.job.id,
                     whole=unit.whole,
+                    moves=unit.moves,
                 )
             )
 

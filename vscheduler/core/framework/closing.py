@@ -40,6 +40,7 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
             tried=tried,
             asked=frozenset(session.asked if session.exhausted else ()),
             nominations=_nominations(session),
+            kept_rooms=tuple(session.kept_rooms),
             admitted=_still(session, session.admitted, jobs.Phase.INQUEUE),
             lapsed=_still(session, session.lapsed, jobs.Phase.PENDING),
             shuffled_at=session.shuffled_at,

@@ -27,6 +27,7 @@ KINDS: Mapping[str, tuple[type, ...]] = {
         (bool, np.bool_, NoneType),
     ),
     **dict.fromkeys(("preemptable", "reclaimable", "shuffle_victims"), (tuple, list, NoneType)),
+    "share_after": (decisions.ShareAfter, NoneType),
     "job_enqueueable": (bool, np.bool_, decisions.Refusal, NoneType),
     "job_valid": (decisions.Reason, NoneType),
     "shortages": (tuple, list),

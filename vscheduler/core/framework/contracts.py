@@ -253,9 +253,8 @@ class Hooks(Protocol):
         """
 
     def class_nodes(self, kind: jobs.TaskClass, layout: nodes.NodeLayout) -> nodes.Mask | None:
-        """[-; all masks] Which nodes (N,) pods of this class could use, whoever is there now: the
-        part of `filter_nodes` that shares are computed from. None: all. The layout need not be
-        the session's; its answer may be kept in `layout.memo`.
+        """[-; all masks] Which nodes (N,) of any layout pods of this class could use, whoever is
+        there now: the part of `filter_nodes` that shares are computed from. None: all.
         """
 
     def queue_nodes(self, queue: queues.Queue, layout: nodes.NodeLayout) -> nodes.Mask | None:
@@ -281,13 +280,13 @@ class Hooks(Protocol):
         """[JobReady; all] Whether what is allocated so far may be bound."""
 
     def start_timeout(self, gang: gangs.Gang) -> float | None:
-        """[-; first] How many seconds a gang of which only a part could be bound has to become
-        whole; then that part is evicted. Where no plugin has an answer, it stays.
+        """[-; first] After how many seconds a gang that could only be bound in part, and is so
+        still, is evicted. Where no plugin has an answer, it stays.
         """
 
     def job_pipelined(self, gang: gangs.Gang) -> bool | None:
-        """[JobPipelined; a reject loses, a tier with a permit decides] Whether the job may hold
-        room that is being freed until it can start.
+        """[JobPipelined; a vote] Whether the job may hold room that is being freed until it can
+        start. A reject loses, a tier with a permit decides.
         """
 
     def job_starving(self, gang: gangs.Gang) -> bool | None:
@@ -296,9 +295,7 @@ class Hooks(Protocol):
         """
 
     def job_enqueueable(self, gang: gangs.Gang) -> decisions.Refusal | bool | None:
-        """[JobEnqueueable; a refusal loses, a tier with a permit decides] Whether a Pending group
-        is let in: True, or a Refusal with the numbers.
-        """
+        """[JobEnqueueable; a vote, too] Whether a Pending group is let in: True, or the numbers."""
 
     def job_enqueued(self, gang: gangs.Gang) -> None:
         """[JobEnqueued; all] The group was let in: count what was promised to it."""
@@ -317,9 +314,8 @@ class Hooks(Protocol):
     def preemptable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task] | None:
-        """[Preemptable; see VictimRole] Which of these pods of the claimant's own queue may go for
-        it: the list is walked in order, each victim taken as gone for those behind it. An empty
-        answer means none. Pods evicted before in this cycle were told to `on_deallocate`.
+        """[Preemptable; see VictimRole] Which pods of the claimant's own queue may go for it, in
+        this order, each victim taken as gone for those behind it.
         """
 
     def reclaimable(
@@ -327,15 +323,20 @@ class Hooks(Protocol):
     ) -> Sequence[jobs.Task] | None:
         """[Reclaimable; see VictimRole] The same for pods of other queues."""
 
+    def share_after(
+        self, claimant: jobs.Task, claimed: resources.Vector, victims: Sequence[jobs.Task]
+    ) -> decisions.ShareAfter | None:
+        """[-; first] Where a queue ends that loses these of its pods together, and the claimant's
+        with all that its job still claims, (R,). None: its share says nothing of that.
+        """
+
     def victim_queue_key(self, claimant: queues.Queue, queue: queues.Queue) -> Key | None:
         """[VictimQueueOrder; first difference, then the reverse of queue_key] In which order other
         queues lose pods to this one.
         """
 
     def shuffle_victims(self, candidates: Sequence[jobs.Task]) -> Sequence[jobs.Task] | None:
-        """[VictimTasks; the first tier with any, all of it] Which running pods should go for
-        reasons of their own.
-        """
+        """[VictimTasks; the first tier with any] Which pods should go for reasons of their own."""
 
     def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
         """[-; all] The numbers behind `overused` or a refusal of `allocatable`."""
@@ -351,10 +352,9 @@ class Hooks(Protocol):
         """
 
     def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> Sequence[Hashable] | None:
-        """[-; all] For each row, a value that changes when the answer may have changed there
-        though the view shows the same, such as whether a pod is there that the task must not meet.
-        None, for whatever rows: it never does. Who answers about nodes and has `on_allocate`, but
-        not this, is asked anew after each placement.
+        """[-; all] For each row, a value that changes when its answer may have changed though the
+        view shows the same: whom the task meets there, say. None, for whatever rows: it never does.
+        Who has `on_allocate` and answers about nodes, but not this, is always asked anew.
         """
 
     def score_nodes(self, task: jobs.Task, nodes: NodeView) -> NDArray[np.float64]:
@@ -383,9 +383,8 @@ class Hooks(Protocol):
         """[-; last plugin that answers] What each queue is entitled to, for people to see."""
 
     def usages(self) -> Mapping[str, usages.Usage]:
-        """[-; last plugin that answers] What each queue has used over time, once the cycle is over:
-        to be found in the next one's `snapshot.carried`, and written down for a restart. The same
-        object as before where only time has passed.
+        """[-; last plugin that answers] What each queue has used over time, for the next cycle's
+        `snapshot.carried` and a restart. The same object where only time has passed.
         """
 
 

@@ -13,7 +13,13 @@ Pair = tuple[str, jobs.TaskClass]
 class Demands:
     """Of all jobs whose queue exists."""
 
-    def __init__(self, space: resources.ResourceSpace, every: Iterable[gangs.Gang]) -> None:
+    def __init__(
+        self,
+        space: resources.ResourceSpace,
+        every: Iterable[gangs.Gang],
+        awaited: Iterable[Pair] = (),
+    ) -> None:
+        """Awaited are pods that don't exist yet and for which room is kept: they ask for it."""
         self._space = space
         self.pods: Mapping[Pair, tuple[int, int]]
         """How many pods hold something, and how many are Pending; in order of jobs, so that the
@@ -34,6 +40,9 @@ class Demands:
                 else:
                     known[0] += held
                     known[1] += pending
+        for pair in awaited:
+            queues[pair[0]] = None
+            found.setdefault(pair, [0, 0])[1] += 1
         self.pods = {pair: (held, pending) for pair, (held, pending) in found.items()}
         self.queues = tuple(queues)
         """Those that have a job, in order of jobs."""

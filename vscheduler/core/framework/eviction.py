@@ -8,7 +8,15 @@ room is used first, and nobody goes without whom it fits as well.
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING
 
-from vscheduler.core.framework import attempts, claims, contracts, promises, units
+from vscheduler.core.framework import (
+    attempts,
+    claims,
+    contracts,
+    kept_rooms,
+    promises,
+    statement,
+    units,
+)
 from vscheduler.core.model import durations, queues, resources
 
 if TYPE_CHECKING:
@@ -19,6 +27,9 @@ CLAIM_COST = 20
 
 VAIN_COST = 20
 """Microseconds, about: one job like another that found nothing."""
+
+
+KEEP = "reclaim.keepRoom"
 
 
 def arguments(action: str, whole_gangs: units.WholeGangs) -> Mapping[str, contracts.Argument]:
@@ -46,6 +57,8 @@ class Planner:
         self.hook = hook
         self.whole_gangs = units.WholeGangs(str(action.argument(f"{action.name}.wholeGangs")))
         self.min_runtime = action.seconds(f"{action.name}.minRuntime")
+        self.keep = action.seconds(KEEP) if KEEP in action.arguments else 0.0
+        """How long room is kept for the next pods of owners whose pods are moved."""
         self._vain: set[Hashable] = set()
         """What jobs are like that found nothing since something last changed."""
         self._most: dict[str, resources.Vector] = {}
@@ -62,27 +75,49 @@ class Planner:
         likeness = claim.likeness(session)
         if likeness in self._vain:
             return False
-        passes = (False,) if self.whole_gangs is units.WholeGangs.NEVER else (False, True)
-        for whole in passes:
-            with session.statement() as trial:
-                attempt = attempts.Attempt(self, trial, queue, claim, candidate, whole=whole)
-                if not attempt.succeeds():
-                    continue
-                if trial.evicts:
-                    attempt.spare_the_unneeded()
-                if trial.evicts:
-                    trial.commit()
-                    promises.extend(session, claim.gang)
-                else:
-                    trial.hold()
-                # Whatever kept it waiting before, now it waits for others to go.
-                session.reasons.pop(claim.gang.job.id, None)
-                claim.drop(attempt.placed)
-                self._vain.clear()
-                return True
+        gangs = (False,) if self.whole_gangs is units.WholeGangs.NEVER else (False, True)
+        movable = False
+        for moving in (False, True):
+            for whole in gangs:
+                with session.statement() as trial:
+                    terms = self._terms(whole=whole, moving=moving)
+                    attempt = attempts.Attempt(self, trial, queue, claim, candidate, terms)
+                    if self._comes_off(attempt, trial, claim):
+                        return True
+                    movable = movable or attempt.might_move
+            if not movable:
+                break
         if likeness is not None:
             self._vain.add(likeness)
         return False
+
+    def _terms(self, *, whole: bool, moving: bool) -> units.Terms:
+        return units.Terms(
+            whole=whole,
+            always=self.whole_gangs is units.WholeGangs.ALWAYS,
+            removal=kept_rooms.Removal(self.session) if moving else None,
+        )
+
+    def _comes_off(
+        self, attempt: attempts.Attempt, trial: statement.Statement, claim: claims.Claim
+    ) -> bool:
+        """Whether the attempt finds room: then what it decided stands."""
+        if not attempt.succeeds():
+            return False
+        if trial.evicts:
+            attempt.spare_the_unneeded()
+        if not attempt.moves_the_displaced(self.session.snapshot.now + self.keep):
+            return False
+        if trial.evicts:
+            trial.commit()
+            promises.extend(self.session, claim.gang)
+        else:
+            trial.hold()
+        # Whatever kept it waiting before, now it waits for others to go.
+        self.session.reasons.pop(claim.gang.job.id, None)
+        claim.drop(attempt.placed)
+        self._vain.clear()
+        return True
 
     def is_vain(self, claim: claims.Claim) -> bool:
         """Whether one like it has found nothing, and nothing has changed since."""

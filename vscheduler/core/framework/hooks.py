@@ -51,6 +51,7 @@ HOOKS: Mapping[str, Hook] = {
     "preemptive": Hook("Preemptive", "enablePreemptive", Combine.ALL, closed=True),
     "preemptable": Hook("Preemptable", "enablePreemptable", Combine.VICTIMS, closed=True),
     "reclaimable": Hook("Reclaimable", "enableReclaimable", Combine.VICTIMS, closed=True),
+    "share_after": Hook("", "enableReclaimable", Combine.FIRST, closed=True),
     "victim_queue_key": Hook("VictimQueueOrder", None, Combine.FIRST_DIFFERENCE),
     "shuffle_victims": Hook("VictimTasks", "enabledVictim", Combine.FIRST_TIER, closed=True),
     "shortages": Hook("", None, Combine.EVERY),

@@ -48,6 +48,8 @@ def _check_rows(session: "working.Session") -> None:
     over = (wanted & (free[starting.places] < 0)).any(axis=1) & starting.allocated
     assert not over.any(), f"{session.binds[int(over.argmax())].task.key} overfills its node"
     _Placed(session, place, tuple(session.held.values())).add_to(used, future)
+    for room in session.kept_rooms:
+        future[place[session.layout.rows[room.node]]] += session.request(room.task)
     assert (used == session.used[rows]).all(), "used differs from the recount"
     assert (future == session.future_used[rows]).all(), "future_used differs from the recount"
 

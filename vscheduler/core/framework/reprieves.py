@@ -52,11 +52,13 @@ def _spared(session: "working.Session", evicts: list[decisions.Evict]) -> bool:
 
 
 def _dearest_first(session: "working.Session") -> list[list[decisions.Evict]]:
-    """Evictions for the sake of jobs, by unit: all pods of a gang of which nothing stays."""
+    """Evictions for the sake of jobs, by unit: all pods of a gang of which nothing stays. Those who
+    are only moved have room elsewhere already.
+    """
     found: defaultdict[str, list[decisions.Evict]] = defaultdict(list)
     gone = {evict.task.job for evict in session.evicts.values() if evict.whole}
     for evict in sorted(session.evicts.values(), key=lambda each: each.task.key):
-        if evict.beneficiary is not None:
+        if evict.beneficiary is not None and not evict.moves:
             found[evict.task.job if evict.task.job in gone else evict.task.uid].append(evict)
 
     def dearness(evicts: list[decisions.Evict]) -> tuple[object, ...]:

@@ -14,6 +14,8 @@ from vscheduler.core.framework import (
     contracts,
     demands,
     gangs,
+    host_ports,
+    kept_rooms,
     losses,
     neighbours,
     placement,
@@ -21,7 +23,7 @@ from vscheduler.core.framework import (
     surveys,
 )
 from vscheduler.core.framework import policy as policies
-from vscheduler.core.model import constraints, decisions, jobs, nodes, queues, resources
+from vscheduler.core.model import decisions, jobs, nodes, queues, resources
 from vscheduler.core.model import snapshot as snapshots
 
 PRECEDENCE = {code: place for place, code in enumerate(decisions.ReasonCode)}
@@ -73,6 +75,8 @@ class Session:
         self.held: dict[jobs.TaskId, decisions.Pipeline] = {}
         self.evicts: dict[jobs.TaskId, decisions.Evict] = {}
         self.budgets = budgets.Budgets(snapshot.budgets)
+        self.kept_rooms: list[snapshots.KeptRoom] = []
+        """Room for pods that their owners are to make anew."""
         self.nominations: dict[jobs.TaskId, str] = {}
         """Room that evictions made, now or before, by the waiting task that it is kept for."""
         self.reasons: dict[jobs.JobId, decisions.Reason] = {}
@@ -92,8 +96,7 @@ class Session:
         """When the action shuffle last evicted a pod, in this cycle or before."""
         self.exhausted = False
         self.work: Counter[str] = Counter()
-        self._budget = budget
-        self._spent = 0
+        self._budget, self._spent = budget, 0
         self._residents: collections.defaultdict[int, list[jobs.Task]] | None = None
         self._requests: dict[jobs.TaskClass, resources.Vector] = {}
         self._losses = losses.losses(snapshot)
@@ -154,7 +157,8 @@ class Session:
     @cached_property
     def demands(self) -> demands.Demands:
         """What queues have and ask for as the cycle begins."""
-        return demands.Demands(self.space, self.gangs.values())
+        awaited = [(room.queue, room.task.kind) for room in kept_rooms.awaited(self)]
+        return demands.Demands(self.space, self.gangs.values(), awaited)
 
     def unsettled(self) -> list[gangs.Gang]:
         """Jobs that could have something to ask for: most have what they need, and run."""
@@ -316,7 +320,7 @@ class Session:
             full = True in over.tolist()  # `any` takes ten times as long on so few
             assert not full or not request[over].any(), f"{task.key} overfills a node"
         name = self.layout.names[row]
-        _open_ports(self.ports, name, task)
+        host_ports.take(self.ports, name, task)
         self.neighbours.move(task, row, SEATS[status], 1)
         self.touched.append(row)
         self.gang_of(task).move(task, status, name)
@@ -332,16 +336,24 @@ class Session:
             self.used[row] -= request
         self.neighbours.move(task, row, SEATS[gang.status(task)], -1)
         name = self.layout.names[row]
-        _close_ports(self.ports, name, task)
+        host_ports.give_back(self.ports, name, task)
         self.touched.append(row)
         gang.move(task, task.status, task.node)
+
+    def keep(self, room: snapshots.KeptRoom, step: int = 1) -> None:
+        """Take, or give back (-1), room for a pod that isn't there yet. Called by Statement."""
+        row = self.layout.rows[room.node]
+        self.future_used[row] += step * self.request(room.task)
+        (host_ports.take if step > 0 else host_ports.give_back)(self.ports, room.node, room.task)
+        self.neighbours.move(room.task, row, neighbours.Seat.PROMISED, step)
+        self.touched.append(row)
 
     def evict(self, task: jobs.Task, row: int) -> None:
         """The task's room is there for those who wait. Called by Statement."""
         name = self.layout.names[row]
         self.future_used[row] -= self.request(task)
-        _close_ports(self.ports, name, task)
-        _open_ports(self.leaving_ports, name, task)
+        host_ports.give_back(self.ports, name, task)
+        host_ports.take(self.leaving_ports, name, task)
         self.neighbours.move(task, row, neighbours.Seat.STAYING, -1)
         self.neighbours.move(task, row, neighbours.Seat.LEAVING, 1)
         self.touched.append(row)
@@ -355,8 +367,8 @@ class Session:
         self.dispatch.tell("on_allocate", task)
         self.future_used[row] += self.request(task)
         self.budgets.give_back(task)
-        _close_ports(self.leaving_ports, name, task)
-        _open_ports(self.ports, name, task)
+        host_ports.give_back(self.leaving_ports, name, task)
+        host_ports.take(self.ports, name, task)
         self.neighbours.move(task, row, neighbours.Seat.LEAVING, -1)
         self.neighbours.move(task, row, neighbours.Seat.STAYING, 1)
         self.touched.append(row)
@@ -379,21 +391,3 @@ def _tried(
         if name not in guarded:
             raise combinators.PluginFailedError(name, hook, error) from error
         return combinators.Unopened()
-
-
-Ports = dict[str, tuple[constraints.HostPort, ...]]
-
-
-def _open_ports(ports: Ports, name: str, task: jobs.Task) -> None:
-    if task.kind.constraints.ports:
-        ports[name] = tuple(sorted((*ports.get(name, ()), *task.kind.constraints.ports)))
-
-
-def _close_ports(ports: Ports, name: str, task: jobs.Task) -> None:
-    if task.kind.constraints.ports:
-        left = list(ports[name])
-        for port in task.kind.constraints.ports:
-            left.remove(port)
-        ports[name] = tuple(left)
-        if not left:
-            del ports[name]

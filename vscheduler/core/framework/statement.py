@@ -4,7 +4,7 @@ from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from vscheduler.core.model import decisions, jobs
+from vscheduler.core.model import decisions, jobs, snapshot
 
 if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
@@ -18,6 +18,7 @@ class Step(Enum):
     WITHDRAWN = "withdrawn"
     SPARED = "spared"
     REPRIEVED = "reprieved"
+    KEPT = "kept"
 
 
 class Statement:
@@ -32,6 +33,7 @@ class Statement:
         self._operations: list[tuple[Step, jobs.Task, int]] = []
         self._evicts: dict[jobs.TaskId, decisions.Evict] = {}
         self._spared: dict[jobs.TaskId, decisions.Evict] = {}
+        self._kept: dict[jobs.TaskId, snapshot.KeptRoom] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -86,6 +88,12 @@ class Statement:
         self._session.give_back(task, row)
         self._operations.append((Step.WITHDRAWN, task, row))
 
+    def keep(self, room: snapshot.KeptRoom) -> None:
+        """Nobody else is to have this room."""
+        self._session.keep(room)
+        self._kept[room.task.uid] = room
+        self._operations.append((Step.KEPT, room.task, self._session.layout.rows[room.node]))
+
     def checkpoint(self) -> int:
         """A place to roll back to."""
         return len(self._operations)
@@ -104,6 +112,8 @@ class Statement:
                     self._session.take(task, row, jobs.TaskStatus.PIPELINED)
                 case Step.REPRIEVED:
                     self._session.evict(task, row)
+                case Step.KEPT:
+                    self._session.keep(self._kept.pop(task.uid), -1)
                 case Step.SPARED:
                     self._session.evict(task, row)
                     self._evicts[task.uid] = self._spared.pop(task.uid)
@@ -144,7 +154,7 @@ class Statement:
         for step, task, row in self._operations:
             if step is Step.WITHDRAWN:
                 self._session.held.pop(task.uid, None)
-            else:
+            elif step is Step.PLACED:
                 self._hold(task, row)
         self._forget()
 
@@ -153,6 +163,8 @@ class Statement:
         self._session.held[task.uid] = decisions.Pipeline(task=task, node=node)
 
     def _forget(self) -> None:
+        self._session.kept_rooms += self._kept.values()
+        self._kept.clear()
         self._operations.clear()
         self._evicts.clear()
         self._spared.clear()

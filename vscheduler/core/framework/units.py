@@ -4,15 +4,16 @@ A pod above its job's minimum, or of a group of one, may go alone; all other pod
 together, as a whole gang.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vscheduler.core.framework import gangs, ordering
-from vscheduler.core.model import jobs, queues, resources
+from vscheduler.core.framework import gangs, kept_rooms, ordering
+from vscheduler.core.model import decisions, jobs, queues, resources
 
 if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
@@ -26,8 +27,23 @@ class WholeGangs(StrEnum):
     ALWAYS = "always"
 
 
+Cost = tuple[Any, ...]
+"""What evictions cost: the smaller is the better."""
+
 Candidate = Callable[[gangs.Gang, jobs.Task], bool]
 """Whether a pod of a job may be asked for at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """Who may go at all."""
+
+    whole: bool
+    """Whether gangs may go whole."""
+    always: bool
+    """Whether they may even if their queues end with less of their shares than the claimant's."""
+    removal: kept_rooms.Removal | None
+    """Where pods of queues within their shares may go; None: they stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +54,12 @@ class Unit:
     tasks: tuple[jobs.Task, ...]
     whole: bool
     """Whether nothing of the job stays, though it is more than one pod."""
+    overshoot: float = 0.0
+    """How far below its share its queue ends, as a part of the share."""
+    rank: tuple[tuple[float, ...], ...] = ()
+    """Where its queue stands among those that may lose pods: the smallest is the first."""
+    moves: bool = False
+    """Whether its queue is within its share, so that there must be room for it elsewhere."""
 
     @property
     def started(self) -> float:
@@ -71,15 +93,19 @@ def merged(chosen: Sequence[Unit], more: Unit) -> list[Unit]:
         return [*chosen, more]
     tasks = [task for each in chosen if each.gang is more.gang for task in each.tasks]
     rest = [each for each in chosen if each.gang is not more.gang]
-    return [*rest, Unit(gang=more.gang, tasks=(*more.tasks, *tasks), whole=True)]
+    return [*rest, dataclasses.replace(more, tasks=(*more.tasks, *tasks))]
 
 
-def cost(chosen: Sequence[Unit]) -> tuple[float, ...]:
-    """What is lost with these: fewer gangs, lower priorities, fewer pods, less run time."""
+def cost(chosen: Sequence[Unit]) -> Cost:
+    """What is lost with these: fewer gangs, the smallest overshoot, queues with the larger surplus,
+    lower priorities, fewer pods, less run time.
+    """
     if not chosen:
         return ()
     return (
         sum(unit.whole for unit in chosen),
+        max(unit.overshoot for unit in chosen),
+        max(unit.rank for unit in chosen),
         max(unit.gang.job.priority for unit in chosen),
         max(task.priority for unit in chosen for task in unit.tasks),
         sum(len(unit.tasks) for unit in chosen),
@@ -113,7 +139,7 @@ class Pool:
         claimant: queues.Queue,
         candidate: Candidate,
         oldest: float,
-        whole: bool,
+        terms: Terms,
     ) -> None:
         self._session = session
         self._hook = hook
@@ -121,29 +147,46 @@ class Pool:
         self._candidate = candidate
         self._oldest = oldest
         """Pods that started after this instant are left alone."""
-        self._whole = whole
+        self._terms = terms
+        self.left_movable = False
+        """Whether there was a unit that may be moved, and nobody was to be."""
+        self.claimed = session.space.zeros()
+        """What the claimant's job still asks for, (R,): to be kept up by who asks."""
 
     def residents(self, row: int) -> list[jobs.Task]:
         """Pods on the node that may be asked."""
         return [task for task in self._session.residents(row) if self._askable(task)]
 
-    def units(self, row: int) -> list[Unit]:
+    def units(self, claimant: jobs.Task, row: int) -> list[Unit]:
         """What could go from this node, in order of preference, whether it may or not."""
         found: list[Unit] = []
         owners: dict[jobs.JobId, gangs.Gang] = {}
+        ranks: dict[str, tuple[tuple[float, ...], ...]] = {}
         for task in self.residents(row):
             gang = owners[task.job] = self._session.gang_of(task)
-            found.append(Unit(gang=gang, tasks=(task,), whole=False))
-        if self._whole:
-            found += filter(None, map(whole, owners.values()))
+            name = gang.job.queue
+            if name not in ranks:
+                owner = self._session.queues[name]
+                key = self._session.dispatch.key("victim_queue_key", self._claimant, owner)
+                ranks[name] = key
+            found.append(Unit(gang=gang, tasks=(task,), whole=False, rank=ranks[name]))
+        if self._terms.whole:
+            for unit in filter(None, map(whole, owners.values())):
+                after = self._share_after(claimant, unit.tasks)
+                overshoot = 0.0 if after is None else after.overshoot
+                rank = ranks[unit.gang.job.queue]
+                found.append(dataclasses.replace(unit, rank=rank, overshoot=overshoot))
         return sorted(found, key=self.preference)
 
-    def preference(self, unit: Unit) -> tuple[object, ...]:
-        """Who goes first: single pods, the lower priority, the younger; a total order."""
-        owner = self._session.queues[unit.gang.job.queue]
+    def preference(self, unit: Unit) -> Cost:
+        """Who goes first: single pods, gangs without which their queues keep the most of their
+        share, pods of the queue with the largest surplus, the lower priority, the younger; a total
+        order.
+        """
         return (
             unit.whole,
-            self._session.dispatch.key("victim_queue_key", self._claimant, owner),
+            unit.overshoot if unit.whole else 0.0,
+            unit.rank,
             unit.gang.job.priority,
             max(task.priority for task in unit.tasks),
             -unit.started,
@@ -162,7 +205,34 @@ class Pool:
             return None
         # Between queues, a gang goes whole when its queue is above its share as it is chosen.
         enough = 1 if hook == "reclaimable" else len(tasks)
-        return current if len(session.dispatch.entitled(hook, claimant, tasks)) >= enough else None
+        if len(session.dispatch.entitled(hook, claimant, tasks)) < enough:
+            return None
+        return self._weighed(claimant, dataclasses.replace(current, rank=unit.rank))
+
+    def _weighed(self, claimant: jobs.Task, unit: Unit) -> Unit | None:
+        """The unit with where it leaves its queue, if that is right."""
+        after = self._share_after(claimant, unit.tasks)
+        if after is None:
+            return unit
+        if after.within:
+            if self._terms.removal is None:
+                self.left_movable = True
+                return None
+            possible = self._terms.removal.is_possible(unit.tasks)
+            return dataclasses.replace(unit, moves=True) if possible else None
+        if not after.fair and not (self._terms.always and unit.whole):
+            return None
+        return dataclasses.replace(unit, overshoot=after.overshoot)
+
+    def _share_after(
+        self, claimant: jobs.Task, tasks: Sequence[jobs.Task]
+    ) -> decisions.ShareAfter | None:
+        if self._hook != "reclaimable":
+            return None
+        after: decisions.ShareAfter | None = self._session.dispatch.first(
+            "share_after", None, claimant, self.claimed, tasks
+        )
+        return after
 
     def _askable(self, task: jobs.Task) -> bool:
         gang = self._session.gang_of(task)

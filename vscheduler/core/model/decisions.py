@@ -35,6 +35,35 @@ class Evict:
     beneficiary: jobs.JobId | None
     whole: bool = False
     """Whether its whole gang goes; else it is surplus, or a group of one pod."""
+    moves: bool = False
+    """Whether its queue is within its share, and is given room elsewhere for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareAfter:
+    """Where an eviction leaves two queues: allocated ÷ deserved of the resource that is claimed."""
+
+    loser: float
+    """The queue that loses pods; inf where it deserves nothing."""
+    claimant: float
+    """The queue that they go for, with all that its job claims; where it deserves less than its
+    weight would give it, only because it asks for less, this counts by its weight."""
+    within: bool = False
+    """Whether the loser has no more than its share: it may only be moved to other nodes."""
+
+    @property
+    def overshoot(self) -> float:
+        """How far below its share the loser ends: 0 is not below, 1 is nothing left."""
+        return max(0.0, 1.0 - self.loser)
+
+    @property
+    def fair(self) -> bool:
+        """Whether the loser keeps its share, or as much of it as the claimant ends with."""
+        return self.loser >= min(1.0, self.claimant)
+
+
+WITHIN_SHARE = ShareAfter(loser=1.0, claimant=1.0, within=True)
+"""The loser has no more than its share of anything that is claimed."""
 
 
 class ReasonCode(StrEnum):

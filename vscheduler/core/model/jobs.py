@@ -103,6 +103,14 @@ class TaskClass:
         sizes = [amount for name, amount in self.request.items() if name != resources.PODS]
         object.__setattr__(self, "best_effort", not any(sizes))
 
+    def equals(self, other: TaskClass) -> bool:
+        """Whether pods of both may go to the same nodes, interned or not."""
+        return self is other or (self.request, self.constraints, self.hints) == (
+            other.request,
+            other.constraints,
+            other.hints,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:

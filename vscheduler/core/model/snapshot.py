@@ -37,6 +37,20 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRoom:
+    """Room for the next pod of an owner: the last one was evicted though its queue was within its
+    share, as others could only use the node that it was on.
+    """
+
+    task: jobs.Task
+    """The next pod, as far as it is known: the last one, waiting."""
+    queue: str
+    node: str
+    until: float
+    """When it is given up if no such pod has come: seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
     """What must outlive a cycle: part of its result, and of the next one's input.
 
@@ -53,6 +67,9 @@ class Carried:
     """Room that evictions made: by pending task, the node that is kept for it, in the order in
     which it was promised. After a restart
     status.nominatedNodeName still says where a pod belongs, and no longer keeps others out."""
+    kept_rooms: tuple[KeptRoom, ...] = ()
+    """Room for pods that owners are to make anew, the oldest first. After a restart nobody keeps
+    it: such a pod takes its turn with all others."""
     admitted: Mapping[str, float] = field(default_factory=dict)
     """Since when PodGroups are Inqueue, by UID: an instant, seconds since the epoch. Such a group
     counts as Inqueue where the API server doesn't show it yet."""

@@ -36,6 +36,7 @@ class Proportion(contracts.Plugin):
         self._standings: standings.Standings | None = None
         """Where it makes a difference on which nodes a queue has its share."""
         self._slack = fairness.slack(session.space.names)
+        self._pods = session.space.columns[resources.PODS]
         self._nothing = np.zeros(session.space.size)
         for queue in session.demands.queues:
             ledger = self._ledgers[queue] = ledgers.Ledger(session.space.size)
@@ -113,7 +114,7 @@ class Proportion(contracts.Plugin):
         wanted = {
             column
             for column, _ in self._requests.get(claimant.kind) or self._request(claimant)
-            if column != self._session.space.columns[resources.PODS]
+            if column != self._pods
         }
         left: dict[ledgers.Ledger, list[int]] = {}
         gone: dict[tuple[str, int], list[float]] = {}
@@ -136,6 +137,40 @@ class Proportion(contracts.Plugin):
                     if not self._session.as_volcano:
                         surplus[column] -= amount
         return victims
+
+    def share_after(
+        self, claimant: jobs.Task, claimed: resources.Vector, victims: Sequence[jobs.Task]
+    ) -> decisions.ShareAfter | None:
+        """A queue that deserves less than its weight would give it, as it asks for no more, is
+        compared by its weight: who wants little isn't better off for having all of it.
+        """
+        if self._session.as_volcano:
+            return None
+        mine, theirs = self._ledger(claimant.job), self._ledger(victims[0].job)
+        lost = sum(map(self._session.request, victims), start=self._session.space.zeros()).tolist()
+        wanted = [
+            column
+            for column, _ in self._requests.get(claimant.kind) or self._request(claimant)
+            if lost[column] and theirs.allocated[column] > theirs.surely[column]
+        ]
+        found = (
+            ledgers.share_after(
+                each,
+                loser=(theirs, lost[each] - self._slack[each]),
+                claimant=(mine, int(claimed[each])),
+                weight=self._weight(claimant) / self._weight(victims[0]),
+            )
+            for each in wanted
+            if each != self._pods
+        )
+        return max(found, key=operator.attrgetter("fair", "loser"), default=decisions.WITHIN_SHARE)
+
+    def victim_queue_key(self, claimant: queues.Queue, queue: queues.Queue) -> contracts.Key | None:
+        """The largest part of what it deserves first, of something that the claimant lacks."""
+        mine, theirs = self._ledgers.get(claimant.name), self._ledgers.get(queue.name)
+        if self._session.as_volcano or mine is None or theirs is None:
+            return None
+        return -theirs.most_above(mine)
 
     def _surplus(self, task: jobs.Task, known: dict[tuple[str, int], list[float]]) -> list[float]:
         """What its queue, though within its share, holds more where the task is than its share
@@ -192,11 +227,9 @@ class Proportion(contracts.Plugin):
 
     def job_enqueued(self, gang: gangs.Gang) -> None:
         """Its minResources are promised to it."""
-        whole = self._session.as_volcano
-        self._promise(
-            self._ledger(gang.job.id),
-            reservations.minimum(gang) if whole else reservations.outstanding(gang),
-        )
+        as_volcano = self._session.as_volcano
+        promised = reservations.minimum if as_volcano else reservations.outstanding
+        self._promise(self._ledger(gang.job.id), promised(gang))
 
     def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
         """The resources of which this task would take the queue above its share."""
@@ -256,6 +289,9 @@ class Proportion(contracts.Plugin):
     def _ledger(self, job: jobs.JobId) -> ledgers.Ledger:
         return self._ledgers[self._session.gangs[job].job.queue]
 
+    def _weight(self, task: jobs.Task) -> int:
+        return self._session.queues[self._session.gangs[task.job].job.queue].weight
+
     def _promise(self, ledger: ledgers.Ledger, amounts: resources.Amounts) -> None:
         for name, amount in amounts.items():
             ledger.promised[self._session.space.columns[name]] += amount
@@ -301,6 +337,7 @@ class Proportion(contracts.Plugin):
         for name, row, most in zip(limits.names, deserved.tolist(), kept.tolist(), strict=True):
             ledger = self._ledgers.get(name) or self._idle[name]
             self._bound(ledger, row, slack)
+            ledger.kept = most
             ledger.surely = [value + room for value, room in zip(most, slack, strict=True)]
             pods = session.queues[name].capability.get(resources.PODS, np.inf)
             ledger.limit[session.space.columns[resources.PODS]] = pods

@@ -1,0 +1,248 @@
+"""Which queues lose pods for others, and how much: by share, by place, and what becomes of them."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests import pictures, running
+from tests.properties import lives
+from tests.scenarios.deciding import decide, evict, pipeline
+from tests.scenarios.sharing import BUILT_IN, losers
+
+SHARES = "gang | predicates proportion"
+ALWAYS = {
+    "actions": "allocate, reclaim",
+    "tiers": running.tiers(SHARES),
+    "configurations": [{"name": "reclaim", "arguments": {"reclaim.wholeGangs": "always"}}],
+}
+RIGID = """
+    node  n1 cpu=2   node n2 cpu=2
+    queue gold    queue lead
+    job   lead/rigid min=2 cpu=2   n1 n2
+    job   gold/needy min=1 cpu=2   -
+    """
+
+
+def placed(life: lives.Life) -> dict[str, str]:
+    """Pods with their nodes."""
+    return {
+        document["metadata"]["name"]: document["spec"]["nodeName"]
+        for document in life.documents
+        if document["kind"] == "Pod" and document["spec"].get("nodeName")
+    }
+
+
+def test_a_gang_stays_whose_queue_would_be_worse_off_than_the_claimant() -> None:
+    """Each deserves half. Without its gang one would have nothing, the other all of its half."""
+    assert decide(RIGID, "allocate, reclaim", SHARES) == []
+
+
+def test_a_gang_goes_all_the_same_where_gangs_always_may() -> None:
+    """For those who would rather have a share given back than a gang finished."""
+    result = running.run(pictures.documents(RIGID), ALWAYS)
+    assert losers(result) == {"lead": 2}
+
+
+def test_a_gang_goes_whose_queue_keeps_as_much_as_the_claimant_gets() -> None:
+    """Eight each would be fair. Gangs of four leave one with eight, and the other gets seven."""
+    found = decide(
+        """
+        node  n1 cpu=15
+        queue lead   queue gold
+        job   lead/first  min=4 age=90 n1*4   job lead/second min=4 age=80 n1*4
+        job   lead/third  min=4 age=70 n1*4   job lead/single min=1 age=60 n1*3
+        job   gold/needy  min=7 -*7
+        """,
+        "allocate, reclaim",
+        SHARES,
+    )
+    gone = [each for each in found if each in {evict(f"third-{index}") for index in range(4)}]
+    assert len(gone) == 4
+    assert sum(each.pod.startswith("single") for each in found) == 3
+
+
+FOUR_TENANTS = """
+    node w0 cpu=15 node w1 cpu=15 node w2 cpu=15 node w3 cpu=15 node w4 cpu=15
+    queue robotics queue speech queue vision queue lab
+    job robotics/sim-1 min=12 w0*12
+    job robotics/sim-2 min=12 w0*3 w1*9
+    job speech/nb-s    min=1  w1
+    job speech/train-0 min=4  w1*4
+    job speech/train-1 min=4  w1 w2*3
+    job speech/train-2 min=4  w2*4
+    job speech/train-3 min=4  w2*4
+    job speech/train-4 min=4  w2*4
+    job speech/train-5 min=4  w3*4
+    job vision/nb-v    min=1  w3
+    job vision/render-0 min=8 w3*8
+    job vision/render-1 min=8 w3*2 w4*6
+    job vision/render-2 min=8 w4*8
+    job lab/mine       min=8 cpu=2 -*8
+    """
+
+
+def test_the_largest_surpluses_go_first_and_end_no_lower_than_the_claimant() -> None:
+    """25, 25 and 24 of 19.7 each: the two with the most lose a gang or two, and end at 17; the
+    newcomer has 16. A gang of twelve would leave its queue with 12.
+    """
+    result = running.run(pictures.documents(FOUR_TENANTS), BUILT_IN)
+    assert losers(result) == {"speech": 8, "vision": 8}
+
+
+SURPLUSES = {
+    "on one node": """
+        node n1 cpu=20
+        job lead/few min=1 age=10 n1*12   job iron/many min=1 age=900 n1*8
+        """,
+    "on two": """
+        node n1 cpu=12   node n2 cpu=8
+        job lead/few min=1 age=10 n1*12   job iron/many min=1 age=900 n2*8
+        """,
+}
+
+
+@pytest.mark.parametrize("picture", SURPLUSES.values(), ids=SURPLUSES)
+def test_who_has_the_larger_part_of_its_share_loses_first(picture: str) -> None:
+    """8 of 5.3 before 12 of 10.7, whichever node comes first, and however young the others are.
+    Two of the four pods that are owed room never take it from others.
+    """
+    result = running.run(
+        pictures.documents(f"""
+            queue lead weight=2   queue iron   queue gold
+            {picture}
+            job gold/needy min=1 -*2   job gold/polite min=1 preempts=Never -*2
+            """),
+        {"actions": "allocate, reclaim", "tiers": running.tiers(SHARES)},
+    )
+    assert losers(result) == {"iron": 2}
+
+
+@pytest.mark.parametrize("nodes", ["node n1 cpu=12 node n2 cpu=12", "node n1 cpu=24"])
+def test_the_gang_goes_that_leaves_its_queue_the_most(nodes: str) -> None:
+    """Both queues have 12 of 10. Without two large pods one would end with 6, without five small
+    ones the other ends with 7.
+    """
+    last = "n2" if "n2" in nodes else "n1"
+    result = running.run(
+        pictures.documents(f"""
+            {nodes}   node n3 cpu=1
+            queue iron    queue lead    queue gold
+            job   iron/large min=2 age=10 cpu=3 n1*2
+            job   iron/kept  min=6 age=900 priority=9 n1*6
+            job   lead/small min=5 age=99 {last}*5
+            job   lead/held  min=7 age=900 priority=9 {last}*7
+            job   gold/needy min=5 -*5
+            """),
+        {"actions": "allocate, reclaim", "tiers": running.tiers(SHARES)},
+    )
+    assert {evict.task.job for evict in result.evicts} == {"default/small"}
+
+
+PING_PONG = """
+    node n0 cpu=6 memory=16Gi
+    node n1 cpu=6 memory=4Gi gpu=2 pods=3
+    node n2 cpu=6 memory=16Gi
+    node n3 cpu=6 memory=8Gi gpu=4
+    queue q0   queue q1   queue q2
+    job q1/j1 min=2 phase=Pending cpu=1 memory=1Gi gpu=1 -*6
+    job q1/j2 min=2 cpu=3 memory=2Gi n2 n3
+    job q2/j3 min=2 phase=Pending cpu=1 memory=2Gi -*4
+    job q0/j4 min=3 phase=Pending cpu=2 memory=2Gi -*5
+    """
+
+
+def test_two_queues_dont_take_each_others_place_for_ever() -> None:
+    """Each is within its share, and by amounts alone could have it elsewhere: its pods couldn't."""
+    life = lives.Life(pictures.documents(PING_PONG))
+    results = [life.cycle(BUILT_IN) for _ in range(40)]
+    assert not any(result.evicts for result in results[10:])
+
+
+IN_THE_WAY = """
+    node n1 cpu=4 label=pool=b   node n2 cpu=4
+    queue a   queue b
+    job a/a min=1 n1*4
+    job b/b min=4 select=pool=b -*4
+    """
+EVICTED = {f"a-{index}" for index in range(4)}
+
+
+def latecomers() -> list[pictures.Document]:
+    """An older job of the queue that gives way, which wants whatever is free."""
+    documents = pictures.documents("queue a job a/old min=1 age=999 -*8")
+    return [each for each in documents if each["kind"] != "Queue"]
+
+
+def test_room_is_kept_for_those_who_give_way() -> None:
+    """Their next pods find it, whoever else has come in the meantime; nothing else moves."""
+    life = lives.Life(pictures.documents(IN_THE_WAY))
+    first = life.cycle(BUILT_IN)
+    assert losers(first) == {"a": 4}
+    assert [room.node for room in first.carried.kept_rooms] == ["n2"] * 4
+    life.add(latecomers())
+    results = [life.cycle(BUILT_IN) for _ in range(6)]
+    assert not any(result.evicts for result in results)
+    nodes = placed(life)
+    assert Counter(node for pod, node in nodes.items() if pod.startswith("a-")) == {"n2": 4}
+    assert Counter(node for pod, node in nodes.items() if pod.startswith("b-")) == {"n1": 4}
+    assert results[-1].carried.kept_rooms == ()
+
+
+def test_room_is_kept_for_a_while_only() -> None:
+    """An owner that makes no pods anew loses it, and others have it then."""
+    documents = pictures.documents(IN_THE_WAY)
+    first = running.run(documents, BUILT_IN)
+    assert first.wake_at is not None
+    left = [each for each in documents if each["metadata"]["name"] not in EVICTED]
+    now = pictures.NOW.timestamp()
+    for seconds, count in ((59, 0), (61, 4)):
+        result = running.run_at([*left, *latecomers()], BUILT_IN, now + seconds, first.carried)
+        assert sum(bind.task.job == "default/old" for bind in result.binds) == count
+        assert bool(result.carried.kept_rooms) is not bool(count)
+
+
+def test_room_is_kept_though_the_queue_has_no_pod_left() -> None:
+    """All of its pods are gone, and their owner hasn't made the next ones yet."""
+    documents = pictures.documents(IN_THE_WAY)
+    first = running.run(documents, BUILT_IN)
+    left = [each for each in documents if each["metadata"]["name"] not in EVICTED]
+    result = running.run_at(left, BUILT_IN, pictures.NOW.timestamp() + 1, first.carried)
+    assert [room.node for room in result.carried.kept_rooms] == ["n2"] * 4
+    shares = {queue.name: queue.entitlement for queue in result.queues}
+    assert shares["a"] is not None
+    assert shares["a"].deserved["cpu"] == 4000
+
+
+def test_nobody_gives_way_where_there_is_no_room_for_what_it_asks() -> None:
+    """One of its pods fits elsewhere; the four that would have to go don't."""
+    picture = IN_THE_WAY.replace(
+        "node n2 cpu=4", "node n2 cpu=2 node n3 cpu=2 taint=x=y:NoSchedule"
+    )
+    assert decide(picture, "allocate, reclaim", SHARES) == []
+
+
+def test_another_pod_of_the_queue_may_take_the_place_of_one_that_gives_way() -> None:
+    """What leaves a node that others need can't go elsewhere; what waits beside it can."""
+    found = decide(
+        """
+        node n1 cpu=4 label=pool=b   node n2 cpu=4 taint=own=a:NoSchedule
+        queue a   queue b
+        job a/plain min=1 n1*4   job a/tol min=1 tolerate=own -*4
+        job b/b min=4 select=pool=b -*4
+        """,
+        "allocate, reclaim",
+        SHARES,
+    )
+    expected = {evict("plain-0", "n1", for_="b"), pipeline("tol-0", "n2"), pipeline("b-0", "n1")}
+    assert expected <= set(found)
+
+
+def test_a_configured_time_is_how_long_room_is_kept() -> None:
+    """`reclaim.keepRoom` says so."""
+    tree: dict[str, Any] = {
+        **BUILT_IN,
+        "configurations": [{"name": "reclaim", "arguments": {"reclaim.keepRoom": "5m"}}],
+    }
+    (room, *_) = running.run(pictures.documents(IN_THE_WAY), tree).carried.kept_rooms
+    assert room.until == pictures.NOW.timestamp() + 300
