@@ -16,7 +16,8 @@ settings stands one word per pod, numbered from zero (`greedy-0`, …):
 
 `subgroups=2x4`: the pods of a role are a sub-group, whole with four of them; two are needed.
 A job's labels and annotations are those of its pods; `class=` is their priority class, `scheduled=`
-for how many seconds they have had their nodes. A queue's groups of nodes are written
+for how many seconds they have had their nodes, `nominated=` the node that its waiting pods are
+nominated to. A queue's groups of nodes are written
 `affinity=required:a,b|preferred:c`, `anti_required` and `anti_preferred` likewise. A budget
 without `select` is about all pods. What pods say about other pods is in tests/pod_terms.py.
 
@@ -54,7 +55,7 @@ AFFINITIES = {
 JOB_SETTINGS = {
     *("min", "priority", "phase", "age", "roles", "minresources", "scheduler", "preemptable"),
     *("select", "prefer", "tolerate", "port", "label", "annotation", "class", "scheduled"),
-    *("subgroups", "preempts"),
+    *("subgroups", "preempts", "nominated"),
     *pod_terms.SETTINGS,
 }
 
@@ -267,7 +268,7 @@ def _pod(statement: statements.Statement, word: statements.Word) -> Document:
         "kind": "Pod",
         "metadata": metadata,
         "spec": _pod_spec(statement, word),
-        "status": {"phase": phase} | _scheduled(statement, word),
+        "status": {"phase": phase} | _scheduled(statement, word) | _nominated(statement, word),
     }
 
 
@@ -278,6 +279,11 @@ def _scheduled(statement: statements.Statement, word: statements.Word) -> Docume
     since = _written(BORN - dt.timedelta(seconds=int(seconds)))
     condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": since}
     return {"conditions": [condition]}
+
+
+def _nominated(statement: statements.Statement, word: statements.Word) -> Document:
+    node = statement.one("nominated")
+    return {"nominatedNodeName": node} if node and not word.node else {}
 
 
 def _pod_spec(statement: statements.Statement, word: statements.Word) -> Document:

@@ -75,9 +75,11 @@ class Ours:
 
 
 class KubeScheduler:
-    """Kubernetes' own scheduler, in it for the Lease."""
+    """Kubernetes' own scheduler, in it for the Lease, or with pods of its own in mind."""
 
-    def __init__(self, cluster: control_plane.ControlPlane, output: Path) -> None:
+    def __init__(
+        self, cluster: control_plane.ControlPlane, output: Path, *, elect: bool = True
+    ) -> None:
         (program,) = building.find_or_build((binaries.SCHEDULER,)).values()
         flags = {
             **dict.fromkeys(
@@ -85,7 +87,7 @@ class KubeScheduler:
                 cluster.kubeconfig,
             ),
             "secure-port": 0,
-            "leader-elect": "true",
+            "leader-elect": str(elect).lower(),
             "leader-elect-resource-name": LEASE,
             "leader-elect-resource-namespace": NAMESPACE,
             "leader-elect-lease-duration": "3s",

@@ -11,10 +11,11 @@ from functools import lru_cache
 import msgspec
 from msgspec import structs
 
-from vscheduler.core.model import constraints, jobs, resources
+from vscheduler.core.model import constraints, jobs, nominations, resources
 from vscheduler.mirror import (
     events,
     fields,
+    nominees,
     origins,
     pod_terms,
     refusals,
@@ -72,6 +73,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """Only of a pod of ours whose PodGroup, if it names one, was made for it."""
     answer: refusals.Answer | None = None
     """Only of a pod of ours."""
+    nominated: nominations.Nominated | None = None
+    """Only of a pod of another scheduler that waits for room which is kept for it."""
 
     @property
     def holds_room(self) -> bool:
@@ -176,6 +179,7 @@ class Translator:
             rejection=rejection,
             origin=origins.of_pod(pod, named) if ours else None,
             answer=refusals.of_pod(pod) if ours else None,
+            nominated=None if ours else nominees.of_pod(pod, key, kind, status, labels),
         )
 
     def _kind(self, pod: wire.Pod, *, ours: bool) -> jobs.TaskClass:
@@ -270,6 +274,7 @@ def _task(
         index=_index(metadata.name),
         preemptable=_preemptable(metadata),
         never_preempts=spec.preemption_policy == "Never",
+        pod_priority=spec.priority or 0,
         nominated_node=pod.status.nominated_node_name or None,
         labels=labels,
         annotations=_shared(_own(metadata.annotations)),

@@ -18,6 +18,7 @@ from vscheduler.mirror import (
     entries,
     events,
     loads,
+    nominees,
     pods,
     refusals,
     residents,
@@ -87,6 +88,7 @@ class Mirror:
         self._columns = columns.Columns(self.work, self._seating.groups)
         self._loads = loads.Loads()
         self._refusals = refusals.Refusals()
+        self._nominees = nominees.Nominees()
         self._census = residents.Census(self.work, self._columns.residents)
         self._roster = roster.Roster(
             self.work,
@@ -219,9 +221,8 @@ class Mirror:
         """The cluster as it stands; costs what changed since the last one."""
         if self._queues is None:
             self._queues = {queue.name: queue for queue in self._sorted(queues.Queue)}
-        if self._budgets is None:
+        if self._budgets is None or self._quotas is None:
             self._budgets = tuple(self._sorted(limits.Budget))
-        if self._quotas is None:
             self._quotas = tuple(self._sorted(limits.Quota))
         space = self._dimensions.space()
         return snapshots.Snapshot(
@@ -235,6 +236,7 @@ class Mirror:
             seats=self._seating.seats(),
             elsewhere=self._seating.elsewhere(),
             refused=self._refusals.standing(now),
+            nominated=self._nominees.freeze(),
             residents=self._census.freeze(),
             carried=carried,
         )
@@ -303,9 +305,8 @@ class Mirror:
 
     def _take_in(self, event: entries.Replace | entries.Part) -> entries.Change:
         kind, known = event.kind, self._entries[event.kind]
-        whole = isinstance(event, entries.Replace)
-        gone = sorted(known.keys() - event.found.keys()) if whole else ()
-        changes = [self._drop(kind, key) for key in gone]
+        stale = known.keys() - event.found.keys() if isinstance(event, entries.Replace) else ()
+        changes = [self._drop(kind, key) for key in sorted(stale)]
         new = [(key, entry) for key, entry in event.found.items() if known.get(key) is not entry]
         changes += [self._put(kind, key, entry) for key, entry in new]
         return max(changes, default=entries.Change.NONE)
@@ -363,6 +364,7 @@ class Mirror:
                 self._assumed.pop(known.uid, None)
             if new is None or not new.stays:
                 self._evicting.pop(known.uid, None)
+            self._nominees.note(known.uid, None if new is None else new.nominated)
         after = self._as_seen(new)
         change = entries.change(before, after)
         if change is not entries.Change.NONE:

@@ -8,6 +8,7 @@ import numpy as np
 
 from vscheduler.core.framework import contracts, demands, gangs, surveys
 from vscheduler.core.framework import neighbours as near
+from vscheduler.core.framework import nominated as outsiders
 from vscheduler.core.model import (
     constraints,
     decisions,
@@ -40,11 +41,15 @@ class Opened:
     neighbours: near.Neighbours = field(
         default_factory=lambda: near.Neighbours(nodes.NodeLayout(()), residents.NOBODY)
     )
+    nominated: outsiders.NominatedPods = field(init=False)
     due: list[float] = field(default_factory=list)
     """When it was asked to wake."""
     strays: list[jobs.Job] = field(default_factory=list)
     binds: list[decisions.Bind] = field(default_factory=list)
     evicts: dict[jobs.TaskId, decisions.Evict] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.nominated = outsiders.NominatedPods(self.snapshot)
 
     @property
     def total(self) -> resources.Vector:

@@ -5,13 +5,13 @@ Everything happens in a statement that is undone unless the planner commits it.
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vscheduler.core.framework import claims, statement, units
+from vscheduler.core.framework import claims, nominated_room, statement, units
 from vscheduler.core.model import decisions, jobs, queues, resources
 
 if TYPE_CHECKING:
@@ -72,10 +72,11 @@ class Attempt:
         """Whole gangs by job, single pods by UID."""
         self._lack = np.full(self._session.space.size, np.inf)
         self._freed_whole = self._session.space.zeros()
-        self._heaps: dict[jobs.TaskClass, list[tuple[units.Cost, int, int]]] = {}
+        self._heaps: dict[Hashable, list[tuple[units.Cost, int, int]]] = {}
+        """By what makes tasks alike to nodes, as are the rows that were vacated."""
         self._version = 0
-        self._vacated: defaultdict[jobs.TaskClass, set[int]] = defaultdict(set)
-        """Rows that may cost less than their class's heap has it."""
+        self._vacated: defaultdict[Hashable, set[int]] = defaultdict(set)
+        """Rows that may cost less than their heap has it."""
 
     def succeeds(self) -> bool:
         """Place what the job needs: where there is room, then where others make room."""
@@ -196,7 +197,7 @@ class Attempt:
         wanted[space.columns[resources.PODS]] = 0
         first = self._session.request(needed[0])
         nodes = self._session.placement.reachable(needed[0])
-        free = np.maximum(self._session.allocatable - self._session.future_used, 0)[nodes]
+        free = np.maximum(nominated_room.room(self._session, needed[0]), 0)[nodes]
         slots = (free // np.maximum(first, 1)).sum(axis=0)
         short = (wanted > 0) & (slots < len(needed))
         lack: resources.Share = np.where(short if short.any() else wanted > 0, wanted, np.inf)
@@ -217,10 +218,11 @@ class Attempt:
         """
         if self._is_allowed(task) and self._place(task):
             return
-        heap = self._heaps.get(task.kind)
+        kind = (task.kind, nominated_room.likeness(self._session, task))
+        heap = self._heaps.get(kind)
         if heap is None:
-            heap = self._heaps[task.kind] = self._offers(task)
-        for row in sorted(self._vacated.pop(task.kind, ())):
+            heap = self._heaps[kind] = self._offers(task)
+        for row in sorted(self._vacated.pop(kind, ())):
             if (offer := self._offer(task, row)) is not None:
                 heapq.heappush(heap, (offer.cost, row, self._version))
         while heap:
@@ -237,7 +239,7 @@ class Attempt:
     def _offers(self, task: jobs.Task) -> list[tuple[units.Cost, int, int]]:
         """All nodes on which enough could go, with what that would cost; a heap."""
         session = self._session
-        room = session.allocatable - session.future_used + self._planner.most(self._queue)
+        room = nominated_room.room(session, task) + self._planner.most(self._queue)
         enough = resources.fits(session.request(task), room)
         found = []
         for row in np.flatnonzero(enough & session.placement.reachable(task)).tolist():

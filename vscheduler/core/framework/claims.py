@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Container, Hashable, Mapping
 from typing import TYPE_CHECKING
 
-from vscheduler.core.framework import combinators, gangs, ordering
+from vscheduler.core.framework import combinators, gangs, nominated_room, ordering
 from vscheduler.core.model import jobs, queues
 
 if TYPE_CHECKING:
@@ -43,11 +43,10 @@ class Claim:
         if gang.sub_groups is not None or len(job.tasks) > gang.counts[jobs.TaskStatus.PENDING]:
             return None
         needs = job.memo("needs", functools.partial(_needs, job))
-        if len(job.tasks) == 1 and session.neighbours.nobody:
+        if len(job.tasks) == 1 and session.neighbours.nobody and not session.nominated:
             return needs, job.memo("only task", functools.partial(_traits, job.tasks[0])), None
-        standings = [session.neighbours.standing(task) for task in self.tasks]
         traits = tuple(map(_traits, self.tasks))
-        return needs, traits, tuple(each and each.key for each in standings)
+        return needs, traits, tuple(nominated_room.likeness(session, task) for task in self.tasks)
 
 
 def _needs(job: jobs.Job) -> Hashable:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.framework import demands, gangs, neighbours, surveys
+from vscheduler.core.framework import demands, gangs, neighbours, nominated, surveys
 from vscheduler.core.model import (
     constraints,
     decisions,
@@ -127,6 +127,8 @@ class Verdict:
     """Which pass once the pods that are leaving are gone, where that makes a difference."""
     curable: bool = False
     """Whether evictions could change it: host ports, affinity between pods."""
+    passing: bool = False
+    """Whether it says nothing about the node itself, and is over without anybody doing anything."""
 
 
 class Session(Protocol):
@@ -139,6 +141,8 @@ class Session(Protocol):
     """`compatibility: volcano`: decide as Volcano does where we would decide otherwise."""
     neighbours: neighbours.Neighbours
     """Which pods are near a node, those placed and evicted in this cycle taken into account."""
+    nominated: nominated.NominatedPods
+    """Pods of other schedulers that wait for room that is kept for them."""
 
     @property
     def gangs(self) -> Mapping[jobs.JobId, gangs.Gang]:
@@ -166,9 +170,7 @@ class Session(Protocol):
         """Whether an action of this name is configured."""
 
     def reachable(self, task: jobs.Task) -> nodes.Mask:
-        """Nodes that nothing but room, or what evictions could change, keeps from the task. To be
-        asked when the cycle runs, not in `open`.
-        """
+        """Nodes that nothing but room or what evictions change keeps from it. Not in `open`."""
 
     @property
     def total(self) -> resources.Vector:
@@ -189,13 +191,11 @@ class VictimRole(StrEnum):
     """What a plugin's answer to `preemptable` and `reclaimable` means."""
 
     ENTITLES = "says who may lose pods to whom"
-    """In the first tier in which one answers, all that answer must agree; a lower tier isn't
-    asked."""
+    """In the first tier in which one answers, all that do must agree; no lower tier is asked."""
     PROTECTS = "vetoes"
     """In whatever tier: a pod that it leaves out is no victim."""
     UNITS = "says how many of a gang may go"
-    """Asked in Volcano's way only: otherwise surplus pods may go one by one, and the rest of a
-    gang whole or not at all."""
+    """Asked in Volcano's way only: else surplus pods go one by one, the rest whole or not."""
 
 
 class Configured:

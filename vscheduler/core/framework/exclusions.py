@@ -20,7 +20,7 @@ def exclusions(session: "working.Session") -> tuple[decisions.Exclusion, ...]:
     by_reason: dict[str, list[str]] = {}
     task = _some_task(session)
     verdicts = () if task is None else session.placement.verdicts(task, session.view())
-    for verdict in verdicts:
+    for verdict in (each for each in verdicts if not each.passing):
         for row in left[~verdict.passes[left]].tolist():
             by_reason.setdefault(verdict.refusal, []).append(session.layout.names[row])
         left = left[verdict.passes[left]]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vscheduler.core.framework import gangs, ordering, statement, units
+from vscheduler.core.framework import gangs, nominated_room, ordering, statement, units
 from vscheduler.core.model import decisions, jobs
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def _weight(victims: Sequence[jobs.Task]) -> tuple[float, ...]:
 def _fits(search: Search, row: int, victims: Sequence[jobs.Task] = ()) -> bool:
     """Whether there is room for the task once these are gone, too (Volcano: ValidateVictims)."""
     session = search.session
-    room = session.allocatable[row] - session.future_used[row]
+    room = nominated_room.room(session, search.task)[row]
     for victim in victims:
         room = room + session.request(victim)
     request = session.request(search.task)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.framework import answers, contracts, lookahead
+from vscheduler.core.framework import answers, contracts, lookahead, nominated_room
 from vscheduler.core.model import decisions, jobs, nodes, refusals, resources
 
 if TYPE_CHECKING:
@@ -150,7 +150,8 @@ class Placement:
         """
         session = self._session
         request = session.request(task)
-        reachable = np.flatnonzero(_reachable(self._lasting(task, session.view()), session.layout))
+        lasting = [each for each in self._lasting(task, session.view()) if not each.passing]
+        reachable = np.flatnonzero(_reachable(lasting, session.layout))
         allocatable = session.allocatable[reachable]
         if not reachable.size or resources.fits(request, allocatable).any():
             return ()
@@ -180,13 +181,13 @@ class Placement:
         view = session.view()
         alive = np.ones(session.layout.size, dtype=np.bool_)
         counts: dict[str, int] = {}
-        for verdict in self.verdicts(task, view):
+        for verdict in (*self.verdicts(task, view), *nominated_room.verdicts(session, task)):
             passes = verdict.passes if verdict.later is None else verdict.later
             refused = int((alive & ~passes).sum())
             if refused:
                 counts[verdict.refusal] = counts.get(verdict.refusal, 0) + refused
             alive &= passes
-        free = session.allocatable - session.future_used
+        free = nominated_room.room(session, task)
         holes = []
         for column in np.flatnonzero(request).tolist():
             name = session.space.names[column]
@@ -206,9 +207,8 @@ class Placement:
 
     def _plan(self, task: jobs.Task) -> Plan:
         session = self._session
-        standing = session.neighbours.standing(task)
         # Tasks of one class may have other labels, and so be other neighbours to the same pods.
-        key = (task.kind, session.gang_of(task).job.queue, standing and standing.key)
+        key = (task.kind, session.gang_of(task).job.queue, nominated_room.likeness(session, task))
         plan = self._plans.get(key)
         if plan is None:
             self._make_room(key)
@@ -314,7 +314,8 @@ class Placement:
         session = self._session
         if self._left_alone:
             session.wake(min(each.until for each in session.snapshot.refused.values()))
-        future = resources.fits(plan.request, view.allocatable, view.future_used)
+        rest = nominated_room.rest(session, plan.task, view)
+        future = resources.fits(plan.request, rest, view.future_used)
         idle = resources.fits(plan.request, view.allocatable, view.used)
         for verdict in self.verdicts(plan.task, view):
             idle &= verdict.passes
@@ -330,7 +331,10 @@ class Placement:
         left_alone = self._left_alone.items()
         return [
             *self._lasting(task, view),
-            *(contracts.Verdict(refusal, view.of(passes)) for refusal, passes in left_alone),
+            *(
+                contracts.Verdict(text, view.of(passes), passing=True)
+                for text, passes in left_alone
+            ),
         ]
 
     def _lasting(self, task: jobs.Task, view: contracts.NodeView) -> list[contracts.Verdict]:

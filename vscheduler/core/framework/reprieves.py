@@ -8,7 +8,7 @@ import itertools
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from vscheduler.core.framework import ordering, statement, units
+from vscheduler.core.framework import nominated_room, ordering, statement, units
 from vscheduler.core.model import decisions, jobs
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _leaves_others_alone(session: "working.Session", evicts: list[decisions.Evic
         row = session.layout.rows[evict.node]
         request = session.request(evict.task)
         room = session.allocatable[row] - session.future_used[row]
-        if (room < 0)[request > 0].any():
+        if (room < 0)[request > 0].any() or not _leaves_nominated_room(session, evict):
             return False
         taken = session.ports.get(evict.node, ())
         if any(left.conflicts(right) for left, right in itertools.combinations(taken, 2)):
@@ -119,3 +119,15 @@ def _leaves_others_alone(session: "working.Session", evicts: list[decisions.Evic
         if session.neighbours.standing(evict.task):
             return False
     return True
+
+
+def _leaves_nominated_room(session: "working.Session", evict: decisions.Evict) -> bool:
+    """Whether what is placed on its node leaves pods of other schedulers what is nominated to them,
+    with this pod still there.
+    """
+    if not session.nominated:
+        return True
+    row, request = session.layout.rows[evict.node], session.request(evict.task)
+    new = [bind.task for bind in session.binds if bind.node == evict.node]
+    new += [held.task for held in session.held.values() if held.node == evict.node]
+    return not any((nominated_room.room(session, task)[row] < 0)[request > 0].any() for task in new)

@@ -7,7 +7,7 @@ promised to.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from vscheduler.core.framework import gangs
@@ -29,11 +29,12 @@ Group: TypeAlias = tuple[jobs.Task, Sequence[gangs.Gang]]
 
 def groups(session: "working.Session", due: Iterable[gangs.Gang]) -> list[Group]:
     """Those of these jobs that no node takes a pod of, now or once what is being freed is free."""
-    alike: defaultdict[tuple[jobs.TaskClass, str, str], list[gangs.Gang]] = defaultdict(list)
+    alike: defaultdict[Hashable, list[gangs.Gang]] = defaultdict(list)
     for gang in due:
         task = representative(gang.job)
         if task is not None and gang.untouched and _is_alone(session, gang.job):
-            alike[task.kind, task.role, gang.job.queue].append(gang)
+            kept = session.nominated.of(task)
+            alike[task.kind, task.role, gang.job.queue, kept].append(gang)
     found: list[Group] = []
     for each in sorted(alike.values(), key=len, reverse=True)[:CLASSES_MAX]:
         task = representative(each[0].job)
@@ -45,13 +46,15 @@ def groups(session: "working.Session", due: Iterable[gangs.Gang]) -> list[Group]
 
 
 def _is_alone(session: "working.Session", job: jobs.Job) -> bool:
-    """Whether other pods make no difference to any of its pods, and none was promised room."""
+    """Whether other pods make no difference to any of its pods, or the same to all where they are
+    nominated ones, and none was promised room.
+    """
     promised = session.snapshot.carried.nominations
-    if session.neighbours.nobody and not promised:
+    if session.neighbours.nobody and not promised and not session.nominated:
         return True
-    return all(
-        task.uid not in promised and session.neighbours.standing(task) is None
-        for task in _waiting(job)
+    waiting = _waiting(job)
+    return len({session.nominated.of(task) for task in waiting}) <= 1 and all(
+        task.uid not in promised and session.neighbours.standing(task) is None for task in waiting
     )
 
 

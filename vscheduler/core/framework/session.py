@@ -18,6 +18,7 @@ from vscheduler.core.framework import (
     kept_rooms,
     losses,
     neighbours,
+    nominated,
     placement,
     statement,
     surveys,
@@ -81,8 +82,7 @@ class Session:
         """Room that evictions made, now or before, by the waiting task that it is kept for."""
         self.reasons: dict[jobs.JobId, decisions.Reason] = {}
         self.asked = set(snapshot.carried.asked)
-        """By action, jobs for which it looked for victims in vain, in unfinished cycles before,
-        too."""
+        """By action, jobs for which it found no victims, in unfinished cycles before, too."""
         self.unreached: set[jobs.JobId] = set()
         """Jobs that this cycle didn't look at: it says nothing about them."""
         self.admitted = dict(snapshot.carried.admitted)
@@ -102,6 +102,7 @@ class Session:
         self._losses = losses.losses(snapshot)
         self._losses_kept = 0.0
         self.neighbours = neighbours.Neighbours(table.layout, snapshot.residents)
+        self.nominated = nominated.NominatedPods(snapshot)
         self.placement = placement.Placement(self)
         for action in policy.actions:
             action.action(action.arguments).prepare(self)

@@ -128,6 +128,9 @@ class Task:
     role: str = ""
     """Volcano: annotation volcano.sh/task-spec."""
     priority: int = 1
+    """Among our pods: volcano.sh/task-priority, else spec.priority."""
+    pod_priority: int = 0
+    """spec.priority, which is all that other schedulers go by."""
     index: int = -1
     """Volcano: the trailing number of a name with at least two dashes; -1 where there is none."""
     preemptable: bool = True

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from vscheduler.core.model import jobs, limits, nodes, queues, refusals, resources, usages
+from vscheduler.core.model import (
+    jobs,
+    limits,
+    nodes,
+    nominations,
+    queues,
+    refusals,
+    resources,
+    usages,
+)
 from vscheduler.core.model import residents as neighbours
 from vscheduler.core.model import seats as placed
 
@@ -122,6 +131,9 @@ class Snapshot:
     in it. Sorted."""
     refused: Mapping[str, refusals.Refused] = field(default_factory=dict)
     """By node, which are left alone for now, since a kubelet refused a pod of ours. Sorted."""
+    nominated: tuple[nominations.Nominated, ...] = ()
+    """Pods of other schedulers that wait for room on a node, there or not: the highest priority
+    first, then by name."""
     residents: neighbours.Residents = neighbours.NOBODY
     """What pods with conditions on other pods are to know of those on nodes."""
     carried: Carried = FRESH

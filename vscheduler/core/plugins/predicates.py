@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.framework import contracts, nearness, neighbours
+from vscheduler.core.framework import contracts, nearness, neighbours, nominated_room
 from vscheduler.core.model import jobs, masks
 from vscheduler.core.model import nodes as tables
 
@@ -99,6 +99,7 @@ class Predicates(contracts.Plugin):
         """What follows from the nodes' specs is worked out once per task class."""
         self._layout = session.snapshot.nodes.layout
         self._neighbours = session.neighbours
+        self._nominated = session.nominated
         self._pod_affinity = bool(self.argument("predicate.PodAffinityEnable"))
         self._spread = bool(self.argument("predicate.PodTopologySpreadEnable"))
         # Volcano: SimulateRemoveTask isn't asked, so that a dry run evicts no pod in its eyes.
@@ -132,6 +133,9 @@ class Predicates(contracts.Plugin):
         if standing is not None:
             rules = self._ruling(standing, task.kind).rules
             verdicts += [rule.verdict(nodes, foresees=self._foresees) for rule in rules]
+        if self._nominated:
+            asked = {"ports": self._ports, "distance": self._pod_affinity}
+            verdicts += nominated_room.filtered(self._nominated.of(task), task, nodes, **asked)
         return verdicts
 
     def class_nodes(self, kind: jobs.TaskClass, layout: tables.NodeLayout) -> tables.Mask:
