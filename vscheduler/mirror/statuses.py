@@ -56,6 +56,7 @@ NO_NODE_HELPS = NOT_ADMITTED - {decisions.ReasonCode.CLUSTER_FULL} | {
     decisions.ReasonCode.NOT_LEAF,
     decisions.ReasonCode.SET_ASIDE,
     decisions.ReasonCode.BAD_SETTING,
+    decisions.ReasonCode.TOPOLOGY_UNKNOWN,
     decisions.ReasonCode.TOO_FEW_PODS,
     decisions.ReasonCode.TOO_FEW_OF_ROLE,
     decisions.ReasonCode.TOO_FEW_SUB_GROUPS,

@@ -4,7 +4,7 @@ Each function raises fields.FieldError where a field can't be used; `reject` mak
 it. Pods are in `pods`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from vscheduler.core.model import constraints, jobs, nodes, queues, residents, resources
@@ -12,6 +12,9 @@ from vscheduler.mirror import events, fields, group_limits, origins, selectors, 
 
 SCHEDULER = "scheduling.volcano.sh/scheduler-name"
 """Annotation: who schedules a PodGroup that has no pods yet."""
+
+SOFT = "soft"
+"""The mode of a network topology that is a preference only."""
 
 QUEUE = "scheduling.volcano.sh/queue-name"
 """Annotation of a namespace: the queue of PodGroups that are made for its pods."""
@@ -156,6 +159,7 @@ def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
                 _sub_group(policy, f"spec.subGroupPolicy[{at}]")
                 for at, policy in enumerate(spec.sub_group_policy)
             ),
+            hard_topology=next(_hard_topologies(spec), ""),
             state=_state(group.status),
             annotations=metadata.annotations,
             labels=metadata.labels,
@@ -199,6 +203,16 @@ def _sub_group(policy: wire.SubGroupPolicy, field: str) -> jobs.SubGroup:
         selector=None if selector is None else selectors.of_labels(selector, place),
         keys=tuple(policy.match_label_keys),
     )
+
+
+def _hard_topologies(spec: wire.PodGroupSpec) -> Iterator[str]:
+    """The fields by which pods must be near together; whatever isn't soft is hard."""
+    fields_of = {"spec.networkTopology": spec.network_topology}
+    for at, policy in enumerate(spec.sub_group_policy):
+        fields_of[f"spec.subGroupPolicy[{at}].networkTopology"] = policy.network_topology
+    for field, topology in fields_of.items():
+        if topology is not None and topology.mode != SOFT:
+            yield field
 
 
 def _state(status: wire.PodGroupStatus) -> jobs.GroupState:

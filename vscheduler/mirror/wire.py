@@ -230,14 +230,21 @@ class Queue(Struct, frozen=True):
     status: QueueStatus = QueueStatus()
 
 
+class NetworkTopology(Struct, frozen=True):
+    """scheduling.volcano.sh/v1beta1 NetworkTopologySpec: its mode."""
+
+    mode: str = "hard"
+
+
 class SubGroupPolicy(Struct, frozen=True):
-    """scheduling.volcano.sh/v1beta1 SubGroupPolicySpec, but for its network topology."""
+    """scheduling.volcano.sh/v1beta1 SubGroupPolicySpec."""
 
     name: str = ""
     sub_group_size: int | None = None
     min_sub_groups: int = 0
     label_selector: wire_terms.LabelSelector | None = None
     match_label_keys: list[str] = []
+    network_topology: NetworkTopology | None = None
 
 
 class PodGroupSpec(Struct, frozen=True):
@@ -249,6 +256,7 @@ class PodGroupSpec(Struct, frozen=True):
     priority_class_name: str = ""
     min_resources: ResourceList | None = None
     sub_group_policy: list[SubGroupPolicy] = []
+    network_topology: NetworkTopology | None = None
 
 
 class PodGroupStatus(Struct, frozen=True):

@@ -165,6 +165,13 @@ def _bad_setting(reason: decisions.Reason) -> str:
     return f"{reason.subject}; correct it on the PodGroup"
 
 
+def _topology_unknown(reason: decisions.Reason) -> str:
+    return (
+        f"{reason.subject} is hard, and this scheduler knows no network topology yet; "
+        f"set mode soft, or hardNetworkTopology: anywhere in the scheduler's configuration"
+    )
+
+
 def _queue_full(reason: decisions.Reason) -> str:
     owner = reason.subject or reason.queue
     has = _shortages(reason, "may have")
@@ -297,6 +304,7 @@ _SENTENCES: Mapping[Code, Callable[[decisions.Reason], str]] = {
     Code.NOT_LEAF: _not_leaf,
     Code.SET_ASIDE: _set_aside,
     Code.BAD_SETTING: _bad_setting,
+    Code.TOPOLOGY_UNKNOWN: _topology_unknown,
     Code.QUEUE_FULL: _queue_full,
     Code.QUOTA_FULL: _quota_full,
     Code.CLUSTER_FULL: _cluster_full,

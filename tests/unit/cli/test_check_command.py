@@ -16,6 +16,7 @@ CAPACITY = """
     - plugins: [{name: predicates}, {name: capacity}]
 """
 TREE = CAPACITY.replace("{name: capacity}", "{name: capacity, enableHierarchy: true}")
+ANYWHERE = CAPACITY + "    hardNetworkTopology: anywhere\n"
 GROUPS = CAPACITY.replace("{name: capacity}", "{name: capacity}, {name: nodegroup}")
 
 
@@ -291,13 +292,31 @@ def test_queues_that_mislead(
         (
             [group("g", networkTopology={"highestTierAllowed": 1})],
             "",
-            ["default/g: spec.networkTopology: isn't looked at"],
+            ["default/g: spec.networkTopology: keeps the group from starting"],
         ),
-        ([group("g", networkTopology={"mode": "soft"})], "", []),
+        (
+            [group("g", networkTopology={"mode": "hard"}, minMember=2), pod("p", "g")],
+            "",
+            [
+                "default/g: spec.minMember: 1 of 2 pods",
+                "default/g: spec.networkTopology: keeps the group from starting",
+            ],
+        ),
+        (
+            [group("g", networkTopology={"mode": "hard"})],
+            ANYWHERE,
+            ["default/g: spec.networkTopology: isn't looked at: the pods start wherever"],
+        ),
+        (
+            [group("g", networkTopology={"mode": "soft"})],
+            "",
+            ["default/g: spec.networkTopology: isn't looked at: mode soft is a preference"],
+        ),
+        ([group("g", networkTopology=None)], "", []),
         (
             [group("g", subGroupPolicy=[{"networkTopology": {"mode": "hard"}}])],
             "",
-            ["default/g: spec.subGroupPolicy[0].networkTopology: isn't looked at"],
+            ["default/g: spec.subGroupPolicy[0].networkTopology: keeps the group from starting"],
         ),
         ([group("g", priorityClassName="high")], "", []),
         (

@@ -207,6 +207,14 @@ WRONG: dict[str, tuple[object, list[str]]] = {
         configured(compatibility="yes"),
         ['compatibility: must be volcano or be left out, not text ("yes")'],
     ),
+    "a topology that is neither kept nor left alone": (
+        configured(hardNetworkTopology="soft"),
+        ['hardNetworkTopology: must be wait or anywhere, not text ("soft")'],
+    ),
+    "topologies in the plural": (
+        configured(hardNetworkTopology=["wait"]),
+        ["hardNetworkTopology: must be wait or anywhere, not a list"],
+    ),
 }
 
 

@@ -124,6 +124,26 @@ def test_a_queue_is_open_unless_it_says_otherwise(
     assert queue({}, **status).state is state
 
 
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({}, ""),
+        ({"networkTopology": None}, ""),
+        ({"networkTopology": {"mode": "soft"}}, ""),
+        ({"networkTopology": {}}, "spec.networkTopology"),
+        ({"networkTopology": {"mode": "hard", "highestTierName": "a"}}, "spec.networkTopology"),
+        ({"networkTopology": {"mode": "firm"}}, "spec.networkTopology"),
+        (
+            {"subGroupPolicy": [{"networkTopology": {"mode": "soft"}}, {"networkTopology": {}}]},
+            "spec.subGroupPolicy[1].networkTopology",
+        ),
+    ],
+)
+def test_what_is_not_soft_must_be_near_together(spec: dict[str, Any], field: str) -> None:
+    """The first field that says so; the schema's default is hard."""
+    assert group(spec).job.hard_topology == field
+
+
 def test_a_group_is_translated_whole() -> None:
     """A job without pods, with the stored status to compare a new one with."""
     annotations = {translation.SCHEDULER: "other"}

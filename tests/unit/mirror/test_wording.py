@@ -80,6 +80,14 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         {"subject": "annotation volcano.sh/sla-waiting-time: 'soon' is no duration"},
         "annotation volcano.sh/sla-waiting-time: 'soon' is no duration; correct it on the PodGroup",
     ),
+    (
+        Code.TOPOLOGY_UNKNOWN,
+        {"subject": "spec.networkTopology"},
+        (
+            "spec.networkTopology is hard, and this scheduler knows no network topology yet; "
+            "set mode soft, or hardNetworkTopology: anywhere in the scheduler's configuration"
+        ),
+    ),
     (Code.NOT_LEAF, {}, "queue a has child queues; name one of those in spec.queue"),
     (
         Code.SET_ASIDE,

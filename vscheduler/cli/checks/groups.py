@@ -5,7 +5,7 @@ from typing import Any
 
 from vscheduler.cli.checks import complaints
 from vscheduler.core.model import decisions, jobs, queues, resources
-from vscheduler.mirror import wording
+from vscheduler.mirror import translation, wording
 
 Code = decisions.ReasonCode
 
@@ -17,6 +17,13 @@ WITH_PODS = frozenset({Code.TOO_FEW_PODS, Code.TOO_FEW_OF_ROLE, Code.TOO_FEW_SUB
 
 SYSTEM_CLASSES = "system-"
 """What the names of classes that every cluster has begin with."""
+
+HARD_WAITS = (
+    "keeps the group from starting: no network topology is known yet; set mode soft, or "
+    "hardNetworkTopology: anywhere in the scheduler's configuration"
+)
+HARD_STARTS = "isn't looked at: the pods start wherever there is room, mode hard or not"
+SOFT_STARTS = "isn't looked at: mode soft is a preference, the pods start wherever there is room"
 
 FIELDS: Mapping[Code, str] = {
     Code.QUEUE_MISSING: "spec.queue",
@@ -65,18 +72,22 @@ def remarks(
 
 
 def of_object(
-    key: str, spec: Mapping[str, Any], classes: frozenset[str]
+    key: str, spec: Mapping[str, Any], classes: frozenset[str], *, hard_waits: bool
 ) -> Iterator[complaints.Remark]:
-    """What only the object tells; classes are the PriorityClasses that were given, if any."""
+    """What only the object tells; classes are the PriorityClasses that were given, if any.
+
+    hard_waits: gangs that must be near together in the network don't start.
+    """
     wanted = spec.get("priorityClassName")
     if classes and wanted and wanted not in classes and not wanted.startswith(SYSTEM_CLASSES):
         message = f"PriorityClass {wanted} isn't among those given; without it the priority is 0"
         yield complaints.Remark(key, "spec.priorityClassName", message)
     parts = {f"spec.subGroupPolicy[{at}]": each for at, each in _items(spec, "subGroupPolicy")}
     for field, part in ({"spec": spec} | parts).items():
-        topology = part.get("networkTopology") or {}
-        if topology.get("mode", "hard") == "hard" and len(topology) > 0:
-            message = "isn't looked at: the pods start wherever there is room, mode hard or not"
+        topology = part.get("networkTopology")
+        if topology is not None:
+            hard = topology.get("mode") != translation.SOFT
+            message = HARD_WAITS if hard and hard_waits else HARD_STARTS if hard else SOFT_STARTS
             yield complaints.Remark(key, f"{field}.networkTopology", message)
 
 

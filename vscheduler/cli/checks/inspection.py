@@ -1,7 +1,7 @@
 """All checks in one go: files and a configuration → what is to be said of them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vscheduler.cli.checks import complaints, groups, policies, queues, schemas
 from vscheduler.controllers import queue_objects
@@ -129,7 +129,8 @@ class _Inspection:
 
     def of_groups(self, configured: policy.Policy) -> Iterator[complaints.Complaint]:
         """PodGroups that would wait for ever, or don't mean what they say."""
-        result = cycle.run_cycle(self._snapshot, configured)
+        # What is said of a hard topology would hide whatever else is wrong with the group.
+        result = cycle.run_cycle(self._snapshot, replace(configured, hard_topology_waits=False))
         with_pods = frozenset(job.id for job in self._snapshot.jobs if job.tasks)
         complete = bool(self._named(events.Kind.QUEUE))
         found = list(groups.waiting(result, with_pods=with_pods, complete=complete))
@@ -140,7 +141,9 @@ class _Inspection:
         for (kind, key), named in self._own.items():
             readable = (kind, key) not in self._given.mirror.rejections
             if kind is events.Kind.POD_GROUP and readable:
-                found += groups.of_object(key, named.tree.get("spec") or {}, classes)
+                spec = named.tree.get("spec") or {}
+                waits = configured.hard_topology_waits
+                found += groups.of_object(key, spec, classes, hard_waits=waits)
         for each in found:
             yield self._about(events.Kind.POD_GROUP, each)
 

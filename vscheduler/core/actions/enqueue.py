@@ -9,7 +9,7 @@ import functools
 from collections.abc import Mapping
 from typing import ClassVar
 
-from vscheduler.core.framework import contracts, gangs, ordering, reservations
+from vscheduler.core.framework import contracts, gangs, ordering, reasons, reservations
 from vscheduler.core.framework import session as working
 from vscheduler.core.model import decisions, durations, jobs, queues
 
@@ -29,11 +29,15 @@ class Enqueue(contracts.Action):
 
     def prepare(self, session: working.Session) -> None:
         """Phases as the cycles before left them, which the API server may not show yet; groups
-        that are Inqueue for too long are Pending again, before any plugin counts their promise.
+        that are Inqueue for too long, or can't start however long they wait, are Pending again,
+        before any plugin counts their promise.
         """
         timeout = self.seconds(TIMEOUT)
         for gang in session.unsettled():
             if gang.phase not in jobs.YOUNG:
+                continue
+            if reasons.topology(session, gang) is not None:
+                gang.phase = jobs.Phase.PENDING
                 continue
             uid = gang.job.uid
             if gang.phase is jobs.Phase.PENDING and uid in session.admitted:
@@ -76,6 +80,10 @@ class Enqueue(contracts.Action):
             session.unreached.update(gang.job.id for gang in lines[queue.name].rest())
 
     def _decide(self, session: working.Session, queue: queues.Queue, gang: gangs.Gang) -> None:
+        unknown = reasons.topology(session, gang)
+        if unknown is not None:
+            session.note(gang.job.id, unknown)
+            return
         refusal = None
         # Volcano lets a group that names no minResources in unasked, even into a closed queue.
         if gang.job.min_resources is not None or not session.as_volcano:

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Container, Hashable, Mapping
 from typing import TYPE_CHECKING
 
-from vscheduler.core.framework import combinators, gangs, nominated_room, ordering
+from vscheduler.core.framework import combinators, gangs, nominated_room, ordering, reasons
 from vscheduler.core.model import jobs, queues
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def line_up(
             continue
         if gang.job.id in denied or (asked and (action, gang.job.id) in asked):
             continue
-        if session.dispatch.first("job_valid", True, gang) is not None:
+        if reasons.invalid(session, gang) is not None:
             continue
         if not session.dispatch.first_tier("job_starving", gang):
             continue

@@ -4,7 +4,7 @@ The format is Volcano's. Volcano drops what it doesn't understand without a word
 problem, but for names that Volcano has and we don't: they are warned of and left out.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vscheduler.core.framework import contracts, findings, hooks, vocabulary
@@ -26,9 +26,13 @@ BUILT_IN: Mapping[str, object] = {
 }
 """The configuration where no file is given. Volcano's default has no reclaim and no binpack."""
 
-SECTIONS = ("actions", "tiers", "configurations", "metrics", "compatibility")
+TOPOLOGY = "hardNetworkTopology"
+SECTIONS = ("actions", "tiers", "configurations", "metrics", "compatibility", TOPOLOGY)
 PLUGIN_KEYS = ("name", "arguments", *vocabulary.FLAGS)
 VOLCANO = "volcano"
+WAIT, ANYWHERE = "wait", "anywhere"
+TOPOLOGY_PLUGIN = "network-topology-aware"
+"""Volcano's, which isn't here: whoever names it wants gangs near together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,8 @@ class Policy:
     tiers: tuple[tuple[PluginSetting, ...], ...]
     volcano: bool = False
     """`compatibility: volcano`: Volcano's outcomes where ours differ."""
+    hard_topology_waits: bool = True
+    """Whether gangs wait that must be near together in the network; else they start anywhere."""
 
     def runs(self, action: str) -> bool:
         """Whether an action of this name is configured."""
@@ -97,7 +103,8 @@ def parse(tree: object, plugins: Plugins, actions: Actions) -> Parsed:
     by_plugin = {plugin.name: plugin for plugin in plugins}
     names = _action_names(found, sections["actions"], by_action) if "actions" in sections else []
     given = _configurations(found, sections.get("configurations", []), by_action, names)
-    tiers = _tiers(found, sections.get("tiers", []), by_plugin)
+    seen: set[str] = set()
+    tiers = _tiers(found, sections.get("tiers", []), by_plugin, seen)
     if "metrics" in sections:
         found.warn(("metrics",), "is left out: nothing here reads load figures yet")
     compatibility = sections.get("compatibility", VOLCANO)
@@ -112,12 +119,26 @@ def parse(tree: object, plugins: Plugins, actions: Actions) -> Parsed:
         ),
         tiers=tiers,
         volcano="compatibility" in sections,
+        hard_topology_waits=_hard_topology_waits(found, sections, seen),
     )
     return Parsed(
         policy=None if found.problems else policy,
         problems=tuple(found.problems),
         warnings=tuple(found.warnings),
     )
+
+
+def _hard_topology_waits(
+    found: findings.Findings, sections: Mapping[str, object], named: Container[str]
+) -> bool:
+    """Volcano keeps gangs together only with its plugin for that (HyperNodeGradientForJobFn); named
+    are the plugins of the file.
+    """
+    starts_anywhere = "compatibility" in sections and TOPOLOGY_PLUGIN not in named
+    given = sections.get(TOPOLOGY, ANYWHERE if starts_anywhere else WAIT)
+    if given not in (WAIT, ANYWHERE):
+        found.problem((TOPOLOGY,), f"must be {WAIT} or {ANYWHERE}, not {findings.described(given)}")
+    return given != ANYWHERE
 
 
 def built_in(plugins: Plugins, actions: Actions) -> Policy:
@@ -212,10 +233,13 @@ def _without_successors(found: findings.Findings, path: findings.Path, value: ob
 
 
 def _tiers(
-    found: findings.Findings, value: object, existing: Mapping[str, type[contracts.Plugin]]
+    found: findings.Findings,
+    value: object,
+    existing: Mapping[str, type[contracts.Plugin]],
+    seen: set[str],
 ) -> tuple[tuple[PluginSetting, ...], ...]:
+    """Plugins by tier; `seen` takes up their names, those that aren't here included."""
     tiers = []
-    seen: set[str] = set()
     for path, item in found.items(("tiers",), value):
         tier = found.mapping(path, item, ("plugins",), needed=("plugins",))
         entries = [

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from vscheduler.core.framework import gangs, ordering
+from vscheduler.core.framework import gangs, ordering, reasons
 from vscheduler.core.model import jobs
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def keep(session: "working.Session") -> None:
     if not named:
         return
     for gang in session.unsettled():
-        if gang.counts[jobs.TaskStatus.PENDING]:
+        if gang.counts[jobs.TaskStatus.PENDING] and reasons.topology(session, gang) is None:
             for task in gang.tasks(jobs.TaskStatus.PENDING):
                 if named.get(task.uid) in rows:
                     promised[gang.job.id].append((task, rows[named[task.uid]]))

@@ -25,8 +25,19 @@ def of(gang: gangs.Gang, code: decisions.ReasonCode, **numbers: object) -> decis
     return decisions.Reason(code=code, **fields)  # type: ignore[arg-type]  # fields by name
 
 
+def topology(session: "working.Session", gang: gangs.Gang) -> decisions.Reason | None:
+    """Why a gang waits that must be near together in the network, which nobody sees to yet."""
+    field = gang.job.hard_topology
+    if not field or not session.policy.hard_topology_waits:
+        return None
+    return of(gang, decisions.ReasonCode.TOPOLOGY_UNKNOWN, subject=field)
+
+
 def invalid(session: "working.Session", gang: gangs.Gang) -> decisions.Reason | None:
     """Why this job can't be scheduled as it stands; None if it can."""
+    unknown = topology(session, gang)
+    if unknown is not None:
+        return unknown
     reason: decisions.Reason | None = session.dispatch.first("job_valid", FAILED, gang)
     if reason is FAILED:
         return replace(FAILED, queue=gang.job.queue, tasks=len(gang.job.tasks))

@@ -76,6 +76,8 @@ class ReasonCode(StrEnum):
     SET_ASIDE = "QueueSetAside"
     BAD_SETTING = "BadSetting"
     """An annotation that can't be read."""
+    TOPOLOGY_UNKNOWN = "NetworkTopologyUnknown"
+    """It must be near together in the network."""
     TOO_FEW_PODS = "NotEnoughTasks"
     TOO_FEW_OF_ROLE = "NotEnoughPodsOfTask"
     TOO_FEW_SUB_GROUPS = "NotEnoughSubGroups"

@@ -223,6 +223,9 @@ class Job:
     min_task_member: Mapping[str, int] = field(default_factory=dict)
     min_resources: resources.Amounts | None = None
     sub_groups: tuple[SubGroup, ...] = ()
+    hard_topology: str = ""
+    """The field, if any, by which its pods or those of a sub-group must be near together in the
+    network."""
     priority: int = 0
     state: GroupState = GroupState()
     tasks: tuple[Task, ...] = ()
