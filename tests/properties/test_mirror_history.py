@@ -40,6 +40,9 @@ def some_pod(chance: random.Random) -> Document:
     )
     if chance.random() < 0.2:
         document["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    if chance.random() < 0.3:
+        document["status"]["nominatedNodeName"] = chance.choice(("n0", "n1"))
+        document["spec"]["priority"] = chance.randrange(3)
     if chance.random() < 0.1:
         document["spec"]["tolerations"] = [{"value": "no key"}]
     if chance.random() < 0.2:

@@ -165,6 +165,10 @@ def canonical(found: snapshot.Snapshot) -> Document:
         "seats": [(_kind(kind), each) for kind, each in seats(found).items()],
         "elsewhere": [(queue, list(held.items())) for queue, held in found.elsewhere.items()],
         "refused": list(found.refused.items()),
+        "nominated": [
+            (each.key, each.node, each.priority, _kind(each.kind), list(each.labels.items()))
+            for each in found.nominated
+        ],
         "residents": found.residents,
     }
 
