@@ -268,6 +268,22 @@ def test_jobs_that_are_refused_for_it_are_told() -> None:
     assert "1 Insufficient cpu" in said
 
 
+def test_the_room_that_a_sentence_names_is_what_is_left() -> None:
+    """Of what isn't short, beside what is."""
+    picture = f"""
+        node  n1 cpu=4 memory=1Gi
+        queue q
+        job   q/preemptor {OTHERS} nominated=n1 cpu=1   -^9
+        job   q/eager cpu=2 memory=4Gi   -^9 -^10
+        """
+    tree = {"actions": "allocate", "tiers": running.tiers("predicates")}
+    session = running.open_session(pictures.documents(picture), tree)
+    (gang,) = session.gangs.values()
+    for task, free in zip(gang.job.tasks, (3000, 4000), strict=True):
+        (hole,) = (each for each in session.placement.explain(task)[1] if each.resource == "cpu")
+        assert hole.free == free
+
+
 @pytest.mark.parametrize("action", ["preempt", "reclaim"])
 def test_in_volcanos_way_nobody_is_evicted_for_nominated_room_either(action: str) -> None:
     """Whose victims are found task by task."""
