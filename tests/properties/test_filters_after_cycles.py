@@ -1,0 +1,160 @@
+"""Every pod that a cycle places is judged where it is, with all others in place, by filters that
+share no code with ours; and nobody waits who could be placed.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies
+
+from tests import running
+from tests.properties import clusters, crowds, journals
+from tests.properties.filters_by_hand import judging, worlds
+from vscheduler.core.model import decisions, snapshot
+
+Document = running.Document
+CYCLES_MAX = 30
+GANGS = 500
+
+EVEN = "leastrequested.weight=0,balancedresource.weight=0"
+PACKS = f"priority gang | predicates nodeorder:{EVEN} binpack:binpack.weight=10"
+TREES: dict[str, dict[str, Any]] = {
+    "packs": {"actions": "allocate, backfill", "tiers": running.tiers(PACKS)},
+    "spreads": {
+        "actions": "allocate, backfill",
+        "tiers": running.tiers("gang | predicates nodeorder"),
+    },
+    "evicts": {"actions": "allocate, backfill, preempt", "tiers": running.tiers(PACKS)},
+    "standard": {
+        "actions": "enqueue, allocate, backfill, preempt, reclaim",
+        "tiers": running.tiers(running.STANDARD),
+    },
+}
+VOLCANO = {
+    f"{name}, as Volcano": {**tree, "compatibility": "volcano"} for name, tree in TREES.items()
+}
+POLICIES = TREES | VOLCANO
+policies = pytest.mark.parametrize("policy", POLICIES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cycle:
+    """One of a cluster's cycles."""
+
+    before: Sequence[Document]
+    result: decisions.CycleResult
+    steps: Sequence[judging.Step]
+
+    @property
+    def after(self) -> list[Document]:
+        """The cluster that obeyed."""
+        return journals.after(self.before, self.result)
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing is decided, and nobody leaves: then the next cycle is the same."""
+        leaving = any("deletionTimestamp" in each["metadata"] for each in self.before)
+        return not (self.result.binds or self.result.evicts or leaving)
+
+
+def live(documents: Sequence[Document], tree: running.Tree) -> Iterator[Cycle]:
+    """Cycle after cycle until nothing moves; who leaves is gone in the cycle after."""
+    now, carried = documents, snapshot.FRESH
+    for _ in range(CYCLES_MAX):
+        result, steps = journals.run(now, tree, carried)
+        cycle = Cycle(before=now, result=result, steps=steps)
+        yield cycle
+        if cycle.rests:
+            return
+        now, carried = cycle.after, result.carried
+
+
+def broken(cycle: Cycle) -> list[str]:
+    """All rules that the decisions of a cycle break, one by one and together."""
+    result = cycle.result
+    return judging.in_order(cycle.before, cycle.steps) + judging.judge(
+        cycle.before,
+        {each.task.key: each.node for each in result.binds},
+        waiting={each.task.key: each.node for each in result.pipelined},
+        evicted=[each.task.key for each in result.evicts],
+    )
+
+
+def gangs_in(cycle: Cycle) -> list[int]:
+    """Sizes of the gangs of which this cycle bound two pods or more."""
+    sizes = Counter(bind.task.job for bind in cycle.result.binds)
+    return [size for size in sizes.values() if size > 1]
+
+
+def alone(documents: Sequence[Document]) -> list[str]:
+    """Pods that wait and need nobody else of their group to start."""
+    least = {
+        worlds.key_of(each): each["spec"]["minMember"]
+        for each in documents
+        if each["kind"] == "PodGroup"
+    }
+    return [
+        worlds.key_of(each)
+        for each in documents
+        if each["kind"] == "Pod"
+        and not each["spec"].get("nodeName")
+        and least[
+            f"{each['metadata']['namespace']}/{each['metadata']['annotations'][crowds.GROUP]}"
+        ]
+        == 1
+    ]
+
+
+@policies
+@pytest.mark.parametrize("draw", [crowds.alike, crowds.documents])
+def test_every_pod_may_be_where_it_is_placed(
+    policy: str, draw: Callable[[int], list[Document]]
+) -> None:
+    """With all pods of its gang there, and when its turn came; in the cycles that follow, too."""
+
+    @clusters.bounded(6)
+    @given(strategies.integers(0, 2**32))
+    def judged(seed: int) -> None:
+        for cycle in live(draw(seed), POLICIES[policy]):
+            assert broken(cycle) == []
+
+    judged()
+
+
+@policies
+def test_nobody_waits_who_could_be_placed(policy: str) -> None:
+    """Once nothing moves any more, no node would take a pod of a group that one pod is enough for.
+
+    Not earlier: company that comes late in a cycle opens nodes to who was refused before.
+    """
+
+    @clusters.bounded(6)
+    @given(strategies.integers(0, 2**32))
+    def judged(seed: int) -> None:
+        *_, last = live(crowds.documents(seed), POLICIES[policy])
+        assert last.rests
+        for key in alone(last.before):
+            assert judging.feasible(last.before, key) == [], key
+
+    judged()
+
+
+@pytest.mark.at_length
+@policies
+def test_hundreds_of_gangs_are_placed_by_the_rules(policy: str) -> None:
+    """As many gangs of 2 to 30 as GANGS says, each pod judged; and who waits at the end."""
+    seed = gangs = 0
+    while gangs < GANGS:
+        for draw in (crowds.alike, crowds.documents):
+            cycle = None
+            for cycle in live(draw(seed), POLICIES[policy]):
+                assert broken(cycle) == [], (draw.__name__, seed)
+                gangs += len(gangs_in(cycle))
+            assert cycle is not None
+            assert cycle.rests, (draw.__name__, seed)
+            waiting = {key: judging.feasible(cycle.before, key) for key in alone(cycle.before)}
+            assert not any(waiting.values()), (draw.__name__, seed, waiting)
+        seed += 1
