@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests import pictures, running
-from vscheduler.core import cycle
+from vscheduler.core import cycle, plugins
 from vscheduler.core.framework import contracts, policy
 from vscheduler.core.model import decisions, jobs
 
@@ -49,6 +49,38 @@ class TwoOnANode(contracts.Plugin):
         self._counts[self._session.snapshot.nodes.layout.rows[node or ""]] += step
 
 
+class LooksForThem(contracts.Plugin):
+    """At most two pods on one node. It takes no notes: the session knows who is where."""
+
+    name = "looks-for-them"
+
+    def open(self, session: contracts.Session) -> None:
+        """Nothing is counted yet."""
+        self._gangs = session.gangs
+
+    def filter_nodes(self, _: jobs.Task, nodes: contracts.NodeView) -> Sequence[contracts.Verdict]:
+        """Nodes with fewer than two."""
+        return [contracts.Verdict("node(s) had two pods", self._counts(nodes) < 2)]
+
+    def _counts(self, nodes: contracts.NodeView) -> NDArray[np.int64]:
+        every = self._gangs.values()
+        found = Counter(gang.node(each) for gang in every for each in gang.job.tasks)
+        rows = range(nodes.layout.size) if nodes.rows is None else nodes.rows.tolist()
+        return np.array([found[nodes.layout.names[row]] for row in rows], dtype=np.int64)
+
+
+class LikesThemFew(LooksForThem):
+    """The same as a wish: where there are two already, any other node is better."""
+
+    def filter_nodes(self, _: jobs.Task, nodes: contracts.NodeView) -> Sequence[contracts.Verdict]:
+        """All nodes will do."""
+        return [contracts.Verdict("never", np.ones(nodes.size, dtype=np.bool_))]
+
+    def score_nodes(self, _: jobs.Task, nodes: contracts.NodeView) -> NDArray[np.float64]:
+        """Far below what packing can make up for."""
+        return np.where(self._counts(nodes) < 2, 0.0, -1e6)
+
+
 class TellsItsCounts(TwoOnANode):
     """The same, and says what its answers depend on."""
 
@@ -84,6 +116,25 @@ def test_a_plugin_that_counts_is_asked_about_nodes_as_they_are(
     result = run(plugin)
     assert result.faults == ()
     assert Counter(Counter(bind.node for bind in result.binds).values()) == {2: 6}
+
+
+@pytest.mark.parametrize("plugin", [LooksForThem, LikesThemFew])
+def test_a_plugin_that_looks_at_the_session_finds_it_as_it_is(
+    plugin: type[contracts.Plugin],
+) -> None:
+    """It has no on_allocate, and still no node gets a third pod."""
+    result = run(plugin)
+    assert result.faults == ()
+    assert Counter(Counter(bind.node for bind in result.binds).values()) == {2: 6}
+
+
+@pytest.mark.parametrize("plugin", plugins.PLUGINS)
+def test_our_plugins_say_what_answers_about_nodes_depend_on(
+    plugin: type[contracts.Plugin],
+) -> None:
+    """One that doesn't would have everybody asked anew after each placement."""
+    answers = policy.PluginSetting(plugin=plugin).answers
+    assert "row_outlook" in answers or not answers & {"filter_nodes", "score_nodes"}
 
 
 def test_an_answer_for_another_number_of_rows_is_a_fault() -> None:

@@ -309,14 +309,13 @@ class Dispatch:
 
 
 def _says_what_rows_hold(setting: policy.PluginSetting, guarded: frozenset[str]) -> bool:
-    """Whether a plugin's answers about nodes depend on nothing that it takes notes of, or it says
-    on what, and hasn't failed.
+    """Whether a plugin that answers about nodes says on what its answers depend, and hasn't failed.
+
+    Who doesn't say may look at anything in the session, or take notes.
     """
     if "row_outlook" in setting.answers:
         return setting.plugin.name not in guarded
-    answers_about_nodes = setting.answers & {"filter_nodes", "score_nodes"}
-    takes_notes = setting.answers & {"on_allocate", "on_deallocate"}
-    return not (answers_about_nodes and takes_notes)
+    return not setting.answers & {"filter_nodes", "score_nodes"}
 
 
 def _common(left: list[jobs.Task], answer: Sequence[jobs.Task] | None) -> list[jobs.Task]:

@@ -354,7 +354,7 @@ class Hooks(Protocol):
     def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> Sequence[Hashable] | None:
         """[-; all] For each row, a value that changes when its answer may have changed though the
         view shows the same: whom the task meets there, say. None, for whatever rows: it never does.
-        Who has `on_allocate` and answers about nodes, but not this, is always asked anew.
+        Who answers about nodes and doesn't have this is asked anew after each placement.
         """
 
     def score_nodes(self, task: jobs.Task, nodes: NodeView) -> NDArray[np.float64]:

@@ -49,6 +49,9 @@ class Binpack(contracts.Plugin):
         )
         self._parts: dict[jobs.TaskClass, list[tuple[int, int, float]]] = {}
 
+    def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> None:
+        """Nothing: the view shows all that counts."""
+
     def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> NDArray[np.float64]:
         """A resource that wouldn't fit, or that the node hasn't got, adds nothing."""
         total = np.zeros(nodes.size)

@@ -57,6 +57,9 @@ class NodeOrder(contracts.Plugin):
         self._preferences: dict[jobs.TaskClass, Scores] = {}
         self._soft_taints: dict[tuple[constraints.Toleration, ...], NDArray[np.int64] | None] = {}
 
+    def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> None:
+        """Nothing: the view shows all that scores of nodes count."""
+
     def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> Scores:
         """Usage with the task on the node, and the weights of its preferred terms, unscaled."""
         scores = self._usage(task, nodes)

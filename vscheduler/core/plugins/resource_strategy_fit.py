@@ -168,6 +168,9 @@ class ResourceStrategyFit(contracts.Plugin):
         self._proportions = proportions(self._mapping("proportional"))
         self._parts: dict[jobs.TaskClass, list[Part]] = {}
 
+    def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> None:
+        """Nothing: the view shows all that counts."""
+
     def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> Scores:
         """Both kinds of scores, each with its weight."""
         scores = np.zeros(nodes.size)

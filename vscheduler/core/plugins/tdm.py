@@ -158,6 +158,9 @@ class Tdm(contracts.Plugin):
         mask: tables.Mask = np.array([*free, True], dtype=np.bool_)[column]
         return mask
 
+    def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> None:
+        """Nothing: which zones are open is the same for the whole cycle."""
+
     def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> NDArray[np.float64]:
         """Pods that may use lent nodes go there first."""
         if not _revocable(task):
