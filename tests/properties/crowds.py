@@ -85,7 +85,7 @@ def _node(chance: random.Random, number: int, amounts: Document | None = None) -
     if amounts is None:
         labels |= {"disk": chance.choice(("ssd", "hdd"))}
         labels.pop("zone") if chance.random() < 0.08 else None
-        if chance.random() < 0.12:
+        if chance.random() < 0.2:
             effect = chance.choice(("NoSchedule", "NoExecute", "PreferNoSchedule"))
             spec["taints"] = [{"key": "lab", "value": chance.choice("12"), "effect": effect}]
         if chance.random() < 0.05:
@@ -185,7 +185,7 @@ def _seat(crowd: Crowd, pod: Document) -> bool:
     pod["spec"]["nodeName"] = crowd.chance.choice(free)
     crowd.full[pod["spec"]["nodeName"]] += 1
     pod["status"] = {"phase": "Running"}
-    if crowd.chance.random() < 0.25:
+    if crowd.chance.random() < 0.35:
         pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     return True
 
@@ -216,7 +216,7 @@ def _look(chance: random.Random, name: str) -> tuple[dict[str, str], Document]:
     affinity = _affinity(chance, labels)
     if affinity:
         spec["affinity"] = affinity
-    if chance.random() < 0.25:
+    if chance.random() < 0.35:
         count = chance.choice((1, 1, 2))
         spec["topologySpreadConstraints"] = [_spread(chance, labels) for _ in range(count)]
     if chance.random() < 0.15:
@@ -225,7 +225,7 @@ def _look(chance: random.Random, name: str) -> tuple[dict[str, str], Document]:
         effect = chance.choice(({}, {"effect": "NoSchedule"}))
         how = chance.choice(({"operator": "Exists"}, {"value": "1"}))
         spec["tolerations"] = [{"key": "lab", **how, **effect}]
-    if chance.random() < 0.15:
+    if chance.random() < 0.25:
         port: Document = {"containerPort": 80, "hostPort": chance.choice((80, 81))}
         more: list[Document] = [{}, {}, {"protocol": "UDP"}, {"hostIP": "10.0.0.1"}]
         spec["containers"][0]["ports"] = [port | chance.choice(more)]
@@ -298,10 +298,10 @@ def _spread(chance: random.Random, labels: dict[str, str]) -> Document:
         "whenUnsatisfiable": chance.choice(("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")),
         "labelSelector": _selector(chance, labels),
     }
-    if spread["whenUnsatisfiable"] == "DoNotSchedule" and chance.random() < 0.2:
-        spread["minDomains"] = chance.randint(1, 4)
+    if spread["whenUnsatisfiable"] == "DoNotSchedule" and chance.random() < 0.35:
+        spread["minDomains"] = chance.randint(2, 5)
     for name, value in (("nodeAffinityPolicy", "Ignore"), ("nodeTaintsPolicy", "Honor")):
-        spread |= {name: value} if chance.random() < 0.25 else {}
+        spread |= {name: value} if chance.random() < 0.4 else {}
     if chance.random() < 0.1:
         spread["matchLabelKeys"] = ["rev"]
     return spread

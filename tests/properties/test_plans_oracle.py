@@ -1,0 +1,175 @@
+"""Decisions in crowds, with and without all that placement keeps from one question to the next."""
+
+import dataclasses
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies
+
+from tests import running
+from tests.properties import clusters, crowds, journals
+from vscheduler.core.framework import claims, lookahead, placement, roomless
+from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.plugins import predicates
+
+Document = crowds.Document
+CYCLES = 4
+EVERYTHING = "enqueue, allocate, backfill, preempt, reclaim, shuffle"
+PACKS = "nodeorder binpack:binpack.weight=10"
+GPU = crowds.GPU
+
+
+def tree(tiers: str, **more: Any) -> running.Tree:
+    """All actions, with these plugins."""
+    return {"actions": EVERYTHING, "tiers": running.tiers(tiers), **more}
+
+
+def with_arguments(tiers: str, name: str, arguments: Document) -> running.Tree:
+    """The same, where one plugin is told more than a line of text can say."""
+    found = tree(tiers)
+    for tier in found["tiers"]:
+        for plugin in tier["plugins"]:
+            if plugin["name"] == name:
+                plugin["arguments"] = arguments
+    return found
+
+
+FITS = {
+    "resources": {GPU: {"type": "MostAllocated", "weight": 3}},
+    "proportional": {
+        "enable": True,
+        "resources": GPU,
+        "resourceProportion": {f"{GPU}.cpu": 1, f"{GPU}.memory": 1},
+    },
+}
+ZONES = "tdm:tdm.revocable-zone.rz1=00:00-23:59,tdm.revocable-zone.rz2=01:00-02:00"
+TREES: dict[str, running.Tree] = {
+    "packs": tree(f"priority gang | predicates proportion {PACKS}"),
+    "spreads": tree("priority gang | drf predicates proportion nodeorder"),
+    "groups of nodes": tree(f"priority gang | predicates proportion nodegroup {PACKS}"),
+    "capacity": tree(f"priority gang | predicates capacity {PACKS}"),
+    "zones": tree(f"priority gang {ZONES} | predicates proportion {PACKS}"),
+    "fits": with_arguments(
+        f"priority gang | predicates resource-strategy-fit {PACKS}", "resource-strategy-fit", FITS
+    ),
+}
+
+
+def drawn(seed: int) -> list[Document]:
+    """A crowd in two queues, on nodes in groups and zones, for the plugins that look at these."""
+    chance = random.Random(seed)
+    documents = [each for each in crowds.documents(seed) if each["kind"] != "Queue"]
+    for each in documents:
+        labels = each["metadata"].setdefault("labels", {})
+        if each["kind"] == "Node" and chance.random() < 0.8:
+            labels["volcano.sh/nodegroup-name"] = chance.choice("ab")
+        if each["kind"] == "Node" and chance.random() < 0.3:
+            labels["volcano.sh/revocable-zone"] = chance.choice(("rz1", "rz2"))
+        if each["kind"] == "PodGroup":
+            each["spec"]["queue"] = chance.choice("qr")
+        if each["kind"] == "Pod" and chance.random() < 0.4:
+            marks = each["metadata"].setdefault("annotations", {})
+            marks["volcano.sh/revocable-zone"] = "*"
+    return [*documents, *(_queue(chance, name) for name in "qr")]
+
+
+def _queue(chance: random.Random, name: str) -> Document:
+    """It likes one group of nodes, may use both, and has limits in them."""
+    groups = chance.sample("ab", 2)
+    limits = {group: {"cpu": str(chance.randint(2, 16))} for group in groups}
+    affinity = {
+        "nodeGroupAffinity": {
+            crowds.REQUIRED: groups,
+            crowds.PREFERRED: groups[:1],
+        }
+    }
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {
+            "name": name,
+            "annotations": {"volcano.sh/nodegroup-resource-limits": json.dumps(limits)},
+        },
+        "spec": {"weight": chance.randint(1, 2), "affinity": affinity, "reclaimable": True},
+        "status": {"state": "Open"},
+    }
+
+
+@contextmanager
+def keeping_nothing() -> Iterator[None]:
+    """Each question about a task is the first one."""
+    plan, ruling = placement.Placement._plan, predicates.Predicates._ruling
+
+    def planned(found: placement.Placement, task: jobs.Task) -> placement.Plan:
+        found._plans.clear()
+        return plan(found, task)
+
+    def ruled(found: predicates.Predicates, *of: Any) -> predicates.Ruling:
+        found._rulings.clear()
+        found._fixed.clear()
+        return ruling(found, *of)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(placement.Placement, "_plan", planned)
+        patch.setattr(predicates.Predicates, "_ruling", ruled)
+        patch.setattr(lookahead.Lookahead, "get", lambda *_: None)
+        patch.setattr(lookahead, "DEPTH", 0)
+        patch.setattr(roomless, "CLASSES_MAX", 0)
+        patch.setattr(claims.Claim, "likeness", lambda *_: None)
+        yield
+
+
+def history(documents: Sequence[Document], policy: str) -> list[decisions.CycleResult]:
+    """Some cycles, each after what the one before decided."""
+    now, carried, found = documents, snapshot.FRESH, []
+    for _ in range(CYCLES):
+        result = running.run(now, TREES[policy], carried=carried)
+        found.append(result)
+        now, carried = journals.after(now, result), result.carried
+    return found
+
+
+def shown(result: decisions.CycleResult, *, reasons: bool) -> str:
+    """A result, whatever it cost."""
+    groups = result.groups
+    if not reasons:
+        groups = tuple(dataclasses.replace(group, reason=None) for group in groups)
+    return running.digest(dataclasses.replace(result, work={}, groups=groups))
+
+
+@pytest.mark.parametrize("policy", TREES)
+def test_what_is_kept_decides_as_what_is_asked_anew(policy: str) -> None:
+    """The same decisions in every cycle; the same reasons, too, but where jobs that are told
+    together are told before others have used up a share.
+    """
+
+    @clusters.bounded(6)
+    @given(strategies.integers(0, 2**32))
+    def compared(seed: int) -> None:
+        same(drawn(seed), policy)
+
+    compared()
+
+
+def same(documents: Sequence[Document], policy: str) -> int:
+    """AssertionError where what is kept decides otherwise; how many pods were placed."""
+    quick = history(documents, policy)
+    with keeping_nothing():
+        slow = history(documents, policy)
+    for one, other in zip(quick, slow, strict=True):
+        quiet = not (other.binds or other.pipelined)
+        assert shown(one, reasons=quiet) == shown(other, reasons=quiet)
+    return sum(len(each.binds) + len(each.pipelined) for each in quick)
+
+
+@pytest.mark.at_length
+@pytest.mark.parametrize("policy", TREES)
+@pytest.mark.parametrize("draw", [crowds.alike, drawn])
+def test_hundreds_of_crowds(policy: str, draw: Callable[[int], list[Document]]) -> None:
+    """The same for many more."""
+    for seed in range(150):
+        same(draw(seed), policy)
