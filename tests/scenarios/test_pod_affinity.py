@@ -260,3 +260,22 @@ def test_a_gang_that_must_not_share_a_host_shares_none(size: int, tiers: str) ->
     gang = f"job q/g min={size} cpu=1 label=app=g apart=app=g@host -*{size}"
     found = decide(f"{nodes} queue q {gang}", "allocate", tiers)
     assert len(found) == len({each.node for each in found}) == size
+
+
+def test_company_that_waits_for_its_own_gang_lets_nobody_start() -> None:
+    """Half of the gang has room now, and starts with the other half: who is to be near it waits,
+    too, as nobody is there yet.
+    """
+    before = """
+        node n0 cpu=4 label=kubernetes.io/hostname=n0
+        node n1 cpu=4 label=kubernetes.io/hostname=n1
+        queue q
+        job q/old cpu=4 ~n1
+        job q/ml min=2 cpu=2 label=app=ml apart=app=ml@host age=60 -*2
+        job q/fan cpu=1 near=app=ml@host -
+    """
+    tree = {"actions": "allocate", "tiers": running.tiers(FILTERS)}
+    result = running.run(pictures.documents(before), tree)
+    assert result.binds == ()
+    waiting = {each.task.name: each.node for each in result.pipelined}
+    assert waiting.keys() == {"ml-0", "ml-1", "fan-0"}

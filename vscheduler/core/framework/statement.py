@@ -4,6 +4,7 @@ from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from vscheduler.core.framework import neighbours
 from vscheduler.core.model import decisions, jobs, snapshot
 
 if TYPE_CHECKING:
@@ -155,8 +156,16 @@ class Statement:
             if step is Step.WITHDRAWN:
                 self._session.held.pop(task.uid, None)
             elif step is Step.PLACED:
+                self._postpone(task, row)
                 self._hold(task, row)
         self._forget()
+
+    def _postpone(self, task: jobs.Task, row: int) -> None:
+        """Who was to start waits with its gang: it is nobody's company yet."""
+        if self._session.gang_of(task).status(task) is jobs.TaskStatus.ALLOCATED:
+            self._session.neighbours.move(task, row, neighbours.Seat.STAYING, -1)
+            self._session.neighbours.move(task, row, neighbours.Seat.PROMISED, 1)
+            self._session.touched.append(row)
 
     def _hold(self, task: jobs.Task, row: int) -> None:
         node = self._session.layout.names[row]
