@@ -99,8 +99,7 @@ class Session:
         self._budget, self._spent = budget, 0
         self._residents: collections.defaultdict[int, list[jobs.Task]] | None = None
         self._requests: dict[jobs.TaskClass, resources.Vector] = {}
-        self._losses = losses.losses(snapshot)
-        self._losses_kept = 0.0
+        self._losses, self._losses_kept = losses.losses(snapshot), 0.0
         self.neighbours = neighbours.Neighbours(table.layout, snapshot.residents)
         self.nominated = nominated.NominatedPods(snapshot)
         self.placement = placement.Placement(self)
