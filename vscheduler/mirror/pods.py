@@ -220,9 +220,12 @@ def _basis(pod: wire.Pod, hints: Mapping[str, str], *, ours: bool) -> bytes:
     spec, status, metadata = pod.spec, pod.status, pod.metadata
     given: object = None
     own: object = None
-    if spec.node_name and (status.container_statuses or status.init_container_statuses):
+    if spec.node_name and (
+        status.container_statuses or status.init_container_statuses or status.resources
+    ):
         reasons = [(each.type, each.reason) for each in status.conditions]
-        given = (status.container_statuses, status.init_container_statuses, reasons)
+        whole = (status.resources, status.allocated_resources)
+        given = (status.container_statuses, status.init_container_statuses, whole, reasons)
     if spec.affinity or spec.topology_spread_constraints:
         own = (metadata.namespace, metadata.labels)
     return _encode(

@@ -30,7 +30,7 @@ def of_pod(pod: wire.Pod) -> dict[str, int]:
     spec = pod.spec
     total = _together(pod)
     if spec.resources is not None:
-        total = _with_pod_level(total, spec.resources)
+        total = _with_pod_level(total, pod, spec.resources)
     if spec.overhead:
         overhead = fields.amounts(spec.overhead, "spec.overhead", resources.REQUEST_MAX)
         total = resources.add(total, overhead)
@@ -78,7 +78,10 @@ def _requests(required: wire.ResourceRequirements, field: str) -> dict[str, int]
 
 
 def _given(statuses: Sequence[wire.ContainerStatus]) -> dict[str, dict[str, int]]:
-    """What the node has given to each container so far: a resize may not be through yet."""
+    """What the node has given to each container so far: a resize may not be through yet.
+
+    Kubernetes: component-helpers resource determineEffectiveRequests.
+    """
     found = {}
     limit = resources.REQUEST_MAX
     for index, status in enumerate(statuses):
@@ -101,13 +104,26 @@ def _with_given(
     return given if infeasible else _larger(request, given)
 
 
-def _with_pod_level(total: dict[str, int], whole: wire.ResourceRequirements) -> dict[str, int]:
-    """Requests of the pod as a whole replace the sum; its limits stand in where there is none."""
+def _with_pod_level(
+    total: dict[str, int], pod: wire.Pod, whole: wire.ResourceRequirements
+) -> dict[str, int]:
+    """Requests of the pod as a whole replace the sum; its limits stand in where there is none.
+
+    Those of a pod on a node can be resized, too.
+    """
     limit = resources.REQUEST_MAX
     requested = fields.amounts(whole.requests, "spec.resources.requests", limit)
     limits = fields.amounts(whole.limits, "spec.resources.limits", limit)
+    status = pod.status
+    counted = requested
+    if pod.spec.node_name and status.resources is not None:
+        given = _larger(
+            fields.amounts(status.resources.requests, "status.resources.requests", limit),
+            fields.amounts(status.allocated_resources, "status.allocatedResources", limit),
+        )
+        counted = _with_given(requested, given, _resize_is_infeasible(pod))
     found = {name: limits[name] for name in limits if _pod_level(name)}
-    return found | total | {name: requested[name] for name in requested if _pod_level(name)}
+    return found | total | {name: counted.get(name, 0) for name in requested if _pod_level(name)}
 
 
 def _resize_is_infeasible(pod: wire.Pod) -> bool:

@@ -138,6 +138,8 @@ class PodStatus(Struct, frozen=True):
     conditions: list[PodCondition] = []
     container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = {}
 
 
 class Pod(Struct, frozen=True):

@@ -77,6 +77,14 @@ def test_a_class_is_looked_up_by_all_that_it_is_worked_out_from() -> None:
         documents += [
             manifests.pod("p", spec=spec, node="n1", status=status) for spec in (bare, sidecar)
         ]
+    whole = bare | {"resources": {"requests": {"cpu": "1"}}}
+    for more in (
+        {"resources": large["resources"]},
+        {"resources": small["resources"]},
+        {"resources": small["resources"], "allocatedResources": {"cpu": "2"}},
+        {"resources": small["resources"], "conditions": [infeasible]},
+    ):
+        documents.append(manifests.pod("p", spec=whole, node="n1", status=more))
     documents += [manifests.pod("p", spec=bare | each, scheduler="other") for each in specs]
     translator = pods.Translator((manifests.OURS,))
     known = [translator.pod(wire_pod(each)).kind for each in documents]

@@ -130,6 +130,56 @@ def test_a_resize_that_can_never_be_counts_what_was_given() -> None:
 
 
 @pytest.mark.parametrize(
+    ("wished", "given", "allocated", "reason", "cpu"),
+    [
+        ("1", "3", "3", "", 3000),
+        ("3", "1", "1", "", 3000),
+        ("1", "1", "2", "", 2000),
+        ("3", "1", "1", "Deferred", 3000),
+        ("3", "1", "1", "Infeasible", 1000),
+        ("3", "1", "2", "Infeasible", 2000),
+        ("3", None, "1", "Infeasible", 3000),
+    ],
+)
+def test_a_resize_of_the_whole_pod_counts_like_that_of_a_container(
+    wished: str, given: str | None, allocated: str, reason: str, cpu: int
+) -> None:
+    """The largest of wish, gift and promise, or the latter two where the wish can't come true; what
+    is said of promises alone isn't looked at.
+    """
+    spec: dict[str, Any] = {"containers": [container()], "nodeName": "n1"}
+    spec |= {"resources": {"requests": {"cpu": wished}, "limits": {"cpu": "8"}}}
+    status: dict[str, Any] = {"allocatedResources": {"cpu": allocated}}
+    if given is not None:
+        status["resources"] = {"requests": {"cpu": given}}
+    if reason:
+        status["conditions"] = [{"type": "PodResizePending", "reason": reason}]
+    assert of(spec, status) == {"cpu": cpu}
+
+
+def test_only_what_the_pod_as_a_whole_asks_for_can_be_resized_as_a_whole() -> None:
+    """Containers keep what they ask for beside it, and a wish that nothing is given of is none
+    where it can't come true.
+    """
+    spec: dict[str, Any] = {
+        "containers": [{"name": "main", "resources": {"requests": {"memory": "1Ki"}}}],
+        "resources": {"requests": {"cpu": "1", "hugepages-2Mi": "2Mi"}},
+        "nodeName": "n1",
+    }
+    status: dict[str, Any] = {
+        "resources": {"requests": {"cpu": "2", "memory": "9Ki"}},
+        "conditions": [{"type": "PodResizePending", "reason": "Infeasible"}],
+    }
+    assert of(spec, status) == {"cpu": 2000, "memory": 1024}
+
+
+def test_what_a_pod_was_given_as_a_whole_means_nothing_before_it_has_a_node() -> None:
+    """A pod that waits asks for what its spec says."""
+    spec = {"containers": [container()], "resources": {"requests": {"cpu": "1"}}}
+    assert of(spec, {"resources": {"requests": {"cpu": "3"}}}) == {"cpu": 1000}
+
+
+@pytest.mark.parametrize(
     ("spec", "field"),
     [
         (
