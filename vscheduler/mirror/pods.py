@@ -239,6 +239,7 @@ def _basis(pod: wire.Pod, hints: Mapping[str, str], *, ours: bool) -> bytes:
             spec.resources,
             spec.overhead,
             spec.host_network,
+            spec.host_users,
             spec.node_selector,
             spec.affinity,
             spec.tolerations,

@@ -23,6 +23,7 @@ _SUBJECT = re.compile(r"node\(s\) (?:were |was |had )?")
 _CAUSES = {
     "node(s) were unschedulable": "cordoned",
     "node(s) didn't match Pod's node affinity/selector": "not selected by any pod",
+    "node(s) didn't match Pod's required features": "without features that pods need",
 }
 
 

@@ -7,6 +7,11 @@ from vscheduler.core.model import constraints
 from vscheduler.mirror import fields, requests, wire, wire_terms
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - Kubernetes' spelling of every address; nothing is bound
+RESTART_ALL = "RestartAllContainers"
+RESTARTS_ALL = "RestartAllContainersOnContainerExits"
+USERS_ON_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
+"""An action of restart rules, and the features that such a pod and one that has its own users on
+the host's network need, by the names that kubelets declare them by."""
 _AFFINITY = "spec.affinity.nodeAffinity"
 _REQUIRED = f"{_AFFINITY}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
 _PREFERRED = f"{_AFFINITY}.preferredDuringSchedulingIgnoredDuringExecution"
@@ -19,9 +24,9 @@ def of_pod(spec: wire.PodSpec) -> constraints.Constraints:
 
     FieldError for what no API server would store.
     """
-    ports = host_ports(spec)
+    ports, needed = host_ports(spec), features(spec)
     affinity = spec.affinity.node_affinity if spec.affinity else None
-    if not (ports or affinity or spec.node_selector or spec.tolerations):
+    if not (ports or needed or affinity or spec.node_selector or spec.tolerations):
         return constraints.ANYWHERE
     required = None
     preferred: tuple[constraints.PreferredTerm, ...] = ()
@@ -38,7 +43,23 @@ def of_pod(spec: wire.PodSpec) -> constraints.Constraints:
         preferred=preferred,
         tolerations=_tolerations(spec.tolerations),
         ports=ports,
+        features=needed,
     )
+
+
+def features(spec: wire.PodSpec) -> tuple[str, ...]:
+    """What the pod needs of its node's kubelet, of that which kubelets may not have; sorted.
+
+    Kubernetes: component-helpers nodedeclaredfeatures InferForPodScheduling.
+    """
+    found = []
+    for container in (*spec.containers, *spec.init_containers):
+        if any(rule.action == RESTART_ALL for rule in container.restart_policy_rules):
+            found.append(RESTARTS_ALL)
+            break
+    if spec.host_network and spec.host_users is False:
+        found.append(USERS_ON_HOST_NETWORK)
+    return tuple(found)
 
 
 def of_ports(spec: wire.PodSpec) -> constraints.Constraints:
@@ -130,7 +151,10 @@ def _requirements(
 
 
 def _requirement(requirement: wire_terms.Requirement, field: str) -> constraints.Requirement:
-    """Kubernetes: validation.ValidateNodeSelectorRequirement."""
+    """Kubernetes: validation.ValidateNodeSelectorRequirement.
+
+    API servers store a Gt or Lt of anything; that of no integer matches nothing.
+    """
     try:
         operator = constraints.Operator(requirement.operator)
     except ValueError as error:
@@ -142,13 +166,8 @@ def _requirement(requirement: wire_terms.Requirement, field: str) -> constraints
         raise fields.FieldError(f"{field}.key", "is missing")
     if operator in _LISTED and not values:
         raise fields.FieldError(f"{field}.values", f"{operator} needs at least one value")
-    if operator in _NUMERIC and not (len(values) == 1 and _is_integer(values[0])):
-        raise fields.FieldError(f"{field}.values", f"{operator} needs one value, an integer")
+    if operator in _NUMERIC and len(values) != 1:
+        raise fields.FieldError(f"{field}.values", f"{operator} needs one value")
     if operator not in _LISTED + _NUMERIC and values:
         raise fields.FieldError(f"{field}.values", f"{operator} takes no values")
     return constraints.Requirement(requirement.key, operator, values)
-
-
-def _is_integer(text: str) -> bool:
-    digits = text.removeprefix("-").removeprefix("+")
-    return digits.isascii() and digits.isdigit()

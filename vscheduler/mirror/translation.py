@@ -83,6 +83,7 @@ def node(node: wire.Node) -> Node:
             taints=tuple(_taint(taint, at) for at, taint in enumerate(node.spec.taints)),
             unschedulable=node.spec.unschedulable,
             ready=all(each.status == "True" for each in status.conditions if each.type == "Ready"),
+            features=tuple(status.declared_features),
         ),
         allocatable={
             name: amount for name, amount in fields.allocatable(listed, place).items() if amount

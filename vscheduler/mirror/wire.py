@@ -60,6 +60,12 @@ class ContainerPort(Struct, frozen=True):
     protocol: str = "TCP"
 
 
+class RestartRule(Struct, frozen=True):
+    """core/v1 ContainerRestartRule: only what it does."""
+
+    action: str = ""
+
+
 class Container(Struct, frozen=True):
     """core/v1 Container; restartPolicy Always makes an init container a sidecar."""
 
@@ -67,6 +73,7 @@ class Container(Struct, frozen=True):
     resources: ResourceRequirements | None = None
     ports: list[ContainerPort] = []
     restart_policy: str = ""
+    restart_policy_rules: list[RestartRule] = []
 
 
 class Volume(Struct, frozen=True):
@@ -88,6 +95,7 @@ class PodSpec(Struct, frozen=True):
     resources: ResourceRequirements | None = None
     overhead: ResourceList = {}
     host_network: bool = False
+    host_users: bool | None = None
     node_selector: dict[str, str] = {}
     affinity: wire_terms.Affinity | None = None
     tolerations: list[wire_terms.Toleration] = []
@@ -171,6 +179,7 @@ class NodeStatus(Struct, frozen=True):
     capacity: ResourceList = {}
     allocatable: ResourceList = {}
     conditions: list[Condition] = []
+    declared_features: list[str] = []
 
 
 class Node(Struct, frozen=True):

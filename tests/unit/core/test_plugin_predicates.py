@@ -22,7 +22,7 @@ def cluster() -> contracts.NodeView:
             nodes.NodeSpec(name="n2", unschedulable=True),
             nodes.NodeSpec(name="n3", taints=(DEDICATED,)),
             nodes.NodeSpec(name="n4", taints=(LEAVING,)),
-            nodes.NodeSpec(name="n5", labels=(("zone", "a"),)),
+            nodes.NodeSpec(name="n5", labels=(("zone", "a"),), features=("B", "C")),
         ]
     )
     return sessions.view(layout, [{}] * 6, ports={"n0": (PORT,)})
@@ -57,6 +57,16 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, list[int]]]] = 
         {"node_selector": (("zone", "a"),)},
         {**ALWAYS, TAINTED: [3, 4], predicates.UNSELECTED: [0, 1, 2, 3, 4]},
     ),
+    "features of kubelets": (
+        {},
+        {"features": ("B", "C")},
+        {**ALWAYS, TAINTED: [3, 4], predicates.FEATURELESS: [0, 1, 2, 3, 4]},
+    ),
+    "features that no kubelet has": (
+        {},
+        {"features": ("A", "B")},
+        {**ALWAYS, TAINTED: [3, 4], predicates.FEATURELESS: [0, 1, 2, 3, 4, 5]},
+    ),
     "a port that is taken": (
         {},
         {"ports": (PORT,)},
@@ -80,6 +90,33 @@ def test_nodes_are_refused_with_a_reason(
     """In kubectl's words; a filter that refuses nobody says nothing."""
     found = refused(arguments, cluster(), **limits)
     assert {text: rows for text, rows in found.items() if rows} == expected
+
+
+def test_pods_that_differ_in_features_alone_are_told_apart() -> None:
+    """What was worked out for one of them isn't the other's answer."""
+    plugin = predicates.Predicates({})
+    plugin.open(sessions.opened())
+    view = cluster()
+    passes = []
+    for needed in ((), ("C",), ("A",)):
+        pod = sessions.task("j", of=sessions.kind(features=needed))
+        by_refusal = {each.refusal: each.passes for each in plugin.filter_nodes(pod, view)}
+        mask = by_refusal.get(predicates.FEATURELESS)
+        passes.append(None if mask is None else mask.tolist())
+    assert passes == [None, [False] * 5 + [True], [False] * 6]
+
+
+def test_shares_are_of_nodes_that_have_the_features() -> None:
+    """What pods could use is asked apart from where one may go now."""
+    plugin = predicates.Predicates({})
+    plugin.open(sessions.opened())
+    layout = cluster().layout
+    found = {
+        needed: plugin.class_nodes(sessions.kind(features=needed), layout).tolist()
+        for needed in ((), ("C",))
+    }
+    assert found[()] == [True, True, False, False, False, True]
+    assert found["C",] == [False, False, False, False, False, True]
 
 
 def test_ports_taken_in_this_cycle_count() -> None:

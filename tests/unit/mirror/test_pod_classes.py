@@ -50,6 +50,8 @@ def test_a_class_is_looked_up_by_all_that_it_is_worked_out_from() -> None:
         {"overhead": {"cpu": "1"}},
         {"containers": [container | port]},
         {"containers": [container | port], "hostNetwork": True},
+        {"containers": [container | port], "hostNetwork": True, "hostUsers": False},
+        {"containers": [container | {"restartPolicyRules": [{"action": "RestartAllContainers"}]}]},
         {"nodeSelector": {"zone": "a"}},
         {"affinity": affinity},
         {"affinity": {"podAffinity": affinity["podAntiAffinity"]}},

@@ -169,6 +169,10 @@ EXCLUSIONS: dict[str, tuple[list[tuple[str, int]], str]] = {
         [("node(s) didn't match Pod's node affinity/selector", 1)],
         "n1 not usable: not selected by any pod",
     ),
+    "a feature": (
+        [("node(s) didn't match Pod's required features", 1)],
+        "n1 not usable: without features that pods need",
+    ),
     "of a plugin": ([("node(s) were reserved", 1)], "n1 not usable: reserved"),
     "other words": ([("maintenance", 1)], "n1 not usable: maintenance"),
     "two kinds": (

@@ -192,6 +192,8 @@ class Constraints:
     preferred: tuple[PreferredTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     ports: tuple[HostPort, ...] = ()
+    features: tuple[str, ...] = ()
+    """What the node's kubelet must say that it can do, sorted."""
     pod_affinity: tuple[PodTerm, ...] = ()
     """All must hold, and for the same pods: near pods that are in all of their sets."""
     pod_anti_affinity: tuple[PodTerm, ...] = ()

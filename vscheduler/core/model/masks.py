@@ -47,6 +47,20 @@ def selected(layout: nodes.NodeLayout, limits: constraints.Constraints) -> nodes
     return layout.memo(("selected", selector, required), compute)
 
 
+def featured(layout: nodes.NodeLayout, features: tuple[str, ...]) -> nodes.Mask:
+    """Nodes that say they have all of these features, (N,).
+
+    Kubernetes: NodeDeclaredFeatures.
+    """
+    needed = frozenset(features)
+
+    def compute() -> nodes.Mask:
+        answers = [needed.issubset(spec.features) for spec in layout.specs]
+        return np.array(answers, dtype=np.bool_)
+
+    return layout.memo(("features", features), compute)
+
+
 def matches(layout: nodes.NodeLayout, term: constraints.Term) -> nodes.Mask:
     """Nodes that meet all conditions of a term, (N,); none when it has none."""
 

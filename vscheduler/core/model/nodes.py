@@ -25,6 +25,8 @@ class NodeSpec:
     taints: tuple[constraints.Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True
+    features: tuple[str, ...] = ()
+    """What its kubelet says that it can do."""
 
 
 class NodeLayout:

@@ -18,6 +18,7 @@ from vscheduler.core.model import nodes as tables
 CORDONED = "node(s) were unschedulable"
 TAINTED = "node(s) had untolerated taint {{{key}: {value}}}"
 UNSELECTED = "node(s) didn't match Pod's node affinity/selector"
+FEATURELESS = "node(s) didn't match Pod's required features"
 PORTS_TAKEN = "node(s) didn't have free ports for the requested pod ports"
 OTHER_TAINTS = "node(s) had other untolerated taints"
 LONELY = "node(s) didn't match pod affinity rules"
@@ -63,7 +64,7 @@ class Ruling:
 
 
 class Predicates(contracts.Plugin):
-    """Cordons, taints, node selectors and affinity, host ports, other pods."""
+    """Cordons, taints, node selectors and affinity, features, host ports, other pods."""
 
     name = "predicates"
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
@@ -116,7 +117,7 @@ class Predicates(contracts.Plugin):
     ) -> Sequence[contracts.Verdict]:
         """Only filters that refuse some node of the cluster answer."""
         limits = task.kind.constraints
-        place = (limits.tolerations, limits.node_selector, limits.required)
+        place = (limits.tolerations, limits.node_selector, limits.required, limits.features)
         fixed = self._fixed.get(place)
         if fixed is None:
             fixed = self._fixed[place] = self._work_out(task.kind, nodes.layout)
@@ -149,9 +150,11 @@ class Predicates(contracts.Plugin):
                     mask &= passes
             if self._affinity:
                 mask &= masks.selected(layout, limits)
+            if limits.features:
+                mask &= masks.featured(layout, limits.features)
             return mask
 
-        parts = (limits.tolerations, limits.node_selector, limits.required)
+        parts = (limits.tolerations, limits.node_selector, limits.required, limits.features)
         return layout.memo(("class", self._taints, self._affinity, *parts), compute)
 
     def outlook(self, task: jobs.Task) -> Hashable:
@@ -215,6 +218,8 @@ class Predicates(contracts.Plugin):
             verdicts += _taint_verdicts(kind, layout)
         if self._affinity:
             verdicts.append(contracts.Verdict(UNSELECTED, masks.selected(layout, limits)))
+        if limits.features:
+            verdicts.append(contracts.Verdict(FEATURELESS, masks.featured(layout, limits.features)))
         return [verdict for verdict in verdicts if not verdict.passes.all()]
 
 
