@@ -15,12 +15,12 @@ BUILT_IN: dict[str, Any] = dict(policy.BUILT_IN)
 JOB = "queue q {limit} job q/a phase=Pending min=2 {least} {asks} -*2"
 
 
-def told(result: decisions.CycleResult) -> dict[str, str | None]:
+def told(result: decisions.CycleResult) -> dict[str, str]:
     """What each job's pods are told in their condition PodScheduled, if anything."""
     return {
-        status.job: statuses.pod_message(status)
+        status.job: words.message
         for status in result.groups
-        for _ in status.unplaced[:1]
+        for _, words in statuses.pod_words(status)
     }
 
 
@@ -35,7 +35,7 @@ def test_a_gang_waits_for_its_nodes_and_starts_when_they_come(least: str) -> Non
     reason = decisions.ReasonCode.CLUSTER_FULL if least else decisions.ReasonCode.NO_NODES
     assert status.reason is not None
     assert status.reason.code is reason
-    assert statuses.pod_message(status)
+    assert all(words.message for _, words in statuses.pod_words(status))
     stored = running.snapshot_of(documents).jobs[0].state
     state = statuses.group_state(status, stored, now=0.0, transition="1")
     assert [(each.type, each.status) for each in state.conditions] == [("Unschedulable", "True")]

@@ -21,6 +21,8 @@ from vscheduler.mirror import statuses
 GROUP_SPACING_SECONDS = 1.0
 POD_SPACING_SECONDS = 10.0
 """A pod's condition tells numbers that change with the cluster."""
+TOLD_SLACK = 1000
+"""Pods more than twice those that wait, of which what they were told is remembered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +88,7 @@ class Reporter:
         )
         self._offered: dict[jobs.JobId, tuple[decisions.GroupStatus, jobs.GroupState]] = {}
         self._sent: dict[jobs.JobId, _Sent] = {}
-        self._told: dict[jobs.TaskId, tuple[decisions.ReasonCode, str]] = {}
+        self._told: dict[jobs.TaskId, statuses.Words] = {}
         self._nominated: dict[jobs.TaskId, decisions.Pipeline] = {}
         """What status.nominatedNodeName was set to, of pods that wait still."""
         self._complaints = complaints.Complaints(observe)
@@ -199,10 +201,11 @@ class Reporter:
             current = {status.job for status in result.groups}
             self._offered = {job: kept for job, kept in self._offered.items() if job in current}
             self._sent = {job: kept for job, kept in self._sent.items() if job in current}
-        waiting = sum(len(status.unplaced) for status in result.groups)
-        if len(self._told) > 2 * waiting + 1000:
-            unplaced = {task.uid for status in result.groups for task in status.unplaced}
-            self._told = {uid: kept for uid, kept in self._told.items() if uid in unplaced}
+        waiting = sum(len(status.unplaced) + len(status.rejections) for status in result.groups)
+        if len(self._told) > 2 * waiting + TOLD_SLACK:
+            there = {task.uid for status in result.groups for task in status.unplaced}
+            there |= {pod.uid for status in result.groups for pod in status.rejections}
+            self._told = {uid: kept for uid, kept in self._told.items() if uid in there}
 
     async def _write_group(self, status: decisions.GroupStatus, transition: str, pods: int) -> None:
         """Bring a PodGroup's status to what it should be, seen from its newest version."""
@@ -238,34 +241,30 @@ class Reporter:
             self._herald.notify(notice)
 
     def _tell_pods(self, status: decisions.GroupStatus) -> None:
-        message = statuses.pod_message(status)
-        if message is None or status.reason is None:
-            return
-        for task in status.unplaced:
-            if self._told.get(task.uid) != (status.reason.code, message):
-                write = partial(self._tell_pod, task, status.reason, message)
-                self._pod_box.offer(task.uid, write)
+        for pod, words in statuses.pod_words(status):
+            if self._told.get(pod.uid) != words:
+                self._pod_box.offer(pod.uid, partial(self._tell_pod, pod, words))
 
-    async def _tell_pod(self, task: jobs.Task, reason: decisions.Reason, message: str) -> None:
-        """Tell a pod why it waits; an event only when the kind of reason is another."""
-        told, code = self._told.get(task.uid), reason.code
-        if told == (code, message) or not self._may_commit():
+    async def _tell_pod(self, pod: jobs.Task | jobs.Rejection, words: statuses.Words) -> None:
+        """Tell a pod why it waits; an event only when the topic is another."""
+        told = self._told.get(pod.uid)
+        if told == words or not self._may_commit():
             return
-        path = f"{objects.PODS.format(namespace=task.namespace, name=task.name)}/status"
+        path = f"{objects.PODS.format(namespace=pod.namespace, name=pod.name)}/status"
         body = {
-            "metadata": {"uid": task.uid},
-            "status": statuses.pod_patch(message, statuses.pod_reason(reason), now=time.time()),
+            "metadata": {"uid": pod.uid},
+            "status": statuses.pod_patch(words, now=time.time()),
         }
         try:
             await self._patch(path, body, connection.STRATEGIC_PATCH)
         except connection.ApiError as error:
             if self._complaints.failed("pod", error) and not isinstance(error, connection.Conflict):
-                self._pod_box.offer_again(task.uid, partial(self._tell_pod, task, reason, message))
+                self._pod_box.offer_again(pod.uid, partial(self._tell_pod, pod, words))
             return
-        self._told[task.uid] = (code, message)
+        self._told[pod.uid] = words
         self._observe("pod", "written")
-        if told is None or told[0] is not code:
-            self._herald.notify(statuses.waiting_notice(task, message))
+        if told is None or told.topic != words.topic:
+            self._herald.notify(statuses.waiting_notice(pod, words.message))
 
     async def _patch(self, path: str, body: object, content_type: str) -> bytes:
         return await self._link.call(

@@ -1,6 +1,7 @@
 """PodGroups and their pods, as the Jobs that this scheduler owns."""
 
 import bisect
+import operator
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -147,6 +148,8 @@ class Roster:
         self._work["jobs"] += 1
         tasks = [pod.task for pod in members if pod.task is not None]
         tallied: dict[str, Any] = jobs.tally(tasks)
+        if len(tasks) < len(members):
+            tallied["rejections"] = _rejections(members)
         return replace(group.job, priority=self._priority(group), **tallied)
 
     def _lacks_pods(self, key: jobs.JobId) -> bool:
@@ -174,3 +177,20 @@ class Roster:
             return 0
         found = self._priorities.get(group.priority_class)
         return self._default_priority if found is None else found.value
+
+
+def _rejections(members: Collection[pods.Pod]) -> tuple[jobs.Rejection, ...]:
+    """Pods of ours that wait and can't be used, by name."""
+    found = [
+        jobs.Rejection(
+            uid=pod.uid,
+            namespace=pod.namespace,
+            name=pod.key.partition("/")[2],
+            field=pod.rejection.field,
+            message=pod.rejection.message,
+            gated=pod.status is jobs.TaskStatus.GATED,
+        )
+        for pod in members
+        if pod.rejection is not None and pod.ours and pod.status in jobs.WAITING
+    ]
+    return tuple(sorted(found, key=operator.attrgetter("name", "uid")))

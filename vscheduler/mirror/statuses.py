@@ -6,15 +6,18 @@ Unschedulable stays True beside Scheduled, here it turns False.
 """
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from vscheduler.core.model import decisions, jobs
 from vscheduler.mirror import wording
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULED = "Scheduled"
+SCHEDULER_ERROR = "SchedulerError"
+"""Kubernetes: the reason of pods whose affinity and the like the scheduler can't read; no node
+helps them."""
 POD_SCHEDULED = "PodScheduled"
 DISRUPTION_TARGET = "DisruptionTarget"
 EVICT = "Evict"
@@ -32,6 +35,7 @@ GROUP_REFUSED = "PodGroupRefused"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 REASONS = {
     decisions.ReasonCode.QUEUE_MISSING: "QueueNotFound",
+    decisions.ReasonCode.POD_REJECTED: "NotEnoughTasks",
     decisions.ReasonCode.TOO_FEW_PODS: "NotEnoughTasks",
     decisions.ReasonCode.TOO_FEW_OF_ROLE: "NotEnoughPodsOfTask",
     decisions.ReasonCode.TOO_FEW_SUB_GROUPS: "NotEnoughPodsOfTask",
@@ -57,6 +61,7 @@ NO_NODE_HELPS = NOT_ADMITTED - {decisions.ReasonCode.CLUSTER_FULL} | {
     decisions.ReasonCode.SET_ASIDE,
     decisions.ReasonCode.BAD_SETTING,
     decisions.ReasonCode.TOPOLOGY_UNKNOWN,
+    decisions.ReasonCode.POD_REJECTED,
     decisions.ReasonCode.TOO_FEW_PODS,
     decisions.ReasonCode.TOO_FEW_OF_ROLE,
     decisions.ReasonCode.TOO_FEW_SUB_GROUPS,
@@ -78,6 +83,15 @@ class Notice:
     uid: str
     type: str
     """Normal or Warning."""
+    reason: str
+    message: str
+
+
+class Words(NamedTuple):
+    """What the condition of a pod that waits says."""
+
+    topic: str
+    """An event is recorded where this is another than before: numbers alone are none."""
     reason: str
     message: str
 
@@ -175,9 +189,23 @@ def group_notice(
     return None
 
 
-def pod_message(status: decisions.GroupStatus) -> str | None:
-    """What the group's unplaced pods are told; the same text again is no news."""
-    return wording.sentence(status.reason) if status.unplaced and status.reason else None
+def pod_words(
+    status: decisions.GroupStatus,
+) -> Iterator[tuple[jobs.Task | jobs.Rejection, Words]]:
+    """What pods of the group are told; the same again is no news.
+
+    All that wait for the same are told the same, and each that can't be used why. One that is gated
+    has been told so by the API server.
+    """
+    if status.unplaced and status.reason is not None:
+        code, message = status.reason.code, wording.sentence(status.reason)
+        words = Words(topic=str(code), reason=pod_reason(status.reason), message=message)
+        for task in status.unplaced:
+            yield task, words
+    for pod in status.rejections:
+        if not pod.gated:
+            message = wording.rejected(pod)
+            yield pod, Words(topic=message, reason=SCHEDULER_ERROR, message=message)
 
 
 def pod_reason(reason: decisions.Reason) -> str:
@@ -190,27 +218,24 @@ def pod_reason(reason: decisions.Reason) -> str:
     return str(reason.code) if capped or reason.code in NO_NODE_HELPS else UNSCHEDULABLE
 
 
-def pod_patch(message: str, why: str, *, now: float) -> Body:
-    """The pod's `status` to merge (strategically: conditions are merged by type).
-
-    why is its `pod_reason`.
-    """
+def pod_patch(words: Words, *, now: float) -> Body:
+    """The pod's `status` to merge (strategically: conditions are merged by type)."""
     return {
         "conditions": [
             {
                 "type": POD_SCHEDULED,
                 "status": "False",
-                "reason": why,
-                "message": message,
+                "reason": words.reason,
+                "message": words.message,
                 "lastTransitionTime": timestamp(now),
             }
         ]
     }
 
 
-def waiting_notice(task: jobs.Task, message: str) -> Notice:
+def waiting_notice(pod: jobs.Task | jobs.Rejection, message: str) -> Notice:
     """The event of a pod that found no node."""
-    return _pod_notice(task, ("Warning", "FailedScheduling", message))
+    return _pod_notice(pod, ("Warning", "FailedScheduling", message))
 
 
 def bound_notice(bind: decisions.Bind) -> Notice:
@@ -330,6 +355,6 @@ def _group_notice(job: jobs.JobId, uid: str, said: tuple[str, str, str]) -> Noti
     return _notice(Subject(kind="PodGroup", namespace=namespace, name=name, uid=uid), said)
 
 
-def _pod_notice(task: jobs.Task, said: tuple[str, str, str]) -> Notice:
-    pod = Subject(kind="Pod", namespace=task.namespace, name=task.name, uid=task.uid)
-    return _notice(pod, said)
+def _pod_notice(pod: jobs.Task | jobs.Rejection, said: tuple[str, str, str]) -> Notice:
+    subject = Subject(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
+    return _notice(subject, said)

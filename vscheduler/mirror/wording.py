@@ -62,6 +62,15 @@ def listed(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
+def rejected(pod: jobs.Rejection) -> str:
+    """What a pod that can't be used is told."""
+    return f"the pod can't be used: {_flaw(pod)}"
+
+
+def _flaw(pod: jobs.Rejection) -> str:
+    return f"{pod.field}: {pod.message}" if pod.field else pod.message
+
+
 def assigned(bind: decisions.Bind) -> str:
     """What a pod's event says of its bind, in kube-scheduler's words."""
     return f"Successfully assigned {bind.task.key} to {bind.node}"
@@ -170,6 +179,15 @@ def _topology_unknown(reason: decisions.Reason) -> str:
         f"{reason.subject} is hard, and this scheduler knows no network topology yet; "
         f"set mode soft, or hardNetworkTopology: anywhere in the scheduler's configuration"
     )
+
+
+def _pod_rejected(reason: decisions.Reason) -> str:
+    said = f"{reason.rejected} of {pods(reason.tasks)} can't be used"
+    pod = reason.rejection
+    if pod is None:
+        return said
+    example = ": pod" if reason.rejected == 1 else ", such as pod"
+    return f"{said}{example} {pod.key}: {_flaw(pod)}"
 
 
 def _queue_full(reason: decisions.Reason) -> str:
@@ -298,6 +316,7 @@ _SENTENCES: Mapping[Code, Callable[[decisions.Reason], str]] = {
     Code.QUEUE_MISSING: _queue_missing,
     Code.QUEUE_CLOSED: _queue_closed,
     Code.PLUGIN_FAILED: _plugin_failed,
+    Code.POD_REJECTED: _pod_rejected,
     Code.TOO_FEW_PODS: _too_few_pods,
     Code.TOO_FEW_OF_ROLE: _too_few_of_role,
     Code.TOO_FEW_SUB_GROUPS: _too_few_sub_groups,

@@ -166,6 +166,7 @@ def test_nothing_is_written_twice(case: str) -> None:
     [
         (decisions.ReasonCode.QUEUE_MISSING, "QueueNotFound"),
         (decisions.ReasonCode.QUEUE_CLOSED, "NotEnoughResources"),
+        (decisions.ReasonCode.POD_REJECTED, "NotEnoughTasks"),
         (decisions.ReasonCode.TOO_FEW_PODS, "NotEnoughTasks"),
         (decisions.ReasonCode.TOO_FEW_OF_ROLE, "NotEnoughPodsOfTask"),
         (decisions.ReasonCode.NO_ROOM, "NotEnoughResources"),
@@ -204,9 +205,9 @@ def test_a_group_that_waits_to_be_let_in_is_nothing_to_warn_of(
 def test_unplaced_pods_are_told_why() -> None:
     """The pod's condition and its event carry the group's sentence."""
     seen = status(reason=SHORT, unplaced=(task("g-0"),))
-    message = statuses.pod_message(seen)
-    assert message == SHORT_TEXT
-    assert statuses.pod_patch(message, "Unschedulable", now=NOW) == {
+    ((pod, words),) = statuses.pod_words(seen)
+    assert pod is seen.unplaced[0]
+    assert statuses.pod_patch(words._replace(reason="Unschedulable"), now=NOW) == {
         "conditions": [
             {
                 "type": "PodScheduled",
@@ -217,12 +218,38 @@ def test_unplaced_pods_are_told_why() -> None:
             }
         ]
     }
-    notice = statuses.waiting_notice(task("g-0"), message)
+    notice = statuses.waiting_notice(pod, words.message)
     assert (notice.kind, notice.namespace, notice.name, notice.uid) == (
         *("Pod", "ns", "g-0"),
         "uid-g-0",
     )
     assert (notice.type, notice.reason) == ("Warning", "FailedScheduling")
+
+
+def test_a_pod_that_cant_be_used_is_told_why_and_the_others_what_they_wait_for() -> None:
+    """Its field and what is wrong there, in its own words, and that no node would help; to one with
+    gates the API server has said already what it waits for.
+    """
+    bad = jobs.Rejection(
+        uid=jobs.TaskId("u"),
+        namespace="ns",
+        name="bad",
+        field="spec.resourceClaims",
+        message="no claims",
+    )
+    waits = decisions.Reason(
+        code=decisions.ReasonCode.POD_REJECTED, queue="a", tasks=2, rejected=1, rejection=bad
+    )
+    gated = dataclasses.replace(bad, name="gated", gated=True)
+    seen = status(reason=waits, unplaced=(task("g-0"),), rejections=(bad, gated))
+    said = {pod.name: words for pod, words in statuses.pod_words(seen)}
+    flaw = "spec.resourceClaims: no claims"
+    assert {name: (words.reason, words.message) for name, words in said.items()} == {
+        "g-0": ("PodRejected", f"1 of 2 pods can't be used: pod ns/bad: {flaw}"),
+        "bad": ("SchedulerError", f"the pod can't be used: {flaw}"),
+    }
+    notice = statuses.waiting_notice(bad, said["bad"].message)
+    assert (notice.kind, notice.namespace, notice.name, notice.uid) == ("Pod", "ns", "bad", "u")
 
 
 HELPED = ("ClusterFull", "QueueOverShare", "NoNodes", "NeverFits", "NotEnoughResources")
@@ -252,8 +279,8 @@ def test_a_queue_at_its_capability_is_not_helped_by_nodes_and_one_at_its_share_i
 
 def test_pods_that_found_a_node_or_have_no_reason_are_told_nothing() -> None:
     """There is nothing to explain."""
-    assert statuses.pod_message(status(reason=SHORT)) is None
-    assert statuses.pod_message(status(unplaced=(task("g-0"),))) is None
+    assert not [*statuses.pod_words(status(reason=SHORT))]
+    assert not [*statuses.pod_words(status(unplaced=(task("g-0"),)))]
 
 
 def test_binds_and_evictions_are_recorded_on_the_pod() -> None:

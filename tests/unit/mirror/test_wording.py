@@ -32,6 +32,13 @@ NO_ROOM = {
     "refusals": (("Insufficient cpu", 3), ("node(s) had untolerated taint {gpu: true}", 2)),
     "holes": (CPU_HOLE,),
 }
+CLAIMS = jobs.Rejection(
+    uid=jobs.TaskId("u"),
+    namespace="ns",
+    name="a",
+    field="spec.resourceClaims",
+    message="no claims",
+)
 SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
     (
         Code.QUEUE_MISSING,
@@ -88,6 +95,17 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
             "set mode soft, or hardNetworkTopology: anywhere in the scheduler's configuration"
         ),
     ),
+    (
+        Code.POD_REJECTED,
+        {"tasks": 2, "rejected": 1, "rejection": CLAIMS},
+        "1 of 2 pods can't be used: pod ns/a: spec.resourceClaims: no claims",
+    ),
+    (
+        Code.POD_REJECTED,
+        {"tasks": 5, "rejected": 3, "rejection": replace(CLAIMS, field="")},
+        "3 of 5 pods can't be used, such as pod ns/a: no claims",
+    ),
+    (Code.POD_REJECTED, {"tasks": 2, "rejected": 2}, "2 of 2 pods can't be used"),
     (Code.NOT_LEAF, {}, "queue a has child queues; name one of those in spec.queue"),
     (
         Code.SET_ASIDE,

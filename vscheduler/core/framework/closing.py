@@ -125,7 +125,7 @@ def _groups(session: "working.Session") -> tuple[decisions.GroupStatus, ...]:
 
 def _group(session: "working.Session", gang: gangs.Gang) -> decisions.GroupStatus:
     job = gang.job
-    reason = session.reasons.get(job.id) or _waits(gang)
+    reason = session.reasons.get(job.id) or _waits(gang) or reasons.rejected(gang)
     ready = gang.has_minimum
     unschedulable = bool(job.tasks) and not ready and not _winding_down(gang)
     waits = (
@@ -145,6 +145,7 @@ def _group(session: "working.Session", gang: gangs.Gang) -> decisions.GroupStatu
         failed=gang.counts[jobs.TaskStatus.FAILED],
         ready=ready,
         unplaced=tuple(gang.tasks(jobs.TaskStatus.PENDING)) if waits else (),
+        rejections=job.rejections,
         reason=reason,
     )
 
@@ -174,6 +175,7 @@ def _stray(job: jobs.Job) -> decisions.GroupStatus:
         failed=job.counts[jobs.TaskStatus.FAILED],
         ready=gangs.Gang(job).has_minimum,
         unplaced=tuple(task for task in job.tasks if task.status is jobs.TaskStatus.PENDING),
+        rejections=job.rejections,
         reason=reason,
     )
 

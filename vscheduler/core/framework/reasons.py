@@ -9,6 +9,15 @@ from vscheduler.core.model import decisions, jobs, queues
 if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
 
+LACKS_PODS = frozenset(
+    {
+        decisions.ReasonCode.TOO_FEW_PODS,
+        decisions.ReasonCode.TOO_FEW_OF_ROLE,
+        decisions.ReasonCode.TOO_FEW_SUB_GROUPS,
+    }
+)
+"""What is said of jobs that would have more pods if all could be used."""
+
 FAILED = decisions.Reason(code=decisions.ReasonCode.PLUGIN_FAILED, queue="")
 """Stands in for what a plugin that fails would have said."""
 
@@ -41,7 +50,23 @@ def invalid(session: "working.Session", gang: gangs.Gang) -> decisions.Reason | 
     reason: decisions.Reason | None = session.dispatch.first("job_valid", FAILED, gang)
     if reason is FAILED:
         return replace(FAILED, queue=gang.job.queue, tasks=len(gang.job.tasks))
+    if reason is not None and reason.code in LACKS_PODS:
+        return rejected(gang) or reason
     return reason
+
+
+def rejected(gang: gangs.Gang) -> decisions.Reason | None:
+    """Why some of this job's pods can't be used; None if all can."""
+    rejections = gang.job.rejections
+    if not rejections:
+        return None
+    return of(
+        gang,
+        decisions.ReasonCode.POD_REJECTED,
+        tasks=len(gang.job.tasks) + len(rejections),
+        rejected=len(rejections),
+        rejection=rejections[0],
+    )
 
 
 def shortages(

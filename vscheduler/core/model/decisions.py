@@ -78,6 +78,8 @@ class ReasonCode(StrEnum):
     """An annotation that can't be read."""
     TOPOLOGY_UNKNOWN = "NetworkTopologyUnknown"
     """It must be near together in the network."""
+    POD_REJECTED = "PodRejected"
+    """Pods can't be used, without which there are too few."""
     TOO_FEW_PODS = "NotEnoughTasks"
     TOO_FEW_OF_ROLE = "NotEnoughPodsOfTask"
     TOO_FEW_SUB_GROUPS = "NotEnoughSubGroups"
@@ -153,6 +155,10 @@ class Reason:
     """Another object that it is about: a ResourceQuota, a queue's ancestor."""
     problem: queues.QueueProblem | None = None
     """Why the queue is set aside."""
+    rejected: int = 0
+    """Pods that can't be used."""
+    rejection: jobs.Rejection | None = None
+    """Why one of them can't."""
     shortages: tuple[Shortage, ...] = ()
     holes: tuple[Hole, ...] = ()
 
@@ -172,6 +178,8 @@ class GroupStatus:
     """Whether the gang has its minimum: condition Scheduled, else Unschedulable."""
     unplaced: tuple[jobs.Task, ...] = ()
     """Pending tasks that were tried and got no node."""
+    rejections: tuple[jobs.Rejection, ...] = ()
+    """Pods that can't be used, each for a reason of its own."""
     reason: Reason | None = None
 
 

@@ -158,6 +158,25 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """A pod of a job that waits and can't be used: no task, but its owner is told."""
+
+    uid: TaskId
+    namespace: str
+    name: str
+    field: str
+    """What is wrong, as in a manifest: spec.resourceClaims."""
+    message: str
+    gated: bool = False
+    """Whether it has scheduling gates, of which its condition tells already."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, as people write it."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubGroup:
     """A policy that divides some of a job's pods into gangs of their own (spec.subGroupPolicy).
 
@@ -230,6 +249,8 @@ class Job:
     state: GroupState = GroupState()
     tasks: tuple[Task, ...] = ()
     """Sorted by UID."""
+    rejections: tuple[Rejection, ...] = ()
+    """Its pods that aren't tasks. Sorted by name."""
     counts: dict[TaskStatus, int] = field(default_factory=dict)
     """How many tasks there are of each status, of every one."""
     allocated: resources.Amounts = field(default_factory=dict)

@@ -1,0 +1,85 @@
+"""Pods that can't be used, on a real API server: they say so themselves, until they can."""
+
+from collections import Counter
+from typing import Any
+
+from tests.integration import daemons
+from vscheduler.sandbox import control_plane
+
+CLAIMS: dict[str, Any] = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]}
+PRIORITY = "volcano.sh/task-priority"
+FLAW = "spec.resourceClaims: dynamic resources aren't supported"
+
+
+def a_pod(
+    cluster: control_plane.ControlPlane, name: str, *, priority: str = "1", **spec: object
+) -> None:
+    """A pod of the group."""
+    container = {"name": "main", "image": "none"}
+    annotations = {daemons.GROUP_NAME: "two", PRIORITY: priority}
+    body = {
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"schedulerName": "vscheduler", "containers": [container], **spec},
+    }
+    cluster.api.create(daemons.PODS, body)
+
+
+def told(cluster: control_plane.ControlPlane) -> dict[str, tuple[str, str]]:
+    """Why pods aren't scheduled, by name: reason and message."""
+    return {
+        pod["metadata"]["name"]: (each["reason"], each["message"])
+        for pod in cluster.api.list(daemons.PODS)
+        for each in pod["status"].get("conditions", [])
+        if (each["type"], each["status"]) == ("PodScheduled", "False")
+    }
+
+
+def events(cluster: control_plane.ControlPlane) -> Counter[str]:
+    """How often pods were said to wait, by name."""
+    return Counter(
+        each["regarding"]["name"]
+        for each in cluster.api.list(daemons.EVENTS)
+        if each["reason"] == "FailedScheduling"
+    )
+
+
+def group_says(cluster: control_plane.ControlPlane) -> str:
+    """Why the group waits."""
+    found = daemons.conditions(cluster, "two").get("Unschedulable", {})
+    return found.get("message", "")
+
+
+def test_a_pod_that_cant_be_used_says_so_until_it_is_put_right_or_replaced(
+    cluster: control_plane.ControlPlane, start: daemons.Start
+) -> None:
+    """Its condition and its event have its own words, its group counts it."""
+    cluster.create_nodes(count=1, cpu="4")
+    daemons.a_queue(cluster, "default")
+    daemon = start()
+    daemons.a_gang(cluster, "two", 0, minimum=2)
+    a_pod(cluster, "claims", **CLAIMS)
+    a_pod(cluster, "first", priority="high")
+    both = {
+        "claims": ("SchedulerError", f"the pod can't be used: {FLAW}"),
+        "first": (
+            "SchedulerError",
+            f"the pod can't be used: metadata.annotations[{PRIORITY}]: 'high' is no integer",
+        ),
+    }
+    daemons.until(lambda: told(cluster) == both, daemon)
+    said = f"2 of 2 pods can't be used, such as pod default/claims: {FLAW}"
+    daemons.until(lambda: group_says(cluster) == said, daemon)
+    daemons.until(lambda: events(cluster) == {"claims": 1, "first": 1}, daemon)
+
+    body = {"metadata": {"annotations": {PRIORITY: "5"}}}
+    cluster.api.patch(f"{daemons.PODS}/first", body)
+    said = f"1 of 2 pods can't be used: pod default/claims: {FLAW}"
+    daemons.until(lambda: group_says(cluster) == said, daemon)
+    daemons.until(lambda: told(cluster)["first"] == ("PodRejected", said), daemon)
+    assert told(cluster)["claims"] == both["claims"]
+    assert events(cluster)["claims"] == 1
+
+    cluster.api.delete(f"{daemons.PODS}/claims", gracePeriodSeconds=0)
+    a_pod(cluster, "second")
+    daemons.until(lambda: len(daemons.nodes_of(cluster)) == 2, daemon)
+    assert told(cluster) == {}

@@ -1,0 +1,68 @@
+"""What pods are told that can't be used."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.cluster.conftest import Serve
+from tests.unit.cluster.test_reporting import WAITS, a_task, desk
+from vscheduler.cluster import reporting
+from vscheduler.core.model import jobs
+
+
+@pytest.fixture(autouse=True)
+def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rests are short."""
+    monkeypatch.setattr(reporting, "GROUP_SPACING_SECONDS", 0.01)
+    monkeypatch.setattr(reporting, "POD_SPACING_SECONDS", 0.01)
+
+
+def rejected(name: str, field: str) -> jobs.Rejection:
+    """A pod of the job with something wrong in this field."""
+    uid = jobs.TaskId(f"uid-{name}")
+    return jobs.Rejection(uid=uid, namespace="ns", name=name, field=field, message="no")
+
+
+async def test_a_pod_that_cant_be_used_is_told_once_and_anew_when_it_is_for_another_field(
+    serve: Serve,
+) -> None:
+    """With an event each time; and once it is repaired, whatever it waits for then."""
+    async with desk(serve) as made:
+        seen = replace(WAITS, unplaced=(), rejections=(rejected("a-0", "spec.x"),))
+        for running in range(2):
+            made.report(replace(seen, running=running))
+            await made.settle()
+        assert made.written["pod", "written"] == 1
+        assert made.events()["FailedScheduling", "Pod"] == 1
+        made.report(replace(seen, rejections=(rejected("a-0", "spec.y"),)))
+        await made.settle()
+        made.report(replace(WAITS, unplaced=(a_task("a-0"),)))
+        await made.settle()
+        path = "/api/v1/namespaces/ns/pods/a-0/status"
+        bodies = [body for _, called, body in made.calls if called == path]
+        told = [body["status"]["conditions"][0] for body in bodies]
+        assert [(each["reason"], each["status"]) for each in told] == [
+            *[("SchedulerError", "False")] * 2,
+            ("Unschedulable", "False"),
+        ]
+        assert [each["message"] for each in told[:2]] == [
+            f"the pod can't be used: {field}: no" for field in ("spec.x", "spec.y")
+        ]
+        assert bodies[0]["metadata"] == {"uid": "uid-a-0"}
+        assert made.events()["FailedScheduling", "Pod"] == 3
+
+
+async def test_what_rejected_pods_were_told_is_remembered_while_they_are_there(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many others go."""
+    monkeypatch.setattr(reporting, "TOLD_SLACK", 0)
+    async with desk(serve) as made:
+        many = tuple(rejected(f"p-{at}", "spec.x") for at in range(4))
+        seen = replace(WAITS, unplaced=(), rejections=many)
+        made.report(seen)
+        await made.settle()
+        for running in range(1, 3):
+            made.report(replace(seen, running=running, rejections=many[:1]))
+            await made.settle()
+        assert made.written["pod", "written"] == len(many)
