@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests import running
+from tests.scenarios import deciding
 from tests.unit.mirror import manifests
 
 Object = dict[str, Any]
@@ -134,3 +135,47 @@ def test_a_pod_goes_where_the_kubelet_has_what_it_needs(
     }
     declared = {name: {"status": {"declaredFeatures": each}} for name, each in told.items()}
     assert allowed(declared, spec) == (nodes or ["f1", "f3"])
+
+
+def test_company_that_leaves_is_none_unlike_there() -> None:
+    """kube-scheduler would put the pod beside one that is being deleted, docs/kube-scheduler.md."""
+    nodes: dict[str, Object] = {
+        name: {"labels": {"kubernetes.io/hostname": name}} for name in ("e0", "e1")
+    }
+    leaves = {"labels": {"app": "x"}, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    term = {
+        "labelSelector": {"matchLabels": {"app": "x"}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    spec = asks() | {"affinity": {"podAffinity": {REQUIRED: [term]}}}
+    company = manifests.pod("l0", node="e0", scheduler="other", metadata=leaves)
+    assert allowed(nodes, spec, [company]) == []
+    company["metadata"].pop("deletionTimestamp")
+    assert allowed(nodes, spec, [company]) == ["e0"]
+
+
+def ready(status: str) -> Object:
+    """More of a node, which says this of itself."""
+    return {"status": {"conditions": [{"type": "Ready", "status": status}]}}
+
+
+def test_a_node_that_isnt_ready_takes_nobody_unlike_there() -> None:
+    """kube-scheduler goes by taints alone, which such a node mostly has, docs/kube-scheduler.md."""
+    taint = [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
+    nodes: dict[str, Object] = {
+        "b0": ready("False"),
+        "b1": ready("False") | {"spec": {"taints": taint}},
+        "b2": ready("Unknown"),
+        "b3": ready("True") | {"spec": {"unschedulable": True}},
+        "b4": ready("True"),
+    }
+    everything = {"tolerations": [{"operator": "Exists"}]}
+    assert allowed(nodes, asks()) == ["b4"]
+    assert allowed(nodes, asks() | everything) == ["b3", "b4"]
+
+
+def test_pods_that_ask_for_nothing_gather_unlike_there() -> None:
+    """kube-scheduler counts some cpu and memory for each, docs/kube-scheduler.md."""
+    picture = "node n1 cpu=4 pods=3 node n2 cpu=4 pods=3 queue q job q/p cpu=0 -*4"
+    decided = deciding.decide(picture, "backfill", "gang | predicates nodeorder")
+    assert decided == [deciding.bind(f"p-{at}", "n1" if at < 3 else "n2") for at in range(4)]
