@@ -12,11 +12,11 @@ FLAW = "spec.resourceClaims: dynamic resources aren't supported"
 
 
 def a_pod(
-    cluster: control_plane.ControlPlane, name: str, *, priority: str = "1", **spec: object
+    cluster: control_plane.ControlPlane, name: str, group: str, *, priority: str = "1", **spec: Any
 ) -> None:
-    """A pod of the group."""
+    """A pod of the group, or of none yet."""
     container = {"name": "main", "image": "none"}
-    annotations = {daemons.GROUP_NAME: "two", PRIORITY: priority}
+    annotations = {PRIORITY: priority} | ({daemons.GROUP_NAME: group} if group else {})
     body = {
         "metadata": {"name": name, "annotations": annotations},
         "spec": {"schedulerName": "vscheduler", "containers": [container], **spec},
@@ -57,29 +57,31 @@ def test_a_pod_that_cant_be_used_says_so_until_it_is_put_right_or_replaced(
     daemons.a_queue(cluster, "default")
     daemon = start()
     daemons.a_gang(cluster, "two", 0, minimum=2)
-    a_pod(cluster, "claims", **CLAIMS)
-    a_pod(cluster, "first", priority="high")
-    both = {
+    a_pod(cluster, "claims", "two", **CLAIMS)
+    a_pod(cluster, "first", "two", priority="high")
+    a_pod(cluster, "alone", "", **CLAIMS)
+    all_of_them = {
+        "alone": ("SchedulerError", f"the pod can't be used: {FLAW}"),
         "claims": ("SchedulerError", f"the pod can't be used: {FLAW}"),
         "first": (
             "SchedulerError",
             f"the pod can't be used: metadata.annotations[{PRIORITY}]: 'high' is no integer",
         ),
     }
-    daemons.until(lambda: told(cluster) == both, daemon)
+    daemons.until(lambda: told(cluster) == all_of_them, daemon)
     said = f"2 of 2 pods can't be used, such as pod default/claims: {FLAW}"
     daemons.until(lambda: group_says(cluster) == said, daemon)
-    daemons.until(lambda: events(cluster) == {"claims": 1, "first": 1}, daemon)
+    daemons.until(lambda: events(cluster) == dict.fromkeys(all_of_them, 1), daemon)
 
     body = {"metadata": {"annotations": {PRIORITY: "5"}}}
     cluster.api.patch(f"{daemons.PODS}/first", body)
     said = f"1 of 2 pods can't be used: pod default/claims: {FLAW}"
     daemons.until(lambda: group_says(cluster) == said, daemon)
     daemons.until(lambda: told(cluster)["first"] == ("PodRejected", said), daemon)
-    assert told(cluster)["claims"] == both["claims"]
+    assert told(cluster)["claims"] == all_of_them["claims"]
     assert events(cluster)["claims"] == 1
 
     cluster.api.delete(f"{daemons.PODS}/claims", gracePeriodSeconds=0)
-    a_pod(cluster, "second")
+    a_pod(cluster, "second", "two")
     daemons.until(lambda: len(daemons.nodes_of(cluster)) == 2, daemon)
-    assert told(cluster) == {}
+    assert told(cluster) == {"alone": all_of_them["alone"]}

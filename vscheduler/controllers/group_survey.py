@@ -26,7 +26,7 @@ class Survey:
         A pod that names a missing group is among them only where that is an automatic one.
         """
         for pod in self._mirror.ungrouped():
-            if pod.lives and pod.origin is not None and pod.task is not None:
+            if pod.lives and pod.origin is not None and _takes_part(pod):
                 owner = pod.origin.owner
                 name = auto_groups.automatic_name(pod.uid if owner is None else owner.uid)
                 yield jobs.JobId(events.key_of(pod.namespace, name)), pod
@@ -37,7 +37,10 @@ class Survey:
         inside = [
             pod
             for pod in self._mirror.members(key)
-            if pod.uid not in newcomers and pod.lives and _can_speak(pod)
+            if pod.uid not in newcomers
+            and pod.lives
+            and pod.origin is not None
+            and _takes_part(pod)
         ]
         every = (*newcomers.values(), *inside)
         if not every:
@@ -110,25 +113,25 @@ class Survey:
         return self._owners.state(owner)
 
 
-def _can_speak(pod: pods.Pod) -> bool:
-    return pod.origin is not None and pod.task is not None
+def _takes_part(pod: pods.Pod) -> bool:
+    """Whether it is of any group: one that waits and can't be used is told so by its group."""
+    return pod.task is not None or pod.status in jobs.WAITING
 
 
 def _member(pod: pods.Pod) -> auto_groups.Member:
-    """A pod as auto_groups knows it."""
+    """A pod as auto_groups knows it. One that can't be used is the oldest: others speak first."""
     origin, task = pod.origin, pod.task
     assert origin is not None
-    assert task is not None
     return auto_groups.Member(
         namespace=pod.namespace,
-        name=task.name,
+        name=pod.key.partition("/")[2],
         uid=pod.uid,
         labels=pod.labels,
         annotations=origin.annotations,
         priority_class=origin.priority_class,
         request=pod.kind.request,
         owner=None if origin.owner is None else _reference(origin.owner),
-        created=task.created,
+        created=0.0 if task is None else task.created,
     )
 
 

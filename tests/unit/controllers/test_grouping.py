@@ -55,6 +55,29 @@ async def test_bare_pods_have_one_each_and_others_pods_none() -> None:
         ]
 
 
+async def test_a_pod_that_cant_be_used_has_a_group_as_well_which_says_so() -> None:
+    """For which others of its owner speak, where there are any; on a node nobody needs to know."""
+    claims: dict[str, Any] = {"resourceClaims": [{"name": "gpu"}]}
+    broken: dict[str, Any] = {"overhead": {"cpu": "x"}}
+    async with group_api.world() as made:
+        made.a_pod("bare", **claims)
+        made.a_pod("placed", nodeName="n1", **broken)
+        owner = made.a_replica_set("web", 2)
+        made.a_pod("z", owner, **claims, overhead={"cpu": "8"})
+        await group_api.until(lambda: made.counted["attach", "done"] == 2)
+        made.deaf = True
+        made.a_pod("a", owner)
+        made.deaf = False
+        born = {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}
+        made.server.change(f"{group_api.PODS}/a", born)
+        await group_api.until(lambda: made.counted["attach", "done"] == 3)
+        await made.rest()
+        name = group_api.name_of(owner)
+        assert sorted(made.groups()) == ["podgroup-pod-bare", name]
+        assert [made.group_of(pod) for pod in ("a", "z", "placed")] == [name, name, None]
+        assert made.groups()[name]["spec"]["minResources"]["cpu"] == "1"
+
+
 @pytest.mark.parametrize("trouble", [ports.Trouble.UNANSWERED, ports.Trouble.THROTTLED])
 async def test_a_group_whose_making_goes_wrong_is_made_once(trouble: ports.Trouble) -> None:
     """The answer is lost, or the server is busy: again, a little later."""
