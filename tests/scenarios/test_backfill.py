@@ -44,13 +44,21 @@ TABLE = {
         """,
         [],
     ),
-    "each role needs its own": (
+    "each role gets its own first": (
         """
         node  n1 cpu=4 pods=2
         queue q
         job   q/idle cpu= min=2 roles=a:1,b:1 a:-*2 b:-
         """,
-        [],
+        [bind("idle-0", "n1"), bind("idle-2", "n1")],
+    ),
+    "a sub-group that isn't whole gets none": (
+        """
+        node  n1 cpu=4 pods=3
+        queue q
+        job   q/idle cpu= min=2 subgroups=1x2 a:-*2 b:-*2
+        """,
+        [bind("idle-0", "n1"), bind("idle-1", "n1")],
     ),
     "pods wait with the rest of their gang": (
         """
@@ -233,7 +241,8 @@ def test_a_promise_that_is_none_yet_stays() -> None:
     """In Volcano it is given up."""
     picture = "node n1 cpu=1 pods=1 queue q job q/gone min=0 ~n1 job q/idle cpu= -"
     assert outcome(first(picture, nominations=PROMISED)) == ([], ["idle-0"])
-    assert outcome(first(picture, volcano=True, nominations=PROMISED)) == ([], [])
+    elastic = picture.replace("cpu= -", "cpu= min=0 -")
+    assert outcome(first(elastic, volcano=True, nominations=PROMISED)) == ([], [])
     both = picture.replace("cpu= -", "cpu= min=0 -*2 node n2 cpu=1 pods=1")
     assert outcome(first(both, nominations=PROMISED)) == (["idle-1"], ["idle-0"])
 
@@ -251,9 +260,24 @@ def test_a_job_that_isnt_ready_keeps_no_slot() -> None:
 
 
 def test_in_volcano_queues_arent_asked() -> None:
-    """Nor does it matter that a gang has less than its minimum."""
+    """A closed one no more than any other."""
     closed = "node n1 cpu=1 queue q state=Closed job q/idle cpu= -"
     assert outcome(first(closed, volcano=True)) == (["idle-0"], [])
+
+
+@pytest.mark.parametrize("volcano", [False, True])
+def test_a_gang_that_lacks_slots_keeps_none_from_others(volcano: bool) -> None:
+    """In Volcano it gets as many as there are, and stays so."""
     part = "node n1 cpu=1 pods=1 queue q job q/idle cpu= min=2 -*2"
-    assert outcome(first(part)) == ([], [])
-    assert outcome(first(part, volcano=True)) == (["idle-0"], [])
+    assert outcome(first(part, volcano)) == ([], [])
+    other = f"{part} job q/other cpu= age=0 -"
+    assert outcome(first(other, volcano)) == (["other-0"], [])
+
+
+@pytest.mark.parametrize("volcano", [False, True])
+def test_without_plugin_gang_each_pod_stands_for_itself(volcano: bool) -> None:
+    """A minimum that nobody asks for keeps nobody waiting."""
+    tree: dict[str, Any] = {"actions": "backfill", "tiers": running.tiers("predicates")}
+    way = {"compatibility": "volcano"} if volcano else {}
+    picture = "node n1 cpu=1 pods=1 queue q job q/idle cpu= min=2 -*2"
+    assert outcome(running.run(pictures.documents(picture), tree | way)) == (["idle-0"], [])

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
-from tests.scenarios.deciding import bind, decide, evict, pipeline, written
+from tests.scenarios.deciding import Decision, bind, decide, evict, pipeline, written
 
 TABLE = {
     "a gang that doesn't fit leaves no trace": (
@@ -311,3 +311,77 @@ def test_no_pod_of_a_whole_sub_group_goes_alone(low: str, victims: list[int]) ->
         "allocate, preempt",
         TIERS,
     ) == [*(evict(f"low-{at}", for_="high") for at in victims), pipeline("high-0", "n1")]
+
+
+MIXED = {
+    "all of a gang start together, or none": (
+        "node n1 cpu=4 pods=1 queue q job q/g min=2 - -@0",
+        [],
+    ),
+    "no more than the minimum needs are waited for": (
+        "node n1 cpu=4 pods=2 queue q job q/g min=2 - -@0 -@0",
+        [bind("g-0", "n1"), bind("g-1", "n1")],
+    ),
+    "a role that needs them comes first": (
+        "node n1 cpu=4 pods=2 queue q job q/g min=2 roles=a:1,b:1 a:- a:-@0 b:-@0",
+        [bind("g-0", "n1"), bind("g-2", "n1")],
+    ),
+    "a sub-group waits for its own": (
+        """
+        node  n1 cpu=4 pods=3
+        queue q
+        job   q/g min=2 subgroups=1x2 a:- a:-@0 b:- b:-@0
+        """,
+        [bind("g-0", "n1"), bind("g-1", "n1")],
+    ),
+}
+
+
+@pytest.mark.parametrize("way", [{}, {"compatibility": "volcano"}], ids=["ours", "volcano"])
+@pytest.mark.parametrize("actions", ["allocate", "allocate, backfill"])
+@pytest.mark.parametrize(("picture", "decisions"), MIXED.values(), ids=MIXED)
+def test_members_that_ask_for_nothing_are_members(
+    picture: str, decisions: list[Decision], actions: str, way: dict[str, str]
+) -> None:
+    """A gang that needs them for its minimum starts with them, and nothing is left to backfill."""
+    tree = {"actions": actions, "tiers": running.tiers(running.STANDARD), **way}
+    result = running.run(pictures.documents(picture), tree)
+    assert [each for each in written(result) if each.what == "bind"] == decisions
+
+
+def test_others_may_do_for_members_that_have_no_place() -> None:
+    """They are taken for placed while they wait, but only until that is found out."""
+    picture = "node n1 cpu=4 queue q job q/g min=2 - - -@0"
+    documents = pictures.documents(picture)
+    (pod,) = [each for each in documents if each["metadata"]["name"] == "g-2"]
+    pod["spec"]["nodeSelector"] = {"zone": "nowhere"}
+    result = running.run(documents, running.TREE)
+    assert written(result) == [bind("g-0", "n1"), bind("g-1", "n1")]
+
+
+def test_nobody_is_evicted_for_a_gang_whose_other_members_have_no_place() -> None:
+    """The plan is for all that the minimum needs; a slot that is freed for one does for another."""
+    picture = """
+        node  n1 cpu=4 pods=2
+        queue q
+        job   q/low  min=0 cpu=2 priority=1 {low}
+        job   q/high min=2 cpu=3 priority=9 - -@0
+        """
+    assert decide(picture.format(low="n1"), "allocate, preempt") == [
+        evict("low-0", for_="high"),
+        pipeline("high-0", "n1"),
+        pipeline("high-1", "n1"),
+    ]
+    short = picture.replace("pods=2", "pods=1").format(low="n1")
+    for way in ({}, {"compatibility": "volcano"}):
+        tree = {**running.TREE, "actions": "allocate, preempt", **way}
+        assert running.run(pictures.documents(short), tree).evicts == ()
+
+
+def test_what_backfill_held_starts_with_the_rest() -> None:
+    """In Volcano's way it keeps slots of a gang whose other members have no place yet."""
+    picture = "node n1 cpu=4 pods=2 queue q job q/g min=2 - -@0"
+    tree = {**running.TREE, "actions": "backfill, allocate"}
+    for way in ({}, {"compatibility": "volcano"}):
+        result = running.run(pictures.documents(picture), {**tree, **way})
+        assert written(result) == [bind("g-0", "n1"), bind("g-1", "n1")]

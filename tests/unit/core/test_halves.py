@@ -110,3 +110,11 @@ def test_budgets_keep_a_part_that_was_bound(allowed: int, gone: list[str]) -> No
     picture = f"{HALF.replace('min=4', 'min=4 label=app=db')} budget b allowed={allowed}"
     result = cycle(picture, 99.0, carried=snapshot.Carried(halves=halves_of(picture)))
     assert evicted(result) == gone
+
+
+def test_members_that_ask_for_nothing_are_members() -> None:
+    """One that the API server refused keeps the others waiting no longer than any other would."""
+    picture = "node n1 cpu=3 pods=1 queue q job q/half min=2 n1 -@0"
+    first = cycle(picture)
+    assert evicted(first) == []
+    assert evicted(cycle(picture, 60.0, carried=first.carried)) == ["half-0"]

@@ -10,6 +10,7 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from vscheduler.core.framework import (
+    best_effort,
     contracts,
     gangs,
     ordering,
@@ -112,20 +113,20 @@ def _redeem(session: working.Session, gang: gangs.Gang) -> None:
         for task in tasks:
             trial.withdraw(task)
         withdrawn = trial.checkpoint()
-        sheet = Worksheet(gang, deque(tasks))
+        sheet = Worksheet(gang, deque(task for task in tasks if not task.best_effort))
         while sheet.tasks:
             before = len(sheet.tasks)
             _fill(session, trial, queue, sheet)
             assert len(sheet.tasks) < before
-        if session.dispatch.all_agree("job_ready", gang):
-            trial.commit()
-            return
-        if session.dispatch.vote("job_pipelined", gang):
-            trial.hold()
+        seating = _seating(session, trial, queue, sheet)
+        if seating.needed():
+            seating.others({task.uid for task in tasks})
+        outcome = seating.conclude()
+        if outcome is best_effort.Outcome.WAITS:
             session.note(gang.job.id, reasons.of(gang, decisions.ReasonCode.WAITS_FOR_RELEASE))
-            return
-        trial.rollback(withdrawn)
-        trial.commit()
+        elif outcome is best_effort.Outcome.NEITHER:
+            trial.rollback(withdrawn)
+            trial.commit()
 
 
 def _line_up(
@@ -218,21 +219,29 @@ def _place(session: working.Session, queue: queues.Queue, sheet: Worksheet) -> b
     gang = sheet.gang
     with session.statement() as trial:
         _fill(session, trial, queue, sheet)
-        if session.dispatch.all_agree("job_ready", gang):
-            trial.commit()
-            return True
-        if session.dispatch.vote("job_pipelined", gang):
-            trial.hold()
+        seating = _seating(session, trial, queue, sheet)
+        outcome = seating.conclude()
+        if sheet.tasks and best_effort.rests(session, gang, jobs.PLACED):
+            _fill(session, trial, queue, sheet, idlers=False)  # perhaps more of the others fit
+            outcome = seating.conclude()
+        if outcome is best_effort.Outcome.WAITS:
             _note_waiting(session, gang)
-        else:
+        elif outcome is best_effort.Outcome.NEITHER:
             _note_incomplete(session, gang)
-    return False
+    return outcome is best_effort.Outcome.STARTS
 
 
 def _fill(
-    session: working.Session, trial: statement.Statement, queue: queues.Queue, sheet: Worksheet
+    session: working.Session,
+    trial: statement.Statement,
+    queue: queues.Queue,
+    sheet: Worksheet,
+    *,
+    idlers: bool = True,
 ) -> None:
-    """Place tasks until the job is ready, or can't become ready, or no task is left."""
+    """Place tasks until the job is ready, or can't become ready, or no task is left; idlers:
+    best-effort members count while they wait.
+    """
     gang = sheet.gang
     while sheet.tasks:
         key = None if gang.sub_groups is None else gang.sub_groups.of(sheet.tasks[0])
@@ -240,9 +249,9 @@ def _fill(
             placed = _give_room(session, trial, queue, sheet)
         else:
             placed = _fill_sub_group(session, trial, queue, sheet, (gang.sub_groups, key))
-        if placed is Placed.NOWHERE and not _may_become_ready(sheet):
+        if placed is Placed.NOWHERE and not gang.may_become_ready(sheet.failed_roles):
             return
-        if placed is Placed.YES and session.dispatch.all_agree("job_ready", gang):
+        if placed is Placed.YES and best_effort.is_ready(session, gang, idlers=idlers):
             return
 
 
@@ -261,7 +270,8 @@ def _fill_sub_group(
     before = trial.checkpoint()
     while sheet.tasks and groups.of(sheet.tasks[0]) == key:
         placed = _give_room(session, trial, queue, sheet)
-        if groups.is_whole(key, subgroups.PLACED):
+        whole = groups.is_whole(key, jobs.PLACED)
+        if whole and _seating(session, trial, queue, sheet).sub_group(key, before):
             return placed
     trial.rollback(before)
     sheet.failed_roles.clear()  # the room that others of these roles may need is there again
@@ -291,25 +301,25 @@ def _give_room(
     return Placed.YES
 
 
-def _may_become_ready(sheet: Worksheet) -> bool:
-    """After a task found no node, whether the others are worth trying.
+def _seating(
+    session: working.Session, trial: statement.Statement, queue: queues.Queue, sheet: Worksheet
+) -> best_effort.Seating:
+    """What gives best-effort members of the job a place; in Volcano's way no queue is asked."""
 
-    Volcano: JobInfo.NeedContinueAllocating.
-    """
-    gang, job = sheet.gang, sheet.gang.job
-    if job.min_member == len(job.tasks):
-        return False
-    if job.min_member < job.role_minimum:
-        left = sum(
-            count
-            for (role, status), count in gang.role_counts.items()
-            if status is jobs.TaskStatus.PENDING and role not in sheet.failed_roles
-        )
-        return gang.ready_tasks + left >= job.min_member
-    return all(
-        gang.role_tasks(role, jobs.READY) >= job.min_task_member.get(role, 0)
-        for role in sheet.failed_roles
-    )
+    def place(task: jobs.Task) -> bool:
+        session.spend("tasks", TASK_COST)
+        if not (session.as_volcano or session.dispatch.all_agree("allocatable", queue, task)):
+            _note_share(session, queue, sheet, task)
+            return False
+        choice = session.placement.choose(task)
+        if choice is None:
+            _note_no_room(session, sheet, task)
+        else:
+            give = trial.allocate if choice.idle else trial.pipeline
+            give(task, choice.row)
+        return choice is not None
+
+    return best_effort.Seating(session=session, trial=trial, gang=sheet.gang, place=place)
 
 
 def _note_incomplete(session: working.Session, gang: gangs.Gang) -> None:

@@ -3,11 +3,12 @@
 Volcano: actions/backfill. No queue's share is touched, so each queue has one turn.
 """
 
+import functools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from vscheduler.core.framework import contracts, gangs, ordering, reasons, statement
+from vscheduler.core.framework import best_effort, contracts, gangs, ordering, reasons, statement
 from vscheduler.core.framework import session as working
 from vscheduler.core.model import decisions, jobs, queues
 
@@ -69,31 +70,24 @@ def _pass_over(session: working.Session, gang: gangs.Gang) -> None:
 
 
 def _place(session: working.Session, gang: gangs.Gang) -> None:
-    """Find places for all best-effort pods of the job; bind them if it is ready then.
+    """Find places for the best-effort pods of the job that it needs, then for the others; bind
+    them if it is ready then.
 
     A job that isn't keeps nothing; in Volcano it keeps its pod slots for the cycle.
     """
     queue = session.queues[gang.job.queue]
-    tasks = sorted(_waiting(gang), key=lambda task: ordering.task_key(session.dispatch, task))
     with session.statement() as trial:
-        placed = [_try(session, trial, queue, task) for task in tasks]
-        ready = session.dispatch.all_agree("job_ready", gang)
-        if session.as_volcano:
-            trial.commit() if ready else trial.hold()
-        elif ready and (all(placed) or _has_minimum(gang)):
+        place = functools.partial(_try, session, trial, queue)
+        seating = best_effort.Seating(
+            session=session, trial=trial, gang=gang, place=place, statuses=jobs.READY
+        )
+        seating.exchange()
+        if seating.needed():
+            seating.others()
+        if best_effort.is_ready(session, gang, idlers=False):
             trial.commit()
-
-
-def _has_minimum(gang: gangs.Gang) -> bool:
-    """Whether the minimum has room without the pods for which there was none.
-
-    Readiness counts them all, so that pods that ask for something don't wait for backfill.
-    """
-    job = gang.job
-    roles = job.min_task_member.items() if job.roles_count else ()
-    return gang.ready_tasks >= job.min_member and all(
-        gang.role_tasks(role, jobs.READY) >= minimum for role, minimum in roles
-    )
+        elif session.as_volcano and not session.dispatch.all_agree("job_ready", gang):
+            trial.hold()
 
 
 def _try(

@@ -99,8 +99,7 @@ def _node_by_node(
         with session.statement() as trial:
             while claim.tasks and session.dispatch.first_tier("job_starving", claim.gang):
                 _try(session, trial, claim.tasks.popleft(), candidate, make_room)
-            if session.dispatch.vote("job_pipelined", claim.gang):
-                trial.commit()
+            nodewise.conclude(session, trial, claim.gang)
     for gang in starving:
         own = _of_same_job(gang.job)
         left = sorted(

@@ -96,5 +96,4 @@ def _node_by_node(
                             candidate=running,
                         )
                     )
-                if session.dispatch.vote("job_pipelined", claim.gang):
-                    trial.commit()
+                nodewise.conclude(session, trial, claim.gang)

@@ -6,7 +6,7 @@ Volcano: actions/shuffle.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from vscheduler.core.framework import contracts, gangs, units
+from vscheduler.core.framework import contracts, gangs, nodewise, units
 from vscheduler.core.framework import session as working
 from vscheduler.core.model import decisions, jobs
 
@@ -18,7 +18,7 @@ class Shuffle(contracts.Action):
 
     def execute(self, session: working.Session) -> None:
         """Job after job. Budgets hold, and no gang is left with a part of its minimum; in
-        Volcano's way whoever is named goes.
+        Volcano's way whoever is named goes, unless a gang was bound in this cycle and needs him.
         """
         victims: defaultdict[jobs.JobId, list[jobs.Task]] = defaultdict(list)
         for task in session.dispatch.shuffle_victims(_candidates(session)):
@@ -26,8 +26,11 @@ class Shuffle(contracts.Action):
         with session.statement() as trial:
             for job, named in victims.items():
                 for unit in _units(session, session.gangs[job], named):
+                    before = trial.checkpoint()
                     for task in unit.tasks:
                         trial.evict(_evict(session, task, whole=unit.whole))
+                    if session.as_volcano and nodewise.is_torn(session, unit.gang):
+                        trial.rollback(before)
             if trial.evicts:
                 session.shuffled_at = session.snapshot.now
             trial.commit()
@@ -55,7 +58,7 @@ def _units(
     Each is evicted before the next one is worked out.
     """
     if session.as_volcano:
-        yield units.Unit(gang=gang, tasks=tuple(named), whole=False)
+        yield from (units.Unit(gang=gang, tasks=(task,), whole=False) for task in named)
         return
     everything = units.whole(gang)
     wanted = {task.uid for task in named}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vscheduler.core.framework import claims, nominated_room, statement, units
+from vscheduler.core.framework import best_effort, claims, nominated_room, statement, units
 from vscheduler.core.model import decisions, jobs, queues, resources
 
 if TYPE_CHECKING:
@@ -52,10 +52,8 @@ class Attempt:
         self._trial = trial
         self._queue = queue
         self._gang = claim.gang
-        # Pods that ask for nothing count as placed while they wait: for them nobody goes.
-        self._tasks = [
-            task for task in claim.tasks if not (task.never_preempts or task.best_effort)
-        ]
+        self._has_minimum = self._is_pipelined()
+        self._tasks = self._asking(claim)
         self._removal = terms.removal
         self._pool = units.Pool(
             self._session,
@@ -65,7 +63,6 @@ class Attempt:
             oldest=self._session.snapshot.now - planner.min_runtime,
             terms=terms,
         )
-        self._has_minimum = self._is_pipelined()
         self.placed: dict[jobs.TaskId, tuple[jobs.Task, int]] = {}
         """Tasks with their rows, in the order in which they were found."""
         self._chosen: dict[object, units.Unit] = {}
@@ -83,18 +80,30 @@ class Attempt:
         left = [task for task in self._tasks if not self._place_free(task)]
         if self._done():
             return True
-        self._lack = self._lacking(left)
-        needed = self._needed_of(left)
+        asking = [task for task in left if not task.best_effort]
+        self._lack = self._lacking(asking)
+        needed = self._needed_of(asking)
         for task in left:
             if self._done():
                 break
-            if self._is_needed(task) and self._is_owed(task):
+            if task.best_effort:
+                self._place_free(task)  # perhaps on a pod slot that is freed for another one
+            elif self._is_needed(task) and self._is_owed(task):
                 self._session.spend("claims", TASK_COST)
                 self._pool.claimed = self._sum(
                     each for each in needed if each.uid not in self.placed
                 )
                 self._make_room(task)
         return self._done()
+
+    def _asking(self, claim: claims.Claim) -> list[jobs.Task]:
+        """The tasks that look for room, those last for which nobody goes, as they ask for nothing:
+        they have a say only where others do, in what the minimum needs.
+        """
+        sized = [task for task in claim.tasks if not (task.never_preempts or task.best_effort)]
+        if not sized or self._has_minimum:
+            return sized
+        return sized + [task for task in claim.tasks if task.best_effort]
 
     def spare_the_unneeded(self) -> None:
         """Take back evictions, the dearest first, without which all that was placed still fits.
@@ -145,6 +154,8 @@ class Attempt:
         gang, dispatch = self._gang, self._session.dispatch
         placed = gang.ready_tasks + gang.waiting_tasks + gang.pending_best_effort
         if dispatch.asks("job_pipelined") and placed < gang.job.min_member:
+            return False
+        if best_effort.rests(self._session, gang, jobs.PLACED):
             return False
         return dispatch.vote("job_pipelined", gang)
 

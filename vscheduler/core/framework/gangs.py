@@ -1,7 +1,7 @@
 """Gang: a Job's working copy inside one cycle."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from vscheduler.core.framework import subgroups
 from vscheduler.core.model import jobs
@@ -103,6 +103,49 @@ class Gang:
         """Whether minMember is reached, roles aside (Volcano: JobInfo.IsReady)."""
         return self.ready_tasks + self.pending_best_effort >= self.job.min_member
 
+    def reaches(self, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True) -> bool:
+        """Whether all minima are reached in these statuses, READY or PLACED: of the job, its
+        roles, its sub-groups; idlers: pods that ask for nothing count while they wait.
+        """
+        job = self.job
+        placed = self.ready_tasks + (self.pending_best_effort if idlers else 0)
+        if jobs.TaskStatus.PIPELINED in statuses:
+            placed += self.waiting_tasks
+        if placed < job.min_member:
+            return False
+        if job.roles_count and not all(
+            self._has_role(role, minimum, statuses, idlers=idlers)
+            for role, minimum in job.min_task_member.items()
+        ):
+            return False
+        groups = self.sub_groups
+        return groups is None or groups.lacking(statuses, idlers=idlers) is None
+
+    def may_become_ready(self, failed_roles: Collection[str]) -> bool:
+        """After tasks of these roles found no node, whether the others are worth trying.
+
+        Volcano: JobInfo.NeedContinueAllocating.
+        """
+        job = self.job
+        if job.min_member == len(job.tasks):
+            return False
+        if job.min_member < job.role_minimum:
+            left = sum(
+                count
+                for (role, status), count in self.role_counts.items()
+                if status is jobs.TaskStatus.PENDING and role not in failed_roles
+            )
+            return self.ready_tasks + left >= job.min_member
+        return all(
+            self.role_tasks(role, jobs.READY) >= job.min_task_member.get(role, 0)
+            for role in failed_roles
+        )
+
+    def lacks_role(self, task: jobs.Task) -> bool:
+        """Whether the task's role has less than its minimum placed."""
+        least = self.job.min_task_member.get(task.role, 0) if self.job.roles_count else 0
+        return least > 0 and self.role_tasks(task.role, jobs.PLACED) < least
+
     def spares(self, task: jobs.Task) -> bool:
         """Whether this task may go and all minima stay: of the job, its roles, its sub-groups."""
         # A pod that is placed in this cycle may still fail to be bound.
@@ -117,6 +160,15 @@ class Gang:
     def role_tasks(self, role: str, statuses: frozenset[jobs.TaskStatus]) -> int:
         """Tasks of a role that stand in one of these statuses."""
         return sum(self.role_counts[role, status] for status in statuses)
+
+    def _has_role(
+        self, role: str, minimum: int, statuses: frozenset[jobs.TaskStatus], *, idlers: bool
+    ) -> bool:
+        missing = minimum - self.role_tasks(role, statuses)
+        if missing <= 0 or not (idlers and self.pending_best_effort):
+            return missing <= 0
+        pending = self.tasks(jobs.TaskStatus.PENDING)
+        return missing <= sum(task.best_effort and task.role == role for task in pending)
 
     @property
     def untouched(self) -> bool:

@@ -41,8 +41,7 @@ def settle(session: "working.Session") -> None:
 
 def _is_half(gang: gangs.Gang) -> bool:
     """Whether pods of it have nodes, and fewer than its minimum (binds on the way don't count)."""
-    bound = gang.scheduled_tasks
-    return bound > 0 and bound + gang.pending_best_effort < gang.job.min_member
+    return 0 < gang.scheduled_tasks < gang.job.min_member
 
 
 def _evict(session: "working.Session", gang: gangs.Gang) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vscheduler.core.framework import best_effort
 from vscheduler.core.model import decisions, jobs, resources
 
 if TYPE_CHECKING:
@@ -20,15 +21,8 @@ def check(session: "working.Session") -> None:
     bound = Counter(bind.task.uid for bind in session.binds)
     assert all(count == 1 for count in bound.values()), "a pod is bound twice"
     _check_rows(session)
-    losing = {evict.task.job for evict in session.evicts.values()}
     for job in {bind.task.job for bind in session.binds}:
-        gang = session.gangs[job]
-        ready = session.dispatch.all_agree("job_ready", gang)
-        if session.as_volcano:
-            # Pods that ask for nothing count as placed while they wait; there, others may be
-            # evicted for them once the gang is bound, and then they are promised room. And where
-            # one tier lets nobody go the next one is asked, which may not protect gangs.
-            ready = ready or job in losing or session.dispatch.vote("job_pipelined", gang)
+        ready = best_effort.is_ready(session, session.gangs[job], idlers=False)
         assert ready, f"{job} is bound in part"
 
 

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vscheduler.core.framework import gangs, nominated_room, ordering, statement, units
+from vscheduler.core.framework import (
+    best_effort,
+    gangs,
+    nominated_room,
+    ordering,
+    statement,
+    units,
+)
 from vscheduler.core.model import decisions, jobs
 
 if TYPE_CHECKING:
@@ -52,7 +59,24 @@ class Search:
         The plugins judge them in this order: capacity's in Volcano does so, others' is random.
         """
         ordered = in_order(self.session, self.gang, candidates)
-        return list(self.session.dispatch.victims_by_tier(self.hook, self.task, ordered))
+        victims = self.session.dispatch.victims_by_tier(self.hook, self.task, ordered)
+        return self._spared(list(victims))
+
+    def _spared(self, victims: list[jobs.Task]) -> list[jobs.Task]:
+        """Those of these that don't tear a gang which was bound in this very cycle."""
+        session, trial = self.session, self.trial
+        allocated = jobs.TaskStatus.ALLOCATED
+        if not any(session.gang_of(task).counts[allocated] for task in victims):
+            return victims
+        start = trial.checkpoint()
+        for victim in list(victims):
+            before = trial.checkpoint()
+            self.evict(victim)
+            if is_torn(session, session.gang_of(victim)):
+                trial.rollback(before)
+                victims.remove(victim)
+        trial.rollback(start)
+        return victims
 
     def evict(self, victim: jobs.Task) -> None:
         """Take the victim's room, for now."""
@@ -65,6 +89,34 @@ class Search:
                 beneficiary=self.task.job,
             )
         )
+
+
+def is_torn(session: "working.Session", gang: gangs.Gang) -> bool:
+    """Whether the gang was bound in this very cycle, and has less than its minimum now.
+
+    Volcano evicts from it all the same, where the tier that is asked doesn't protect gangs.
+    """
+    return (
+        session.dispatch.asks("job_ready")
+        and not gang.reaches(jobs.READY, idlers=False)
+        and any(task.uid not in session.held for task in gang.tasks(jobs.TaskStatus.ALLOCATED))
+    )
+
+
+def conclude(session: "working.Session", trial: statement.Statement, gang: gangs.Gang) -> None:
+    """Evict for the job if it can start then: all that it needs for its minimum is promised room,
+    which Volcano doesn't ask of best-effort members.
+    """
+
+    def place(task: jobs.Task) -> bool:
+        choice = session.placement.choose(task)
+        if choice is not None:
+            trial.pipeline(task, choice.row)
+        return choice is not None
+
+    seating = best_effort.Seating(session=session, trial=trial, gang=gang, place=place)
+    if session.dispatch.vote("job_pipelined", gang) and seating.needed():
+        trial.commit()
 
 
 def in_order(

@@ -20,6 +20,7 @@ class Step(Enum):
     SPARED = "spared"
     REPRIEVED = "reprieved"
     KEPT = "kept"
+    STARTED = "started"
 
 
 class Statement:
@@ -95,6 +96,25 @@ class Statement:
         self._kept[room.task.uid] = room
         self._operations.append((Step.KEPT, room.task, self._session.layout.rows[room.node]))
 
+    def start(self, task: jobs.Task) -> None:
+        """The task, which was held on room that is there now, is to run there."""
+        gang = self._session.gang_of(task)
+        assert gang.status(task) is jobs.TaskStatus.ALLOCATED
+        row = self._session.layout.rows[gang.node(task) or ""]
+        self._reseat(task, row, neighbours.Seat.STAYING)
+        self._operations.append((Step.STARTED, task, row))
+
+    def postpone(self, checkpoint: int) -> None:
+        """All that was placed since the checkpoint is to wait, where there is room now, too."""
+        placed = [each for each in self._operations[checkpoint:] if each[0] is Step.PLACED]
+        self.rollback(checkpoint)
+        for _, task, row in placed:
+            self.pipeline(task, row)
+
+    def places(self, task: jobs.Task) -> bool:
+        """Whether the task was given room here."""
+        return any(step is Step.PLACED and each is task for step, each, _ in self._operations)
+
     def checkpoint(self) -> int:
         """A place to roll back to."""
         return len(self._operations)
@@ -115,6 +135,8 @@ class Statement:
                     self._session.evict(task, row)
                 case Step.KEPT:
                     self._session.keep(self._kept.pop(task.uid), -1)
+                case Step.STARTED:
+                    self._reseat(task, row, neighbours.Seat.PROMISED)
                 case Step.SPARED:
                     self._session.evict(task, row)
                     self._evicts[task.uid] = self._spared.pop(task.uid)
@@ -134,6 +156,9 @@ class Statement:
                 self._session.held.pop(task.uid, None)
             elif step is Step.REPRIEVED:
                 del self._session.evicts[task.uid]
+            elif step is Step.STARTED:
+                del self._session.held[task.uid]
+                self._session.binds.append(decisions.Bind(task=task, node=names[row]))
             elif step is Step.PLACED:
                 gang = self._session.gang_of(task)
                 if gang.status(task) is jobs.TaskStatus.ALLOCATED:
@@ -155,17 +180,21 @@ class Statement:
         for step, task, row in self._operations:
             if step is Step.WITHDRAWN:
                 self._session.held.pop(task.uid, None)
-            elif step is Step.PLACED:
-                self._postpone(task, row)
+            elif step in (Step.PLACED, Step.STARTED):
+                if self._session.gang_of(task).status(task) is jobs.TaskStatus.ALLOCATED:
+                    # Who was to start waits with its gang: it is nobody's company yet.
+                    self._reseat(task, row, neighbours.Seat.PROMISED)
                 self._hold(task, row)
         self._forget()
 
-    def _postpone(self, task: jobs.Task, row: int) -> None:
-        """Who was to start waits with its gang: it is nobody's company yet."""
-        if self._session.gang_of(task).status(task) is jobs.TaskStatus.ALLOCATED:
-            self._session.neighbours.move(task, row, neighbours.Seat.STAYING, -1)
-            self._session.neighbours.move(task, row, neighbours.Seat.PROMISED, 1)
-            self._session.touched.append(row)
+    def _reseat(self, task: jobs.Task, row: int, seat: neighbours.Seat) -> None:
+        """The task, which has room that is there now, starts there, or only waits there."""
+        left = neighbours.Seat.STAYING
+        if seat is left:
+            left = neighbours.Seat.PROMISED
+        self._session.neighbours.move(task, row, left, -1)
+        self._session.neighbours.move(task, row, seat, 1)
+        self._session.touched.append(row)
 
     def _hold(self, task: jobs.Task, row: int) -> None:
         node = self._session.layout.names[row]

@@ -9,8 +9,6 @@ from vscheduler.core.model import jobs
 Key: TypeAlias = tuple[int, tuple[str, ...]]
 """A sub-group: the place of its policy, and the values of the labels that it goes by."""
 
-PLACED = jobs.READY | {jobs.TaskStatus.PIPELINED}
-
 
 class SubGroups:
     """The sub-groups of one job, with how many of their pods stand how.
@@ -44,18 +42,24 @@ class SubGroups:
             self._count(key, task, before, -1)
             self._count(key, task, after, 1)
 
-    def is_whole(self, key: Key, statuses: frozenset[jobs.TaskStatus]) -> bool:
-        """Whether enough of its pods stand in one of these statuses."""
-        size = self._policies[key[0]].size
-        idlers = 0 if jobs.TaskStatus.PENDING in statuses else self._idlers[key]
-        return self._standing(key, statuses) + idlers >= size
+    def is_whole(
+        self, key: Key, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True
+    ) -> bool:
+        """Whether enough of its pods stand in one of these statuses; idlers: pods that ask for
+        nothing count while they wait.
+        """
+        counted = idlers and jobs.TaskStatus.PENDING not in statuses
+        waiting = self._idlers[key] if counted else 0
+        return self._standing(key, statuses) + waiting >= self._policies[key[0]].size
 
-    def lacking(self, statuses: frozenset[jobs.TaskStatus]) -> tuple[jobs.SubGroup, int] | None:
+    def lacking(
+        self, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True
+    ) -> tuple[jobs.SubGroup, int] | None:
         """The first policy with fewer whole sub-groups than it needs, and how many it has.
 
         Volcano: JobInfo.checkSubJobCondition.
         """
-        whole = self._whole(statuses)
+        whole = self._whole(statuses, idlers=idlers)
         for place, policy in enumerate(self._policies):
             if whole[place] < policy.minimum:
                 return policy, whole[place]
@@ -71,7 +75,7 @@ class SubGroups:
     def completes(self, placed: Iterable[jobs.Task]) -> bool:
         """Whether every sub-group that one of these tasks is in is whole now, or will be."""
         keys = {self.of(task) for task in placed}
-        return all(key is None or self.is_whole(key, PLACED) for key in keys)
+        return all(key is None or self.is_whole(key, jobs.PLACED) for key in keys)
 
     def gathered(self, tasks: Iterable[jobs.Task]) -> list[jobs.Task]:
         """These tasks with those of a sub-group side by side, in their order otherwise.
@@ -80,7 +84,7 @@ class SubGroups:
         then the others (Volcano: SubJobOrderFn, minSubGroups first).
         """
         ordered = list(tasks)
-        whole = self._whole(PLACED)
+        whole = self._whole(jobs.PLACED)
         first: dict[Key, int] = {}
         ranks: dict[jobs.TaskId, tuple[int, int]] = {}
         for place, task in enumerate(ordered):
@@ -104,16 +108,16 @@ class SubGroups:
         return None
 
     def _rank(self, key: Key, whole: Counter[int]) -> int:
-        if self.is_whole(key, PLACED):
+        if self.is_whole(key, jobs.PLACED):
             return 2
-        if self._standing(key, PLACED):
+        if self._standing(key, jobs.PLACED):
             return 0
         return 1 if whole[key[0]] < self._policies[key[0]].minimum else 2
 
-    def _whole(self, statuses: frozenset[jobs.TaskStatus]) -> Counter[int]:
+    def _whole(self, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True) -> Counter[int]:
         """How many sub-groups of each policy are whole."""
         keys = set(self._keys.values())
-        return Counter(key[0] for key in keys if self.is_whole(key, statuses))
+        return Counter(key[0] for key in keys if self.is_whole(key, statuses, idlers=idlers))
 
     def _standing(self, key: Key, statuses: frozenset[jobs.TaskStatus]) -> int:
         return sum(self._counts[key, status] for status in statuses)

@@ -52,7 +52,10 @@ EVICTABLE = frozenset({TaskStatus.BOUND, TaskStatus.RUNNING})
 READY = HOLDING | {TaskStatus.SUCCEEDED}
 """Statuses that count towards minMember (Volcano: ReadyTaskNum)."""
 
-VALID = READY | {TaskStatus.PIPELINED, TaskStatus.PENDING, TaskStatus.GATED}
+PLACED = READY | {TaskStatus.PIPELINED}
+"""The same, and room that is being freed counts as well."""
+
+VALID = PLACED | {TaskStatus.PENDING, TaskStatus.GATED}
 """Statuses of pods that can still make up a gang (Volcano: ValidTaskNum)."""
 
 SCHEDULED = frozenset(

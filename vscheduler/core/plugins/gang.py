@@ -9,8 +9,6 @@ from typing import ClassVar
 from vscheduler.core.framework import contracts, gangs
 from vscheduler.core.model import decisions, durations, jobs
 
-WAITING = jobs.READY | {jobs.TaskStatus.PIPELINED}
-
 
 class Gang(contracts.Plugin):
     """minMember, the minima of roles where minMember is no less than their sum, and sub-groups."""
@@ -67,15 +65,14 @@ class Gang(contracts.Plugin):
 
         Volcano: CheckTaskReady, CheckSubJobReady and IsReady.
         """
-        return gang.has_minimum and _has_parts(gang, jobs.READY)
+        return gang.reaches(jobs.READY)
 
     def job_pipelined(self, gang: gangs.Gang) -> bool:
         """Whether the minimum has room now or once pods are gone: a permit or a reject.
 
         Volcano: CheckTaskPipelined, CheckSubJobPipelined and IsPipelined.
         """
-        placed = gang.ready_tasks + gang.waiting_tasks + gang.pending_best_effort
-        return placed >= gang.job.min_member and _has_parts(gang, WAITING)
+        return gang.reaches(jobs.PLACED)
 
     def start_timeout(self, gang: gangs.Gang) -> float:
         """The same for all gangs."""
@@ -93,7 +90,7 @@ class Gang(contracts.Plugin):
         if gang.ready_tasks + gang.waiting_tasks < gang.job.min_member:
             return True
         missing = gang.job.min_task_member.items()
-        return any(gang.role_tasks(role, WAITING) < least for role, least in missing)
+        return any(gang.role_tasks(role, jobs.PLACED) < least for role, least in missing)
 
     def preemptable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
@@ -118,27 +115,3 @@ class Gang(contracts.Plugin):
     def job_key(self, gang: gangs.Gang) -> contracts.Key:
         """Jobs that lack their minimum first, so that one half placed is completed."""
         return 1 if gang.has_minimum else 0
-
-
-def _has_parts(gang: gangs.Gang, statuses: frozenset[jobs.TaskStatus]) -> bool:
-    """Whether roles and sub-groups have their minima in these statuses."""
-    groups = gang.sub_groups
-    return _has_roles(gang, statuses) and (groups is None or groups.lacking(statuses) is None)
-
-
-def _has_roles(gang: gangs.Gang, statuses: frozenset[jobs.TaskStatus]) -> bool:
-    """Whether each role has its minimum in these statuses; best-effort pods count while pending."""
-    job = gang.job
-    if not job.roles_count:
-        return True
-    for role, minimum in job.min_task_member.items():
-        missing = minimum - gang.role_tasks(role, statuses)
-        if missing > 0 and (not gang.pending_best_effort or missing > _idlers(gang, role)):
-            return False
-    return True
-
-
-def _idlers(gang: gangs.Gang, role: str) -> int:
-    """Pending tasks of the role that ask for nothing."""
-    pending = gang.tasks(jobs.TaskStatus.PENDING)
-    return sum(task.best_effort and task.role == role for task in pending)
