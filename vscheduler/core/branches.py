@@ -7,7 +7,7 @@ asks for; it counts in full, and stands back behind those that aren't.
 
 Volcano: plugins/drf, enableHierarchy. There the jobs of a queue hang on the last node of its path;
 here each queue has a node of its own below it, so that queues of one path, or of a path that goes
-on, take turns.
+on, take turns; with `flat` queues of one path are one, as there, and the older one comes first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -148,6 +148,8 @@ class Tree:
         total: Amounts,
         places: Mapping[str, Place],
         holdings: Mapping[str, Sequence[Holding]],
+        *,
+        flat: bool = False,
     ) -> None:
         """Every queue has a place; where two disagree about a weight, the first one is right."""
         self._total = total
@@ -162,10 +164,14 @@ class Tree:
                 if path not in known:
                     known[path] = Branch(branch, weight)
                 branch = known[path]
-            held = holdings.get(queue, ())
-            self._stems[queue] = Stem(branch, held, total.size)
-            for each in held:
+            same = [other for other in places if flat and places[other].path == stands.path]
+            held = [each for name in same or (queue,) for each in holdings.get(name, ())]
+            first = self._stems.get(same[0]) if same else None
+            self._stems[queue] = first or Stem(branch, held, total.size)
+            for each in holdings.get(queue, ()):
                 self._used += each.allocated
+        self._flat = flat
+        self._depth = max((len(stands.path) for stands in places.values()), default=0) + (not flat)
         self._wanted: Mask = self._used < total
 
     def shift(self, queue: str, job: str, amounts: Amounts) -> None:
@@ -182,13 +188,13 @@ class Tree:
 
     def key(self, queue: str) -> tuple[float, ...]:
         """What queues are compared by, smaller first: from the root down, whether the branch is
-        saturated, and its share by weight (Volcano: compareQueues).
+        saturated, and its share by weight (Volcano: compareQueues). Where a way ends there is
+        nothing more.
         """
-        return tuple(
-            part
-            for branch in self._way(queue)
-            for part in (float(branch.saturated), branch.weighted)
-        )
+        way = self._way(queue)
+        compared = way[:-1] if self._flat else way
+        parts = [part for each in compared for part in (float(each.saturated), each.weighted)]
+        return (*parts, *[0.0] * (2 * self._depth - len(parts)))
 
     def no_more(self, queue: str, other: str) -> bool:
         """Whether the one's branch has a share by weight no larger than the other's, where their

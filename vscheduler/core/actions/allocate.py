@@ -75,12 +75,14 @@ class Allocate(contracts.Action):
         lines, roomless_groups = _line_up(session)
         waiting: ordering.Line[queues.Queue] = ordering.Line()
         key = functools.partial(ordering.queue_key, session.dispatch)
+        shrink = session.policy.has_tree("drf")
+        leave = waiting.leave_smallest if shrink else waiting.leave_as_things_stand
         for name in lines:
             queue = session.queues[name]
             waiting.join(key(queue), queue)
         while waiting and not spent:
             session.spend("turns", TURN_COST)
-            queue = waiting.leave_as_things_stand(key)
+            queue = leave(key)
             line = lines[queue.name]
             if not line:
                 continue
@@ -304,11 +306,11 @@ def _give_room(
 def _seating(
     session: working.Session, trial: statement.Statement, queue: queues.Queue, sheet: Worksheet
 ) -> best_effort.Seating:
-    """What gives best-effort members of the job a place; in Volcano's way no queue is asked."""
+    """What gives best-effort members of the job a place."""
 
     def place(task: jobs.Task) -> bool:
         session.spend("tasks", TASK_COST)
-        if not (session.as_volcano or session.dispatch.all_agree("allocatable", queue, task)):
+        if not session.dispatch.all_agree("allocatable", queue, task):
             _note_share(session, queue, sheet, task)
             return False
         choice = session.placement.choose(task)

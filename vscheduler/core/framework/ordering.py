@@ -43,6 +43,14 @@ class Line(Generic[Item]):
                 return item
             self.join(current, item)
 
+    def leave_smallest(self, key: Callable[[Item], SortKey]) -> Item:
+        """The same where a key may have shrunk as well: all are looked at. A branch of a tree
+        counts for less when a part of it that had nothing has a little.
+        """
+        self._heap = [(key(item), item) for _, item in self._heap]
+        heapq.heapify(self._heap)
+        return self.leave()
+
     @property
     def first(self) -> Item:
         """Who is first in line."""

@@ -81,6 +81,14 @@ class Policy:
         """Whether an action of this name is configured."""
         return any(setting.action.name == action for setting in self.actions)
 
+    def has_tree(self, plugin: str) -> bool:
+        """Whether a plugin of this name has queues in a tree."""
+        return any(
+            setting.plugin.name == plugin and "enableHierarchy" in setting.flags
+            for tier in self.tiers
+            for setting in tier
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:

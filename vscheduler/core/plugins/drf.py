@@ -164,7 +164,7 @@ def _planted(session: contracts.Session) -> branches.Tree:
             )
         )
     places = {name: _place(queue) for name, queue in session.queues.items()}
-    return branches.Tree(session.total, places, holdings)
+    return branches.Tree(session.total, places, holdings, flat=session.as_volcano)
 
 
 def _place(queue: queues.Queue) -> branches.Place:
