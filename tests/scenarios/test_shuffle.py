@@ -125,3 +125,26 @@ def test_in_volcanos_way_whoever_is_named_goes() -> None:
     ):
         tree = {"actions": "shuffle", "compatibility": "volcano", "tiers": running.tiers(tiers)}
         assert sorted(each.task.name for each in running.run(present, tree).evicts) == expected
+
+
+def test_in_volcanos_way_a_gang_that_is_being_bound_keeps_its_minimum() -> None:
+    """One pod above it goes, the others in the next cycle, when they are wanted gone again."""
+    documents = pictures.documents(
+        f"""
+        node   n1 cpu=2 {LENT}
+        node   n2 cpu=1
+        queue  q
+        job    q/batch min=2 n1 n1 -
+        """
+    )
+    tiers = running.tiers(f"gang | {CLOSED},enablePredicate=false predicates")
+    for minimum, goes in ((2, ["batch-0"]), (3, [])):
+        (group,) = [each for each in documents if each["kind"] == "PodGroup"]
+        group["spec"]["minMember"] = minimum
+        tree = {"actions": "allocate, shuffle", "compatibility": "volcano", "tiers": tiers}
+        result = running.run(documents, tree)
+        assert [each.task.name for each in result.binds] == ["batch-2"]
+        assert [each.task.name for each in result.evicts] == goes
+        tree["actions"] = "shuffle"
+        after = running.run(running.obey(documents, result), tree)
+        assert after.evicts
