@@ -221,6 +221,9 @@ def _place(session: working.Session, queue: queues.Queue, sheet: Worksheet) -> b
     gang = sheet.gang
     with session.statement() as trial:
         _fill(session, trial, queue, sheet)
+        if not gang.job.pending_best_effort and session.dispatch.all_agree("job_ready", gang):
+            trial.commit()
+            return True
         seating = _seating(session, trial, queue, sheet)
         outcome = seating.conclude()
         if sheet.tasks and best_effort.rests(session, gang, jobs.PLACED):
@@ -253,7 +256,8 @@ def _fill(
             placed = _fill_sub_group(session, trial, queue, sheet, (gang.sub_groups, key))
         if placed is Placed.NOWHERE and not gang.may_become_ready(sheet.failed_roles):
             return
-        if placed is Placed.YES and best_effort.is_ready(session, gang, idlers=idlers):
+        ready = placed is Placed.YES and session.dispatch.all_agree("job_ready", gang)
+        if ready and (idlers or not best_effort.rests(session, gang, jobs.READY)):
             return
 
 

@@ -84,7 +84,7 @@ def _place(session: working.Session, gang: gangs.Gang) -> None:
         seating.exchange()
         if seating.needed():
             seating.others()
-        if best_effort.is_ready(session, gang, idlers=False):
+        if best_effort.is_ready(session, gang):
             trial.commit()
         elif session.as_volcano and not session.dispatch.all_agree("job_ready", gang):
             trial.hold()

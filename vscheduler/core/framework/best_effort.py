@@ -26,10 +26,9 @@ class Outcome(Enum):
     NEITHER = auto()
 
 
-def is_ready(session: "working.Session", gang: gangs.Gang, *, idlers: bool) -> bool:
-    """Whether the minimum has room now; idlers: best-effort members count while they wait."""
-    ready = session.dispatch.all_agree("job_ready", gang)
-    return ready and (idlers or not rests(session, gang, jobs.READY))
+def is_ready(session: "working.Session", gang: gangs.Gang) -> bool:
+    """Whether the minimum has room now, best-effort members that it needs included."""
+    return session.dispatch.all_agree("job_ready", gang) and not rests(session, gang, jobs.READY)
 
 
 def rests(
@@ -65,7 +64,7 @@ class Seating:
         session, trial, gang = self.session, self.trial, self.gang
         if not self.needed():
             return Outcome.NEITHER
-        if is_ready(session, gang, idlers=False):
+        if is_ready(session, gang):
             if session.as_volcano and gang.job.pending_best_effort:
                 # Backfill held these when the others had no room.
                 for task in gang.tasks(jobs.TaskStatus.ALLOCATED):

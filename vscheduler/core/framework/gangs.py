@@ -109,7 +109,7 @@ class Gang:
         """
         job = self.job
         placed = self.ready_tasks + (self.pending_best_effort if idlers else 0)
-        if jobs.TaskStatus.PIPELINED in statuses:
+        if statuses is not jobs.READY:
             placed += self.waiting_tasks
         if placed < job.min_member:
             return False

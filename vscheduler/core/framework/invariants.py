@@ -22,7 +22,7 @@ def check(session: "working.Session") -> None:
     assert all(count == 1 for count in bound.values()), "a pod is bound twice"
     _check_rows(session)
     for job in {bind.task.job for bind in session.binds}:
-        ready = best_effort.is_ready(session, session.gangs[job], idlers=False)
+        ready = best_effort.is_ready(session, session.gangs[job])
         assert ready, f"{job} is bound in part"
 
 
