@@ -190,10 +190,21 @@ def test_nobody_is_evicted_for_a_part_of_a_sub_group(picture: str, whole: bool) 
     assert subject.sub_groups.completes(placed) is whole
 
 
+@pytest.mark.parametrize("as_volcano", [False, True])
+def test_gangs_without_their_minimum_come_first(as_volcano: bool) -> None:
+    """Of these such as have started; in Volcano's way they are all alike."""
+    plugin = gang.Gang({})
+    opened = sessions.opened()
+    opened.as_volcano = as_volcano
+    plugin.open(opened)
+    broken, fresh, whole = drawn(2, "r p"), drawn(2, "p p"), drawn(1, "r p")
+    headless = drawn(2, "w:r w:r m:p", **BOTH)
+    keys = [plugin.job_key(each) for each in (broken, headless, fresh, whole)]
+    assert keys == ([0, 1, 0, 1] if as_volcano else [0, 0, 1, 2])
+
+
 def test_orders() -> None:
-    """Gangs without their minimum first; the more important job and pod first."""
-    waits, runs = drawn(2, "r p"), drawn(1, "r p")
-    assert sorted([runs, waits], key=PLUGIN.job_key) == [waits, runs]
+    """The more important job and pod first."""
     orders = priority.Priority({})
     low, high = (
         gangs.Gang(sessions.job("j", sessions.task("j", priority=weight), priority=weight))

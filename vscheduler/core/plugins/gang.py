@@ -113,5 +113,11 @@ class Gang(contracts.Plugin):
     reclaimable = preemptable
 
     def job_key(self, gang: gangs.Gang) -> contracts.Key:
-        """Jobs that lack their minimum first, so that one half placed is completed."""
-        return 1 if gang.has_minimum else 0
+        """Jobs that lack their minimum first. Of these one that has room already leads: what it
+        holds is of no use until it is whole again. Volcano tells the two apart by age only.
+        """
+        if self._session.as_volcano:
+            return 1 if gang.has_minimum else 0
+        if self.job_ready(gang):
+            return 2
+        return 0 if gang.ready_tasks else 1
