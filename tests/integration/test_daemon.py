@@ -105,6 +105,31 @@ def test_an_end_in_the_middle_binds_nothing_twice(
     assert second.stop() == 0
 
 
+def test_a_group_says_what_it_is_from_its_first_day_to_its_last(
+    cluster: control_plane.ControlPlane, start: daemons.Start
+) -> None:
+    """Pending while it isn't let in; and again when its pods are gone, which its queue counts."""
+    cluster.create_nodes(count=1, cpu="4")
+    daemons.a_gang(cluster, "gang", 2)
+    daemons.a_gang(cluster, "shut-out", 1, group={"minResources": {"cpu": "64"}})
+    daemon = start()
+    daemons.until(lambda: daemons.phase(cluster, "gang") == "Running", daemon)
+    daemons.until(lambda: daemons.phase(cluster, "shut-out") == "Pending", daemon)
+    daemons.until(lambda: counted(cluster) == (1, 1), daemon)
+    for pod in ("gang-0", "gang-1"):
+        cluster.api.delete(f"{daemons.PODS}/{pod}", gracePeriodSeconds=0)
+    daemons.until(lambda: daemons.phase(cluster, "gang") == "Pending", daemon)
+    status = cluster.api.get(f"{daemons.GROUPS}/gang")["status"]
+    assert not status.get("running")
+    daemons.until(lambda: counted(cluster) == (2, 0), daemon)
+
+
+def counted(cluster: control_plane.ControlPlane) -> tuple[int, int]:
+    """How many PodGroups the default queue says are pending, and running."""
+    status = cluster.api.get(f"{daemons.QUEUES}/default").get("status", {})
+    return status.get("pending", 0), status.get("running", 0)
+
+
 def test_what_cannot_start_says_why(
     cluster: control_plane.ControlPlane, start: daemons.Start, tmp_path: Path
 ) -> None:

@@ -15,6 +15,10 @@ MANY = 100
 """Jobs that came or changed: more of them are let come together, whole or not."""
 
 
+STARTED = (jobs.Phase.RUNNING, jobs.Phase.UNKNOWN)
+"""Phases that say that pods run."""
+
+
 class Roster:
     """Jobs sorted by id; only jobs whose group, pods or priority changed are made anew."""
 
@@ -35,6 +39,8 @@ class Roster:
         """Pods of all schedulers by the group that they name, there or not."""
         self._stray: dict[jobs.JobId, None] = {}
         """Groups that pods name and that aren't there."""
+        self._left: set[jobs.JobId] = set()
+        """Groups of which the last pods went, and were ours."""
         self._loners: dict[jobs.TaskId, pods.Pod] = {}
         """Pods of ours that name no group."""
         self._priorities: dict[str, translation.PriorityClass] = {}
@@ -52,6 +58,9 @@ class Roster:
 
     def move_group(self, key: jobs.JobId, new: translation.Group | None) -> None:
         """The PodGroup came, changed or went (None)."""
+        known = self._groups.get(key)
+        if new is None or (known is not None and known.job.uid != new.job.uid):
+            self._left.discard(key)
         if new is None:
             del self._groups[key]
         else:
@@ -65,10 +74,13 @@ class Roster:
                 self._loners.pop(old.uid, None)
             else:
                 del self._members[old.group][old.uid]
+                if old.ours and old.group in self._groups and not self._members[old.group]:
+                    self._left.add(old.group)
                 self._touch(old.group)
         if new is not None:
             if new.group is not None:
                 self._members.setdefault(new.group, {})[new.uid] = new
+                self._left.discard(new.group)
                 self._touch(new.group)
             elif new.ours:
                 self._loners[new.uid] = new
@@ -157,7 +169,8 @@ class Roster:
         return bool(members) if group is None else len(members) < max(1, group.job.min_member)
 
     def _is_ours(self, group: translation.Group, members: Collection[pods.Pod]) -> bool:
-        """Whether the group is ours: by its pods, else by its annotation, else if we claim all.
+        """Whether the group is ours: by its pods, else by its annotation, else if we claim all,
+        else until its status says no more that pods run which have gone.
 
         A group with pods of several schedulers is a mistake that nobody can make good: each of
         them owns it with its own pods.
@@ -166,7 +179,8 @@ class Roster:
             return any(pod.ours for pod in members)
         if group.scheduler:
             return group.scheduler in self._scheduler_names
-        return self._claim_unowned
+        job = group.job
+        return self._claim_unowned or (job.id in self._left and job.state.phase in STARTED)
 
     def _priority(self, group: translation.Group) -> int:
         """The value of the group's PriorityClass, else of the default one, else 0.

@@ -144,7 +144,7 @@ def group_patch(stored: jobs.GroupState, wanted: jobs.GroupState) -> Body | None
         for name in ("running", "succeeded", "failed")
         if getattr(wanted, name) != getattr(stored, name)
     }
-    if wanted.phase is not stored.phase:
+    if stored.blank or wanted.phase is not stored.phase:
         body["phase"] = str(wanted.phase)
     if _all_say(wanted.conditions) != _all_say(stored.conditions):
         body["conditions"] = [condition(each) for each in wanted.conditions]

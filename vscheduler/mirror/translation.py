@@ -220,6 +220,7 @@ def _state(status: wire.PodGroupStatus) -> jobs.GroupState:
     """The stored status. It is the scheduler's own to write, so an unknown phase is a Pending."""
     return jobs.GroupState(
         phase=_PHASES.get(status.phase, jobs.Phase.PENDING),
+        blank=status.phase not in _PHASES,
         conditions=tuple(
             jobs.Condition(
                 type=each.type,

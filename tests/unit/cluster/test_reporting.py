@@ -169,6 +169,21 @@ async def test_a_waiting_group_and_its_pods_are_told_once(serve: Serve) -> None:
         }
 
 
+async def test_a_group_that_is_not_admitted_is_told_its_phase_and_why_in_one_write(
+    serve: Serve,
+) -> None:
+    """A new PodGroup has no phase. The write isn't seen yet when the next cycle says the same."""
+    async with desk(serve) as made:
+        state = jobs.GroupState(blank=True)
+        made.group = reporting.StoredGroup(uid="uid-a", resource_version="7", state=state)
+        for _ in range(2):
+            made.report(replace(WAITS, unplaced=()))
+            await made.settle()
+        (body,) = made.group_bodies()
+        assert sorted(body["status"]) == ["conditions", "phase"]
+        assert body["status"]["phase"] == "Pending"
+
+
 async def test_other_numbers_are_told_without_another_event(serve: Serve) -> None:
     """An event is for another kind of reason; the condition always has the newest numbers."""
     reason = decisions.Reason(code=decisions.ReasonCode.TOO_FEW_PODS, queue="q", tasks=1, minimum=4)

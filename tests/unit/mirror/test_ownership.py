@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from tests.unit.mirror import manifests
@@ -54,6 +56,52 @@ def test_ownership_follows_the_pods() -> None:
     ):
         seen.apply(event)
         assert len(seen.snapshot(0.0).jobs) == count
+
+
+def left(phase: str, *pods: manifests.Document, **options: Any) -> list[str]:
+    """The jobs that are ours once these pods of a group have come and gone."""
+    seen = manifests.mirror(manifests.group("g", status={"phase": phase}), *pods, **options)
+    for pod in pods:
+        seen.apply(manifests.removal_of(pod))
+    return [job.id for job in seen.snapshot(0.0).jobs]
+
+
+@pytest.mark.parametrize(
+    ("phase", "owned"),
+    [
+        ("Running", True),
+        ("Unknown", True),
+        ("Inqueue", False),
+        ("Pending", False),
+        ("Completed", False),
+    ],
+)
+def test_a_group_whose_pods_are_all_gone_is_ours_until_it_says_so(phase: str, owned: bool) -> None:
+    """Else it would be Running for ever: nobody else may write its status."""
+    pods = [manifests.pod(name, group="g", node="n1") for name in ("a", "b")]
+    assert left(phase, *pods) == (["ns/g"] if owned else [])
+    assert left(phase) == []
+    assert left(phase, manifests.pod("c", group="g", scheduler="other")) == []
+
+
+def test_a_group_that_was_left_is_whoever_s_pods_come_next() -> None:
+    """Or nobody's, where it is another one of the same name, or gone and made anew."""
+    group = manifests.group("g", status={"phase": "Running"})
+    pod = manifests.pod("a", group="g")
+    for event in (
+        manifests.event_of(manifests.pod("b", group="g", scheduler="other")),
+        manifests.event_of({**group, "metadata": {**group["metadata"], "uid": "another"}}),
+    ):
+        seen = manifests.mirror(group, pod)
+        seen.apply(manifests.removal_of(pod))
+        assert len(seen.snapshot(0.0).jobs) == 1
+        seen.apply(event)
+        assert seen.snapshot(0.0).jobs == ()
+    seen = manifests.mirror(group, pod)
+    for gone in (pod, group):
+        seen.apply(manifests.removal_of(gone))
+    seen.apply(manifests.event_of(group))
+    assert seen.snapshot(0.0).jobs == ()
 
 
 def test_pods_without_a_group_are_told_of_until_it_comes() -> None:

@@ -73,6 +73,18 @@ def body(kind: str, value: str, reason: str, message: str = "", since: str = SIN
 SCHEDULED_BODY = body("Scheduled", "True", statuses.READY_REASON)
 CASES: dict[str, tuple[jobs.GroupState, Any, Any, Any]] = {
     "a new group that was only seen": (stored(), status(), None, None),
+    "a group without a phase": (
+        stored(phase=jobs.Phase.PENDING, blank=True),
+        status(phase=jobs.Phase.PENDING),
+        {"phase": "Pending"},
+        None,
+    ),
+    "a group without a phase that was let in": (
+        stored(phase=jobs.Phase.PENDING, blank=True),
+        status(),
+        {"phase": "Inqueue"},
+        None,
+    ),
     "phase and counts": (
         stored(running=2),
         status(phase=jobs.Phase.RUNNING, running=3, failed=1),

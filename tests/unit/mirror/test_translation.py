@@ -216,7 +216,8 @@ def test_an_empty_group_has_the_defaults() -> None:
     """The configured queue, minMember as in Go, no minResources, and no phase is Pending."""
     job = group({}, status={"phase": "Dancing"}).job
     assert (job.queue, job.min_member, job.min_resources) == ("standard", 0, None)
-    assert job.phase is jobs.Phase.PENDING
+    assert job.state == jobs.GroupState(blank=True)
+    assert not group({}, status={"phase": "Pending"}).job.state.blank
     assert group({"minResources": {}}).job.min_resources == {}
 
 

@@ -83,13 +83,14 @@ def test_queues_say_how_their_shares_came_about() -> None:
 
 
 def test_the_next_cycle_sees_what_the_first_one_decided() -> None:
-    """Bound pods run; pods that were being deleted are gone, their group is nobody's now."""
-    first, second = simulate(pictures.documents(PICTURE), cycles=2).results
+    """Bound pods run; pods that were being deleted are gone, and so is what their group said."""
+    first, second, third = simulate(pictures.documents(PICTURE), cycles=3).results
     assert len(first.binds) == 2
     assert second.binds == ()
     phases = {group.job: (group.phase, group.running) for group in second.groups}
     assert phases[jobs.JobId("default/small")] == (jobs.Phase.RUNNING, 2)
-    assert jobs.JobId("default/old") not in phases
+    assert phases[jobs.JobId("default/old")] == (jobs.Phase.PENDING, 0)
+    assert jobs.JobId("default/old") not in {group.job for group in third.groups}
     assert second.queues[1].name == "gold"
     assert second.queues[1].allocated == {"cpu": 2000, "pods": 2}
 

@@ -225,6 +225,8 @@ class GroupState:
     """A PodGroup's stored status, which a new one is compared with."""
 
     phase: Phase = Phase.PENDING
+    blank: bool = False
+    """Whether no phase is stored that anybody knows: it counts as Pending, and is to be written."""
     conditions: tuple[Condition, ...] = ()
     running: int = 0
     succeeded: int = 0
