@@ -135,11 +135,11 @@ ADMISSIONS = {
     ),
     "only the size of the cluster": (
         "queue a   job a/j phase=Pending minresources=cpu:10",
-        ("ClusterFull", "a"),
+        ("NeverFits", ""),
     ),
     "a resource that no node has yet": (
         "queue a parent=team   job a/j phase=Pending minresources=gpu:1",
-        ("ClusterFull", "team"),
+        ("NeverFits", ""),
     ),
 }
 

@@ -3,17 +3,19 @@ import pytest
 from tests import pictures, running
 from vscheduler.core.model import decisions
 
-CLUSTER_FULL = decisions.ReasonCode.CLUSTER_FULL
+TOO_SMALL = {decisions.ReasonCode.CLUSTER_FULL, decisions.ReasonCode.NEVER_FITS}
 
 
 def admitted(picture: str, plugin: str = "overcommit", volcano: bool = False) -> set[str]:
-    """The jobs that are Inqueue after one cycle of enqueue; the others are told the same."""
+    """The jobs that are Inqueue after one cycle of enqueue; the others are told that
+    the cluster is too small.
+    """
     tree = {"actions": "enqueue", "tiers": running.tiers(f"priority | {plugin} predicates")}
     if volcano:
         tree["compatibility"] = "volcano"
     result = running.run_claimed(pictures.documents(picture), tree)
     waiting = {each.job: each.reason for each in result.groups if each.phase == "Pending"}
-    assert {reason and reason.code for reason in waiting.values()} <= {CLUSTER_FULL}
+    assert {reason and reason.code for reason in waiting.values()} <= TOO_SMALL
     return {each.job.partition("/")[2] for each in result.groups if each.phase == "Inqueue"}
 
 
@@ -49,8 +51,9 @@ TABLE = {
     ),
     "a group that names no minimum passes": (
         """
-        node  n1 cpu=1
+        node  n1 cpu=9
         queue q
+        job   q/r min=0 n1*9
         job   q/a phase=Pending cpu=9 -
         """,
         {"a"},

@@ -84,9 +84,9 @@ def test_the_job_whose_time_is_over_first_comes_first() -> None:
 def test_room_is_held_for_a_job_whose_time_is_over() -> None:
     """Two of its four pods fit: nobody else gets that room, until it can start."""
     picture = """
-        node  n1 cpu=2
+        node  n1 cpu=4
         queue q
-        job   q/big min=4 -*4   job q/small -
+        job   q/big min=4 -*4   job q/small -   job q/runs n1*2
         """
     assert [bind.task.name for bind in cycle(picture, {"big": "2h"}).binds] == ["small-0"]
     late = cycle(picture, {"big": "1h"})

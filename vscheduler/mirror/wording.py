@@ -15,6 +15,8 @@ BINARY_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 BYTES = (resources.MEMORY, "ephemeral-storage", "hugepages-", "storage")
 """Resources, or beginnings of their names, that are counted in bytes."""
 
+MORE_NODES = "ask for less, or add nodes"
+
 
 def sentence(reason: decisions.Reason) -> str:
     """Why the job, or the rest of it, isn't placed, and what would help."""
@@ -24,11 +26,12 @@ def sentence(reason: decisions.Reason) -> str:
 def amount(resource: str, value: float) -> str:
     """An amount as a short Kubernetes quantity; three digits of a unit are enough for people.
 
-    value is in milli for cpu, in bytes or devices for the rest, and may be a fraction.
+    value is in milli for cpu, which is said in whole cores and parts of them, in bytes or devices
+    for the rest, and may be a fraction.
     """
     if resource == resources.CPU:
-        milli = round(value)
-        return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
+        whole, milli = divmod(round(value), 1000)
+        return f"{whole}.{milli:03}".rstrip("0").rstrip(".")
     if not resource.startswith(BYTES):
         return str(round(value)) if abs(value - round(value)) < 1e-3 else f"{value:.2f}"
     size, power = float(round(value)), 0
@@ -211,8 +214,20 @@ def _cluster_full(reason: decisions.Reason) -> str:
             f"not admitted: the cluster is too small for queue {reason.subject}, "
             f"which has, or was promised, {has}; {_asks(reason)}"
         )
-    has = _shortages(reason, "may promise")
-    return f"not admitted: beside what runs, the cluster has promised {has}; {_asks(reason)}"
+    if not any(each.limit for each in reason.shortages):
+        none = f"no {listed([each.resource for each in reason.shortages])} left to promise"
+        return f"not admitted: beside what runs the cluster has {none}; {_asks(reason)}"
+    limits = listed([_some(each.resource, each.limit) for each in reason.shortages])
+    left = [_some(each.resource, _left(each)) for each in reason.shortages]
+    return (
+        f"not admitted: of the {limits} that the cluster may promise beside what runs, "
+        f"{listed(left)} {'is' if len(left) == 1 else 'are'} left; {_asks(reason)}"
+    )
+
+
+def _left(shortage: decisions.Shortage) -> float:
+    """Of the limit; promises may be above it, as nodes leave and other pods come."""
+    return max(0.0, shortage.limit - shortage.allocated)
 
 
 def _asks(reason: decisions.Reason) -> str:
@@ -246,11 +261,29 @@ def _no_nodes(_: decisions.Reason) -> str:
 
 
 def _never_fits(reason: decisions.Reason) -> str:
+    if reason.shortages:
+        asked = request({each.resource: each.requested for each in reason.shortages})
+        there = listed([_some(each.resource, each.limit) for each in reason.shortages])
+        return f"needs {asked} at least, and all nodes that it may use have {there}; {MORE_NODES}"
     asked = request(reason.request)
+    missing = [hole.resource for hole in reason.holes if not hole.free]
+    if missing:
+        return f"a pod of {asked} may use no node that has {listed(missing)}; {MORE_NODES}"
+    if reason.holes:
+        return (
+            f"a pod of {asked} is larger than any node it may use, "
+            f"the most is {listed(_places(reason.holes))}; ask for less, or add a larger node"
+        )
+    needs = pods(reason.minimum) + (f" of role {reason.role}" if reason.role else "")
+    size = f" of {asked}" if reason.request else ""
     return (
-        f"a pod of {asked} is larger than any node it may use, "
-        f"the most is {listed(_places(reason.holes))}; ask for less, or add a larger node"
+        f"needs {needs}{size}, and the nodes that it may use have room for {reason.seats}, "
+        f"even when empty; {MORE_NODES}"
     )
+
+
+def _some(resource: str, value: float) -> str:
+    return f"{amount(resource, value)} {resource}" if value else f"no {resource}"
 
 
 def _no_room(reason: decisions.Reason) -> str:

@@ -48,7 +48,7 @@ def test_a_table_shows_placements_queues_and_reasons(scene: Path) -> None:
     assert (done.exit_code, done.stderr) == (0, "")
     assert ["default/small-0", "n1"] in rows
     assert ["gold", "Open", "1", "2", "cpu", "2", "cpu", "5", "cpu", "1.00"] in rows
-    assert ["default/big", "gold", "Inqueue", *WHY.split()] in rows
+    assert ["default/big", "gold", "Pending", *WHY.split()] in rows
 
 
 def test_a_table_says_how_shares_came_about(tmp_path: Path) -> None:

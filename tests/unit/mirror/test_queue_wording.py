@@ -57,7 +57,7 @@ SENTENCES: dict[str, tuple[dict[str, decisions.Basis], str, str]] = {
     "a fraction": (
         {"cpu": basis(100_000 / 3, 100_000)},
         "Weight",
-        "33333m of 100 usable CPU: weight 1 of 3",
+        "33.333 of 100 usable CPU: weight 1 of 3",
     ),
     "by what it asks for": (
         {"cpu": basis(5000, 75_000, Bound.REQUEST)},
@@ -122,7 +122,7 @@ SENTENCES: dict[str, tuple[dict[str, decisions.Basis], str, str]] = {
         },
         "Capability",
         (
-            "33333m of 100 usable CPU: its capability; memory 699051Ki of 2Gi: weight 1 of 3; "
+            "33.333 of 100 usable CPU: its capability; memory 699051Ki of 2Gi: weight 1 of 3; "
             "example.com/a 1 of 3: weight 1 of 3"
         ),
     ),

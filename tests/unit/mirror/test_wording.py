@@ -149,8 +149,25 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         Code.CLUSTER_FULL,
         {"shortages": (shortage("cpu", 4000, 24000, 25000),)},
         (
-            "not admitted: beside what runs, the cluster has promised 24 cpu of the 25 it may "
-            "promise; this job asks for 4 cpu (minResources)"
+            "not admitted: of the 25 cpu that the cluster may promise beside what runs, "
+            "1 cpu is left; this job asks for 4 cpu (minResources)"
+        ),
+    ),
+    (
+        Code.CLUSTER_FULL,
+        {"shortages": (shortage("cpu", 4000, 17700, 15000), shortage("example.com/a", 1, 0, 0))},
+        (
+            "not admitted: of the 15 cpu and no example.com/a that the cluster may promise beside "
+            "what runs, no cpu and no example.com/a are left; this job asks for 4 cpu and "
+            "1 example.com/a (minResources)"
+        ),
+    ),
+    (
+        Code.CLUSTER_FULL,
+        {"shortages": (shortage("cpu", 4000, 0, 0),)},
+        (
+            "not admitted: beside what runs the cluster has no cpu left to promise; "
+            "this job asks for 4 cpu (minResources)"
         ),
     ),
     (
@@ -173,6 +190,41 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         ),
     ),
     (
+        Code.NEVER_FITS,
+        {
+            "request": {"cpu": 1000, "nvidia.com/gpu": 1},
+            "holes": (decisions.Hole(resource="nvidia.com/gpu", free=0, node="n7"),),
+        },
+        (
+            "a pod of 1 cpu and 1 nvidia.com/gpu may use no node that has nvidia.com/gpu; "
+            "ask for less, or add nodes"
+        ),
+    ),
+    (
+        Code.NEVER_FITS,
+        {"request": {"cpu": 500}, "minimum": 20, "seats": 16},
+        (
+            "needs 20 pods of 0.5 cpu, and the nodes that it may use have room for 16, "
+            "even when empty; ask for less, or add nodes"
+        ),
+    ),
+    (
+        Code.NEVER_FITS,
+        {"role": "worker", "minimum": 4, "seats": 1},
+        (
+            "needs 4 pods of role worker, and the nodes that it may use have room for 1, "
+            "even when empty; ask for less, or add nodes"
+        ),
+    ),
+    (
+        Code.NEVER_FITS,
+        {"shortages": (shortage("cpu", 30500, 0, 24000), shortage("nvidia.com/gpu", 8, 0, 0))},
+        (
+            "needs 30.5 cpu and 8 nvidia.com/gpu at least, and all nodes that it may use have "
+            "24 cpu and no nvidia.com/gpu; ask for less, or add nodes"
+        ),
+    ),
+    (
         Code.QUEUE_OVER_SHARE,
         {
             "request": {"cpu": 2000, "memory": GI},
@@ -190,7 +242,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
             ),
         },
         (
-            "queue a has 24 cpu of the 25333m it deserves and 2 nvidia.com/gpu of the 2.50; "
+            "queue a has 24 cpu of the 25.333 it deserves and 2 nvidia.com/gpu of the 2.50; "
             "this pod needs 2 cpu and 1 nvidia.com/gpu"
         ),
     ),
@@ -210,7 +262,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
     (
         Code.QUEUE_OVER_SHARE,
         {"request": {"cpu": 500, "pods": 1}},
-        "queue a has had its share; this pod needs 500m cpu",
+        "queue a has had its share; this pod needs 0.5 cpu",
     ),
     (
         Code.NO_NODES,
@@ -249,7 +301,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
             ),
         },
         (
-            "needs 1500m cpu, 1536Mi memory and 2 nvidia.com/gpu; the largest holes are 1Gi memory "
+            "needs 1.5 cpu, 1536Mi memory and 2 nvidia.com/gpu; the largest holes are 1Gi memory "
             "on n1 and 0 nvidia.com/gpu on n1; 0/1 node is available: 1 Insufficient memory, "
             "1 Insufficient nvidia.com/gpu"
         ),
@@ -262,7 +314,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
     (
         Code.NO_ROOM,
         {"minimum": 1, "tasks": 5, "placed": 3, "nodes": 2, "role": "ps", "request": {"cpu": 1}},
-        "3 of 5 pods have room; a pod of role ps needs 1m cpu; 0/2 nodes are available",
+        "3 of 5 pods have room; a pod of role ps needs 0.001 cpu; 0/2 nodes are available",
     ),
     (
         Code.WAITS_FOR_RELEASE,
@@ -295,7 +347,8 @@ def test_every_reason_has_its_sentence() -> None:
     [
         ("cpu", 0, "0"),
         ("cpu", 24000, "24"),
-        ("cpu", 100.4, "100m"),
+        ("cpu", 100.4, "0.1"),
+        ("cpu", 17700, "17.7"),
         ("memory", 512, "512"),
         ("memory", 2048, "2Ki"),
         ("memory", 1.5 * GI, "1536Mi"),

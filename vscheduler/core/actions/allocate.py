@@ -204,7 +204,7 @@ def _refuse(
         job = gang.job
         key = (len(job.tasks), job.min_member, gang.ready_tasks)
         if key not in known:
-            known[key] = _no_room(session, sheet, task)
+            known[key] = reasons.no_room(session, gang, task)
         session.note(job.id, known[key])
     else:
         _note_share(session, queue, sheet, task)
@@ -353,24 +353,7 @@ def _note_no_room(session: working.Session, sheet: Worksheet, task: jobs.Task) -
     if task.kind in sheet.failed_kinds:
         return
     sheet.failed_kinds.add(task.kind)
-    session.note(sheet.gang.job.id, _no_room(session, sheet, task))
-
-
-def _no_room(session: working.Session, sheet: Worksheet, task: jobs.Task) -> decisions.Reason:
-    """Why no node takes this task."""
-    found = session.placement.explanation(task)
-    code = decisions.ReasonCode.NO_ROOM if session.layout.size else decisions.ReasonCode.NO_NODES
-    if found.outsized:
-        code = decisions.ReasonCode.NEVER_FITS
-    return reasons.of(
-        sheet.gang,
-        code,
-        request=task.kind.request,
-        role=task.role,
-        nodes=session.layout.size,
-        refusals=found.refusals,
-        holes=found.outsized or found.holes,
-    )
+    session.note(sheet.gang.job.id, reasons.no_room(session, sheet.gang, task))
 
 
 def _note_share(
@@ -379,7 +362,7 @@ def _note_share(
     """Say that the queue has had its share, or is closed; of a pod that could go nowhere, and has
     no share for that, why not.
     """
-    task = task or sheet.tasks[0]
+    task = task or _homeless(session, sheet) or sheet.tasks[0]
     if queue.open and session.nowhere(task):
         _note_no_room(session, sheet, task)
         return
@@ -393,3 +376,11 @@ def _note_share(
         shortages = reasons.shortages(session, queue, task)
     reason = reasons.of(sheet.gang, code, request=task.kind.request, shortages=shortages)
     session.note(sheet.gang.job.id, reason)
+
+
+def _homeless(session: working.Session, sheet: Worksheet) -> jobs.Task | None:
+    """A task of the job that no node could take, whatever goes: no share would help it."""
+    if len(sheet.gang.job.classes) < 2:  # then the first task is like all others
+        return None
+    by_kind = {task.kind: task for task in reversed(sheet.tasks)}
+    return next((task for task in by_kind.values() if session.nowhere(task)), None)

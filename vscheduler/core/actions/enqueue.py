@@ -9,12 +9,22 @@ import functools
 from collections.abc import Mapping
 from typing import ClassVar
 
-from vscheduler.core.framework import contracts, gangs, ordering, reasons, reservations
+from vscheduler.core.framework import (
+    contracts,
+    feasibility,
+    gangs,
+    ordering,
+    reasons,
+    reservations,
+)
 from vscheduler.core.framework import session as working
 from vscheduler.core.model import decisions, durations, jobs, queues
 
 TURN_COST = 20
 """Microseconds, about: one group looked at."""
+
+HOPELESS_COST = 50
+"""Microseconds, about: one group told that nodes can't hold it."""
 
 TIMEOUT = "enqueue.timeout"
 
@@ -48,17 +58,43 @@ class Enqueue(contracts.Action):
                 _hold_to_time(session, gang, timeout)
 
     def execute(self, session: working.Session) -> None:
-        """Queue after queue, one group a turn; those that lost their place after all others."""
+        """Queue after queue, one group a turn; those that lost their place after all others.
+
+        Groups that can't start on empty nodes are told so in the end; one that was let in before
+        loses its place at once, and has it again when a node comes. While no node is ready there
+        is nothing that a place could keep from others.
+        """
+        self._feasible = feasibility.Feasibility(session)
+        self._hopeless: list[tuple[gangs.Gang, feasibility.Obstacle]] = []
         pending: tuple[list[gangs.Gang], list[gangs.Gang]] = ([], [])
+        nodes_ready = bool(session.layout.ready.any())
         for gang in session.unsettled():
-            if gang.phase is not jobs.Phase.PENDING:
+            if gang.phase not in jobs.YOUNG:
                 continue
             if gang.job.id in session.snapshot.carried.tried:
-                session.unreached.add(gang.job.id)
-            else:
+                if gang.phase is jobs.Phase.PENDING:
+                    session.unreached.add(gang.job.id)
+            elif gang.phase is jobs.Phase.PENDING:
                 pending[gang.job.uid in session.lapsed].append(gang)
+            elif nodes_ready and self._is_hopeless(session, gang):
+                gang.phase = jobs.Phase.PENDING
         for waiting in pending:
             self._take_turns(session, waiting)
+        for place, (gang, obstacle) in enumerate(self._hopeless):
+            if place and session.exhausted:
+                session.unreached.add(gang.job.id)
+                continue
+            session.spend("hopeless", HOPELESS_COST)
+            session.note(gang.job.id, self._feasible.reason(gang, obstacle))
+
+    def _is_hopeless(self, session: working.Session, gang: gangs.Gang) -> bool:
+        """Whether no room on any node would be enough, which the group is told then. Volcano lets
+        it in.
+        """
+        obstacle = None if session.as_volcano else self._feasible.obstacle(gang)
+        if obstacle is not None:
+            self._hopeless.append((gang, obstacle))
+        return obstacle is not None
 
     def _take_turns(self, session: working.Session, pending: list[gangs.Gang]) -> None:
         lines: dict[str, ordering.Line[gangs.Gang]] = {}
@@ -88,20 +124,13 @@ class Enqueue(contracts.Action):
         # Volcano lets a group that names no minResources in unasked, even into a closed queue.
         if gang.job.min_resources is not None or not session.as_volcano:
             refusal = _refusal(session, queue, gang)
+        # What its queue forbids no node would change.
+        if (refusal is None or _lacks_room(refusal)) and self._is_hopeless(session, gang):
+            return
         if refusal is None:
             self._admit(session, gang)
-            return
-        job = gang.job
-        reason = decisions.Reason(
-            code=refusal.code,
-            queue=job.queue,
-            tasks=len(job.tasks),
-            minimum=job.min_member,
-            subject=refusal.subject,
-            problem=refusal.problem,
-            shortages=refusal.shortages,
-        )
-        session.note(job.id, reason)
+        else:
+            session.note(gang.job.id, _refused(session, gang, refusal))
 
     def _admit(self, session: working.Session, gang: gangs.Gang) -> None:
         session.dispatch.every("job_enqueued", gang)
@@ -110,6 +139,25 @@ class Enqueue(contracts.Action):
         session.admitted[gang.job.uid] = now
         if gang.job.min_resources is not None and not session.as_volcano:
             session.wake(now + self.seconds(TIMEOUT))
+
+
+def _refused(
+    session: working.Session, gang: gangs.Gang, refusal: decisions.Refusal
+) -> decisions.Reason:
+    """Why the group isn't let in; of one that asks for more than all nodes have, just that."""
+    if _lacks_room(refusal) and not session.as_volcano:
+        beyond = feasibility.beyond(session, gang)
+        if beyond:
+            return reasons.of(gang, decisions.ReasonCode.NEVER_FITS, shortages=beyond)
+    return decisions.Reason(
+        code=refusal.code,
+        queue=gang.job.queue,
+        tasks=len(gang.job.tasks),
+        minimum=gang.job.min_member,
+        subject=refusal.subject,
+        problem=refusal.problem,
+        shortages=refusal.shortages,
+    )
 
 
 def _hold_to_time(session: working.Session, gang: gangs.Gang, timeout: float) -> None:

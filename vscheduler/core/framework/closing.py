@@ -12,7 +12,14 @@ from vscheduler.core.model import decisions, jobs, snapshot, usages
 if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
 
-NODES_HELP = frozenset({decisions.ReasonCode.CLUSTER_FULL})
+NODES_HELP = frozenset(
+    {
+        decisions.ReasonCode.NEVER_FITS,
+        decisions.ReasonCode.CLUSTER_FULL,
+        decisions.ReasonCode.NO_NODES,
+        decisions.ReasonCode.NO_ROOM,
+    }
+)
 """Why a group isn't admitted where more nodes would help."""
 
 FINISHED = (jobs.TaskStatus.SUCCEEDED, jobs.TaskStatus.FAILED)

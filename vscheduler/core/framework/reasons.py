@@ -69,6 +69,23 @@ def rejected(gang: gangs.Gang) -> decisions.Reason | None:
     )
 
 
+def no_room(session: "working.Session", gang: gangs.Gang, task: jobs.Task) -> decisions.Reason:
+    """Why no node takes this task of the job."""
+    found = session.placement.explanation(task)
+    code = decisions.ReasonCode.NO_ROOM if session.layout.size else decisions.ReasonCode.NO_NODES
+    if found.outsized:
+        code = decisions.ReasonCode.NEVER_FITS
+    return of(
+        gang,
+        code,
+        request=task.kind.request,
+        role=task.role,
+        nodes=session.layout.size,
+        refusals=found.refusals,
+        holes=found.outsized or found.holes,
+    )
+
+
 def shortages(
     session: "working.Session", queue: queues.Queue, task: jobs.Task
 ) -> tuple[decisions.Shortage, ...]:

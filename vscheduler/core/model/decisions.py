@@ -86,12 +86,12 @@ class ReasonCode(StrEnum):
     QUEUE_FULL = "QueueFull"
     """Its minResources are more than the queue may still promise."""
     QUOTA_FULL = "NamespaceQuotaFull"
+    NEVER_FITS = "NeverFits"
+    """More than any node has, or all nodes together, whatever goes."""
     CLUSTER_FULL = "ClusterFull"
     """Its minResources are more than the cluster may still promise."""
     QUEUE_OVER_SHARE = "QueueOverShare"
     NO_NODES = "NoNodes"
-    NEVER_FITS = "NeverFits"
-    """More than any node has, whatever goes."""
     NO_ROOM = "NotEnoughResources"
     WAITS_FOR_RELEASE = "WaitsForRelease"
     GATED = "SchedulingGated"
@@ -147,6 +147,8 @@ class Reason:
     role: str = ""
     request: resources.Amounts = field(default_factory=dict)
     """What the pod that found no room asks for."""
+    seats: int = 0
+    """How many of the pods that it needs could have room, were all nodes empty."""
     nodes: int = 0
     """Nodes that were looked at."""
     refusals: tuple[tuple[str, int], ...] = ()
