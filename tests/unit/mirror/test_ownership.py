@@ -98,6 +98,12 @@ def test_a_group_that_was_left_is_whoever_s_pods_come_next() -> None:
         seen.apply(event)
         assert seen.snapshot(0.0).jobs == ()
     seen = manifests.mirror(group, pod)
+    stranger = manifests.pod("b", group="g", scheduler="other")
+    seen.apply(manifests.removal_of(pod))
+    seen.apply(manifests.event_of(stranger))
+    seen.apply(manifests.removal_of(stranger))
+    assert seen.snapshot(0.0).jobs == ()
+    seen = manifests.mirror(group, pod)
     for gone in (pod, group):
         seen.apply(manifests.removal_of(gone))
     seen.apply(manifests.event_of(group))
