@@ -1,0 +1,78 @@
+"""`python -m tests.properties.worlds`: live random worlds, tell which break a rule.
+
+    python -m tests.properties.worlds 17 --configuration drf   one world again
+    python -m tests.properties.worlds --worlds 2000 --part 1/2   the first half of seeds 0 to 1999
+    python -m tests.properties.worlds --worlds 100 --large --cycles 60
+
+Without --configuration each seed has one of them, in turn.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import yaml
+
+from tests.properties.worlds import configurations, generator, histories
+
+
+def plans(arguments: argparse.Namespace) -> Iterator[histories.Plan]:
+    """One per seed."""
+    part, _, parts = arguments.part.partition("/")
+    seeds = [arguments.seed] if arguments.seed is not None else range(arguments.worlds)
+    for seed in seeds:
+        if arguments.seed is None and seed % int(parts) != int(part) - 1:
+            continue
+        names = configurations.NAMES
+        yield histories.Plan(
+            seed=seed,
+            configuration=arguments.configuration or names[seed // 2 % len(names)],
+            size=generator.LARGE if arguments.large else generator.SMALL,
+            cycles=arguments.cycles,
+        )
+
+
+def main(words: Sequence[str]) -> int:
+    """1 where a rule is broken."""
+    arguments = _read(words)
+    count: Counter[str] = Counter()
+    started, longest = time.process_time(), 0
+    for plan in plans(arguments):
+        history = histories.live(plan)
+        longest = max(longest, history.count.pop("cycles to rest"))
+        count.update(history.count, worlds=1, broken=bool(history.problems))
+        count.update({_rule(problem) for problem in history.problems})
+        if history.problems:
+            sys.stdout.write(f"{history}\n")
+            if arguments.write:
+                path = Path(arguments.write) / f"{plan.configuration}-{plan.seed}.yaml"
+                path.write_text(yaml.safe_dump_all(history.scene))
+    seconds = time.process_time() - started
+    sys.stdout.write(
+        f"{dict(sorted(count.items()))}, {longest} cycles to rest at most, {seconds:.1f} CPU s\n"
+    )
+    return bool(count["broken"])
+
+
+def _rule(problem: str) -> str:
+    """The word that names the broken rule."""
+    return next(word for word in problem.split() if word.isupper())
+
+
+def _read(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.properties.worlds")
+    parser.add_argument("seed", type=int, nargs="?", help="one world")
+    parser.add_argument("--worlds", type=int, default=100, help="seeds from 0 on")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="every N-th seed")
+    parser.add_argument("--configuration", choices=configurations.NAMES)
+    parser.add_argument("--large", action="store_true", help="50 nodes, 10 queues, 80 jobs")
+    parser.add_argument("--cycles", type=int, default=20, help="of change, before rest")
+    parser.add_argument("--write", metavar="FOLDER", help="for the objects before a broken rule")
+    return parser.parse_args(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

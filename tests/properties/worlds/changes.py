@@ -1,0 +1,152 @@
+"""What people, nodes and workloads do between two cycles, by seeded chance.
+
+Each change takes a world and a source of chance, and does nothing where there is nothing to change.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from tests.properties.worlds import census as censuses
+from tests.properties.worlds import generator, manifests, world
+
+Change: TypeAlias = Callable[[world.World, random.Random], None]
+
+
+def _running(around: world.World) -> list[manifests.Document]:
+    return [
+        pod
+        for pod in around.of_kind("Pod")
+        if pod["status"]["phase"] == "Running" and not censuses.leaving(pod)
+    ]
+
+
+def _one(chance: random.Random, found: Sequence[manifests.Document]) -> manifests.Document | None:
+    return chance.choice(found) if found else None
+
+
+def pod_ends_well(around: world.World, chance: random.Random) -> None:
+    """A pod is done."""
+    if pod := _one(chance, _running(around)):
+        around.put({**pod, "status": {"phase": "Succeeded"}})
+
+
+def pod_fails(around: world.World, chance: random.Random) -> None:
+    """A pod fails; its owner makes another."""
+    if pod := _one(chance, _running(around)):
+        around.put({**pod, "status": {"phase": "Failed", "reason": "Error"}})
+
+
+def pod_is_deleted(around: world.World, chance: random.Random) -> None:
+    """Somebody deletes a pod by hand."""
+    if pod := _one(chance, around.of_kind("Pod")):
+        around.delete(manifests.key_of(pod))
+
+
+def gate_opens(around: world.World, chance: random.Random) -> None:
+    """Somebody takes the gates off a pod."""
+    gated = [pod for pod in around.of_kind("Pod") if pod["spec"].get("schedulingGates")]
+    if pod := _one(chance, gated):
+        around.put({**pod, "spec": {**pod["spec"], "schedulingGates": []}})
+
+
+def node_joins(around: world.World, chance: random.Random) -> None:
+    """A new node, or one that had left."""
+    name = f"n{chance.randint(0, len(around.of_kind('Node')) + 1):02}"
+    if ("Node", "", name) not in around.documents:
+        around.put(generator.node(chance, name))
+
+
+def node_leaves(around: world.World, chance: random.Random) -> None:
+    """A node is gone, with pods on it."""
+    if (node := _one(chance, around.of_kind("Node"))) and chance.random() < 0.5:
+        around.drop(manifests.key_of(node))
+
+
+def node_is_cordoned(around: world.World, chance: random.Random) -> None:
+    """A node takes no more pods, or does again."""
+    if node := _one(chance, around.of_kind("Node")):
+        spec = {**node["spec"], "unschedulable": not node["spec"].get("unschedulable", False)}
+        around.put({**node, "spec": spec})
+
+
+def node_shrinks(around: world.World, chance: random.Random) -> None:
+    """A node offers less, or more, than it did; its pods stay."""
+    if node := _one(chance, around.of_kind("Node")):
+        amounts = {**node["status"]["allocatable"], "cpu": chance.choice(("2", "4", "8"))}
+        around.put({**node, "status": {**node["status"], "allocatable": amounts}})
+
+
+def node_fails(around: world.World, chance: random.Random) -> None:
+    """A node isn't ready, or is again."""
+    if node := _one(chance, around.of_kind("Node")):
+        (condition,) = node["status"]["conditions"]
+        status = "False" if condition["status"] == "True" else "True"
+        conditions = [{"type": "Ready", "status": status}]
+        around.put({**node, "status": {**node["status"], "conditions": conditions}})
+
+
+def queue_changes_weight(around: world.World, chance: random.Random) -> None:
+    """An administrator gives a queue another weight."""
+    if queue := _one(chance, around.of_kind("Queue")):
+        around.put({**queue, "spec": {**queue["spec"], "weight": chance.choice((1, 2, 4))}})
+
+
+def queue_closes(around: world.World, chance: random.Random) -> None:
+    """A queue takes no more pods, or does again."""
+    if queue := _one(chance, around.of_kind("Queue")):
+        state = "Open" if queue["status"]["state"] == "Closed" else "Closed"
+        around.put({**queue, "status": {"state": state}})
+
+
+def queue_disappears(around: world.World, chance: random.Random) -> None:
+    """A queue is gone, its jobs aren't."""
+    if (queue := _one(chance, around.of_kind("Queue"))) and chance.random() < 0.3:
+        around.drop(manifests.key_of(queue))
+
+
+def gang_grows(around: world.World, chance: random.Random) -> None:
+    """A job gets more pods, and perhaps needs more."""
+    _resize(around, chance, 1)
+
+
+def gang_shrinks(around: world.World, chance: random.Random) -> None:
+    """A job loses its last pods, and perhaps needs fewer."""
+    _resize(around, chance, -1)
+
+
+def _resize(around: world.World, chance: random.Random, step: int) -> None:
+    plain = [
+        group
+        for group, workload in sorted(around.owners.items())
+        if not {"minTaskMember", "subGroupPolicy"} & workload.spec.keys()
+    ]
+    if not plain:
+        return
+    group = chance.choice(plain)
+    workload = around.owners[group]
+    count = max(1, len(workload.templates) + step)
+    minimum = min(count, workload.minimum + chance.choice((0, 0, step)))
+    around.resize(group, workload.resized(count, max(1, minimum)))
+
+
+def job_is_deleted(around: world.World, chance: random.Random) -> None:
+    """A user deletes a job."""
+    if around.owners and chance.random() < 0.3:
+        around.end(chance.choice(sorted(around.owners)))
+
+
+CHANGES: tuple[Change, ...] = (
+    *(pod_ends_well, pod_ends_well, pod_fails, pod_is_deleted, gate_opens),
+    *(node_joins, node_joins, node_leaves, node_is_cordoned, node_shrinks, node_fails),
+    *(queue_changes_weight, queue_closes, queue_disappears),
+    *(gang_grows, gang_shrinks, job_is_deleted),
+)
+"""Some twice, as they come more often."""
+
+
+def happen(around: world.World, chance: random.Random) -> None:
+    """None, one or two changes; more in larger worlds."""
+    scale = 1 + len(around.owners) // 10
+    for _ in range(chance.choice((0, 1, 1, 2)) * scale):
+        chance.choice(CHANGES)(around, chance)

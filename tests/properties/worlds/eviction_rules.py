@@ -1,0 +1,102 @@
+"""Who may be evicted, and what for."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from tests.properties.worlds import census as censuses
+from tests.properties.worlds import manifests, moments
+
+BETWEEN = "reclaim"
+WITHIN = "preempt"
+
+
+def victims_can_go(moment: moments.Moment) -> Iterable[str]:
+    """They run on that node, stay so far, go once, and weren't bound in the same cycle."""
+    bound = {each.pod for each in (*moment.binds, *moment.pipelined)}
+    for name, times in Counter(each.pod for each in moment.evicts).items():
+        if times > 1:
+            yield f"AGAIN {name} is evicted {times} times"
+    for each in moment.evicts:
+        pod = moment.census.pods[each.pod]
+        if pod["spec"].get("nodeName") != each.node or censuses.finished(pod):
+            yield f"GONE {each.pod} isn't on {each.node}"
+        if censuses.leaving(pod):
+            yield f"GONE {each.pod} is being deleted already"
+        if each.pod in bound:
+            yield f"BOTH {each.pod} is placed and evicted in one cycle"
+
+
+def protected_pods_stay(moment: moments.Moment) -> Iterable[str]:
+    """Pods, groups and queues that say no; and what the system needs.
+
+    In Volcano's way an earlier tier that finds victims overrules a later one, and a plugin that
+    finds none is no veto: there only what the actions ask holds.
+    """
+    for each in moment.evicts:
+        pod = moment.census.pods[each.pod]
+        if pod["metadata"]["annotations"].get(manifests.PREEMPTABLE) == "false":
+            yield f"PROTECTED {each.pod} says that it isn't preemptable"
+        if moment.setting.volcano:
+            continue
+        group = moment.census.groups.get(censuses.group_of(pod), {"metadata": {}})
+        if group["metadata"].get("annotations", {}).get(manifests.PREEMPTABLE) == "false":
+            yield f"PROTECTED the group of {each.pod} says that it isn't preemptable"
+        if pod["metadata"]["namespace"] == "kube-system":
+            yield f"PROTECTED {each.pod} is the system's"
+
+
+def queues_are_respected(moment: moments.Moment) -> Iterable[str]:
+    """Reclaim is between queues that can be reclaimed from, preempt inside of one."""
+    for each in moment.evicts:
+        if each.beneficiary is None:
+            continue
+        theirs = moment.census.groups[each.beneficiary]["spec"]["queue"]
+        loser = moment.census.queue_of(moment.census.pods[each.pod])
+        if loser is None:
+            continue
+        if each.action == WITHIN and loser != theirs:
+            yield f"OTHERS {each.pod} of queue {loser} is preempted for {theirs}"
+        if each.action == BETWEEN and loser == theirs:
+            yield f"OWN {each.pod} is reclaimed for its own queue {theirs}"
+        spec = moment.census.queues.get(loser, {"spec": {}})["spec"]
+        if each.action == BETWEEN and spec.get("reclaimable") is False:
+            yield f"UNRECLAIMABLE {each.pod} is reclaimed from queue {loser}"
+
+
+def budgets_are_kept(moment: moments.Moment) -> Iterable[str]:
+    """No more pods go than each PodDisruptionBudget allows now.
+
+    Not in Volcano's way, where a later tier may let them go; the API server then refuses.
+    """
+    for budget in () if moment.setting.volcano else moment.census.budgets:
+        gone = [
+            each.pod
+            for each in moment.evicts
+            if censuses.covers(budget, moment.census.pods[each.pod])
+        ]
+        allowed = budget["status"]["disruptionsAllowed"]
+        if len(gone) > allowed:
+            yield f"BUDGET {budget['metadata']['name']} allows {allowed}: {', '.join(gone)}"
+
+
+def nobody_goes_for_nothing(moment: moments.Moment) -> Iterable[str]:
+    """Whoever pods are evicted for is placed, and has its minimum once they are gone."""
+    placed: Counter[str] = Counter()
+    for each in (*moment.binds, *moment.pipelined):
+        placed[censuses.group_of(moment.census.pods[each.pod])] += 1
+    wanted = {each.beneficiary for each in moment.evicts if each.action in (BETWEEN, WITHIN)}
+    for group in sorted(each or "" for each in wanted):
+        yield from _vain(moment, group, placed[group])
+
+
+def _vain(moment: moments.Moment, group: str, placed: int) -> Iterator[str]:
+    if not group:
+        yield "VAIN pods are evicted for nobody"
+        return
+    minimum = moment.census.groups[group]["spec"]["minMember"]
+    standing = sum(map(censuses.counts, moment.census.members[group]))
+    has = standing - len(moment.lost[group]) + placed
+    if not placed:
+        yield f"VAIN pods are evicted for {group}, of which nothing is placed"
+    elif has < minimum:
+        yield f"VAIN pods are evicted for {group}, which has {has} of {minimum}"

@@ -1,0 +1,80 @@
+"""Gangs start whole, and are never left with a part of what they need."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from tests.properties.worlds import census as censuses
+from tests.properties.worlds import manifests, moments
+
+
+def gangs_start_whole(moment: moments.Moment) -> Iterable[str]:
+    """A group of which a pod is bound has its minimum then: minMember, roles, sub-groups."""
+    for group, pods in moment.bound.items():
+        has = [*_standing(moment, group), *pods]
+        document = moment.census.groups[group]
+        for problem in _lacking(document, has):
+            yield f"PART {group} is bound with {problem}"
+        for key, members in _sub_groups(document, pods).items():
+            size = _size(document)
+            whole = len(_sub_groups(document, has)[key])
+            if members and whole < size:
+                yield f"PART {group} is bound with sub-group {key} of {whole}, needs {size}"
+
+
+def gangs_are_not_torn(moment: moments.Moment) -> Iterable[str]:
+    """A group that has its minimum and loses pods keeps it, or loses all.
+
+    Not in Volcano's way, where a later tier may let a part of the minimum go.
+    """
+    for group, pods in () if moment.setting.volcano else moment.lost.items():
+        if group not in moment.census.groups:
+            continue
+        gone = {censuses.pod_key(pod) for pod in pods}
+        document, before = moment.census.groups[group], _standing(moment, group)
+        after = [pod for pod in before if censuses.pod_key(pod) not in gone]
+        had = set(_lacking(document, before))
+        if not any(censuses.has_node(pod) and not censuses.finished(pod) for pod in after):
+            continue
+        for problem in _lacking(document, after):
+            if not had:
+                yield f"TORN {group} is left with {problem}"
+
+
+def _standing(moment: moments.Moment, group: str) -> list[manifests.Document]:
+    """Its pods that count towards the minimum."""
+    return [pod for pod in moment.census.members[group] if censuses.counts(pod)]
+
+
+def _lacking(group: manifests.Document, pods: Sequence[manifests.Document]) -> Iterator[str]:
+    spec = group["spec"]
+    if len(pods) < spec["minMember"]:
+        yield f"{len(pods)} of {spec['minMember']} pods"
+    roles = spec.get("minTaskMember", {})
+    if spec["minMember"] >= sum(roles.values()):
+        has = Counter(pod["metadata"]["annotations"].get(manifests.ROLE) for pod in pods)
+        for role, least in roles.items():
+            if has[role] < least:
+                yield f"{has[role]} of {least} of role {role}"
+    for policy in spec.get("subGroupPolicy", ()):
+        sizes = [len(members) for members in _sub_groups(group, pods).values()]
+        whole = sum(size >= policy["subGroupSize"] for size in sizes)
+        if whole < policy["minSubGroups"]:
+            yield f"{whole} of {policy['minSubGroups']} sub-groups"
+
+
+def _size(group: manifests.Document) -> int:
+    return max(
+        (each["subGroupSize"] for each in group["spec"].get("subGroupPolicy", ())), default=0
+    )
+
+
+def _sub_groups(
+    group: manifests.Document, pods: Iterable[manifests.Document]
+) -> defaultdict[str, list[manifests.Document]]:
+    """Pods by the label that divides them; nothing where no policy does."""
+    found: defaultdict[str, list[manifests.Document]] = defaultdict(list)
+    if group["spec"].get("subGroupPolicy"):
+        for pod in pods:
+            if role := pod["metadata"]["labels"].get(manifests.ROLE):
+                found[role].append(pod)
+    return found

@@ -1,0 +1,138 @@
+"""Random clusters that mix everything: nodes, queues and budgets; jobs are in `workloads`.
+
+A world has a temper of its own: which features its jobs use, and how often, so that some worlds are
+full of anti-affinity and others of gangs with roles.
+"""
+
+import random
+from dataclasses import dataclass
+
+from tests.properties.worlds import manifests, workloads
+
+ZONES = ("a", "b", "c")
+TAINT = {"key": "dedicated", "value": "lab", "effect": "NoSchedule"}
+SOFT_TAINT = {"key": "spot", "value": "yes", "effect": "PreferNoSchedule"}
+GPU_TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+PRIORITIES = (5, 10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How large a world is at most."""
+
+    nodes: int
+    queues: int
+    jobs: int
+    pods: int
+    """Per job."""
+    exact: bool = False
+    """Whether there are as many nodes, queues and jobs."""
+
+
+SMALL = Size(nodes=6, queues=4, jobs=8, pods=5)
+LARGE = Size(nodes=50, queues=10, jobs=80, pods=12, exact=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blueprint:
+    """All that a world begins with, and what is to come."""
+
+    documents: tuple[manifests.Document, ...]
+    workloads: tuple[manifests.Workload, ...]
+    """In the order in which they come."""
+
+
+def blueprint(seed: int, size: Size, *, tree: bool) -> Blueprint:
+    """The same for the same arguments; tree: queues are branches of a tree."""
+    chance = random.Random(f"cluster {seed}")
+    nodes = [node(chance, f"n{number:02}") for number in range(_count(chance, size, size.nodes, 1))]
+    queues, leaves = _queues(chance, _count(chance, size, size.queues, 2), tree=tree)
+    classes = [manifests.priority_class(f"priority-{each}", each) for each in PRIORITIES]
+    temper = workloads.Temper.draw(chance)
+    jobs = [
+        workloads.workload(chance, temper, f"j{number:02}", chance.choice(leaves), size.pods)
+        for number in range(_count(chance, size, size.jobs, 3))
+    ]
+    return Blueprint(
+        documents=(*nodes, *queues, *classes, *_budgets(chance)), workloads=tuple(jobs)
+    )
+
+
+def node(chance: random.Random, name: str) -> manifests.Document:
+    """A node of one of several kinds."""
+    amounts = {
+        "cpu": chance.choice(("4", "8", "8", "15500m")),
+        "memory": chance.choice(("8Gi", "16Gi", "32Gi")),
+        "pods": chance.choice(("3", "5", "110", "110")),
+    }
+    taints = []
+    if chance.random() < 0.3:
+        amounts[manifests.GPU] = chance.choice(("1", "2", "4"))
+        taints += [GPU_TAINT] * (chance.random() < 0.3)
+    taints += [TAINT] * (chance.random() < 0.15)
+    taints += [SOFT_TAINT] * (chance.random() < 0.15)
+    labels = {"zone": chance.choice(ZONES), "disk": chance.choice(("ssd", "hdd"))}
+    if chance.random() < 0.1:
+        del labels["zone"]
+    return manifests.node(name, amounts, labels, taints)
+
+
+def _count(chance: random.Random, size: Size, most: int, least: int) -> int:
+    return most if size.exact else chance.randint(min(least, most), most)
+
+
+def _queues(
+    chance: random.Random, count: int, *, tree: bool
+) -> tuple[list[manifests.Document], list[str]]:
+    """The queues, and the names of those that jobs may be in."""
+    leaves = [f"q{number}" for number in range(count)]
+    if not tree:
+        return [_queue(chance, name, {}, {}) for name in leaves], leaves
+    found = []
+    parents = [f"d{number}" for number in range(max(1, count // 2))]
+    members: dict[str, list[manifests.Document]] = {name: [] for name in parents}
+    weights = {name: chance.choice((1, 1, 2)) for name in parents}
+    for name in leaves:
+        parent = chance.choice(parents)
+        weight = chance.choice((1, 1, 2, 4))
+        marks = {
+            "volcano.sh/hierarchy": f"root/{parent}/{name}",
+            "volcano.sh/hierarchy-weights": f"1/{weights[parent]}/{weight}",
+        }
+        deserved = {"cpu": str(chance.randint(1, 8)), "memory": f"{chance.randint(2, 16)}Gi"}
+        queue = _queue(chance, name, {"parent": parent, "deserved": deserved}, marks)
+        members[parent].append(queue)
+        found.append(queue)
+    for parent, children in members.items():
+        deserved = {
+            "cpu": str(sum(int(each["spec"]["deserved"]["cpu"]) for each in children)),
+            "memory": f"{sum(int(each['spec']['deserved']['memory'][:-2]) for each in children)}Gi",
+        }
+        if children:
+            found.append(manifests.queue(parent, {"weight": 1, "deserved": deserved}, {}))
+    return found, leaves
+
+
+def _queue(
+    chance: random.Random, name: str, spec: manifests.Document, marks: dict[str, str]
+) -> manifests.Document:
+    spec = {"weight": chance.choice((1, 1, 2, 4)), **spec}
+    if chance.random() < 0.2:
+        spec["capability"] = {"cpu": str(chance.randint(4, 24))}
+    elif chance.random() < 0.15:
+        spec["guarantee"] = {"resource": {"cpu": "1"}}
+    if chance.random() < 0.1:
+        spec["reclaimable"] = False
+    if chance.random() < 0.15:
+        spec["priority"] = 1
+    return manifests.queue(name, spec, marks)
+
+
+def _budgets(chance: random.Random) -> list[manifests.Document]:
+    found = []
+    for team in workloads.TEAMS:
+        if chance.random() < 0.35:
+            limit = chance.choice(("minAvailable", "maxUnavailable"))
+            spec = {limit: chance.randint(0, 3)}
+            found.append(manifests.budget(f"b-{team}", {"team": team}, spec))
+    return found

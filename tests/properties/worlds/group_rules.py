@@ -1,0 +1,75 @@
+"""What queues may have, and what groups are told."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from tests.properties.worlds import census as censuses
+from tests.properties.worlds import manifests, moments
+
+LIMITING = frozenset({"proportion", "capacity"})
+"""Plugins that hold queues to their capability."""
+
+PHASES = ("Pending", "Inqueue", "Running", "Unknown", "Completed")
+
+
+def queues_keep_to_their_capability(moment: moments.Moment) -> Iterable[str]:
+    """What a queue is given goes only so far; a queue that is closed, or gone, is given nothing."""
+    given: defaultdict[str, censuses.Amounts] = defaultdict(Counter)
+    for each in moment.binds:
+        pod = moment.census.pods[each.pod]
+        given[moment.census.queue_of(pod) or ""].update(censuses.request(pod))
+    for name, amounts in given.items():
+        queue = moment.census.queues.get(name)
+        if queue is None:
+            yield f"QUEUE {name!r} isn't there, and gets pods"
+            continue
+        if not moment.setting.plugins & LIMITING:
+            continue
+        has = moment.census.allocated(name) + amounts
+        for resource, limit in censuses.amounts(queue["spec"].get("capability", {})).items():
+            if amounts[resource] and has[resource] > limit:
+                yield f"CAPABILITY {name} has {has[resource]} {resource}, may have {limit}"
+
+
+def groups_are_told_one_thing(moment: moments.Moment) -> Iterable[str]:
+    """Each group with pods has one status; one that waits below its minimum has one reason."""
+    for group, document in moment.census.groups.items():
+        if not moment.census.members[group]:
+            continue
+        told = moment.statuses.get(group, [])
+        if len(told) != 1:
+            yield f"STATUS {group} is told {len(told)} things"
+            continue
+        for problem in _muddles(moment, document, told[0]):
+            yield f"STATUS {group}, {problem}"
+
+
+def _muddles(
+    moment: moments.Moment, document: manifests.Document, status: manifests.Document
+) -> Iterable[str]:
+    """What is wrong with the status of one group."""
+    group = censuses.pod_key(document)
+    if status["phase"] not in PHASES:
+        yield f"phase {status['phase']!r}"
+    conditions = Counter(each["type"] for each in status["conditions"])
+    for name, times in conditions.items():
+        if times > 1:
+            yield f"condition {name} is there {times} times"
+    true = {each["type"] for each in status["conditions"] if each["status"] == "True"}
+    if {"Scheduled", "Unschedulable"} <= true:
+        yield "is said to be both Scheduled and Unschedulable"
+    members = moment.census.members[group]
+    placed = {each.pod for each in (*moment.binds, *moment.pipelined)}
+    rest = [pod for pod in members if censuses.waits(pod)]
+    rest = [pod for pod in rest if censuses.pod_key(pod) not in placed]
+    minimum = document["spec"]["minMember"]
+    standing = sum(map(censuses.counts, members)) + len(moment.bound[group])
+    if rest and "reason" not in status:
+        yield f"{len(rest)} pods wait, and nobody says why"
+    started = sum(map(censuses.has_node, members))
+    if status["phase"] == "Running" and started < minimum:
+        yield f"is Running with {started} of {minimum}"
+    if status["phase"] == "Completed" and any(map(censuses.waits, members)):
+        yield "is Completed, and pods wait"
+    if rest and standing < minimum and "Scheduled" in true:
+        yield f"is Scheduled with {standing} of {minimum}"

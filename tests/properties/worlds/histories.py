@@ -1,0 +1,122 @@
+"""A world from its first cycle to its rest, every cycle judged: `live(Plan(...))`."""
+
+import copy
+import random
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tests.properties.worlds import changes, configurations, generator, judging, manifests, moments
+from tests.properties.worlds import world as worlds
+
+ALONE = 3
+"""Cycles in which the first jobs come and nothing else happens."""
+
+QUIET_CYCLES = 4
+"""So many cycles that decide nothing, each at the instant at which something could change with no
+event, are rest."""
+
+TURN_CYCLES = worlds.GOING_MAX + 2
+"""One claim: victims take so long to go, the claimant binds, and the pods that come back bind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a world is, and how long it is shaken."""
+
+    seed: int
+    configuration: str
+    size: generator.Size = generator.SMALL
+    cycles: int = 20
+
+    @property
+    def replay(self) -> str:
+        """The command that lives it again."""
+        size = " --large" if self.size is generator.LARGE else ""
+        cycles = f" --cycles {self.cycles}"
+        return (
+            f"python -m tests.properties.worlds {self.seed}"
+            f" --configuration {self.configuration}{size}{cycles}"
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class History:
+    """What came of it."""
+
+    plan: Plan
+    problems: list[str] = field(default_factory=list)
+    count: Counter[str] = field(default_factory=Counter)
+    scene: list[manifests.Document] = field(default_factory=list)
+    """The objects before the first cycle that breaks a rule."""
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.problems)} problems; again: {self.plan.replay}", *self.problems[:8]]
+        return "\n".join(lines)
+
+
+def live(plan: Plan, judges: Iterable[moments.Judge] = judging.JUDGES) -> History:
+    """The change of so many cycles, then rest."""
+    blueprint = generator.blueprint(
+        plan.seed, plan.size, tree=configurations.has_tree(plan.configuration)
+    )
+    around = worlds.World(blueprint.documents, plan.configuration, plan.seed)
+    chance = random.Random(f"changes {plan.seed}")
+    history, judges = History(plan=plan), tuple(judges)
+    coming = list(blueprint.workloads)
+    for number in range(plan.cycles):
+        for _ in range(_arrivals(plan, number, len(blueprint.workloads))):
+            if coming:
+                around.arrive(coming.pop(0))
+        if number >= ALONE:
+            changes.happen(around, chance)
+        _cycle(around, history, judges)
+    _come_to_rest(around, history, judges)
+    return history
+
+
+def _arrivals(plan: Plan, number: int, jobs: int) -> int:
+    """A third of the jobs at once, the rest one after another in the first half."""
+    steps = max(1, plan.cycles // 2)
+    return jobs // 3 if number == 0 else -(-jobs // steps)
+
+
+def _cycle(
+    around: worlds.World, history: History, judges: Iterable[moments.Judge]
+) -> moments.Moment:
+    around.turn()
+    before = [] if history.problems else list(around.documents.values())
+    moment = around.step()
+    found = judging.judge(moment, judges)
+    if found and not history.problems:
+        history.scene = copy.deepcopy(before)
+    history.problems += found
+    history.count.update(cycles=1, binds=len(moment.binds))
+    history.count.update(each.action for each in moment.evicts)
+    return moment
+
+
+def _come_to_rest(around: worlds.World, history: History, judges: Iterable[moments.Judge]) -> None:
+    """Without change from outside, decisions end although evicted pods come back.
+
+    A job claims room at most once: what it gets stays its own, as nobody who lost by it may take
+    it back. A claim with all that follows takes TURN_CYCLES, so that there are no more cycles with
+    decisions than that times jobs; one turn more is for what is on its way.
+    """
+    most = TURN_CYCLES * (len(around.owners) + 1)
+    busy = quiet = 0
+    while quiet < QUIET_CYCLES:
+        moment = _cycle(around, history, judges)
+        if moment.binds or moment.evicts:
+            busy, quiet = busy + 1, 0
+        elif not around.is_moving:
+            quiet += 1
+            around.now = max(around.now, around.wake_at or 0)
+        if busy > most:
+            evicted = sorted(moment.lost)
+            history.problems.append(
+                f"RESTLESS still decides after {busy} cycles without change from outside,"
+                f" last: {len(moment.binds)} binds, evictions of {', '.join(evicted) or 'nobody'}"
+            )
+            break
+    history.count["cycles to rest"] = busy

@@ -1,0 +1,31 @@
+"""All judges of a cycle. One more is a function of a Moment, and one line here."""
+
+from collections.abc import Iterable
+
+from tests.properties.worlds import (
+    eviction_rules,
+    gang_rules,
+    group_rules,
+    moments,
+    placement_rules,
+)
+
+JUDGES: tuple[moments.Judge, ...] = (
+    placement_rules.pods_wait_for_a_node,
+    placement_rules.nodes_admit_their_pods,
+    placement_rules.nodes_are_not_overfull,
+    gang_rules.gangs_start_whole,
+    gang_rules.gangs_are_not_torn,
+    eviction_rules.victims_can_go,
+    eviction_rules.protected_pods_stay,
+    eviction_rules.queues_are_respected,
+    eviction_rules.budgets_are_kept,
+    eviction_rules.nobody_goes_for_nothing,
+    group_rules.queues_keep_to_their_capability,
+    group_rules.groups_are_told_one_thing,
+)
+
+
+def judge(moment: moments.Moment, judges: Iterable[moments.Judge] = JUDGES) -> list[str]:
+    """Every rule that the cycle breaks."""
+    return [f"cycle {moment.number}: {problem}" for each in judges for problem in each(moment)]

@@ -1,0 +1,69 @@
+"""Moment: what was there, and what a cycle made of it, as plain data; judges see nothing else."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tests.properties.worlds import census as censuses
+from tests.properties.worlds import manifests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """A pod on its node: bound, or promised room that is being freed."""
+
+    pod: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eviction:
+    """A pod that is asked to go."""
+
+    pod: str
+    node: str
+    action: str
+    beneficiary: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What judges need to know of the configuration."""
+
+    actions: tuple[str, ...]
+    plugins: frozenset[str]
+    volcano: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """One cycle."""
+
+    number: int
+    """From 1."""
+    setting: Setting
+    census: censuses.Census
+    """What was there before its decisions."""
+    binds: tuple[Placement, ...]
+    pipelined: tuple[Placement, ...]
+    evicts: tuple[Eviction, ...]
+    statuses: Mapping[str, list[manifests.Document]]
+    """What the cycle wants to say in the status of each PodGroup: one, if all is well; each with
+    its `reason`, if there is one."""
+    bound: defaultdict[str, list[manifests.Document]] = field(init=False)
+    """The pods that were bound, by group."""
+    lost: defaultdict[str, list[manifests.Document]] = field(init=False)
+    """The pods that were evicted, by group."""
+
+    def __post_init__(self) -> None:
+        for name, decided in (("bound", self.binds), ("lost", self.evicts)):
+            by_group: defaultdict[str, list[manifests.Document]] = defaultdict(list)
+            for each in decided:
+                pod = self.census.pods[each.pod]
+                by_group[censuses.group_of(pod)].append(pod)
+            object.__setattr__(self, name, by_group)
+
+
+Judge: TypeAlias = Callable[[Moment], Iterable[str]]
+"""Every rule that the cycle breaks, in words; the first word names the rule."""

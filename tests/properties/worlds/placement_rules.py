@@ -1,0 +1,118 @@
+"""Where pods may go: rules about nodes."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from tests.properties.worlds import census as censuses
+from tests.properties.worlds import manifests, moments
+
+EXCLUDING = ("NoSchedule", "NoExecute")
+
+
+def pods_wait_for_a_node(moment: moments.Moment) -> Iterable[str]:
+    """Who gets a node is there, waits, is ours, and gets one; the node is there."""
+    placed = [*moment.binds, *moment.pipelined]
+    for name, times in Counter(each.pod for each in placed).items():
+        if times > 1:
+            yield f"TWICE {name} is placed {times} times"
+    for each in placed:
+        pod = moment.census.pods[each.pod]
+        if not censuses.waits(pod) or pod["spec"]["schedulerName"] != manifests.SCHEDULER:
+            yield f"WAITS {each.pod} isn't waiting for a node"
+        if each.node not in moment.census.nodes:
+            yield f"NODE {each.pod} goes to {each.node}, which isn't there"
+
+
+def nodes_admit_their_pods(moment: moments.Moment) -> Iterable[str]:
+    """Cordons, readiness, taints, selectors and node affinity."""
+    for each in (*moment.binds, *moment.pipelined):
+        pod, node = moment.census.pods[each.pod], moment.census.nodes[each.node]
+        for problem in _refusals(pod["spec"], node):
+            yield f"STATIC {each.pod} goes to {each.node}, which {problem}"
+
+
+def nodes_are_not_overfull(moment: moments.Moment) -> Iterable[str]:
+    """Neither now nor once everybody has gone who goes; resources, slots and host ports.
+
+    In Volcano's way filters aren't asked again after evictions, so that two pods may be promised
+    one port, and only one of them is bound then.
+    """
+    evicted = {each.pod for each in moment.evicts}
+    for later in (False, True):
+        given: defaultdict[str, list[manifests.Document]] = defaultdict(list)
+        for each in (*moment.binds, *moment.pipelined) if later else moment.binds:
+            given[each.node].append(moment.census.pods[each.pod])
+        for name, pods in given.items():
+            staying = [
+                pod
+                for pod in moment.census.residents[name]
+                if not later or not (censuses.leaving(pod) or censuses.pod_key(pod) in evicted)
+            ]
+            found = [*_excess(moment.census.nodes[name], staying, pods)]
+            if not (later and moment.setting.volcano):
+                found += _clashes(staying, pods)
+            when = "once pods are gone" if later else "now"
+            yield from (f"FULL {name}, {when}: {problem}" for problem in found)
+
+
+def _excess(
+    node: manifests.Document,
+    staying: Sequence[manifests.Document],
+    given: Sequence[manifests.Document],
+) -> Iterator[str]:
+    """What the pods that it is given take too much."""
+    room = censuses.amounts(node["status"]["allocatable"])
+    for pod in staying:
+        room.subtract(censuses.request(pod))
+    wanted: censuses.Amounts = Counter()
+    for pod in given:
+        wanted.update(censuses.request(pod))
+    for resource, amount in wanted.items():
+        if amount > max(0, room[resource]):
+            names = ", ".join(map(censuses.pod_key, given))
+            yield f"{amount} {resource} of {room[resource]} for {names}"
+
+
+def _clashes(
+    staying: Sequence[manifests.Document], given: Sequence[manifests.Document]
+) -> Iterator[str]:
+    """Host ports that a pod which it is given shares with another."""
+    used = Counter(port for pod in (*staying, *given) for port in censuses.ports(pod))
+    mine = {port for pod in given for port in censuses.ports(pod)}
+    for port in sorted(mine):
+        if used[port] > 1:
+            yield f"host port {port} is used by {used[port]} pods"
+
+
+def _refusals(spec: manifests.Document, node: manifests.Document) -> Iterator[str]:
+    if node["spec"].get("unschedulable"):
+        yield "is cordoned"
+    if node["status"]["conditions"][0]["status"] != "True":
+        yield "isn't ready"
+    for taint in node["spec"]["taints"]:
+        tolerated = any(_tolerates(each, taint) for each in spec.get("tolerations", ()))
+        if taint["effect"] in EXCLUDING and not tolerated:
+            yield f"has taint {taint['key']}"
+    labels = node["metadata"]["labels"]
+    for key, value in spec.get("nodeSelector", {}).items():
+        if labels.get(key) != value:
+            yield f"has no label {key}={value}"
+    affinity = spec.get("affinity", {}).get("nodeAffinity", {})
+    if required := affinity.get("requiredDuringSchedulingIgnoredDuringExecution"):
+        terms = required["nodeSelectorTerms"]
+        if not any(_matches(term["matchExpressions"], labels) for term in terms):
+            yield "isn't one of those that its affinity allows"
+
+
+def _tolerates(toleration: manifests.Document, taint: manifests.Document) -> bool:
+    if toleration["key"] != taint["key"]:
+        return False
+    return toleration["operator"] == "Exists" or bool(toleration["value"] == taint["value"])
+
+
+def _matches(expressions: Iterable[manifests.Document], labels: dict[str, str]) -> bool:
+    """In and NotIn, the operators that worlds have; a label that is missing is NotIn."""
+    return all(
+        (labels.get(each["key"]) in each["values"]) == (each["operator"] == "In")
+        for each in expressions
+    )

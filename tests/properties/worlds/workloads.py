@@ -1,0 +1,178 @@
+"""Random jobs: gangs with roles and sub-groups, elastic ones, services; with all that pods ask."""
+
+import random
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tests.properties.worlds import manifests
+
+TEAMS = ("red", "blue", "green")
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+KINDS = ("Job", "Job", "Deployment", "StatefulSet")
+FEATURES = (
+    *("select", "tolerate", "port", "gpu", "priority", "protected", "gated", "resources"),
+    *("apart", "apart_team", "together", "near_team", "spread", "prefer", "node_affinity"),
+    *("roles", "sub_groups", "best_effort", "elastic", "never_preempts", "system"),
+)
+RARE = frozenset({"protected", "gated", "never_preempts", "system"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Temper:
+    """How likely each feature is in the jobs of this world."""
+
+    likely: dict[str, float]
+
+    @classmethod
+    def draw(cls, chance: random.Random) -> "Temper":
+        """A few features are frequent, most are not."""
+        frequent = set(chance.sample(FEATURES, 3)) - RARE
+        return cls(
+            likely={
+                name: 0.5 if name in frequent else 0.04 if name in RARE else 0.1
+                for name in FEATURES
+            }
+        )
+
+    def features(self, chance: random.Random) -> frozenset[str]:
+        """Those of one job."""
+        return frozenset(name for name in FEATURES if chance.random() < self.likely[name])
+
+
+def workload(
+    chance: random.Random, temper: Temper, name: str, queue: str, most: int
+) -> manifests.Workload:
+    """A job of a queue with so many pods at most."""
+    features = temper.features(chance)
+    count = chance.randint(1, most)
+    template = _template(chance, name, features)
+    templates = [template] * count
+    spec: dict[str, Any] = {}
+    minimum = chance.choice((1, count, chance.randint(1, count)))
+    if "elastic" in features:
+        minimum = max(1, count // 2)
+    if "roles" in features and count > 1:
+        templates, least = _roles(chance, templates)
+        spec["minTaskMember"] = least
+        minimum = sum(least.values()) + (chance.random() < 0.2 and sum(least.values()) < count)
+    elif "sub_groups" in features and count > 1:
+        templates, policy = _sub_groups(chance, templates)
+        spec["subGroupPolicy"] = [policy]
+        minimum = min(count, policy["subGroupSize"] * policy["minSubGroups"]) or 1
+    if "best_effort" in features:
+        templates = [
+            replace(each, requests={}) if chance.random() < 0.5 else each for each in templates
+        ]
+    if "priority" in features:
+        priority = chance.choice((5, 10))
+        spec["priorityClassName"] = f"priority-{priority}"
+    if "resources" in features:
+        spec["minResources"] = {"cpu": str(2 * minimum)}
+    return manifests.Workload(
+        name=name,
+        kind=chance.choice(KINDS),
+        queue=queue,
+        minimum=int(minimum),
+        templates=tuple(templates),
+        namespace="kube-system" if "system" in features else manifests.NAMESPACE,
+        spec=spec,
+        annotations={manifests.PREEMPTABLE: "false"}
+        if "protected" in features and chance.random() < 0.5
+        else {},
+        phase=chance.choice(("Pending", "Inqueue")),
+    )
+
+
+def _template(chance: random.Random, name: str, features: frozenset[str]) -> manifests.Template:
+    requests = {
+        "cpu": chance.choice(("1", "1", "2", "3", "500m", "5")),
+        "memory": chance.choice(("1Gi", "2Gi", "4Gi")),
+    }
+    spec: dict[str, Any] = {}
+    if "gpu" in features:
+        requests[manifests.GPU] = "1"
+        spec["tolerations"] = [{"key": "gpu", "operator": "Exists"}]
+    if "select" in features:
+        spec["nodeSelector"] = chance.choice(({"disk": "ssd"}, {"zone": "a"}, {"zone": "b"}))
+    if "tolerate" in features:
+        spec["tolerations"] = [{"key": "dedicated", "operator": "Equal", "value": "lab"}]
+    if "gated" in features:
+        spec["schedulingGates"] = [{"name": "example.com/gate"}]
+    if "never_preempts" in features:
+        spec["preemptionPolicy"] = "Never"
+    if affinity := _affinity(chance, name, features):
+        spec["affinity"] = affinity
+    if "spread" in features:
+        spec["topologySpreadConstraints"] = [_spread(chance, name)]
+    protected = {manifests.PREEMPTABLE: "false"} if "protected" in features else {}
+    return manifests.Template(
+        requests=requests,
+        ports=(chance.choice((80, 81)),) if "port" in features else (),
+        labels={"team": chance.choice(TEAMS)},
+        annotations=protected,
+        spec=spec,
+    )
+
+
+def _affinity(chance: random.Random, name: str, features: frozenset[str]) -> manifests.Document:
+    own, team = {"app": name}, {"team": chance.choice(TEAMS)}
+    zone_or_host = chance.choice(("zone", manifests.HOST))
+    affinity: manifests.Document = {}
+    if "apart" in features:
+        affinity["podAntiAffinity"] = {REQUIRED: [_term(own, manifests.HOST)]}
+    elif "apart_team" in features:
+        affinity["podAntiAffinity"] = {REQUIRED: [_term(team, zone_or_host)]}
+    if "together" in features:
+        affinity["podAffinity"] = {REQUIRED: [_term(own, "zone")]}
+    elif "near_team" in features:
+        affinity["podAffinity"] = {REQUIRED: [_term(team, zone_or_host)]}
+    if "prefer" in features:
+        side = chance.choice(("podAffinity", "podAntiAffinity"))
+        weighted = {"weight": 50, "podAffinityTerm": _term(team, zone_or_host)}
+        affinity.setdefault(side, {})[PREFERRED] = [weighted]
+    if "node_affinity" in features:
+        zones = sorted(chance.sample(("a", "b", "c"), 2))
+        wanted = {"key": "zone", "operator": chance.choice(("In", "NotIn")), "values": zones}
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
+        affinity["nodeAffinity"] = {REQUIRED: terms}
+    return affinity
+
+
+def _term(labels: dict[str, str], key: str) -> manifests.Document:
+    return {"labelSelector": {"matchLabels": labels}, "topologyKey": key}
+
+
+def _spread(chance: random.Random, name: str) -> manifests.Document:
+    return {
+        **_term({"app": name}, chance.choice(("zone", manifests.HOST))),
+        "maxSkew": chance.randint(1, 2),
+        "whenUnsatisfiable": chance.choice(("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")),
+    }
+
+
+def _roles(
+    chance: random.Random, templates: list[manifests.Template]
+) -> tuple[list[manifests.Template], dict[str, int]]:
+    """One master, the rest are workers, and how many of each are needed."""
+    workers = len(templates) - 1
+    small = {**templates[0].requests, "cpu": "1"}
+    master = replace(templates[0], role="master", requests=small)
+    others = [replace(each, role="worker") for each in templates[1:]]
+    return [master, *others], {"master": 1, "worker": chance.randint(1, workers)}
+
+
+def _sub_groups(
+    chance: random.Random, templates: list[manifests.Template]
+) -> tuple[list[manifests.Template], manifests.Document]:
+    """Two sub-groups, by a label, and what they need."""
+    count = len(templates)
+    size = count // 2
+    named = [replace(each, role=f"s{at // size}") for at, each in enumerate(templates)]
+    policy = {
+        "name": "part",
+        "matchLabelKeys": [manifests.ROLE],
+        "subGroupSize": size,
+        "minSubGroups": chance.randint(1, 2),
+    }
+    return named, policy

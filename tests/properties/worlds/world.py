@@ -1,0 +1,248 @@
+"""World: a cluster whose owners answer back, seen by the real mirror, decided on by real cycles.
+
+Owners make anew what is evicted, fails or is deleted: a Deployment as soon as a pod begins to go, a
+Job once it is gone, both under a new name, a StatefulSet once it is gone under the old one. Pods
+take one to three cycles to go, and up to one to run. Budgets are counted anew before each cycle.
+"""
+
+import copy
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+from tests import running
+from tests.properties.worlds import census as censuses
+from tests.properties.worlds import configurations, manifests, moments
+from vscheduler.core import cycle
+from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.mirror import decoding, events, state, statuses
+
+GOING_MAX = 3
+"""Cycles that a pod may take to go."""
+
+FAILED_STAYS = 2
+"""Cycles after which a failed pod that was replaced is deleted."""
+
+STATEFUL = "StatefulSet"
+States: TypeAlias = Mapping[jobs.JobId, jobs.GroupState]
+Written: TypeAlias = Mapping[str, list[manifests.Document]]
+"""The status of each PodGroup, and the reason why it waits."""
+
+
+class World:
+    """The objects, their owners, and the scheduler's mirror of them."""
+
+    def __init__(
+        self, documents: Iterable[manifests.Document], configuration: str, seed: int
+    ) -> None:
+        self.chance = random.Random(f"world {seed}")
+        self.setting = configurations.setting(configuration)
+        self._policy = running.policy_of(configurations.tree(configuration))
+        self.documents: dict[manifests.Key, manifests.Document] = {}
+        self.owners: dict[str, manifests.Workload] = {}
+        self.cycles = 0
+        self.now = manifests.BEGINNING
+        self.wake_at: float | None = None
+        self._mirror = state.Mirror(state.Options(scheduler_names=(manifests.SCHEDULER,)))
+        self._carried = snapshot.FRESH
+        self._places: dict[tuple[str, int], manifests.Key] = {}
+        """The pod that an owner has made for each of its places."""
+        self._going: dict[manifests.Key, int] = {}
+        """Cycles until a pod is gone."""
+        self._born = 0
+        self._uids = 0
+        for document in documents:
+            self.put(copy.deepcopy(document))
+
+    def put(self, document: manifests.Document) -> None:
+        """Create or replace an object."""
+        self.documents[manifests.key_of(document)] = document
+        kind = decoding.kind_of(document)
+        assert kind is not None
+        self._mirror.apply(decoding.convert(kind, document))
+        assert not self._mirror.rejections, self._mirror.rejections
+
+    def drop(self, key: manifests.Key) -> None:
+        """The object is gone."""
+        document = self.documents.pop(key)
+        self._going.pop(key, None)
+        kind = decoding.kind_of(document)
+        assert kind is not None
+        uid = document["metadata"]["uid"]
+        self._mirror.apply(events.Remove(kind=kind, namespace=key[1], name=key[2], uid=uid))
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether pods are on their way out, or bound ones don't run yet."""
+        return bool(self._going) or any(
+            pod["status"]["phase"] == "Pending" and censuses.has_node(pod)
+            for key, pod in self.documents.items()
+            if key[0] == "Pod"
+        )
+
+    def of_kind(self, kind: str) -> list[manifests.Document]:
+        """The objects of a kind, by name."""
+        found = (each for key, each in self.documents.items() if key[0] == kind)
+        return sorted(found, key=manifests.key_of)
+
+    def arrive(self, workload: manifests.Workload) -> None:
+        """A user creates a workload: its group now, its pods with the next turn of owners."""
+        self.owners[workload.group] = workload
+        self.put(manifests.pod_group(workload, self.now))
+
+    def end(self, group: str) -> None:
+        """A user deletes a workload: its group at once, its pods as they go."""
+        workload = self.owners.pop(group)
+        self.drop(("PodGroup", workload.namespace, workload.name))
+        for place in [each for each in self._places if each[0] == group]:
+            self.delete(self._places.pop(place))
+
+    def delete(self, key: manifests.Key) -> None:
+        """The pod begins to go, or is gone at once where it has no node."""
+        pod = self.documents.get(key)
+        if pod is None or censuses.leaving(pod):
+            return
+        if not censuses.has_node(pod) or censuses.finished(pod):
+            self.drop(key)
+            return
+        metadata = {**pod["metadata"], "deletionTimestamp": manifests.written(self.now)}
+        self._going[key] = self.chance.randint(1, GOING_MAX)
+        self.put({**pod, "metadata": metadata})
+
+    def step(self) -> moments.Moment:
+        """A cycle on what is there, obeyed."""
+        self.cycles += 1
+        before = censuses.take(self.documents.values())
+        taken = self._mirror.snapshot(self.now, self._carried)
+        result = cycle.run_cycle(taken, self._policy)
+        assert result.faults == (), result.faults
+        self._carried, self.wake_at = result.carried, result.wake_at
+        written = self._obey(result, {job.id: job.state for job in taken.jobs})
+        self.now += 1
+        return moments.Moment(
+            number=self.cycles,
+            setting=self.setting,
+            census=before,
+            binds=tuple(moments.Placement(pod=e.task.key, node=e.node) for e in result.binds),
+            pipelined=tuple(
+                moments.Placement(pod=e.task.key, node=e.node) for e in result.pipelined
+            ),
+            evicts=tuple(
+                moments.Eviction(
+                    pod=e.task.key, node=e.node, action=e.action, beneficiary=e.beneficiary
+                )
+                for e in result.evicts
+            ),
+            statuses=written,
+        )
+
+    def turn(self) -> None:
+        """What happens by itself between two cycles, whoever changes something from outside."""
+        for key in sorted(self._going):
+            self._going[key] -= 1
+            if self._going[key] <= 0:
+                self.drop(key)
+        nodes = {document["metadata"]["name"] for document in self.of_kind("Node")}
+        for pod in self.of_kind("Pod"):
+            key = manifests.key_of(pod)
+            if not censuses.has_node(pod) or censuses.finished(pod):
+                continue
+            if pod["spec"]["nodeName"] not in nodes:
+                self.delete(key)
+            elif pod["status"]["phase"] == "Pending" and self.chance.random() < 0.8:
+                self.put({**pod, "status": {"phase": "Running"}})
+        for owner in sorted(self.owners):
+            self._keep_up(self.owners[owner])
+        for budget in self.of_kind("PodDisruptionBudget"):
+            self._count(budget)
+
+    def resize(self, group: str, workload: manifests.Workload) -> None:
+        """A user changes how many pods a workload has, and how many it needs."""
+        self.owners[group] = workload
+        document = self.documents["PodGroup", workload.namespace, workload.name]
+        spec = {**document["spec"], "minMember": workload.minimum}
+        self.put({**document, "spec": spec})
+        for place in [each for each in self._places if each[0] == group]:
+            if place[1] >= len(workload.templates):
+                self.delete(self._places.pop(place))
+
+    def _keep_up(self, workload: manifests.Workload) -> None:
+        """The owner looks at each of its places, and fills those that are empty."""
+        for index, template in enumerate(workload.templates):
+            place = workload.group, index
+            key = self._places.get(place)
+            pod = None if key is None else self.documents.get(key)
+            if pod is None or self._is_replaced(workload, pod):
+                name = f"{workload.name}-{index}"
+                if workload.kind != STATEFUL and key is not None:
+                    self._born += 1
+                    name += f"-r{self._born}"
+                self._places[place] = self._create(workload, template, name)
+
+    def _is_replaced(self, workload: manifests.Workload, pod: manifests.Document) -> bool:
+        """Whether the owner wants another one for this pod, and may make it now."""
+        key, phase = manifests.key_of(pod), pod["status"]["phase"]
+        if phase == "Succeeded":
+            return False
+        if phase == "Failed":
+            if workload.kind == STATEFUL:
+                self.drop(key)
+            else:
+                self._going[key] = FAILED_STAYS
+            return True
+        return workload.kind == "Deployment" and censuses.leaving(pod)
+
+    def _create(
+        self, workload: manifests.Workload, template: manifests.Template, name: str
+    ) -> manifests.Key:
+        self._uids += 1
+        pod = manifests.pod(workload, template, name, f"{name}-{self._uids:06}", self.now)
+        if "priorityClassName" in workload.spec:
+            pod["spec"]["priority"] = int(workload.spec["priorityClassName"].partition("-")[2])
+        self.put(pod)
+        return manifests.key_of(pod)
+
+    def _count(self, budget: manifests.Document) -> None:
+        """What the disruption controller does: healthy pods above those that must stay may go."""
+        covered = [
+            pod
+            for pod in self.of_kind("Pod")
+            if censuses.covers(budget, pod) and not censuses.finished(pod)
+        ]
+        healthy = sum(
+            pod["status"]["phase"] == "Running" and not censuses.leaving(pod) for pod in covered
+        )
+        spec = budget["spec"]
+        least = spec.get("minAvailable", len(covered) - spec.get("maxUnavailable", 0))
+        status = {"disruptionsAllowed": max(0, healthy - max(0, least))}
+        if budget["status"] != status:
+            self.put({**budget, "status": status})
+
+    def _obey(self, result: decisions.CycleResult, states: States) -> Written:
+        """Bound pods have their node, evicted ones begin to go, groups have their new status."""
+        for bind in result.binds:
+            key = "Pod", bind.task.namespace, bind.task.name
+            pod = self.documents[key]
+            self.put({**pod, "spec": {**pod["spec"], "nodeName": bind.node}})
+        for evict in result.evicts:
+            self.delete(("Pod", evict.task.namespace, evict.task.name))
+        written: defaultdict[str, list[manifests.Document]] = defaultdict(list)
+        for status in result.groups:
+            found = statuses.group_state(
+                status, states[status.job], now=self.now, transition=str(self.cycles)
+            )
+            document = {
+                "phase": str(found.phase),
+                "running": found.running,
+                "succeeded": found.succeeded,
+                "failed": found.failed,
+                "conditions": [statuses.condition(each) for each in found.conditions],
+            }
+            namespace, _, name = status.job.partition("/")
+            group = self.documents["PodGroup", namespace, name]
+            if group["status"] != document:
+                self.put({**group, "status": document})
+            reason = {} if status.reason is None else {"reason": str(status.reason.code)}
+            written[status.job].append({**document, **reason})
+        return written
