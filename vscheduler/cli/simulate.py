@@ -1,14 +1,16 @@
 """`vscheduler simulate`: scheduling cycles on manifests, with no cluster."""
 
+import datetime as dt
 import sys
 from functools import partial
 from pathlib import Path
 
 import click
+import msgspec
 
 from vscheduler.cli import offline, reading, tables
 from vscheduler.daemon import configuration, settings
-from vscheduler.simulator import reporting, run
+from vscheduler.simulator import manifests, reporting, run
 
 CYCLES_MAX = 10_000
 
@@ -27,6 +29,15 @@ CYCLES_MAX = 10_000
 @click.option(
     "--cycles", type=click.IntRange(1, CYCLES_MAX), default=1, help="Cycles to run, a second apart."
 )
+@click.option(
+    "--evicted-return", is_flag=True, help="Owners make evicted pods anew; with --cycles."
+)
+@click.option(
+    "--now",
+    metavar="TIME",
+    callback=lambda _context, _option, text: _instant(text),
+    help="Instant of the first cycle, as 2026-01-31T12:00:00Z; else the latest in the manifests.",
+)
 @click.option("--strict", is_flag=True, help="Fail if anything in the input can't be used.")
 @offline.output("table")
 def command(  # noqa: PLR0913 - one parameter per flag
@@ -37,6 +48,8 @@ def command(  # noqa: PLR0913 - one parameter per flag
     node_selector: tuple[str, ...],
     default_queue: str,
     cycles: int,
+    evicted_return: bool,
+    now: float | None,
     strict: bool,
     output: str,
 ) -> None:
@@ -65,17 +78,37 @@ def command(  # noqa: PLR0913 - one parameter per flag
         claim_unowned=checked.claim_unowned,
         default_queue=checked.default_queue,
         cycles=cycles,
+        now=now,
+        evicted_return=evicted_return,
     )
     outcome = run.simulate(documents, loaded.policy, options)
     for line in (*loaded.warnings, *outcome.notes, *_faults(outcome)):
         click.echo(line, err=True)
+    if outcome.repetition is not None:
+        click.echo(str(outcome.repetition), err=True)
     for problem in outcome.problems:
         click.echo(f"left out: {problem}", err=True)
     if strict and outcome.problems:
         offline.fail([f"{len(outcome.problems)} of the input's objects can't be used (--strict)"])
-    offline.show(
-        output, partial(reporting.tree, outcome), partial(tables.show, outcome, sys.stdout)
-    )
+    for_people = partial(tables.show, outcome, sys.stdout, cycles=evicted_return)
+    offline.show(output, partial(reporting.tree, outcome), for_people)
+
+
+def _instant(text: str | None) -> float | None:
+    """Seconds since the epoch; a text that is no instant with an offset is a wrong usage."""
+    if text is None:
+        return None
+    problem = f"{text!r} is no RFC 3339 time such as 2026-01-31T12:00:00Z"
+    try:
+        moment = msgspec.convert(text, dt.datetime)
+    except msgspec.ValidationError as error:
+        raise click.BadParameter(problem) from error
+    if moment.tzinfo is None:
+        raise click.BadParameter(problem)
+    seconds = moment.timestamp()
+    if not 0 <= seconds <= manifests.LATEST:
+        raise click.BadParameter(f"{text!r} is not between 1970 and {manifests.LATEST_YEAR}")
+    return seconds
 
 
 def _faults(outcome: run.Outcome) -> list[str]:

@@ -1,5 +1,6 @@
 """What people see of queues, placements and jobs: plain tables, as wide as they need to be."""
 
+import operator
 from collections.abc import Iterable, Mapping
 from typing import TextIO
 
@@ -27,12 +28,15 @@ def on(stream: TextIO) -> console.Console:
     )
 
 
-def show(outcome: run.Outcome, stream: TextIO) -> None:
-    """Placements, evictions, queues, and the groups that wait with their reasons."""
+def show(outcome: run.Outcome, stream: TextIO, *, cycles: bool = False) -> None:
+    """Placements, evictions, queues, and the groups that wait with their reasons.
+
+    cycles: whether to say in which cycle it was.
+    """
     terminal = on(stream)
     sections = (
-        _placements(outcome),
-        _evictions(outcome),
+        _placements(outcome, cycles=cycles),
+        _evictions(outcome, cycles=cycles),
         queue_table(outcome.last.queues),
         _shares(outcome.last.queues),
         _left_out(outcome.last.excluded),
@@ -99,19 +103,26 @@ def _left_out(excluded: Iterable[decisions.Exclusion]) -> table.Table:
     return shown
 
 
-def _placements(outcome: run.Outcome) -> table.Table:
-    shown = columns("pod", "node", "")
-    rows: list[tuple[str, str, str]] = [(bind.task.key, bind.node, "") for bind in outcome.binds]
-    rows += [(each.task.key, each.node, "waits") for each in outcome.last.pipelined]
-    for row in sorted(rows):
+def _placements(outcome: run.Outcome, *, cycles: bool) -> table.Table:
+    shown = columns("pod", "node", *["cycle"] * cycles, "")
+    rows: list[tuple[str, ...]] = [
+        (bind.task.key, bind.node, *[str(number)] * cycles, "")
+        for number, result in enumerate(outcome.results, 1)
+        for bind in result.binds
+    ]
+    last = [str(len(outcome.results))] * cycles
+    rows += [(each.task.key, each.node, *last, "waits") for each in outcome.last.pipelined]
+    for row in sorted(rows, key=operator.itemgetter(0)):
         shown.add_row(*row)
     return shown
 
 
-def _evictions(outcome: run.Outcome) -> table.Table:
-    shown = columns("evicted", "node", "action", "for")
-    for evict in outcome.evicts:
-        shown.add_row(evict.task.key, evict.node, evict.action, evict.beneficiary or "")
+def _evictions(outcome: run.Outcome, *, cycles: bool) -> table.Table:
+    shown = columns("evicted", "node", *["cycle"] * cycles, "action", "for")
+    for number, result in enumerate(outcome.results, 1):
+        for evict in result.evicts:
+            when = [str(number)] * cycles
+            shown.add_row(evict.task.key, evict.node, *when, evict.action, evict.beneficiary or "")
     return shown
 
 

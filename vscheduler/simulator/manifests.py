@@ -23,7 +23,8 @@ MOMENTS = frozenset(
 )
 """Fields that hold an instant which has passed; a deletionTimestamp may be in the future."""
 
-LATEST = dt.datetime(9999, 1, 1, tzinfo=dt.UTC).timestamp()
+LATEST_YEAR = 9999
+LATEST = dt.datetime(LATEST_YEAR, 1, 1, tzinfo=dt.UTC).timestamp()
 """Where calendars end, with room for some cycles more."""
 
 _PART = re.compile(r"[^.\[\]]+")

@@ -11,10 +11,19 @@ from vscheduler.simulator import run
 def tree(outcome: run.Outcome) -> dict[str, Any]:
     """Binds and evictions of all cycles; everything else as it is after the last one."""
     last = outcome.last
+    binds = [
+        (number, bind) for number, result in enumerate(outcome.results, 1) for bind in result.binds
+    ]
+    binds.sort(key=_pod)
     return {
-        "binds": {bind.task.key: bind.node for bind in sorted(outcome.binds, key=_pod)},
+        "binds": {bind.task.key: bind.node for _, bind in binds},
+        "bindCycles": {bind.task.key: number for number, bind in binds},
         "pipelined": {each.task.key: each.node for each in last.pipelined},
-        "evicts": [_evict(evict) for evict in outcome.evicts],
+        "evicts": [
+            _evict(evict, number)
+            for number, result in enumerate(outcome.results, 1)
+            for evict in result.evicts
+        ],
         "podGroups": {
             status.job: _group(status, outcome.states[status.job]) for status in last.groups
         },
@@ -24,16 +33,17 @@ def tree(outcome: run.Outcome) -> dict[str, Any]:
     }
 
 
-def _pod(bind: decisions.Bind) -> str:
-    return bind.task.key
+def _pod(bound: tuple[int, decisions.Bind]) -> str:
+    return bound[1].task.key
 
 
-def _evict(evict: decisions.Evict) -> dict[str, Any]:
+def _evict(evict: decisions.Evict, number: int) -> dict[str, Any]:
     return {
         "pod": evict.task.key,
         "node": evict.node,
         "action": evict.action,
         "for": evict.beneficiary,
+        "cycle": number,
     }
 
 

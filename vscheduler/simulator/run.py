@@ -1,7 +1,7 @@
 """Manifests and a policy in, decisions out: the daemon's mirror and core without a cluster."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from vscheduler.core import cycle
@@ -9,6 +9,7 @@ from vscheduler.core.framework import policy as policies
 from vscheduler.core.model import decisions, jobs, queues, snapshot
 from vscheduler.mirror import decoding, events, pods, state, statuses, wording
 from vscheduler.simulator import manifests, world
+from vscheduler.simulator import repetition as repetitions
 
 CYCLE_SECONDS = 1.0
 """Virtual time from one cycle to the next."""
@@ -26,6 +27,8 @@ class Options:
     cycles: int = 1
     now: float | None = None
     """Seconds since the epoch; None is the latest instant in the input, never the clock."""
+    evicted_return: bool = False
+    """Whether owners make evicted pods anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,8 @@ class Outcome:
     """What was left out, and why."""
     notes: tuple[str, ...]
     """What else people should know about their input."""
+    repetition: repetitions.Repetition | None = None
+    """What the run ends with, if that is the same again and again; only where pods return."""
 
     @property
     def last(self) -> decisions.CycleResult:
@@ -83,13 +88,22 @@ def simulate(
     collected, mirror = given.collected, given.mirror
     problems = [*collected.problems, *_rejections(mirror, given.objects)]
     notes = tuple(_notes(collected, mirror))
-    around = world.World(each for each in given.events if isinstance(each, events.Upsert))
-    results, states = _run(mirror, around, policy, options.cycles, given.now)
+    readable = (each for each in given.events if isinstance(each, events.Upsert))
+    around = world.World(readable, pods_return=options.evicted_return)
+    results: list[decisions.CycleResult] = []
+    looks: list[repetitions.Look] = []
+    states: Mapping[jobs.JobId, jobs.GroupState] = {}
+    for result, written in _cycles(mirror, around, policy, options.cycles, given.now):
+        results.append(result)
+        states = written
+        if options.evicted_return:
+            looks.append(repetitions.look(around.pods(), result))
     return Outcome(
         results=tuple(results),
         states=states,
         problems=tuple(sorted(problems, key=str)),
         notes=notes,
+        repetition=repetitions.find(looks),
     )
 
 
@@ -136,12 +150,10 @@ def _rejections(
         yield manifests.Problem(place=place, message=str(rejection))
 
 
-def _run(
+def _cycles(
     mirror: state.Mirror, around: world.World, policy: policies.Policy, cycles: int, now: float
-) -> tuple[list[decisions.CycleResult], Mapping[jobs.JobId, jobs.GroupState]]:
+) -> Iterator[tuple[decisions.CycleResult, Mapping[jobs.JobId, jobs.GroupState]]]:
     """Decide, obey, decide again; each cycle is a second later than the one before."""
-    results: list[decisions.CycleResult] = []
-    states: dict[jobs.JobId, jobs.GroupState] = {}
     carried = snapshot.FRESH
     for number in range(cycles):
         moment = now + number * CYCLE_SECONDS
@@ -157,8 +169,7 @@ def _run(
         for event in around.obey(result, states, moment):
             mirror.apply(event)
         carried = result.carried
-        results.append(result)
-    return results, states
+        yield result, states
 
 
 def _notes(collected: manifests.Collection, mirror: state.Mirror) -> Iterable[str]:

@@ -7,17 +7,18 @@ import msgspec
 
 from vscheduler.core.model import decisions, jobs
 from vscheduler.mirror import events, fields, limits, statuses, wire
+from vscheduler.simulator import owners
 
 
 class World:
     """The objects of a cluster between two cycles.
 
     A pod that was bound runs from the next cycle on; one that was evicted, or is being deleted,
-    holds its room for one more cycle and is gone after it. Nothing ends by itself, and nobody
-    makes a pod anew.
+    holds its room for one more cycle and is gone after it. Nothing ends by itself. Nobody makes a
+    pod anew, unless pods return: then another takes its place, and waits.
     """
 
-    def __init__(self, objects: Iterable[events.Upsert]) -> None:
+    def __init__(self, objects: Iterable[events.Upsert], *, pods_return: bool = False) -> None:
         self._pods: dict[str, wire.Pod] = {}
         self._groups: dict[str, wire.PodGroup] = {}
         self._budgets: dict[str, wire.PodDisruptionBudget] = {}
@@ -29,6 +30,19 @@ class World:
                     self._groups[_key(group.metadata)] = group
                 case wire.PodDisruptionBudget() as budget:
                     self._budgets[_key(budget.metadata)] = budget
+        self._owners = owners.Owners(self._pods.values()) if pods_return else None
+        self._failed = [
+            key
+            for key, pod in self._pods.items()
+            if pod.status.phase == "Failed" and not pod.metadata.deletion_timestamp
+        ]
+        self._disrupted: dict[str, list[str]] = {}
+        """By UID of pods that have come back and wait, the budgets that their eviction was counted
+        in."""
+
+    def pods(self) -> Iterator[wire.Pod]:
+        """All that are there."""
+        return iter(self._pods.values())
 
     def obey(
         self,
@@ -37,25 +51,51 @@ class World:
         now: float,
     ) -> Iterator[events.Event]:
         """Do what was decided, write the groups' states, and say what that changed."""
-        yield from self._let_go()
+        yield from self._let_go(now)
+        yield from self._replace_failed(now)
         yield from self._start_bound()
         for bind in result.binds:
             yield self._bind(bind)
+            yield from self._count_up(bind)
         for evict in result.evicts:
             yield from self._evict(evict, now)
         for job, state in states.items():
             yield self._write(job, state)
 
-    def _let_go(self) -> Iterator[events.Event]:
+    def _let_go(self, now: float) -> Iterator[events.Event]:
         going = [key for key, pod in self._pods.items() if pod.metadata.deletion_timestamp]
         for key in going:
-            metadata = self._pods.pop(key).metadata
-            yield events.Remove(
-                kind=events.Kind.POD,
-                namespace=metadata.namespace,
-                name=metadata.name,
-                uid=metadata.uid,
-            )
+            pod = self._pods[key]
+            yield self._remove(key)
+            yield from self._make_again(pod, now)
+
+    def _replace_failed(self, now: float) -> Iterator[events.Event]:
+        """Owners answer to pods that had failed at the beginning; later none does."""
+        failed, self._failed = self._failed, []
+        for key in failed:
+            pod = self._pods.get(key)
+            if pod is None or self._owners is None or not self._owners.wants_again(pod):
+                continue
+            if self._owners.keeps_name(pod):
+                yield self._remove(key)
+            yield from self._make_again(pod, now)
+
+    def _remove(self, key: str) -> events.Remove:
+        metadata = self._pods.pop(key).metadata
+        return events.Remove(
+            kind=events.Kind.POD,
+            namespace=metadata.namespace,
+            name=metadata.name,
+            uid=metadata.uid,
+        )
+
+    def _make_again(self, pod: wire.Pod, now: float) -> Iterator[events.Event]:
+        """What the owner of a pod that is gone does, if it does anything."""
+        if self._owners is None or not self._owners.wants_again(pod):
+            return
+        made = self._owners.again(pod, now, self._pods)
+        self._disrupted[made.metadata.uid] = self._disrupted.pop(pod.metadata.uid, [])
+        yield self._put(_key(made.metadata), made)
 
     def _start_bound(self) -> Iterator[events.Event]:
         for key, pod in list(self._pods.items()):
@@ -68,18 +108,29 @@ class World:
         return self._put(bind.task.key, _running(msgspec.structs.replace(pod, spec=placed)))
 
     def _evict(self, evict: decisions.Evict, now: float) -> Iterator[events.Event]:
-        """The pod is being deleted; budgets that cover it allow one pod less, for good."""
+        """The pod is being deleted; budgets that cover it allow one pod less, until another runs in
+        its place.
+        """
         pod = self._pods[evict.task.key]
-        for key, budget in self._budgets.items():
-            if _covers(budget, evict.task):
-                yield self._count_down(key, budget)
+        counted = [key for key, each in self._budgets.items() if _covers(each, evict.task)]
+        self._disrupted[pod.metadata.uid] = [
+            key for key in counted if self._budgets[key].status.disruptions_allowed > 0
+        ]
+        for key in counted:
+            yield self._count(key, -1)
         metadata = msgspec.structs.replace(
             pod.metadata, deletion_timestamp=dt.datetime.fromtimestamp(now, dt.UTC)
         )
         yield self._put(evict.task.key, msgspec.structs.replace(pod, metadata=metadata))
 
-    def _count_down(self, key: str, budget: wire.PodDisruptionBudget) -> events.Upsert:
-        left = max(0, budget.status.disruptions_allowed - 1)
+    def _count_up(self, bind: decisions.Bind) -> Iterator[events.Event]:
+        """Who comes back and runs isn't missed any more."""
+        for key in self._disrupted.pop(self._pods[bind.task.key].metadata.uid, []):
+            yield self._count(key, 1)
+
+    def _count(self, key: str, step: int) -> events.Upsert:
+        budget = self._budgets[key]
+        left = max(0, budget.status.disruptions_allowed + step)
         status = msgspec.structs.replace(budget.status, disruptions_allowed=left)
         self._budgets[key] = msgspec.structs.replace(budget, status=status)
         return events.Upsert(kind=events.Kind.BUDGET, object=self._budgets[key])

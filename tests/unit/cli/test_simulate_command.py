@@ -160,6 +160,11 @@ def test_flags_mean_what_they_mean_to_the_daemon(
         ([], "Missing argument 'FILE...'"),
         (["missing.yaml"], "does not exist"),
         (["-", "--cycles", "0"], "'--cycles'"),
+        (["-", "--now", "yesterday"], "'--now': 'yesterday' is no RFC 3339 time"),
+        (["-", "--now", "2026-01-01T12:00:00"], "'--now': '2026-01-01T12:00:00' is no RFC 3339"),
+        (["-", "--now", ""], "'--now': '' is no RFC 3339"),
+        (["-", "--now", "1969-12-31T23:59:59Z"], "'--now': '1969-12-31T23:59:59Z' is not between"),
+        (["-", "--now", "9999-12-31T00:00:00Z"], "is not between 1970 and 9999"),
         (["-", "-o", "xml"], "'xml' is not one of"),
         (["-", "--node-selector", "zone"], "--node-selector: 'zone' is no label"),
         (["-", "--scheduler-name", "A_B"], "--scheduler-name: 'A_B' is no DNS-1123"),
@@ -180,3 +185,73 @@ def test_unreadable_input_is_an_error(tmp_path: Path) -> None:
     done = invoke(file)
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith(f"{file}:1: ")
+
+
+SEESAW = """
+    node n1 cpu=2 memory=2Gi
+    queue a deserved=cpu:4,memory:1Gi   job a/x cpu=2 memory=2Gi n1
+    queue b deserved=cpu:1,memory:4Gi   job b/y cpu=2 memory=2Gi -
+"""
+VOLCANO = """
+compatibility: volcano
+actions: allocate, reclaim
+tiers:
+- plugins: [{name: gang}]
+- plugins: [{name: capacity}, {name: predicates}, {name: nodeorder}]
+"""
+
+
+@pytest.fixture
+def seesaw(tmp_path: Path) -> list[str]:
+    """The arguments for a cluster in which Volcano evicts back and forth."""
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text(VOLCANO)
+    scene = write(tmp_path / "all.yaml", pictures.documents(SEESAW))
+    return [str(scene), "--scheduler-conf", str(conf), "--cycles", "12"]
+
+
+def test_evicted_pods_return_and_going_round_is_told(seesaw: list[str]) -> None:
+    """In one sentence on stderr; programs and people are told in which cycle it was."""
+    done = invoke(*seesaw, "--evicted-return", "-o", "json")
+    assert (done.exit_code, done.stderr) == (
+        0,
+        "jobs default/x and default/y have evicted each other since cycle 1\n",
+    )
+    tree = json.loads(done.stdout)
+    assert [(each["pod"], each["cycle"]) for each in tree["evicts"]] == [
+        ("default/x-0", 1),
+        ("default/y-0", 4),
+        ("default/x-0-r1", 7),
+        ("default/y-0-r1", 10),
+    ]
+    assert tree["bindCycles"] == {
+        "default/x-0-r1": 6,
+        "default/x-0-r2": 12,
+        "default/y-0": 3,
+        "default/y-0-r1": 9,
+    }
+    rows = [line.split() for line in invoke(*seesaw, "--evicted-return").stdout.splitlines()]
+    assert ["EVICTED", "NODE", "CYCLE", "ACTION", "FOR"] in rows
+    assert ["default/y-0", "n1", "4", "reclaim", "default/x"] in rows
+    assert ["default/y-0-r1", "n1", "9"] in rows
+
+
+def test_without_return_what_is_evicted_is_gone(seesaw: list[str]) -> None:
+    """And the run comes to rest."""
+    done = invoke(*seesaw, "-o", "json")
+    tree = json.loads(done.stdout)
+    assert (done.stderr, len(tree["evicts"])) == ("", 1)
+    assert tree["bindCycles"] == {"default/y-0": 3}
+    assert "CYCLE" not in invoke(*seesaw).stdout
+
+
+@pytest.mark.parametrize("now", ["2027-01-01T12:00:00Z", "2027-01-01T14:00:00+02:00"])
+def test_now_is_the_instant_of_the_first_cycle(scene: Path, now: str) -> None:
+    """Not the latest instant in the manifests; each cycle is a second later."""
+    tree = json.loads(invoke(scene, "--now", now, "--cycles", "2", "-o", "json").stdout)
+    times = {
+        each["lastTransitionTime"]
+        for group in tree["podGroups"].values()
+        for each in group["conditions"]
+    }
+    assert times == {"2027-01-01T12:00:00Z"}

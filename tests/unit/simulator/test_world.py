@@ -1,5 +1,8 @@
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
+
+import pytest
 
 from tests import pictures
 from vscheduler.core.model import decisions, jobs, snapshot
@@ -35,7 +38,9 @@ def result(**decided: Any) -> decisions.CycleResult:
     return decisions.CycleResult(**{**nothing, "total": {}, "carried": snapshot.FRESH, **decided})
 
 
-def drawn(picture: str = PICTURE, selector: Any = None) -> world.World:
+def drawn(
+    picture: str = PICTURE, selector: Any = None, *, pods_return: bool = False
+) -> world.World:
     """The picture as a world; selector: of its budgets."""
     documents = pictures.documents(picture)
     for document in documents:
@@ -46,7 +51,8 @@ def drawn(picture: str = PICTURE, selector: Any = None) -> world.World:
         for document in documents
         if (kind := decoding.kind_of(document))
     ]
-    return world.World(event for event in read if isinstance(event, events.Upsert))
+    upserts = (event for event in read if isinstance(event, events.Upsert))
+    return world.World(upserts, pods_return=pods_return)
 
 
 def told(changes: Iterable[events.Event]) -> list[tuple[str, ...]]:
@@ -139,3 +145,58 @@ def test_a_budget_that_cant_be_read_protects_nobody() -> None:
     assert told(around.obey(result(evicts=(evict("j-0", app="db"),)), {}, NOW)) == [
         ("j-0", "going", "n1")
     ]
+
+
+def test_pods_return_once_they_are_gone() -> None:
+    """In the cycle after the one in which they go, waiting, under another name, made then."""
+    around = drawn(pods_return=True)
+    assert told(around.obey(result(evicts=(evict("j-0"),)), {}, NOW)) == [
+        ("j-2", "gone"),
+        ("j-2-r1", "Pending", ""),
+        ("j-1", "Running", "n1"),
+        ("j-0", "going", "n1"),
+    ]
+    assert told(around.obey(result(), {}, NOW + 1)) == [("j-0", "gone"), ("j-0-r1", "Pending", "")]
+    made = {pod.metadata.name: pod.metadata for pod in around.pods()}["j-0-r1"]
+    assert made.creation_timestamp is not None
+    assert (made.uid, made.creation_timestamp.timestamp()) == ("default/j-0-r1", NOW + 1)
+
+
+def test_a_budget_gets_back_what_runs_again() -> None:
+    """A budget that had nothing to give gets nothing; one of an older life counts once."""
+    around = drawn(
+        """
+        node n1 cpu=9 queue gold
+        job  gold/j label=app=db n1
+        budget calm select=app=db allowed=1 budget none select=app=db allowed=0
+    """,
+        pods_return=True,
+    )
+    list(around.obey(result(evicts=(evict("j-0", app="db"),)), {}, NOW))
+    list(around.obey(result(), {}, NOW + 1))
+    back = {pod.metadata.name: pod for pod in around.pods()}["j-0-r1"]
+    bound = dataclasses.replace(task("j-0-r1"), uid=jobs.TaskId(back.metadata.uid))
+    bind = result(binds=(decisions.Bind(task=bound, node="n1"),))
+    assert told(around.obey(bind, {}, NOW + 2)) == [("j-0-r1", "Running", "n1"), ("calm", "1")]
+    again = decisions.Evict(task=bound, node="n1", action="reclaim", beneficiary=None)
+    assert told(around.obey(result(evicts=(again,)), {}, NOW + 3)) == [("j-0-r1", "going", "n1")]
+    assert told(around.obey(result(), {}, NOW + 4)) == [
+        ("j-0-r1", "gone"),
+        ("j-0-r2", "Pending", ""),
+    ]
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("Job", "j-0-r1"), ("StatefulSet", "j-0")])
+def test_owners_answer_to_what_had_failed(kind: str, expected: str) -> None:
+    """Once, in the first cycle; a failed pod stays, but where the next one has its name."""
+    documents = pictures.documents(PICTURE.replace("n1 +n1 ~n1 -", "n1"))
+    pod = documents[-1]
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": "j", "uid": "o", "controller": True}
+    pod["metadata"]["ownerReferences"] = [owner]
+    pod["status"] = {"phase": "Failed"}
+    upsert = decoding.convert(events.Kind.POD, pod)
+    assert isinstance(upsert, events.Upsert)
+    around = world.World([upsert], pods_return=True)
+    gone = [("j-0", "gone")] if kind == "StatefulSet" else []
+    assert told(around.obey(result(), {}, NOW)) == [*gone, (expected, "Pending", "")]
+    assert told(around.obey(result(), {}, NOW)) == []
