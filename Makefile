@@ -8,7 +8,7 @@ JOBS ?= 3
 # Daemons are started hundreds of times: their modules are compiled once, as in the image.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-alerts test-faults lint bench bench-core binaries lock clean
+.PHONY: demo test test-alerts test-faults test-worlds lint bench bench-core binaries lock clean
 
 demo: $(READY)  ## a real control plane on this machine, tenants, gangs and the scheduler
 	$(BIN)/vscheduler demo
@@ -24,6 +24,9 @@ test-faults: binaries  ## what make test does of races and takeovers, all of it 
 		tests/integration/test_leases.py
 	$(BIN)/pytest -s --at-length --lease-timing=default tests/integration/test_takeovers.py \
 		tests/integration/test_side_by_side.py
+
+test-worlds: $(READY)  ## random clusters in which everything changes and evicted pods come back, 2,100 of them
+	$(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal --at-length tests/properties/test_worlds.py
 
 lint: $(READY)  ## style, types, layers, the Dockerfile
 	$(BIN)/ruff check .

@@ -17,7 +17,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the patience of instances in tests/integration/test_takeovers.py and the like",
     )
     parser.addoption(
-        "--at-length", action="store_true", help="also the tests that are marked so: 20 s each"
+        "--at-length", action="store_true", help="also the tests that are marked so: 20 s or more"
     )
 
 
@@ -27,7 +27,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.addinivalue_line("markers", "at_length: takes long; `make test-faults` runs it")
+    config.addinivalue_line(
+        "markers", "at_length: takes long; `make test-faults` or `make test-worlds` runs it"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

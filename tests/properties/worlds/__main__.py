@@ -44,7 +44,7 @@ def main(words: Sequence[str]) -> int:
         history = histories.live(plan)
         longest = max(longest, history.count.pop("cycles to rest"))
         count.update(history.count, worlds=1, broken=bool(history.problems))
-        count.update({_rule(problem) for problem in history.problems})
+        count.update({histories.rule(problem) for problem in history.problems})
         if history.problems:
             sys.stdout.write(f"{history}\n")
             if arguments.write:
@@ -55,11 +55,6 @@ def main(words: Sequence[str]) -> int:
         f"{dict(sorted(count.items()))}, {longest} cycles to rest at most, {seconds:.1f} CPU s\n"
     )
     return bool(count["broken"])
-
-
-def _rule(problem: str) -> str:
-    """The word that names the broken rule."""
-    return next(word for word in problem.split() if word.isupper())
 
 
 def _read(words: Sequence[str]) -> argparse.Namespace:

@@ -10,6 +10,9 @@ from typing import TypeAlias
 from tests.properties.worlds import census as censuses
 from tests.properties.worlds import generator, manifests, world
 
+FEWEST_NODES = 4
+"""That stay, whoever leaves."""
+
 Change: TypeAlias = Callable[[world.World, random.Random], None]
 
 
@@ -59,30 +62,32 @@ def node_joins(around: world.World, chance: random.Random) -> None:
 
 def node_leaves(around: world.World, chance: random.Random) -> None:
     """A node is gone, with pods on it."""
-    if (node := _one(chance, around.of_kind("Node"))) and chance.random() < 0.5:
-        around.drop(manifests.key_of(node))
+    nodes = around.of_kind("Node")
+    if len(nodes) > FEWEST_NODES:
+        around.drop(manifests.key_of(chance.choice(nodes)))
 
 
 def node_is_cordoned(around: world.World, chance: random.Random) -> None:
-    """A node takes no more pods, or does again."""
-    if node := _one(chance, around.of_kind("Node")):
-        spec = {**node["spec"], "unschedulable": not node["spec"].get("unschedulable", False)}
-        around.put({**node, "spec": spec})
+    """A node takes no more pods; or, sooner, all do again."""
+    nodes = around.of_kind("Node")
+    cordoned = [node for node in nodes if node["spec"].get("unschedulable")]
+    for node in cordoned or chance.sample(nodes, min(1, len(nodes))):
+        around.put({**node, "spec": {**node["spec"], "unschedulable": not cordoned}})
 
 
 def node_shrinks(around: world.World, chance: random.Random) -> None:
     """A node offers less, or more, than it did; its pods stay."""
     if node := _one(chance, around.of_kind("Node")):
-        amounts = {**node["status"]["allocatable"], "cpu": chance.choice(("2", "4", "8"))}
+        amounts = {**node["status"]["allocatable"], "cpu": chance.choice(("2", "4", "8", "12"))}
         around.put({**node, "status": {**node["status"], "allocatable": amounts}})
 
 
 def node_fails(around: world.World, chance: random.Random) -> None:
-    """A node isn't ready, or is again."""
-    if node := _one(chance, around.of_kind("Node")):
-        (condition,) = node["status"]["conditions"]
-        status = "False" if condition["status"] == "True" else "True"
-        conditions = [{"type": "Ready", "status": status}]
+    """A node isn't ready any more; or all are again."""
+    nodes = around.of_kind("Node")
+    failed = [node for node in nodes if node["status"]["conditions"][0]["status"] != "True"]
+    for node in failed or chance.sample(nodes, min(1, len(nodes))):
+        conditions = [{"type": "Ready", "status": "True" if failed else "False"}]
         around.put({**node, "status": {**node["status"], "conditions": conditions}})
 
 
@@ -93,16 +98,24 @@ def queue_changes_weight(around: world.World, chance: random.Random) -> None:
 
 
 def queue_closes(around: world.World, chance: random.Random) -> None:
-    """A queue takes no more pods, or does again."""
-    if queue := _one(chance, around.of_kind("Queue")):
-        state = "Open" if queue["status"]["state"] == "Closed" else "Closed"
-        around.put({**queue, "status": {"state": state}})
+    """A queue takes no more pods; or all do again."""
+    queues = around.of_kind("Queue")
+    closed = [queue for queue in queues if queue["status"]["state"] == "Closed"]
+    for queue in closed or chance.sample(queues, min(1, len(queues))):
+        around.put({**queue, "status": {"state": "Open" if closed else "Closed"}})
 
 
 def queue_disappears(around: world.World, chance: random.Random) -> None:
-    """A queue is gone, its jobs aren't."""
-    if (queue := _one(chance, around.of_kind("Queue"))) and chance.random() < 0.3:
+    """A queue is gone, its jobs aren't; or all that were gone are there again."""
+    queues = around.of_kind("Queue")
+    if around.missing_queues:
+        for queue in around.missing_queues:
+            around.put(queue)
+        around.missing_queues.clear()
+    elif queues and chance.random() < 0.5:
+        queue = chance.choice(queues)
         around.drop(manifests.key_of(queue))
+        around.missing_queues.append(queue)
 
 
 def gang_grows(around: world.World, chance: random.Random) -> None:
@@ -150,3 +163,14 @@ def happen(around: world.World, chance: random.Random) -> None:
     scale = 1 + len(around.owners) // 10
     for _ in range(chance.choice((0, 1, 1, 2)) * scale):
         chance.choice(CHANGES)(around, chance)
+
+
+def end(around: world.World) -> None:
+    """Change is over: nodes are ready and take pods, queues are there and open."""
+    for node in around.of_kind("Node"):
+        conditions = [{"type": "Ready", "status": "True"}]
+        spec = {**node["spec"], "unschedulable": False}
+        around.put({**node, "spec": spec, "status": {**node["status"], "conditions": conditions}})
+    for queue in (*around.of_kind("Queue"), *around.missing_queues):
+        around.put({**queue, "status": {"state": "Open"}})
+    around.missing_queues.clear()

@@ -14,6 +14,9 @@ TAINT = {"key": "dedicated", "value": "lab", "effect": "NoSchedule"}
 SOFT_TAINT = {"key": "spot", "value": "yes", "effect": "PreferNoSchedule"}
 GPU_TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 PRIORITIES = (5, 10)
+CONTEST = 0.7
+"""Of worlds in which the jobs of one queue come before those of the next, and of a queue those
+without a priority first: they fill what others claim later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +32,7 @@ class Size:
     """Whether there are as many nodes, queues and jobs."""
 
 
-SMALL = Size(nodes=6, queues=4, jobs=8, pods=5)
+SMALL = Size(nodes=8, queues=4, jobs=7, pods=5)
 LARGE = Size(nodes=50, queues=10, jobs=80, pods=12, exact=True)
 
 
@@ -45,14 +48,16 @@ class Blueprint:
 def blueprint(seed: int, size: Size, *, tree: bool) -> Blueprint:
     """The same for the same arguments; tree: queues are branches of a tree."""
     chance = random.Random(f"cluster {seed}")
-    nodes = [node(chance, f"n{number:02}") for number in range(_count(chance, size, size.nodes, 1))]
+    nodes = [node(chance, f"n{number:02}") for number in range(_count(chance, size, size.nodes, 4))]
     queues, leaves = _queues(chance, _count(chance, size, size.queues, 2), tree=tree)
     classes = [manifests.priority_class(f"priority-{each}", each) for each in PRIORITIES]
     temper = workloads.Temper.draw(chance)
     jobs = [
         workloads.workload(chance, temper, f"j{number:02}", chance.choice(leaves), size.pods)
-        for number in range(_count(chance, size, size.jobs, 3))
+        for number in range(_count(chance, size, size.jobs, 4))
     ]
+    if chance.random() < CONTEST:
+        jobs.sort(key=lambda job: (job.queue, "priorityClassName" in job.spec))
     return Blueprint(
         documents=(*nodes, *queues, *classes, *_budgets(chance)), workloads=tuple(jobs)
     )
@@ -61,15 +66,15 @@ def blueprint(seed: int, size: Size, *, tree: bool) -> Blueprint:
 def node(chance: random.Random, name: str) -> manifests.Document:
     """A node of one of several kinds."""
     amounts = {
-        "cpu": chance.choice(("4", "8", "8", "15500m")),
-        "memory": chance.choice(("8Gi", "16Gi", "32Gi")),
-        "pods": chance.choice(("3", "5", "110", "110")),
+        "cpu": chance.choice(("4", "6", "8", "15500m")),
+        "memory": chance.choice(("4Gi", "8Gi", "16Gi")),
+        "pods": chance.choice(("3", "5", "110", "110", "110")),
     }
     taints = []
     if chance.random() < 0.3:
         amounts[manifests.GPU] = chance.choice(("1", "2", "4"))
-        taints += [GPU_TAINT] * (chance.random() < 0.3)
-    taints += [TAINT] * (chance.random() < 0.15)
+        taints += [GPU_TAINT] * (chance.random() < 0.2)
+    taints += [TAINT] * (chance.random() < 0.1)
     taints += [SOFT_TAINT] * (chance.random() < 0.15)
     labels = {"zone": chance.choice(ZONES), "disk": chance.choice(("ssd", "hdd"))}
     if chance.random() < 0.1:
@@ -117,11 +122,11 @@ def _queue(
     chance: random.Random, name: str, spec: manifests.Document, marks: dict[str, str]
 ) -> manifests.Document:
     spec = {"weight": chance.choice((1, 1, 2, 4)), **spec}
-    if chance.random() < 0.2:
+    if chance.random() < 0.15:
         spec["capability"] = {"cpu": str(chance.randint(4, 24))}
     elif chance.random() < 0.15:
         spec["guarantee"] = {"resource": {"cpu": "1"}}
-    if chance.random() < 0.1:
+    if chance.random() < 0.05:
         spec["reclaimable"] = False
     if chance.random() < 0.15:
         spec["priority"] = 1

@@ -66,8 +66,9 @@ def _muddles(
     standing = sum(map(censuses.counts, members)) + len(moment.bound[group])
     if rest and "reason" not in status:
         yield f"{len(rest)} pods wait, and nobody says why"
+    known = document["spec"]["queue"] in moment.census.queues  # else it keeps its phase
     started = sum(map(censuses.has_node, members))
-    if status["phase"] == "Running" and started < minimum:
+    if status["phase"] == "Running" and started < minimum and known:
         yield f"is Running with {started} of {minimum}"
     if status["phase"] == "Completed" and any(map(censuses.waits, members)):
         yield "is Completed, and pods wait"

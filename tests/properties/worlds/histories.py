@@ -42,7 +42,7 @@ class Plan:
 
 @dataclass(slots=True, kw_only=True)
 class History:
-    """What came of it."""
+    """What came of it; as text, the first problem of each kind and how to see them again."""
 
     plan: Plan
     problems: list[str] = field(default_factory=list)
@@ -51,8 +51,17 @@ class History:
     """The objects before the first cycle that breaks a rule."""
 
     def __str__(self) -> str:
-        lines = [f"{len(self.problems)} problems; again: {self.plan.replay}", *self.problems[:8]]
-        return "\n".join(lines)
+        first: dict[str, str] = {}
+        for problem in self.problems:
+            first.setdefault(rule(problem), problem)
+        return "\n".join(
+            (f"{len(self.problems)} problems; again: {self.plan.replay}", *first.values())
+        )
+
+
+def rule(problem: str) -> str:
+    """The word that names the rule which is broken."""
+    return next(word for word in problem.split() if word.isupper())
 
 
 def live(plan: Plan, judges: Iterable[moments.Judge] = judging.JUDGES) -> History:
@@ -71,6 +80,7 @@ def live(plan: Plan, judges: Iterable[moments.Judge] = judging.JUDGES) -> Histor
         if number >= ALONE:
             changes.happen(around, chance)
         _cycle(around, history, judges)
+    changes.end(around)
     _come_to_rest(around, history, judges)
     return history
 
@@ -115,8 +125,8 @@ def _come_to_rest(around: worlds.World, history: History, judges: Iterable[momen
         if busy > most:
             evicted = sorted(moment.lost)
             history.problems.append(
-                f"RESTLESS still decides after {busy} cycles without change from outside,"
-                f" last: {len(moment.binds)} binds, evictions of {', '.join(evicted) or 'nobody'}"
+                f"cycle {around.cycles}: RESTLESS in {busy} cycles after the last change;"
+                f" last {len(moment.binds)} binds, evictions of {', '.join(evicted) or 'nobody'}"
             )
             break
     history.count["cycles to rest"] = busy

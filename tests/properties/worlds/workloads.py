@@ -15,6 +15,7 @@ FEATURES = (
     *("apart", "apart_team", "together", "near_team", "spread", "prefer", "node_affinity"),
     *("roles", "sub_groups", "best_effort", "elastic", "never_preempts", "system"),
 )
+CROWDED = 0.5
 RARE = frozenset({"protected", "gated", "never_preempts", "system"})
 
 
@@ -24,16 +25,20 @@ class Temper:
 
     likely: dict[str, float]
 
+    crowded: bool
+    """Whether jobs are plain and large, so that queues have to fight for their shares."""
+
     @classmethod
     def draw(cls, chance: random.Random) -> "Temper":
         """A few features are frequent, most are not."""
-        frequent = set(chance.sample(FEATURES, 3)) - RARE
-        return cls(
-            likely={
-                name: 0.5 if name in frequent else 0.04 if name in RARE else 0.1
-                for name in FEATURES
-            }
-        )
+        crowded = chance.random() < CROWDED
+        likely = {name: 0.04 if crowded or name in RARE else 0.1 for name in FEATURES}
+        if crowded:
+            likely |= {"gpu": 0.3, "priority": 0.2, "elastic": 0.2}
+        else:
+            likely |= {"priority": 0.3, **dict.fromkeys(chance.sample(FEATURES, 3), 0.5)}
+            likely |= dict.fromkeys(RARE, 0.04)
+        return cls(likely=likely, crowded=crowded)
 
     def features(self, chance: random.Random) -> frozenset[str]:
         """Those of one job."""
@@ -45,11 +50,11 @@ def workload(
 ) -> manifests.Workload:
     """A job of a queue with so many pods at most."""
     features = temper.features(chance)
-    count = chance.randint(1, most)
+    count = chance.randint(3, most + 2) if temper.crowded else chance.randint(1, most)
     template = _template(chance, name, features)
     templates = [template] * count
     spec: dict[str, Any] = {}
-    minimum = chance.choice((1, count, chance.randint(1, count)))
+    minimum = chance.choice((1, min(2, count), count, chance.randint(1, count)))
     if "elastic" in features:
         minimum = max(1, count // 2)
     if "roles" in features and count > 1:
@@ -86,8 +91,8 @@ def workload(
 
 def _template(chance: random.Random, name: str, features: frozenset[str]) -> manifests.Template:
     requests = {
-        "cpu": chance.choice(("1", "1", "2", "3", "500m", "5")),
-        "memory": chance.choice(("1Gi", "2Gi", "4Gi")),
+        "cpu": chance.choice(("1", "1", "2", "2", "3", "500m")),
+        "memory": chance.choice(("512Mi", "1Gi", "2Gi", "2Gi")),
     }
     spec: dict[str, Any] = {}
     if "gpu" in features:

@@ -41,6 +41,8 @@ class World:
         self._policy = running.policy_of(configurations.tree(configuration))
         self.documents: dict[manifests.Key, manifests.Document] = {}
         self.owners: dict[str, manifests.Workload] = {}
+        self.missing_queues: list[manifests.Document] = []
+        """Queues that somebody has deleted, and may create again."""
         self.cycles = 0
         self.now = manifests.BEGINNING
         self.wake_at: float | None = None
