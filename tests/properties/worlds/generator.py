@@ -43,28 +43,34 @@ class Blueprint:
     documents: tuple[manifests.Document, ...]
     workloads: tuple[manifests.Workload, ...]
     """In the order in which they come."""
+    in_waves: bool
+    """Whether half of them come at once, half a little later, and nothing else changes."""
 
 
 def blueprint(seed: int, size: Size, *, tree: bool) -> Blueprint:
     """The same for the same arguments; tree: queues are branches of a tree."""
     chance = random.Random(f"cluster {seed}")
-    nodes = [node(chance, f"n{number:02}") for number in range(_count(chance, size, size.nodes, 4))]
-    queues, leaves = _queues(chance, _count(chance, size, size.queues, 2), tree=tree)
-    classes = [manifests.priority_class(f"priority-{each}", each) for each in PRIORITIES]
     temper = workloads.Temper.draw(chance)
+    names = [f"n{number:02}" for number in range(_count(chance, size, size.nodes, 4))]
+    nodes = [node(chance, name, plain=temper.plain) for name in names]
+    count = _count(chance, size, size.queues, 2)
+    queues, leaves = _queues(chance, count, tree=tree, plain=temper.plain)
+    classes = [manifests.priority_class(f"priority-{each}", each) for each in PRIORITIES]
     jobs = [
         workloads.workload(chance, temper, f"j{number:02}", chance.choice(leaves), size.pods)
         for number in range(_count(chance, size, size.jobs, 4))
     ]
-    if chance.random() < CONTEST:
+    if not temper.plain and chance.random() < CONTEST:
         jobs.sort(key=lambda job: (job.queue, "priorityClassName" in job.spec))
     return Blueprint(
-        documents=(*nodes, *queues, *classes, *_budgets(chance)), workloads=tuple(jobs)
+        documents=(*nodes, *queues, *classes, *_budgets(chance)),
+        workloads=tuple(jobs),
+        in_waves=temper.plain,
     )
 
 
-def node(chance: random.Random, name: str) -> manifests.Document:
-    """A node of one of several kinds."""
+def node(chance: random.Random, name: str, *, plain: bool = False) -> manifests.Document:
+    """A node of one of several kinds; plain: without taints, and with its zone."""
     amounts = {
         "cpu": chance.choice(("4", "6", "8", "15500m")),
         "memory": chance.choice(("4Gi", "8Gi", "16Gi")),
@@ -77,6 +83,8 @@ def node(chance: random.Random, name: str) -> manifests.Document:
     taints += [TAINT] * (chance.random() < 0.1)
     taints += [SOFT_TAINT] * (chance.random() < 0.15)
     labels = {"zone": chance.choice(ZONES), "disk": chance.choice(("ssd", "hdd"))}
+    if plain:
+        return manifests.node(name, amounts, labels, ())
     if chance.random() < 0.1:
         del labels["zone"]
     return manifests.node(name, amounts, labels, taints)
@@ -87,12 +95,12 @@ def _count(chance: random.Random, size: Size, most: int, least: int) -> int:
 
 
 def _queues(
-    chance: random.Random, count: int, *, tree: bool
+    chance: random.Random, count: int, *, tree: bool, plain: bool
 ) -> tuple[list[manifests.Document], list[str]]:
     """The queues, and the names of those that jobs may be in."""
     leaves = [f"q{number}" for number in range(count)]
     if not tree:
-        return [_queue(chance, name, {}, {}) for name in leaves], leaves
+        return [_queue(chance, name, {}, {}, plain=plain) for name in leaves], leaves
     found = []
     parents = [f"d{number}" for number in range(max(1, count // 2))]
     members: dict[str, list[manifests.Document]] = {name: [] for name in parents}
@@ -105,7 +113,7 @@ def _queues(
             "volcano.sh/hierarchy-weights": f"1/{weights[parent]}/{weight}",
         }
         deserved = {"cpu": str(chance.randint(1, 8)), "memory": f"{chance.randint(2, 16)}Gi"}
-        queue = _queue(chance, name, {"parent": parent, "deserved": deserved}, marks)
+        queue = _queue(chance, name, {"parent": parent, "deserved": deserved}, marks, plain=plain)
         members[parent].append(queue)
         found.append(queue)
     for parent, children in members.items():
@@ -119,9 +127,16 @@ def _queues(
 
 
 def _queue(
-    chance: random.Random, name: str, spec: manifests.Document, marks: dict[str, str]
+    chance: random.Random,
+    name: str,
+    spec: manifests.Document,
+    marks: dict[str, str],
+    *,
+    plain: bool,
 ) -> manifests.Document:
     spec = {"weight": chance.choice((1, 1, 2, 4)), **spec}
+    if plain:
+        return manifests.queue(name, spec, marks)
     if chance.random() < 0.15:
         spec["capability"] = {"cpu": str(chance.randint(4, 24))}
     elif chance.random() < 0.15:

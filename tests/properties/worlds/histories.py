@@ -74,10 +74,10 @@ def live(plan: Plan, judges: Iterable[moments.Judge] = judging.JUDGES) -> Histor
     history, judges = History(plan=plan), tuple(judges)
     coming = list(blueprint.workloads)
     for number in range(plan.cycles):
-        for _ in range(_arrivals(plan, number, len(blueprint.workloads))):
+        for _ in range(_arrivals(plan, blueprint, number)):
             if coming:
                 around.arrive(coming.pop(0))
-        if number >= ALONE:
+        if number >= ALONE and not blueprint.in_waves:
             changes.happen(around, chance)
         _cycle(around, history, judges)
     changes.end(around)
@@ -85,10 +85,14 @@ def live(plan: Plan, judges: Iterable[moments.Judge] = judging.JUDGES) -> Histor
     return history
 
 
-def _arrivals(plan: Plan, number: int, jobs: int) -> int:
-    """A third of the jobs at once, the rest one after another in the first half."""
-    steps = max(1, plan.cycles // 2)
-    return jobs // 3 if number == 0 else -(-jobs // steps)
+def _arrivals(plan: Plan, blueprint: generator.Blueprint, number: int) -> int:
+    """Two waves; or a third of the jobs at once, and the rest one after another in the first half
+    of the time.
+    """
+    jobs = len(blueprint.workloads)
+    if blueprint.in_waves:
+        return jobs // 2 if number == 0 else jobs * (number == ALONE)
+    return jobs // 3 if number == 0 else -(-jobs // max(1, plan.cycles // 2))
 
 
 def _cycle(

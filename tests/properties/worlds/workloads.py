@@ -15,30 +15,35 @@ FEATURES = (
     *("apart", "apart_team", "together", "near_team", "spread", "prefer", "node_affinity"),
     *("roles", "sub_groups", "best_effort", "elastic", "never_preempts", "system"),
 )
-CROWDED = 0.5
+STYLES = ("mixed", "mixed", "crowded", "plain")
 RARE = frozenset({"protected", "gated", "never_preempts", "system"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Temper:
-    """How likely each feature is in the jobs of this world."""
+    """What the jobs of a world are like: how likely each feature is, and how large they are."""
 
     likely: dict[str, float]
 
-    crowded: bool
-    """Whether jobs are plain and large, so that queues have to fight for their shares."""
+    crowded: bool = False
+    """Whether jobs are large, so that queues have to fight for their shares."""
+    plain: bool = False
+    """Whether nothing but shares decides: no features, plain nodes and queues, and no change but
+    that jobs come in two waves."""
 
     @classmethod
     def draw(cls, chance: random.Random) -> "Temper":
-        """A few features are frequent, most are not."""
-        crowded = chance.random() < CROWDED
-        likely = {name: 0.04 if crowded or name in RARE else 0.1 for name in FEATURES}
-        if crowded:
-            likely |= {"gpu": 0.3, "priority": 0.2, "elastic": 0.2}
-        else:
-            likely |= {"priority": 0.3, **dict.fromkeys(chance.sample(FEATURES, 3), 0.5)}
-            likely |= dict.fromkeys(RARE, 0.04)
-        return cls(likely=likely, crowded=crowded)
+        """A few features are frequent, most are not; or next to none."""
+        style = chance.choice(STYLES)
+        if style == "plain":
+            likely = dict.fromkeys(FEATURES, 0.0) | {"gpu": 0.3}
+            return cls(likely=likely, crowded=True, plain=True)
+        if style == "crowded":
+            likely = dict.fromkeys(FEATURES, 0.04) | {"gpu": 0.3, "priority": 0.2, "elastic": 0.2}
+            return cls(likely=likely, crowded=True)
+        likely = dict.fromkeys(FEATURES, 0.1) | {"priority": 0.3}
+        likely |= dict.fromkeys(chance.sample(FEATURES, 3), 0.5)
+        return cls(likely=likely | dict.fromkeys(RARE, 0.04))
 
     def features(self, chance: random.Random) -> frozenset[str]:
         """Those of one job."""

@@ -200,3 +200,16 @@ def test_owners_answer_to_what_had_failed(kind: str, expected: str) -> None:
     gone = [("j-0", "gone")] if kind == "StatefulSet" else []
     assert told(around.obey(result(), {}, NOW)) == [*gone, (expected, "Pending", "")]
     assert told(around.obey(result(), {}, NOW)) == []
+
+
+def test_what_had_failed_and_is_being_deleted_comes_back_once() -> None:
+    """It goes first, and the one that has its name by then is left alone."""
+    documents = pictures.documents(PICTURE.replace("n1 +n1 ~n1 -", "~n1"))
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "j", "controller": True}
+    documents[-1]["metadata"]["ownerReferences"] = [owner]
+    documents[-1]["status"] = {"phase": "Failed"}
+    upsert = decoding.convert(events.Kind.POD, documents[-1])
+    assert isinstance(upsert, events.Upsert)
+    around = world.World([upsert], pods_return=True)
+    assert told(around.obey(result(), {}, NOW)) == [("j-0", "gone"), ("j-0", "Pending", "")]
+    assert told(around.obey(result(), {}, NOW)) == []
