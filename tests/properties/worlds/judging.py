@@ -14,6 +14,7 @@ JUDGES: tuple[moments.Judge, ...] = (
     placement_rules.pods_wait_for_a_node,
     placement_rules.nodes_admit_their_pods,
     placement_rules.nodes_are_not_overfull,
+    placement_rules.filters_hold,
     gang_rules.gangs_start_whole,
     gang_rules.gangs_are_not_torn,
     eviction_rules.victims_can_go,

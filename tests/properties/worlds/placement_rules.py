@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
+from tests.properties.filters_by_hand import judging as by_hand
 from tests.properties.worlds import census as censuses
 from tests.properties.worlds import manifests, moments
 
@@ -53,6 +54,23 @@ def nodes_are_not_overfull(moment: moments.Moment) -> Iterable[str]:
                 found += _clashes(staying, pods)
             when = "once pods are gone" if later else "now"
             yield from (f"FULL {name}, {when}: {problem}" for problem in found)
+
+
+def filters_hold(moment: moments.Moment) -> Iterable[str]:
+    """Every filter, affinity between pods in both directions included, by one written by hand.
+
+    In Volcano's way, promises are left aside: filters aren't asked again after evictions.
+    """
+    placed = {each.pod: each.node for each in moment.binds}
+    promised = {each.pod: each.node for each in moment.pipelined}
+    waiting = {} if moment.setting.volcano else promised
+    if not (placed or waiting):
+        return
+    evicted = [each.pod for each in moment.evicts]
+    census = moment.census
+    found = [*census.nodes.values(), *census.pods.values()]
+    for text in by_hand.judge(found, placed, waiting=waiting, evicted=evicted):
+        yield f"FILTER {text}"
 
 
 def _excess(
