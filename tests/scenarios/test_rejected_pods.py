@@ -51,7 +51,7 @@ CASES = {
         5,
         1,
         0,
-        "NotEnoughResources: needs 5 pods of 1 cpu; 4 fit",
+        "NeverFits: needs 5 pods of 1 cpu, and the nodes ",
     ),
     "all can be used": (GANG, 1, 0, 0, "NotEnoughTasks: 1 of 2 pods exist (minMember 2)"),
 }
