@@ -8,7 +8,8 @@ JOBS ?= 3
 # Daemons are started hundreds of times: their modules are compiled once, as in the image.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-alerts test-faults test-worlds lint bench bench-core binaries lock clean
+.PHONY: demo test test-alerts test-faults test-worlds test-oracle lint bench bench-core binaries \
+	lock clean
 
 demo: $(READY)  ## a real control plane on this machine, tenants, gangs and the scheduler
 	$(BIN)/vscheduler demo
@@ -27,6 +28,9 @@ test-faults: binaries  ## what make test does of races and takeovers, all of it 
 
 test-worlds: $(READY)  ## random clusters in which everything changes and evicted pods come back, 2,100 of them
 	$(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal --at-length tests/properties/test_worlds.py
+
+test-oracle: binaries  ## our filters before the real kube-scheduler; FEATURE=gangs-ports: some of it
+	$(BIN)/python -m tests.oracle $(FEATURE)
 
 lint: $(READY)  ## style, types, layers, the Dockerfile
 	$(BIN)/ruff check .

@@ -46,6 +46,8 @@ ELSEWHERE: Mapping[str, str] = {
     ),
     "pip install .": f"{INTEGRATION}test_image.py::test_the_image_schedules",
     "pytest tests/unit": "Makefile::test",
+    "python -m tests.oracle gangs-ports --seed 7": "Makefile::test-oracle",
+    "python -m tests.oracle taints --worlds 200": "Makefile::test-oracle",
     "python -m vscheduler.sandbox build": "Makefile::binaries",
     "python -m vscheduler.sandbox --nodes 10": (
         f"{INTEGRATION}test_sandbox.py::test_sandbox_ends_with_its_parent"

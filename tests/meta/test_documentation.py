@@ -33,6 +33,7 @@ STRANGERS = {
     "--at-length", "--lease-timing",  # pytest, of this repository
     "--crds", "--kubelets", "--peer", "--peer-name", "--peer-without-groups", "--rest",
     "--restart", "--runs",  # make bench
+    "--seed", "--worlds",  # make test-oracle
 }  # fmt: skip
 """Flags of other programs, which docs speak of."""
 

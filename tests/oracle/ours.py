@@ -1,0 +1,71 @@
+"""What this scheduler says of the same pods: through the mirror into a session, or a cycle."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from tests import pictures, running
+from tests.oracle import judging, manifests
+from vscheduler.core import cycle
+from vscheduler.core.framework import session as sessions
+from vscheduler.core.model import jobs, snapshot
+from vscheduler.mirror import decoding, state
+
+Document = manifests.Document
+
+POLICY = running.policy_of(
+    {"actions": "allocate, backfill", "tiers": running.tiers(running.STANDARD)}
+)
+GROUP = "scheduling.k8s.io/group-name"
+
+
+def verdicts(documents: Iterable[Document]) -> dict[str, judging.Verdict]:
+    """Which nodes would take each pod of the oracle's at once, as things stand."""
+    listed = [_adopted(each) for each in documents]
+    groups = [
+        manifests.group(each["metadata"]["namespace"], each["metadata"]["name"])
+        for each in listed
+        if each["kind"] == "Pod" and each["spec"].get("schedulerName") == pictures.SCHEDULER
+    ]
+    session = sessions.Session(taken([*listed, *groups]), POLICY)
+    found = {
+        manifests.key(each): frozenset[str]()
+        for each in listed
+        if each["kind"] == "Pod" and "nodeName" not in each["spec"]
+    }
+    names = session.layout.names
+    for gang in session.gangs.values():
+        for task in gang.job.tasks:
+            if task.status is jobs.TaskStatus.PENDING:
+                scores = session.placement._plan(task).idle
+                rows = np.flatnonzero(scores > -np.inf).tolist()
+                found[task.key] = frozenset(names[row] for row in rows)
+    return found
+
+
+def taken(documents: Iterable[Document]) -> snapshot.Snapshot:
+    """The snapshot of a mirror that was shown all this, whatever it refuses of it."""
+    mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
+    for document in (manifests.QUEUE, *documents):
+        kind = decoding.kind_of(document)
+        assert kind is not None, document["kind"]
+        mirror.apply(decoding.convert(kind, document))
+    return mirror.snapshot(time.time(), snapshot.FRESH)
+
+
+def placed(documents: Iterable[Document], groups: Sequence[Document]) -> Mapping[str, str]:
+    """The nodes that pods of groups are bound to in one cycle, by `namespace/name`."""
+    result = cycle.run_cycle(taken([*documents, *groups]), POLICY, None)
+    assert result.faults == ()
+    return {bind.task.key: bind.node for bind in result.binds}
+
+
+def _adopted(document: Document) -> Document:
+    """A pod that the oracle was asked about as one of ours, in a group of its own."""
+    if document["kind"] != "Pod" or document["spec"].get("schedulerName") != manifests.ORACLE:
+        return document
+    metadata = document["metadata"]
+    annotations = {**metadata.get("annotations", {}), GROUP: metadata["name"]}
+    spec = {**document["spec"], "schedulerName": pictures.SCHEDULER}
+    return {**document, "metadata": {**metadata, "annotations": annotations}, "spec": spec}
