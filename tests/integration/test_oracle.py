@@ -11,6 +11,8 @@ SAMPLE: Mapping[str, Sequence[int]] = {
     "topology-spread": (0, 1),
     "neighbours": (0, 1),
     "leaving-company": (1,),
+    "nominations": (0,),
+    "nominations-of-neighbours": (0, 1),
     "everything": (0, 1, 2),
     "gangs-ports": (0,),
     "gangs-apart-by-host": (0, 1),

@@ -37,6 +37,11 @@ def _stays(document: Document) -> None:
         document["metadata"].pop("deletionTimestamp", None)
 
 
+def _not_nominated(document: Document) -> None:
+    if document["kind"] == "Pod":
+        document.get("status", {}).pop("nominatedNodeName", None)
+
+
 TABLE: Sequence[Difference] = (
     Difference(
         name="nodes that aren't ready",
@@ -51,6 +56,13 @@ TABLE: Sequence[Difference] = (
         docs="required affinity wants company that stays",
         why="company that is gone a moment later is none",
         without=_stays,
+    ),
+    Difference(
+        name="neighbours that are nominated",
+        kube=True,
+        docs="where kube-scheduler looks at their node alone",
+        why="they are to start soon, and both would stand where they never should",
+        without=_not_nominated,
     ),
 )
 

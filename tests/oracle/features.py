@@ -82,6 +82,15 @@ FEATURES: Mapping[str, Feature] = {
         mixed=True,
     ),
     "leaving-company": Feature(standing=[has.leaving], probes=[near.company]),
+    "nominations": Feature(
+        nodes=[has.narrow], standing=[has.asking, has.nominated], probes=[has.asking]
+    ),
+    "nominations-of-ports": Feature(
+        standing=[has.open_to_hosts, has.nominated], probes=[has.open_to_hosts]
+    ),
+    "nominations-of-neighbours": Feature(
+        standing=[near.distance, has.nominated], probes=[near.distance]
+    ),
     "declared-features": Feature(nodes=[has.declaring], probes=[has.restarting]),
     "everything": Feature(
         nodes=[has.narrow, has.few_slots, has.tainted, has.cordoned],
@@ -122,7 +131,11 @@ def _standing(
     nodes: Sequence[manifests.Document],
 ) -> manifests.Document:
     pod = _pod(chance, f"s{number}", wanted, part)
-    pod["spec"]["nodeName"] = chance.choice(nodes)["metadata"]["name"]
+    name = chance.choice(nodes)["metadata"]["name"]
+    if pod["spec"].get("schedulerName") == manifests.ELDER:
+        pod["status"] = {"nominatedNodeName": name}
+    else:
+        pod["spec"]["nodeName"] = name
     return pod
 
 

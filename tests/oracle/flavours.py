@@ -321,3 +321,9 @@ def _resizing(chance: random.Random) -> list[Document]:
     reason = chance.choice(("", "Infeasible", "Deferred"))
     pending = {"type": "PodResizePending", "status": "True", "reason": reason}
     return [pending] if reason else []
+
+
+def nominated(chance: random.Random, pod: Document) -> None:
+    """A pod of kube-scheduler's that isn't on its node yet, or is."""
+    if chance.random() < 0.5:
+        pod["spec"]["schedulerName"] = manifests.ELDER

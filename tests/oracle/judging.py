@@ -97,7 +97,7 @@ def start(plane: control_plane.ControlPlane) -> Iterator[Judge]:
 
 
 def configuration(kubeconfig: Path, url: str) -> Mapping[str, Any]:
-    """A profile that looks at all nodes, asks the extender, doesn't preempt, and tries once."""
+    """Profiles that look at all nodes, ask the extender, don't preempt, and try once."""
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -108,9 +108,10 @@ def configuration(kubeconfig: Path, url: str) -> Mapping[str, Any]:
         "podMaxBackoffSeconds": DAY,
         "profiles": [
             {
-                "schedulerName": manifests.ORACLE,
+                "schedulerName": name,
                 "plugins": {"multiPoint": {"disabled": [{"name": "DefaultPreemption"}]}},
             }
+            for name in (manifests.ORACLE, manifests.ELDER)
         ],
         "extenders": [
             {

@@ -8,6 +8,9 @@ Document = dict[str, Any]
 ORACLE = "oracle"
 """The schedulerName of pods that kube-scheduler is asked about."""
 
+ELDER = "elder"
+"""That of kube-scheduler's own pods, some of which wait for a node that is kept for them."""
+
 HOST = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -80,10 +80,11 @@ def test_the_extender_notes_what_it_is_told_first_and_lets_no_node_through() -> 
 
 
 def test_the_judge_never_binds_nor_preempts() -> None:
-    """Its only profile has no preemption, and its extender looks at all nodes and only filters."""
+    """No profile has preemption, and the extender looks at all nodes and only filters."""
     described = judging.configuration(pathlib.Path("kubeconfig"), "http://127.0.0.1:1")
-    (profile,), (asked,) = described["profiles"], described["extenders"]
-    assert profile["plugins"]["multiPoint"]["disabled"] == [{"name": "DefaultPreemption"}]
+    (asked,) = described["extenders"]
+    for profile in described["profiles"]:
+        assert profile["plugins"]["multiPoint"]["disabled"] == [{"name": "DefaultPreemption"}]
     assert described["percentageOfNodesToScore"] == 100
     assert not {"bindVerb", "preemptVerb", "ignorable"} & asked.keys()
 
