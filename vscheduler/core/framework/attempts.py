@@ -3,15 +3,13 @@
 Everything happens in a statement that is undone unless the planner commits it.
 """
 
-import heapq
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vscheduler.core.framework import best_effort, claims, nominated_room, statement, units
+from vscheduler.core.framework import best_effort, claims, nominated_room, offers, statement, units
 from vscheduler.core.model import decisions, jobs, queues, resources
 
 if TYPE_CHECKING:
@@ -25,14 +23,6 @@ TASK_COST = 100
 
 NODE_COST = 450
 """Microseconds, about: one node on which victims are looked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """What a node costs: who would have to go for one task."""
-
-    cost: units.Cost
-    units: tuple[units.Unit, ...]
 
 
 class Attempt:
@@ -69,7 +59,7 @@ class Attempt:
         """Whole gangs by job, single pods by UID."""
         self._lack = np.full(self._session.space.size, np.inf)
         self._freed_whole = self._session.space.zeros()
-        self._heaps: dict[Hashable, list[tuple[units.Cost, int, int]]] = {}
+        self._offered: dict[Hashable, offers.Offers] = {}
         """By what makes tasks alike to nodes, as are the rows that were vacated."""
         self._version = 0
         self._vacated: defaultdict[Hashable, set[int]] = defaultdict(set)
@@ -90,9 +80,8 @@ class Attempt:
                 self._place_free(task)  # perhaps on a pod slot that is freed for another one
             elif self._is_needed(task) and self._is_owed(task):
                 self._session.spend("claims", TASK_COST)
-                self._pool.claimed = self._sum(
-                    each for each in needed if each.uid not in self.placed
-                )
+                behind = (each for each in needed if each.uid not in self.placed)
+                self._pool.asks_anew(self._sum(behind))
                 self._make_room(task)
         return self._done()
 
@@ -230,43 +219,41 @@ class Attempt:
         if self._is_allowed(task) and self._place(task):
             return
         kind = (task.kind, nominated_room.likeness(self._session, task))
-        heap = self._heaps.get(kind)
-        if heap is None:
-            heap = self._heaps[kind] = self._offers(task)
+        known = self._offered.get(kind)
+        if known is None:
+            known = self._offered[kind] = self._offers(task)
         for row in sorted(self._vacated.pop(kind, ())):
             if (offer := self._offer(task, row)) is not None:
-                heapq.heappush(heap, (offer.cost, row, self._version))
-        while heap:
-            cost, row, version = heap[0]
-            offer = self._offer(task, row)
+                known.put(offer, row, self._version)
+        while (bound := known.cheapest(self._pool.rank)) is not None:
+            offer = self._offer(task, bound.row)
             if offer is None:
-                heapq.heappop(heap)
-            elif version == self._version or offer.cost <= cost:
-                self._accept(task, row, offer)
+                continue
+            cost = offers.ranked_cost(offer.cost, offer.losers, self._pool.rank)
+            known.put(offer, bound.row, self._version)
+            if bound.version == self._version or cost <= bound.cost:
+                self._accept(task, bound.row, offer)
                 return
-            else:
-                heapq.heapreplace(heap, (offer.cost, row, self._version))
 
-    def _offers(self, task: jobs.Task) -> list[tuple[units.Cost, int, int]]:
-        """All nodes on which enough could go, with what that would cost; a heap."""
+    def _offers(self, task: jobs.Task) -> offers.Offers:
+        """All nodes on which enough could go, with what that would cost."""
         session = self._session
         room = nominated_room.room(session, task) + self._planner.most(self._queue)
         enough = resources.fits(session.request(task), room)
-        found = []
+        found = offers.Offers()
         for row in np.flatnonzero(enough & session.placement.reachable(task)).tolist():
             offer = self._offer(task, row)
             if offer is not None:
-                found.append((offer.cost, row, self._version))
-        heapq.heapify(found)
+                found.put(offer, row, self._version)
         return found
 
-    def _offer(self, task: jobs.Task, row: int) -> Offer | None:
+    def _offer(self, task: jobs.Task, row: int) -> offers.Offer | None:
         """Who would have to go for the task to start on this node; nothing is changed."""
         session = self._session
         session.spend("offers", NODE_COST)
         checkpoint = self._trial.checkpoint()
         if self._starts(task, row):
-            return Offer((), ())
+            return offers.Offer((), ())
         every = self._pool.units(task, row)
         chosen = self._together(task, row, every)
         self._trial.rollback(checkpoint)
@@ -277,7 +264,7 @@ class Attempt:
             return None
         needed = self._needed(task, row, chosen, checkpoint)
         self._trial.rollback(checkpoint)
-        return Offer(units.cost(needed), tuple(needed))
+        return offers.Offer(units.cost(needed), tuple(needed))
 
     def _together(
         self, task: jobs.Task, row: int, every: Sequence[units.Unit]
@@ -344,7 +331,7 @@ class Attempt:
                 )
             )
 
-    def _accept(self, task: jobs.Task, row: int, offer: Offer) -> None:
+    def _accept(self, task: jobs.Task, row: int, offer: offers.Offer) -> None:
         self._version += 1
         for unit in offer.units:
             self._evict(unit)
@@ -353,9 +340,9 @@ class Attempt:
         self.placed[task.uid] = (task, row)
         leaving = [each for unit in offer.units if unit.whole for each in unit.tasks]
         if leaving and self._depends_on_others(task):
-            self._heaps.clear()
+            self._offered.clear()
         vacated = {self._session.layout.rows[each.node or ""] for each in leaving} - {row}
-        for kind in self._heaps:
+        for kind in self._offered:
             self._vacated[kind] |= vacated
 
     def _depends_on_others(self, task: jobs.Task) -> bool:

@@ -27,6 +27,9 @@ class WholeGangs(StrEnum):
     ALWAYS = "always"
 
 
+Rank = tuple[tuple[float, ...], ...]
+"""Where a queue stands among those that may lose pods to another one: the smallest is the first."""
+
 Cost = tuple[Any, ...]
 """What evictions cost: the smaller is the better."""
 
@@ -56,7 +59,7 @@ class Unit:
     """Whether nothing of the job stays, though it is more than one pod."""
     overshoot: float = 0.0
     """How far below its share its queue ends, as a part of the share."""
-    rank: tuple[tuple[float, ...], ...] = ()
+    rank: Rank = ()
     """Where its queue stands among those that may lose pods: the smallest is the first."""
     moves: bool = False
     """Whether its queue is within its share, so that there must be room for it elsewhere."""
@@ -97,15 +100,14 @@ def merged(chosen: Sequence[Unit], more: Unit) -> list[Unit]:
 
 
 def cost(chosen: Sequence[Unit]) -> Cost:
-    """What is lost with these: fewer gangs, the smallest overshoot, queues with the larger surplus,
-    lower priorities, fewer pods, less run time.
+    """What is lost with these: fewer gangs, the smallest overshoot, lower priorities, fewer pods,
+    less run time.
     """
     if not chosen:
         return ()
     return (
         sum(unit.whole for unit in chosen),
         max(unit.overshoot for unit in chosen),
-        max(unit.rank for unit in chosen),
         max(unit.gang.job.priority for unit in chosen),
         max(task.priority for unit in chosen for task in unit.tasks),
         sum(len(unit.tasks) for unit in chosen),
@@ -150,31 +152,41 @@ class Pool:
         self._terms = terms
         self.left_movable = False
         """Whether there was a unit that may be moved, and nobody was to be."""
-        self.claimed = session.space.zeros()
-        """What the claimant's job still asks for, (R,): to be kept up by who asks."""
+        self._claimed = session.space.zeros()
+        """What the claimant's job still asks for, (R,)."""
+        self._ranks: dict[str, Rank] = {}
 
     def residents(self, row: int) -> list[jobs.Task]:
         """Pods on the node that may be asked."""
         return [task for task in self._session.residents(row) if self._askable(task)]
 
+    def asks_anew(self, claimed: resources.Vector) -> None:
+        """Another task of the claimant's asks for room; with those behind it, for so much, (R,)."""
+        self._claimed = claimed
+        self._ranks.clear()
+
+    def rank(self, queue: str) -> Rank:
+        """Where this queue stood when the task began to ask."""
+        found = self._ranks.get(queue)
+        if found is None:
+            owner = self._session.queues[queue]
+            found = self._session.dispatch.key("victim_queue_key", self._claimant, owner)
+            self._ranks[queue] = found
+        return found
+
     def units(self, claimant: jobs.Task, row: int) -> list[Unit]:
         """What could go from this node, in order of preference, whether it may or not."""
         found: list[Unit] = []
         owners: dict[jobs.JobId, gangs.Gang] = {}
-        ranks: dict[str, tuple[tuple[float, ...], ...]] = {}
         for task in self.residents(row):
             gang = owners[task.job] = self._session.gang_of(task)
-            name = gang.job.queue
-            if name not in ranks:
-                owner = self._session.queues[name]
-                key = self._session.dispatch.key("victim_queue_key", self._claimant, owner)
-                ranks[name] = key
-            found.append(Unit(gang=gang, tasks=(task,), whole=False, rank=ranks[name]))
+            rank = self.rank(gang.job.queue)
+            found.append(Unit(gang=gang, tasks=(task,), whole=False, rank=rank))
         if self._terms.whole:
             for unit in filter(None, map(whole, owners.values())):
                 after = self._share_after(claimant, unit.tasks)
                 overshoot = 0.0 if after is None else after.overshoot
-                rank = ranks[unit.gang.job.queue]
+                rank = self.rank(unit.gang.job.queue)
                 found.append(dataclasses.replace(unit, rank=rank, overshoot=overshoot))
         return sorted(found, key=self.preference)
 
@@ -230,7 +242,7 @@ class Pool:
         if self._hook != "reclaimable":
             return None
         after: decisions.ShareAfter | None = self._session.dispatch.first(
-            "share_after", None, claimant, self.claimed, tasks
+            "share_after", None, claimant, self._claimed, tasks
         )
         return after
 

@@ -111,11 +111,8 @@ class Proportion(contracts.Plugin):
         """Pods of queues that have more than they deserve of something that the claimant asks for
         and that the pod would free; in Volcano's way, of anything at all (ReclaimableFn).
         """
-        wanted = {
-            column
-            for column, _ in self._requests.get(claimant.kind) or self._request(claimant)
-            if column != self._pods
-        }
+        asked = self._requests.get(claimant.kind) or self._request(claimant)
+        wanted = {column for column, _ in asked if column != self._pods}
         left: dict[ledgers.Ledger, list[int]] = {}
         gone: dict[tuple[str, int], list[float]] = {}
         victims = []
@@ -141,28 +138,31 @@ class Proportion(contracts.Plugin):
     def share_after(
         self, claimant: jobs.Task, claimed: resources.Vector, victims: Sequence[jobs.Task]
     ) -> decisions.ShareAfter | None:
-        """A queue that deserves less than its weight would give it, as it asks for no more, is
-        compared by its weight: who wants little isn't better off for having all of it.
+        """Who deserves less than its weight would give it, as it asks for no more, is compared by
+        its weight: who wants little isn't better off for having all of it.
         """
         if self._session.as_volcano:
             return None
         mine, theirs = self._ledger(claimant.job), self._ledger(victims[0].job)
-        lost = sum(map(self._session.request, victims), start=self._session.space.zeros()).tolist()
-        wanted = [
-            column
+        lost = {
+            column: 0
             for column, _ in self._requests.get(claimant.kind) or self._request(claimant)
-            if lost[column] and theirs.allocated[column] > theirs.surely[column]
-        ]
-        found = (
+            if theirs.allocated[column] > theirs.surely[column] and column != self._pods
+        }
+        for task in victims:
+            for column, amount in self._requests.get(task.kind) or self._request(task):
+                if column in lost:
+                    lost[column] += amount
+        found = [
             ledgers.share_after(
-                each,
-                loser=(theirs, lost[each] - self._slack[each]),
-                claimant=(mine, int(claimed[each])),
+                column,
+                loser=(theirs, amount - self._slack[column]),
+                claimant=(mine, int(claimed[column])),
                 weight=self._weight(claimant) / self._weight(victims[0]),
             )
-            for each in wanted
-            if each != self._pods
-        )
+            for column, amount in lost.items()
+            if amount
+        ]
         return max(found, key=operator.attrgetter("fair", "loser"), default=decisions.WITHIN_SHARE)
 
     def victim_queue_key(self, claimant: queues.Queue, queue: queues.Queue) -> contracts.Key | None:
