@@ -61,7 +61,6 @@ class Removal:
                 node = self._session.layout.names[choice.row]
                 queue = self._session.gang_of(task).job.queue
                 trial.keep(snapshot.KeptRoom(task=following, queue=queue, node=node, until=until))
-                self._session.wake(until)
             elif not self._start_another(trial, task):
                 return False
         return True
@@ -138,7 +137,6 @@ def resume(session: "working.Session") -> None:
                 session.spend("moves", ROOM_COST)
                 if _is_there(session, room):
                     trial.keep(room)
-                    session.wake(room.until)
             trial.hold()
 
 

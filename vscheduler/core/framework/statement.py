@@ -201,7 +201,9 @@ class Statement:
         self._session.held[task.uid] = decisions.Pipeline(task=task, node=node)
 
     def _forget(self) -> None:
-        self._session.kept_rooms += self._kept.values()
+        for room in self._kept.values():
+            self._session.kept_rooms.append(room)
+            self._session.wake(room.until)
         self._kept.clear()
         self._operations.clear()
         self._evicts.clear()
