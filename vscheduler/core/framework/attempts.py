@@ -73,16 +73,22 @@ class Attempt:
         asking = [task for task in left if not task.best_effort]
         self._lack = self._lacking(asking)
         needed = self._needed_of(asking)
+        vain: set[jobs.TaskClass] = set()
         for task in left:
             if self._done():
                 break
+            if task.kind in vain:
+                continue
             if task.best_effort:
                 self._place_free(task)  # perhaps on a pod slot that is freed for another one
             elif self._is_needed(task) and self._is_owed(task):
                 self._session.spend("claims", TASK_COST)
                 behind = (each for each in needed if each.uid not in self.placed)
                 self._pool.asks_anew(self._sum(behind))
-                self._make_room(task)
+                if self._make_room(task):
+                    vain.clear()
+                elif self._session.neighbours.standing(task) is None:
+                    vain.add(task.kind)
         return self._done()
 
     def _asking(self, claim: claims.Claim) -> list[jobs.Task]:
@@ -210,14 +216,14 @@ class Attempt:
             total += self._session.request(task)
         return total
 
-    def _make_room(self, task: jobs.Task) -> None:
-        """Place the task where the least is lost; nowhere, if it fits nowhere.
+    def _make_room(self, task: jobs.Task) -> bool:
+        """Place the task where the least is lost; False: it fits nowhere.
 
         Evictions only make others dearer, but for whole gangs, which leave room on other nodes:
         so but for these an old cost is a lower bound, and only the cheapest is looked at again.
         """
         if self._is_allowed(task) and self._place(task):
-            return
+            return True
         kind = (task.kind, nominated_room.likeness(self._session, task))
         known = self._offered.get(kind)
         if known is None:
@@ -233,7 +239,8 @@ class Attempt:
             known.put(offer, bound.row, self._version)
             if bound.version == self._version or cost <= bound.cost:
                 self._accept(task, bound.row, offer)
-                return
+                return True
+        return False
 
     def _offers(self, task: jobs.Task) -> offers.Offers:
         """All nodes on which enough could go, with what that would cost."""

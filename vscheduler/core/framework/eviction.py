@@ -17,7 +17,7 @@ from vscheduler.core.framework import (
     statement,
     units,
 )
-from vscheduler.core.model import durations, queues, resources
+from vscheduler.core.model import durations, jobs, queues, resources
 
 if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
@@ -61,6 +61,9 @@ class Planner:
         """How long room is kept for the next pods of owners whose pods are moved."""
         self._vain: set[Hashable] = set()
         """What jobs are like that found nothing since something last changed."""
+        self._only_moving: set[tuple[str, jobs.TaskClass]] = set()
+        """Queues and classes of pods for which nobody can go, but somebody may be moved: surpluses
+        only get smaller while claims are met."""
         self._most: dict[str, resources.Vector] = {}
 
     def claim(self, queue: queues.Queue, claim: claims.Claim, candidate: units.Candidate) -> bool:
@@ -76,17 +79,18 @@ class Planner:
         if likeness in self._vain:
             return False
         gangs = (False,) if self.whole_gangs is units.WholeGangs.NEVER else (False, True)
-        movable = False
+        pods = (queue.name, claim.tasks[0].kind)
         for moving in (False, True):
+            if moving is not (pods in self._only_moving):
+                continue
             for whole in gangs:
                 with session.statement() as trial:
                     terms = self._terms(whole=whole, moving=moving)
                     attempt = attempts.Attempt(self, trial, queue, claim, candidate, terms)
                     if self._comes_off(attempt, trial, claim):
                         return True
-                    movable = movable or attempt.might_move
-            if not movable:
-                break
+                    if attempt.might_move:
+                        self._only_moving.add(pods)
         if likeness is not None:
             self._vain.add(likeness)
         return False
