@@ -59,9 +59,9 @@ def _muddles(
     if {"Scheduled", "Unschedulable"} <= true:
         yield "is said to be both Scheduled and Unschedulable"
     members = moment.census.members[group]
-    placed = {each.pod for each in (*moment.binds, *moment.pipelined)}
-    rest = [pod for pod in members if censuses.waits(pod)]
-    rest = [pod for pod in rest if censuses.pod_key(pod) not in placed]
+    waiting = {censuses.pod_key(pod) for pod in members if censuses.waits(pod)}
+    unbound = waiting - {each.pod for each in moment.binds}
+    rest = unbound - {each.pod for each in moment.pipelined}
     minimum = document["spec"]["minMember"]
     standing = sum(map(censuses.counts, members)) + len(moment.bound[group])
     if rest and "reason" not in status:
@@ -70,7 +70,7 @@ def _muddles(
     started = sum(map(censuses.has_node, members))
     if status["phase"] == "Running" and started < minimum and known:
         yield f"is Running with {started} of {minimum}"
-    if status["phase"] == "Completed" and any(map(censuses.waits, members)):
+    if status["phase"] == "Completed" and waiting and not moment.setting.volcano:
         yield "is Completed, and pods wait"
-    if rest and standing < minimum and "Scheduled" in true:
+    if unbound and standing < minimum and "Scheduled" in true:
         yield f"is Scheduled with {standing} of {minimum}"

@@ -24,6 +24,9 @@ NODES_HELP = frozenset(
 
 FINISHED = (jobs.TaskStatus.SUCCEEDED, jobs.TaskStatus.FAILED)
 
+WITHOUT_NODE = (*jobs.WAITING, jobs.TaskStatus.PIPELINED, *jobs.HOLDING - jobs.SCHEDULED)
+"""Statuses of pods that have no node when the cycle begins, and are to have one."""
+
 
 def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> decisions.CycleResult:
     """All that the session decided, in canonical order."""
@@ -83,19 +86,21 @@ def _still(
     }
 
 
-def phase(gang: gangs.Gang, *, unschedulable: bool) -> jobs.Phase:
+def phase(gang: gangs.Gang, *, unschedulable: bool, as_volcano: bool = False) -> jobs.Phase:
     """The phase that a PodGroup has after this cycle.
 
     Binds of this cycle don't count yet; a pod that is being deleted on a node still does.
-    Volcano: session.getPodGroupPhase; here a group of which nothing ever ran isn't Completed
-    when its minMember is 0.
+    Volcano: session.getPodGroupPhase, which goes by the pods with a node alone; here one isn't
+    Completed while others wait, nor when its minMember is 0 and nothing ever ran.
     """
     if gang.counts[jobs.TaskStatus.RUNNING] and unschedulable:
         return jobs.Phase.UNKNOWN
     scheduled = gang.scheduled_tasks + _releasing(gang)
     if scheduled >= max(1, gang.job.min_member):
-        finished = sum(gang.counts[status] for status in FINISHED)
-        return jobs.Phase.COMPLETED if scheduled == finished else jobs.Phase.RUNNING
+        others = scheduled - sum(gang.counts[status] for status in FINISHED)
+        if not as_volcano:
+            others += sum(gang.counts[status] for status in WITHOUT_NODE) + len(gang.job.rejections)
+        return jobs.Phase.RUNNING if others else jobs.Phase.COMPLETED
     return jobs.Phase.INQUEUE if gang.phase is jobs.Phase.INQUEUE else jobs.Phase.PENDING
 
 
@@ -133,8 +138,9 @@ def _groups(session: "working.Session") -> tuple[decisions.GroupStatus, ...]:
 def _group(session: "working.Session", gang: gangs.Gang) -> decisions.GroupStatus:
     job = gang.job
     reason = session.reasons.get(job.id) or _waits(gang) or reasons.rejected(gang)
-    ready = gang.has_minimum
-    unschedulable = bool(job.tasks) and not ready and not _winding_down(gang)
+    ready = _placed(session, gang) >= job.min_member
+    lacks = not (gang.has_minimum if session.as_volcano else ready)
+    unschedulable = bool(job.tasks) and lacks and not _winding_down(gang)
     waits = (
         reason is not None
         and gang.counts[jobs.TaskStatus.PENDING]
@@ -146,7 +152,7 @@ def _group(session: "working.Session", gang: gangs.Gang) -> decisions.GroupStatu
         job=job.id,
         uid=job.uid,
         queue=job.queue,
-        phase=phase(gang, unschedulable=unschedulable),
+        phase=phase(gang, unschedulable=unschedulable, as_volcano=session.as_volcano),
         running=gang.counts[jobs.TaskStatus.RUNNING],
         succeeded=gang.counts[jobs.TaskStatus.SUCCEEDED],
         failed=gang.counts[jobs.TaskStatus.FAILED],
@@ -155,6 +161,16 @@ def _group(session: "working.Session", gang: gangs.Gang) -> decisions.GroupStatu
         rejections=job.rejections,
         reason=reason,
     )
+
+
+def _placed(session: "working.Session", gang: gangs.Gang) -> int:
+    """Pods that count towards minMember and have their nodes, or are bound to them now; room that
+    is only kept for the rest of the cycle is none.
+    """
+    if gang.untouched or not session.held:
+        return gang.ready_tasks
+    allocated = gang.tasks(jobs.TaskStatus.ALLOCATED)
+    return gang.ready_tasks - sum(task.uid in session.held for task in allocated)
 
 
 def _waits(gang: gangs.Gang) -> decisions.Reason | None:
@@ -180,7 +196,7 @@ def _stray(job: jobs.Job) -> decisions.GroupStatus:
         running=job.counts[jobs.TaskStatus.RUNNING],
         succeeded=job.counts[jobs.TaskStatus.SUCCEEDED],
         failed=job.counts[jobs.TaskStatus.FAILED],
-        ready=gangs.Gang(job).has_minimum,
+        ready=job.ready_tasks >= job.min_member,
         unplaced=tuple(task for task in job.tasks if task.status is jobs.TaskStatus.PENDING),
         rejections=job.rejections,
         reason=reason,

@@ -1,0 +1,138 @@
+"""What PodGroups are told: their phase, whether they have their minimum, why pods wait."""
+
+from typing import Any
+
+import pytest
+
+from tests import pictures, running
+from vscheduler.core.model import decisions, jobs
+from vscheduler.mirror import statuses
+from vscheduler.simulator import run
+
+TIERS = "priority gang | predicates proportion"
+WAYS = pytest.mark.parametrize("volcano", [False, True], ids=["ours", "volcano"])
+
+
+def told(
+    picture: str, *finished: str, actions: str = "allocate, backfill", volcano: bool = False
+) -> decisions.GroupStatus:
+    """What one cycle says of group a; the pods of these names are done."""
+    documents = pictures.documents(picture)
+    for document in documents:
+        if document["metadata"]["name"] in finished:
+            document["status"]["phase"] = "Succeeded"
+    tree: dict[str, Any] = {"actions": actions, "tiers": running.tiers(TIERS)}
+    if volcano:
+        tree["compatibility"] = "volcano"
+    groups = running.run(documents, tree).groups
+    return next(status for status in groups if status.job.endswith("/a"))
+
+
+def conditions(status: decisions.GroupStatus, *known: jobs.Condition) -> dict[str, str]:
+    """The PodGroup's conditions by type, on top of those that are known."""
+    stored = jobs.GroupState(conditions=known)
+    state = statuses.group_state(status, stored, now=0.0, transition="1")
+    return {each.type: each.status for each in state.conditions}
+
+
+IDLERS = {
+    "none fits": ("node n1 cpu=4 queue q job q/a min=1 select=zone=x -@0 -@0", 2),
+    "not all fit": ("node n1 cpu=4 pods=1 queue q job q/a min=2 -@0 -@0", 2),
+    "some are there": ("node n1 cpu=4 pods=1 queue q job q/a min=2 phase=Running n1 -@0", 1),
+    "in a role": ("node n1 cpu=4 pods=1 queue q job q/a min=2 roles=x:1,y:1 x:-@0 y:-@0", 2),
+}
+
+
+@WAYS
+@pytest.mark.parametrize(("picture", "left"), IDLERS.values(), ids=IDLERS)
+def test_members_that_ask_for_nothing_make_no_minimum_while_they_wait(
+    picture: str, left: int, volcano: bool
+) -> None:
+    """The group isn't Scheduled, and has one reason, which its pods are told, too."""
+    status = told(picture, volcano=volcano)
+    assert conditions(status) == {"Unschedulable": "True"}
+    assert status.reason is not None
+    assert status.reason.code is decisions.ReasonCode.NO_ROOM
+    assert len(status.unplaced) == left
+
+
+def test_a_group_that_loses_such_a_member_isnt_scheduled_any_more() -> None:
+    """Its condition turns when the pod that was made anew finds no slot."""
+    before = jobs.Condition(type="Scheduled", status="True", reason=statuses.READY_REASON)
+    status = told("node n1 cpu=4 pods=1 queue q job q/a min=2 phase=Running n1 -@0")
+    assert conditions(status, before) == {"Scheduled": "False", "Unschedulable": "True"}
+    assert status.phase is jobs.Phase.UNKNOWN
+
+
+def test_in_volcano_such_a_group_falls_back() -> None:
+    """Its members count as placed for the phase, which is Volcano's."""
+    status = told("node n1 cpu=4 pods=1 queue q job q/a min=2 phase=Running n1 -@0", volcano=True)
+    assert status.phase is jobs.Phase.PENDING
+
+
+def test_members_that_are_bound_make_the_minimum() -> None:
+    """In the very cycle."""
+    status = told("node n1 cpu=4 queue q job q/a min=3 - -@0 -@0")
+    assert conditions(status) == {"Scheduled": "True"}
+    assert status.reason is None
+
+
+def test_room_that_is_only_kept_makes_no_minimum() -> None:
+    """As many as minMember have room now, and wait for that of a role, which is being freed."""
+    picture = """
+        node n1 cpu=2   node n2 cpu=4 label=zone=x
+        queue q
+        job   q/a min=2 roles=x:1,y:1 x:- x:- y:-@4
+        job   q/gone min=0 cpu=4 ~n2
+        """
+    status = told(picture)
+    assert conditions(status) == {"Unschedulable": "True"}
+    assert status.reason is not None
+    assert status.reason.code is decisions.ReasonCode.WAITS_FOR_RELEASE
+
+
+def test_nor_do_they_where_there_is_no_queue() -> None:
+    """Nobody looks for a place for them."""
+    assert conditions(told("node n1 cpu=4 job missing/a min=1 -@0")) == {"Unschedulable": "True"}
+
+
+FINISHED = {
+    "all are done": ("+n1 +n1", ("a-0", "a-1"), jobs.Phase.COMPLETED, jobs.Phase.COMPLETED),
+    "one runs": ("n1 n1", ("a-0",), jobs.Phase.RUNNING, jobs.Phase.RUNNING),
+    "one waits": ("n1 -@9", ("a-0",), jobs.Phase.RUNNING, jobs.Phase.COMPLETED),
+    "one is bound now": ("n1 -", ("a-0",), jobs.Phase.RUNNING, jobs.Phase.COMPLETED),
+    "one waits for room that is being freed": (
+        "n1 -@3 job q/gone min=0 cpu=3 ~n1",
+        ("a-0",),
+        jobs.Phase.RUNNING,
+        jobs.Phase.COMPLETED,
+    ),
+    "one is behind a gate": ("n1 !", ("a-0",), jobs.Phase.RUNNING, jobs.Phase.COMPLETED),
+    "one is being deleted": ("n1 ~n1", ("a-0",), jobs.Phase.RUNNING, jobs.Phase.RUNNING),
+}
+
+
+@pytest.mark.parametrize(("pods", "done", "ours", "volcanos"), FINISHED.values(), ids=FINISHED)
+def test_a_group_is_completed_when_all_its_pods_are_done(
+    pods: str, done: tuple[str, ...], ours: jobs.Phase, volcanos: jobs.Phase
+) -> None:
+    """Until then it is Running, if those that are done make its minimum; Volcano goes by those
+    that have nodes.
+    """
+    picture = f"node n1 cpu=4 queue q job q/a min=1 phase=Running {pods}"
+    assert told(picture, *done).phase is ours
+    assert told(picture, *done, volcano=True).phase is volcanos
+
+
+def test_a_pod_that_cant_be_used_waits_too() -> None:
+    """It isn't done."""
+    documents = pictures.documents("node n1 cpu=4 queue q job q/a min=1 phase=Running n1 -")
+    for document in documents:
+        if document["metadata"]["name"] == "a-0":
+            document["status"]["phase"] = "Succeeded"
+        if document["metadata"]["name"] == "a-1":
+            document["spec"]["resourceClaims"] = [{"name": "gpu"}]
+    policy = running.policy_of({"actions": "allocate", "tiers": running.tiers(TIERS)})
+    (status,) = run.simulate(documents, policy, run.Options()).last.groups
+    assert status.rejections
+    assert status.phase is jobs.Phase.RUNNING
