@@ -6,7 +6,7 @@ import pytest
 
 from tests import pictures, running
 from vscheduler.core.model import decisions, jobs
-from vscheduler.mirror import statuses
+from vscheduler.mirror import statuses, wording
 from vscheduler.simulator import run
 
 TIERS = "priority gang | predicates proportion"
@@ -136,3 +136,47 @@ def test_a_pod_that_cant_be_used_waits_too() -> None:
     (status,) = run.simulate(documents, policy, run.Options()).last.groups
     assert status.rejections
     assert status.phase is jobs.Phase.RUNNING
+
+
+SHORT = "1 of 2 pods of the sub-group with volcano.sh/task-spec=y of policy role exist"
+GATED = "1 of 2 pods of the sub-group with volcano.sh/task-spec=y of policy role may be placed"
+NOTHING = ""
+SUB_GROUPS = {
+    "one lacks a pod": ("min=2 subgroups=1x2 x:- x:- y:-", SHORT, 1),
+    "one is behind a gate": ("min=2 subgroups=1x2 x:- x:- y:- y:!", GATED, 1),
+    "it asks for nothing": ("min=2 subgroups=1x2 x:- x:- y:-@0", SHORT, 1),
+    "several do": ("min=2 subgroups=1x2 x:- x:- y:- z:-", SHORT, 2),
+    "the job can't start without it": ("min=1 subgroups=0x2 y:-", SHORT, 1),
+    "nor with its gate": ("min=1 subgroups=0x2 y:- y:!", GATED, 1),
+    "nor without what asks for nothing": ("min=1 subgroups=0x2 y:-@0", SHORT, 1),
+    "no other waits": ("min=2 subgroups=1x2 x:- x:- y:- y:-", NOTHING, 0),
+}
+
+
+@WAYS
+@pytest.mark.parametrize(("pods", "said", "left"), SUB_GROUPS.values(), ids=SUB_GROUPS)
+def test_pods_of_a_sub_group_that_cant_be_whole_are_told_so(
+    pods: str, said: str, left: int, volcano: bool
+) -> None:
+    """Whether the job starts without them or not; nobody is to make nodes for them."""
+    picture = f"node n1 cpu=4 queue q job q/a {pods}"
+    status = told(picture, volcano=volcano)
+    sentence = "" if status.reason is None else wording.sentence(status.reason)
+    assert said in sentence
+    assert bool(said) is bool(sentence)
+    assert len(status.unplaced) == left
+    if status.reason is not None:
+        assert statuses.pod_reason(status.reason) != statuses.UNSCHEDULABLE
+
+
+@WAYS
+def test_that_others_find_no_room_is_told_before(volcano: bool) -> None:
+    """A node would help those."""
+    status = told(
+        "node n1 cpu=4 queue q job q/a min=2 subgroups=1x2 x:- x:- y:- -@9", volcano=volcano
+    )
+    assert status.reason is not None
+    assert status.reason.code in (
+        decisions.ReasonCode.NEVER_FITS,
+        decisions.ReasonCode.QUEUE_OVER_SHARE,
+    )

@@ -18,6 +18,7 @@ SUB_GROUPS = {
     "minMember": 2,
     "subGroupPolicy": [{"name": "p", "subGroupSize": 2, "minSubGroups": 1, "matchLabelKeys": []}],
 }
+SPARE = {"minMember": 1, "subGroupPolicy": [{"name": "p", "subGroupSize": 2, "matchLabelKeys": []}]}
 
 
 def decided(spec: dict[str, Any], good: int, bad: int, **tree: Any) -> tuple[int, str | None]:
@@ -46,6 +47,13 @@ CASES = {
     "a gang that doesn't": (ELASTIC, 1, 1, 1, f"PodRejected: 1 of 2 pods can't be used: {FLAW}"),
     "a role": (ROLES, 1, 1, 0, f"PodRejected: 1 of 2 pods can't be used: {FLAW}"),
     "a sub-group": (SUB_GROUPS, 1, 1, 0, f"PodRejected: 1 of 2 pods can't be used: {FLAW}"),
+    "a sub-group that the job needs not": (
+        SPARE,
+        1,
+        1,
+        0,
+        f"PodRejected: 1 of 2 pods can't be used: {FLAW}",
+    ),
     "no room for the others": (
         {"minMember": 5},
         5,

@@ -39,6 +39,7 @@ REASONS = {
     decisions.ReasonCode.TOO_FEW_PODS: "NotEnoughTasks",
     decisions.ReasonCode.TOO_FEW_OF_ROLE: "NotEnoughPodsOfTask",
     decisions.ReasonCode.TOO_FEW_SUB_GROUPS: "NotEnoughPodsOfTask",
+    decisions.ReasonCode.TOO_FEW_OF_SUB_GROUP: "NotEnoughPodsOfTask",
 }
 """Reasons of condition Unschedulable, Volcano's but for the first, of which its webhook tells; all
 others are NotEnoughResources."""
@@ -65,6 +66,7 @@ NO_NODE_HELPS = NOT_ADMITTED - {decisions.ReasonCode.CLUSTER_FULL} | {
     decisions.ReasonCode.TOO_FEW_PODS,
     decisions.ReasonCode.TOO_FEW_OF_ROLE,
     decisions.ReasonCode.TOO_FEW_SUB_GROUPS,
+    decisions.ReasonCode.TOO_FEW_OF_SUB_GROUP,
     decisions.ReasonCode.GATED,
 }
 """Reasons with which pods would wait in an empty cluster, too."""

@@ -163,6 +163,20 @@ def _too_few_sub_groups(reason: decisions.Reason) -> str:
     )
 
 
+def _too_few_of_sub_group(reason: decisions.Reason) -> str:
+    missing = reason.minimum - reason.tasks
+    return (
+        f"{reason.tasks} of {pods(reason.minimum)}{_sub_group(reason)} exist "
+        f"(subGroupSize {reason.minimum}); create {missing} more"
+    )
+
+
+def _sub_group(reason: decisions.Reason) -> str:
+    labels = listed([f"{key}={value}" for key, value in (reason.sub_group or {}).items()])
+    named = f" with {labels}" if labels else ""
+    return f" of the sub-group{named} of policy {reason.subject or '(no name)'}"
+
+
 def _not_leaf(reason: decisions.Reason) -> str:
     return f"queue {reason.queue} has child queues; name one of those in spec.queue"
 
@@ -302,9 +316,12 @@ def _waits_for_release(reason: decisions.Reason) -> str:
 
 
 def _gated(reason: decisions.Reason) -> str:
+    group, setting = "", "minMember"
+    if reason.sub_group is not None:
+        group, setting = _sub_group(reason), "subGroupSize"
     return (
-        f"{reason.tasks} of {pods(reason.minimum)} may be placed (minMember {reason.minimum}); "
-        f"the others wait behind their scheduling gates"
+        f"{reason.tasks} of {pods(reason.minimum)}{group} may be placed "
+        f"({setting} {reason.minimum}); the others wait behind their scheduling gates"
     )
 
 
@@ -353,6 +370,7 @@ _SENTENCES: Mapping[Code, Callable[[decisions.Reason], str]] = {
     Code.TOO_FEW_PODS: _too_few_pods,
     Code.TOO_FEW_OF_ROLE: _too_few_of_role,
     Code.TOO_FEW_SUB_GROUPS: _too_few_sub_groups,
+    Code.TOO_FEW_OF_SUB_GROUP: _too_few_of_sub_group,
     Code.NOT_LEAF: _not_leaf,
     Code.SET_ASIDE: _set_aside,
     Code.BAD_SETTING: _bad_setting,

@@ -181,6 +181,7 @@ def test_nothing_is_written_twice(case: str) -> None:
         (decisions.ReasonCode.POD_REJECTED, "NotEnoughTasks"),
         (decisions.ReasonCode.TOO_FEW_PODS, "NotEnoughTasks"),
         (decisions.ReasonCode.TOO_FEW_OF_ROLE, "NotEnoughPodsOfTask"),
+        (decisions.ReasonCode.TOO_FEW_OF_SUB_GROUP, "NotEnoughPodsOfTask"),
         (decisions.ReasonCode.NO_ROOM, "NotEnoughResources"),
         (decisions.ReasonCode.QUEUE_OVER_SHARE, "NotEnoughResources"),
     ],

@@ -326,6 +326,22 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         {"minimum": 3, "tasks": 2},
         "2 of 3 pods may be placed (minMember 3); the others wait behind their scheduling gates",
     ),
+    (
+        Code.GATED,
+        {"minimum": 3, "tasks": 2, "sub_group": {}},
+        (
+            "2 of 3 pods of the sub-group of policy (no name) may be placed (subGroupSize 3); "
+            "the others wait behind their scheduling gates"
+        ),
+    ),
+    (
+        Code.TOO_FEW_OF_SUB_GROUP,
+        {"minimum": 4, "tasks": 1, "subject": "racks", "sub_group": {"rack": "7", "row": "b"}},
+        (
+            "1 of 4 pods of the sub-group with rack=7 and row=b of policy racks exist "
+            "(subGroupSize 4); create 3 more"
+        ),
+    ),
 ]
 
 

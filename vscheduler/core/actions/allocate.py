@@ -333,6 +333,9 @@ def _note_incomplete(session: working.Session, gang: gangs.Gang) -> None:
 
     A reason that was noted before, for a task that was refused, stays.
     """
+    if (short := reasons.short_sub_group(gang)) is not None:
+        session.note(gang.job.id, reasons.rejected(gang) or short)
+        return
     gated = gang.counts[jobs.TaskStatus.GATED]
     code = decisions.ReasonCode.GATED if gated else decisions.ReasonCode.NO_ROOM
     if not session.is_news(gang.job.id, code):

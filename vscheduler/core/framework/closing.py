@@ -138,6 +138,7 @@ def _groups(session: "working.Session") -> tuple[decisions.GroupStatus, ...]:
 def _group(session: "working.Session", gang: gangs.Gang) -> decisions.GroupStatus:
     job = gang.job
     reason = session.reasons.get(job.id) or _waits(gang) or reasons.rejected(gang)
+    reason = reason or reasons.short_sub_group(gang)
     ready = _placed(session, gang) >= job.min_member
     lacks = not (gang.has_minimum if session.as_volcano else ready)
     unschedulable = bool(job.tasks) and lacks and not _winding_down(gang)

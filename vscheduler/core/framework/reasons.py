@@ -69,6 +69,25 @@ def rejected(gang: gangs.Gang) -> decisions.Reason | None:
     )
 
 
+def short_sub_group(gang: gangs.Gang) -> decisions.Reason | None:
+    """Which sub-group keeps its pods from being placed, as too few of them are there; None if
+    each could be whole.
+    """
+    if gang.sub_groups is None or not gang.counts[jobs.TaskStatus.PENDING]:
+        return None
+    found = gang.sub_groups.short(gang.tasks(jobs.TaskStatus.PENDING))
+    if found is None:
+        return None
+    (place, values), usable, gated = found
+    policy = gang.job.sub_groups[place]
+    code = decisions.ReasonCode.TOO_FEW_OF_SUB_GROUP
+    if usable + gated >= policy.size:
+        code = decisions.ReasonCode.GATED
+    labels = dict(zip(policy.keys, values, strict=True))
+    numbers = {"tasks": usable, "minimum": policy.size}
+    return of(gang, code, subject=policy.name, sub_group=labels, **numbers)
+
+
 def no_room(session: "working.Session", gang: gangs.Gang, task: jobs.Task) -> decisions.Reason:
     """Why no node takes this task of the job."""
     found = session.placement.explanation(task)

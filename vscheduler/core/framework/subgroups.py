@@ -77,6 +77,19 @@ class SubGroups:
         keys = {self.of(task) for task in placed}
         return all(key is None or self.is_whole(key, jobs.PLACED) for key in keys)
 
+    def short(self, tasks: Iterable[jobs.Task]) -> tuple[Key, int, int] | None:
+        """The first sub-group of one of these tasks that can't become whole, how many of its pods
+        are placed or could be, and how many are behind gates.
+        """
+        for key in dict.fromkeys(map(self.of, tasks)):
+            if key is None:
+                continue
+            gated = self._counts[key, jobs.TaskStatus.GATED]
+            usable = self._standing(key, jobs.VALID) - gated
+            if usable < self._policies[key[0]].size:
+                return key, usable, gated
+        return None
+
     def gathered(self, tasks: Iterable[jobs.Task]) -> list[jobs.Task]:
         """These tasks with those of a sub-group side by side, in their order otherwise.
 

@@ -94,6 +94,8 @@ class ReasonCode(StrEnum):
     NO_NODES = "NoNodes"
     NO_ROOM = "NotEnoughResources"
     WAITS_FOR_RELEASE = "WaitsForRelease"
+    TOO_FEW_OF_SUB_GROUP = "NotEnoughPodsOfSubGroup"
+    """The job may have started: no other sub-group lacks these pods."""
     GATED = "SchedulingGated"
 
 
@@ -155,6 +157,8 @@ class Reason:
     """Why nodes refused that pod, each with its number of nodes, most frequent first."""
     subject: str = ""
     """Another object that it is about: a ResourceQuota, a queue's ancestor."""
+    sub_group: Mapping[str, str] | None = None
+    """What a sub-group goes by, where tasks and minimum are its own; subject is its policy."""
     problem: queues.QueueProblem | None = None
     """Why the queue is set aside."""
     rejected: int = 0
