@@ -106,4 +106,4 @@ def test_the_quick_start_leads_to_gangs_that_run(desk: Path, tmp_path: Path) -> 
     assert "podgroup.scheduling.volcano.sh/wide condition met" in shown
     assert shown.count("node-") >= 5
     assert "Name:       default" in shown
-    assert "default/wide   default   Inqueue   needs 2 pods of 2500m cpu" in shown
+    assert "default/wide   default   Inqueue   needs 2 pods of 2.5 cpu" in shown

@@ -57,3 +57,17 @@ def test_a_branch_reclaims_its_share_and_no_more() -> None:
         """
     expected = [evict("x-2", for_="y"), pipeline("y-1", "n1")]
     assert decide(picture, "allocate, reclaim", TIERS) == expected
+
+
+def test_a_gang_stays_whose_branch_would_have_less_than_the_claimants() -> None:
+    """Of four cores there is room for one gang: each would only take the other's place in turns."""
+    picture = """
+        node  n1 cpu=4
+        queue a   queue b
+        job   a/x min=3 n1 n1 n1
+        job   b/y min=3 -*3
+        """
+    assert decide(picture, "allocate, reclaim", TIERS) == []
+    smaller = picture.replace("a/x min=3 n1 n1 n1", "a/x min=2 n1 n1   job a/z min=2 age=90 n1 n1")
+    found = decide(smaller.replace("b/y min=3 -*3", "b/y min=2 -*2"), "allocate, reclaim", TIERS)
+    assert {each.pod[0] for each in found if each.what == "evict"} == {"x"}

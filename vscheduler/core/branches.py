@@ -196,13 +196,13 @@ class Tree:
         parts = [part for each in compared for part in (float(each.saturated), each.weighted)]
         return (*parts, *[0.0] * (2 * self._depth - len(parts)))
 
-    def no_more(self, queue: str, other: str) -> bool:
-        """Whether the one's branch has a share by weight no larger than the other's, where their
-        ways part.
+    def shares(self, queue: str, other: str) -> tuple[float, float]:
+        """The shares by weight of the two branches in which these queues are, where their ways
+        part.
         """
         pairs = zip(self._way(queue), self._way(other), strict=False)
         mine, theirs = next(pair for pair in pairs if pair[0] is not pair[1])
-        return mine.weighted <= theirs.weighted
+        return mine.weighted, theirs.weighted
 
     def _way(self, queue: str) -> list[Branch]:
         """The branches from below the root to the queue's own, as they are now."""

@@ -116,6 +116,9 @@ def _come_to_rest(around: worlds.World, history: History, judges: Iterable[momen
     A job claims room at most once: what it gets stays its own, as nobody who lost by it may take
     it back. A claim with all that follows takes TURN_CYCLES, so that there are no more cycles with
     decisions than that times jobs; one turn more is for what is on its way.
+
+    Volcano's way doesn't come to rest: it evicts for a job of which not all is proved to fit, and
+    keeps no room for it, so that the pod that comes back takes its place again.
     """
     most = TURN_CYCLES * (len(around.owners) + 1)
     busy = quiet = 0
@@ -126,6 +129,8 @@ def _come_to_rest(around: worlds.World, history: History, judges: Iterable[momen
         elif not around.is_moving:
             quiet += 1
             around.now = max(around.now, around.wake_at or 0)
+        if busy > most and moment.setting.volcano:
+            break
         if busy > most:
             evicted = sorted(moment.lost)
             history.problems.append(

@@ -134,12 +134,14 @@ def test_ways_part_somewhere() -> None:
         "c": [holding("z", amounts(4), amounts(9))],
     }
     planted = tree({"a": "root/e/a", "b": "root/e/b", "c": "root/s"}, held)
-    assert planted.no_more("a", "b")
-    assert not planted.no_more("b", "a")
-    assert not planted.no_more("a", "c")  # five of ten against four
+    mine, theirs = planted.shares("a", "b")
+    assert mine < theirs
+    assert planted.shares("b", "a") == (theirs, mine)
+    mine, theirs = planted.shares("a", "c")
+    assert mine > theirs  # five of ten against four
     planted.shift("c", "z", amounts(1))
-    assert planted.no_more("a", "c")
-    assert planted.no_more("c", "a")
+    mine, theirs = planted.shares("a", "c")
+    assert mine == theirs
 
 
 def test_the_first_queue_decides_about_a_weight() -> None:

@@ -4,12 +4,13 @@ Volcano: plugins/drf. A job's dominant share is the largest part that it has of 
 cluster. With enableHierarchy, queues have shares as well, as branches of a tree.
 """
 
+import operator
 from collections import defaultdict
 from collections.abc import Sequence
 
 from vscheduler.core import branches, fairness
 from vscheduler.core.framework import contracts, gangs
-from vscheduler.core.model import jobs, queues, resources
+from vscheduler.core.model import decisions, jobs, queues, resources
 
 SHARE_SLACK = 1e-6
 """Shares this close are equal (Volcano: drf shareDelta)."""
@@ -102,7 +103,7 @@ class Drf(contracts.Plugin):
             if self._session.as_volcano:
                 goes = self._tree.key(mine) < self._tree.key(queue)
             else:
-                goes = mine != queue and self._tree.no_more(mine, queue)
+                goes = mine != queue and operator.le(*self._tree.shares(mine, queue))
             if goes:
                 victims.append(task)
             if not goes or self._session.as_volcano:
@@ -111,6 +112,24 @@ class Drf(contracts.Plugin):
             self._shift(task, 1)
         self._shift(claimant, -1)
         return victims
+
+    def share_after(
+        self, claimant: jobs.Task, claimed: resources.Vector, victims: Sequence[jobs.Task]
+    ) -> decisions.ShareAfter | None:
+        """The shares by weight of their branches: the loser keeps no less than the claimant gets,
+        else each would take the other's whole gangs in turns.
+        """
+        if self._tree is None or self._session.as_volcano:
+            return None
+        mine, theirs = (self._session.gangs[each.job].job.queue for each in (claimant, victims[0]))
+        self._tree.shift(mine, claimant.job, claimed)
+        for task in victims:
+            self._shift(task, -1)
+        claimant_ends, loser_ends = self._tree.shares(mine, theirs)
+        for task in victims:
+            self._shift(task, 1)
+        self._tree.shift(mine, claimant.job, -claimed)
+        return decisions.ShareAfter(loser=loser_ends, claimant=claimant_ends)
 
     def on_allocate(self, task: jobs.Task) -> None:
         """Room that is only promised counts as well, as in Volcano."""
