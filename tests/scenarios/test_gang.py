@@ -178,6 +178,15 @@ TABLE = {
         """,
         [pipeline("j-0", "n1"), pipeline("j-1", "n1")],
     ),
+    "a sub-group above the minimum waits as a whole, on idle room, too": (
+        """
+        node  n1 cpu=1   node n2 cpu=1   node n3 cpu=2
+        queue q
+        job   q/old ~n2
+        job   q/j min=2 subgroups=1x2 a:n3*2 b:-*2
+        """,
+        [pipeline("j-2", "n1"), pipeline("j-3", "n2")],
+    ),
     "a gang that waits for room keeps all of it, and binds nothing": (
         """
         node  n1 cpu=1   node n2 cpu=1
