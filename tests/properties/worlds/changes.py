@@ -166,7 +166,8 @@ def happen(around: world.World, chance: random.Random) -> None:
 
 
 def end(around: world.World) -> None:
-    """Change is over: nodes are ready and take pods, queues are there and open."""
+    """Change is over: nodes are ready and take pods, queues are there and open, binds succeed."""
+    around.refused = 0.0
     for node in around.of_kind("Node"):
         conditions = [{"type": "Ready", "status": "True"}]
         spec = {**node["spec"], "unschedulable": False}

@@ -80,7 +80,10 @@ def budgets_are_kept(moment: moments.Moment) -> Iterable[str]:
 
 
 def nobody_goes_for_nothing(moment: moments.Moment) -> Iterable[str]:
-    """Whoever pods are evicted for is placed, and has its minimum once they are gone."""
+    """Whoever pods are evicted for is placed, and has its minimum once they are gone.
+
+    In Volcano's way another job may take from it in the same cycle.
+    """
     placed: Counter[str] = Counter()
     for each in (*moment.binds, *moment.pipelined):
         placed[censuses.group_of(moment.census.pods[each.pod])] += 1
@@ -95,7 +98,8 @@ def _vain(moment: moments.Moment, group: str, placed: int) -> Iterator[str]:
         return
     minimum = moment.census.groups[group]["spec"]["minMember"]
     standing = sum(map(censuses.counts, moment.census.members[group]))
-    has = standing - len(moment.lost[group]) + placed
+    lost = 0 if moment.setting.volcano else len(moment.lost[group])
+    has = standing - lost + placed
     if not placed:
         yield f"VAIN pods are evicted for {group}, of which nothing is placed"
     elif has < minimum:

@@ -51,7 +51,8 @@ def blueprint(seed: int, size: Size, *, tree: bool) -> Blueprint:
     """The same for the same arguments; tree: queues are branches of a tree."""
     chance = random.Random(f"cluster {seed}")
     temper = workloads.Temper.draw(chance)
-    names = [f"n{number:02}" for number in range(_count(chance, size, size.nodes, 4))]
+    most = size.nodes // 2 if temper.rivals else size.nodes
+    names = [f"n{number:02}" for number in range(_count(chance, size, most, min(4, most - 1)))]
     nodes = [node(chance, name, plain=temper.plain) for name in names]
     count = _count(chance, size, size.queues, 2)
     queues, leaves = _queues(chance, count, tree=tree, plain=temper.plain)
@@ -60,7 +61,7 @@ def blueprint(seed: int, size: Size, *, tree: bool) -> Blueprint:
         workloads.workload(chance, temper, f"j{number:02}", chance.choice(leaves), size.pods)
         for number in range(_count(chance, size, size.jobs, 4))
     ]
-    if not temper.plain and chance.random() < CONTEST:
+    if temper.rivals or (not temper.plain and chance.random() < CONTEST):
         jobs.sort(key=lambda job: (job.queue, "priorityClassName" in job.spec))
     return Blueprint(
         documents=(*nodes, *queues, *classes, *_budgets(chance)),

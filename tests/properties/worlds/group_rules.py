@@ -9,6 +9,7 @@ from tests.properties.worlds import manifests, moments
 LIMITING = frozenset({"proportion", "capacity"})
 """Plugins that hold queues to their capability."""
 
+FIGURES = ("running", "succeeded", "failed")
 PHASES = ("Pending", "Inqueue", "Running", "Unknown", "Completed")
 
 
@@ -59,6 +60,9 @@ def _muddles(
     if {"Scheduled", "Unschedulable"} <= true:
         yield "is said to be both Scheduled and Unschedulable"
     members = moment.census.members[group]
+    known = document["spec"]["queue"] in moment.census.queues  # else it keeps its phase
+    if known:
+        yield from _wrong_figures(moment, members, status)
     waiting = {censuses.pod_key(pod) for pod in members if censuses.waits(pod)}
     unbound = waiting - {each.pod for each in moment.binds}
     rest = unbound - {each.pod for each in moment.pipelined}
@@ -66,7 +70,6 @@ def _muddles(
     standing = sum(map(censuses.counts, members)) + len(moment.bound[group])
     if rest and "reason" not in status:
         yield f"{len(rest)} pods wait, and nobody says why"
-    known = document["spec"]["queue"] in moment.census.queues  # else it keeps its phase
     started = sum(map(censuses.has_node, members))
     if status["phase"] == "Running" and started < minimum and known:
         yield f"is Running with {started} of {minimum}"
@@ -74,3 +77,18 @@ def _muddles(
         yield "is Completed, and pods wait"
     if unbound and standing < minimum and "Scheduled" in true:
         yield f"is Scheduled with {standing} of {minimum}"
+
+
+def _wrong_figures(
+    moment: moments.Moment, members: Iterable[manifests.Document], status: manifests.Document
+) -> Iterable[str]:
+    """How many run, those not counted that go, and how many have ended."""
+    evicted = {each.pod for each in moment.evicts}
+    count: Counter[str] = Counter()
+    for pod in members:
+        goes = censuses.leaving(pod) or censuses.pod_key(pod) in evicted
+        if not goes or censuses.finished(pod):
+            count[pod["status"]["phase"].lower()] += 1
+    for name in FIGURES:
+        if status[name] != count[name]:
+            yield f"{count[name]} are {name}, and it says {status[name]}"

@@ -121,15 +121,16 @@ def _come_to_rest(around: worlds.World, history: History, judges: Iterable[momen
     keeps no room for it, so that the pod that comes back takes its place again.
     """
     most = TURN_CYCLES * (len(around.owners) + 1)
-    busy = quiet = 0
+    busy = quiet = gone = 0
     while quiet < QUIET_CYCLES:
         moment = _cycle(around, history, judges)
+        gone += len(moment.evicts)
         if moment.binds or moment.evicts:
             busy, quiet = busy + 1, 0
         elif not around.is_moving:
             quiet += 1
             around.now = max(around.now, around.wake_at or 0)
-        if busy > most and moment.setting.volcano:
+        if busy > most and gone and moment.setting.volcano:
             break
         if busy > most:
             evicted = sorted(moment.lost)

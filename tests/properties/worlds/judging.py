@@ -7,7 +7,9 @@ from tests.properties.worlds import (
     gang_rules,
     group_rules,
     moments,
+    moving_rules,
     placement_rules,
+    share_rules,
 )
 
 JUDGES: tuple[moments.Judge, ...] = (
@@ -15,6 +17,7 @@ JUDGES: tuple[moments.Judge, ...] = (
     placement_rules.nodes_admit_their_pods,
     placement_rules.nodes_are_not_overfull,
     placement_rules.filters_hold,
+    placement_rules.filters_held_in_turn,
     gang_rules.gangs_start_whole,
     gang_rules.gangs_are_not_torn,
     eviction_rules.victims_can_go,
@@ -22,6 +25,10 @@ JUDGES: tuple[moments.Judge, ...] = (
     eviction_rules.queues_are_respected,
     eviction_rules.budgets_are_kept,
     eviction_rules.nobody_goes_for_nothing,
+    share_rules.losers_keep_their_shares,
+    share_rules.most_surplus_goes_first,
+    moving_rules.who_is_moved_has_room,
+    moving_rules.rooms_are_kept,
     group_rules.queues_keep_to_their_capability,
     group_rules.groups_are_told_one_thing,
 )

@@ -25,6 +25,18 @@ class Eviction:
     node: str
     action: str
     beneficiary: str | None
+    moves: bool = False
+    """Whether its queue is within its share, so that there is room for it elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Room that the cycle keeps on a node for the pod that its owner will make next."""
+
+    pod: str
+    """The one that was evicted."""
+    node: str
+    until: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +63,16 @@ class Moment:
     statuses: Mapping[str, list[manifests.Document]]
     """What the cycle wants to say in the status of each PodGroup: one, if all is well; each with
     its `reason`, if there is one."""
+    now: float
+    is_calm: bool
+    """Whether no node has come, gone or changed in the last minute."""
+    order: tuple[str, ...]
+    """All pods that were placed or evicted, in the order in which that was decided."""
+    deserved: Mapping[str, Mapping[str, float]]
+    """What queues deserve by name, where the cycle says so; units as in a census."""
+    kept: tuple[Kept, ...]
+    kept_before: tuple[Kept, ...]
+    """By the cycle before."""
     bound: defaultdict[str, list[manifests.Document]] = field(init=False)
     """The pods that were bound, by group."""
     lost: defaultdict[str, list[manifests.Document]] = field(init=False)

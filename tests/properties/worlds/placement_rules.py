@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from tests.properties.filters_by_hand import judging as by_hand
+from tests.properties.filters_by_hand.worlds import State
 from tests.properties.worlds import census as censuses
 from tests.properties.worlds import manifests, moments
 
@@ -71,6 +72,36 @@ def filters_hold(moment: moments.Moment) -> Iterable[str]:
     found = [*census.nodes.values(), *census.pods.values()]
     for text in by_hand.judge(found, placed, waiting=waiting, evicted=evicted):
         yield f"FILTER {text}"
+
+
+def filters_held_in_turn(moment: moments.Moment) -> Iterable[str]:
+    """Spreads, and who may be the first of its kind, by the order in which pods were placed.
+
+    In Volcano's way as long as nothing waits for room.
+    """
+    census = moment.census
+    nodes = {each.pod: each for each in (*moment.binds, *moment.pipelined)}
+    if moment.setting.volcano and moment.pipelined:
+        return
+    if not any(_depends_on_order(census.pods[key]) for key in nodes):
+        return
+    states = dict.fromkeys(nodes, State.STAYS)
+    states |= {each.pod: State.COMES for each in moment.pipelined}
+    states |= {each.pod: State.LEAVES for each in moment.evicts}
+    gone = {each.pod: each for each in moment.evicts}
+    steps = [
+        by_hand.Step(pod=key, node=(gone.get(key) or nodes[key]).node, state=states[key])
+        for key in moment.order
+    ]
+    found = [*census.nodes.values(), *census.pods.values()]
+    yield from (f"ORDER {text}" for text in by_hand.in_order(found, steps))
+
+
+def _depends_on_order(pod: manifests.Document) -> bool:
+    spec = pod["spec"]
+    return bool(
+        spec.get("topologySpreadConstraints") or spec.get("affinity", {}).get("podAffinity")
+    )
 
 
 def _excess(

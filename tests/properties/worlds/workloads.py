@@ -15,7 +15,8 @@ FEATURES = (
     *("apart", "apart_team", "together", "near_team", "spread", "prefer", "node_affinity"),
     *("roles", "sub_groups", "best_effort", "elastic", "never_preempts", "system"),
 )
-STYLES = ("mixed", "mixed", "crowded", "plain")
+STYLES = ("mixed", "mixed", "crowded", "plain", "rivals", "rivals")
+RIVALRY = {"sub_groups": 0.25, "roles": 0.15, "elastic": 0.2, "select": 0.25, "priority": 0.15}
 RARE = frozenset({"protected", "gated", "never_preempts", "system"})
 
 
@@ -31,6 +32,10 @@ class Temper:
     """Whether nothing but shares decides: no features, plain nodes and queues, and no change but
     that jobs come in two waves."""
 
+    rivals: bool = False
+    """Whether the first queues fill the cluster before the last ones come, plain worlds only: with
+    gangs that can't be divided, sub-groups, and pods that can use a part of the nodes only."""
+
     @classmethod
     def draw(cls, chance: random.Random) -> "Temper":
         """A few features are frequent, most are not; or next to none."""
@@ -38,6 +43,9 @@ class Temper:
         if style == "plain":
             likely = dict.fromkeys(FEATURES, 0.0) | {"gpu": 0.3}
             return cls(likely=likely, crowded=True, plain=True)
+        if style == "rivals":
+            likely = dict.fromkeys(FEATURES, 0.0) | {"gpu": 0.1} | RIVALRY
+            return cls(likely=likely, crowded=True, plain=True, rivals=True)
         if style == "crowded":
             likely = dict.fromkeys(FEATURES, 0.04) | {"gpu": 0.3, "priority": 0.2, "elastic": 0.2}
             return cls(likely=likely, crowded=True)

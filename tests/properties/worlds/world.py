@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from tests import running
+from tests.properties import journals
 from tests.properties.worlds import census as censuses
 from tests.properties.worlds import configurations, manifests, moments
 from vscheduler.core import cycle
@@ -23,6 +24,12 @@ GOING_MAX = 3
 
 FAILED_STAYS = 2
 """Cycles after which a failed pod that was replaced is deleted."""
+
+CALM_SECONDS = 60
+"""What nodes have lost has been forgotten by then."""
+
+REFUSED = 0.02
+"""Of binds the API server refuses so many."""
 
 STATEFUL = "StatefulSet"
 States: TypeAlias = Mapping[jobs.JobId, jobs.GroupState]
@@ -41,6 +48,8 @@ class World:
         self._policy = running.policy_of(configurations.tree(configuration))
         self.documents: dict[manifests.Key, manifests.Document] = {}
         self.owners: dict[str, manifests.Workload] = {}
+        self.refused = REFUSED
+        """The part of binds that the API server refuses."""
         self.missing_queues: list[manifests.Document] = []
         """Queues that somebody has deleted, and may create again."""
         self.cycles = 0
@@ -48,6 +57,9 @@ class World:
         self.wake_at: float | None = None
         self._mirror = state.Mirror(state.Options(scheduler_names=(manifests.SCHEDULER,)))
         self._carried = snapshot.FRESH
+        self._refuses = random.Random(f"binds {seed}")
+        self._changed_at = 0.0
+        """When something last became of a node."""
         self._places: dict[tuple[str, int], manifests.Key] = {}
         """The pod that an owner has made for each of its places."""
         self._going: dict[manifests.Key, int] = {}
@@ -59,6 +71,7 @@ class World:
 
     def put(self, document: manifests.Document) -> None:
         """Create or replace an object."""
+        self._note(document["kind"])
         self.documents[manifests.key_of(document)] = document
         kind = decoding.kind_of(document)
         assert kind is not None
@@ -68,6 +81,7 @@ class World:
     def drop(self, key: manifests.Key) -> None:
         """The object is gone."""
         document = self.documents.pop(key)
+        self._note(document["kind"])
         self._going.pop(key, None)
         kind = decoding.kind_of(document)
         assert kind is not None
@@ -117,27 +131,33 @@ class World:
         self.cycles += 1
         before = censuses.take(self.documents.values())
         taken = self._mirror.snapshot(self.now, self._carried)
-        result = cycle.run_cycle(taken, self._policy)
+        with journals.listening() as order:
+            result = cycle.run_cycle(taken, self._policy)
         assert result.faults == (), result.faults
+        kept_before = _kept(self._carried)
         self._carried, self.wake_at = result.carried, result.wake_at
         written = self._obey(result, {job.id: job.state for job in taken.jobs})
-        self.now += 1
-        return moments.Moment(
+        moment = moments.Moment(
             number=self.cycles,
             setting=self.setting,
             census=before,
-            binds=tuple(moments.Placement(pod=e.task.key, node=e.node) for e in result.binds),
-            pipelined=tuple(
-                moments.Placement(pod=e.task.key, node=e.node) for e in result.pipelined
-            ),
-            evicts=tuple(
-                moments.Eviction(
-                    pod=e.task.key, node=e.node, action=e.action, beneficiary=e.beneficiary
-                )
-                for e in result.evicts
-            ),
+            binds=_placements(result.binds),
+            pipelined=_placements(result.pipelined),
+            evicts=tuple(map(_eviction, result.evicts)),
             statuses=written,
+            now=self.now,
+            is_calm=self.now > self._changed_at + CALM_SECONDS,
+            order=_decided(result, order),
+            deserved={
+                queue.name: queue.entitlement.deserved
+                for queue in result.queues
+                if queue.entitlement is not None
+            },
+            kept=_kept(result.carried),
+            kept_before=kept_before,
         )
+        self.now += 1
+        return moment
 
     def turn(self) -> None:
         """What happens by itself between two cycles, whoever changes something from outside."""
@@ -205,6 +225,11 @@ class World:
         self.put(pod)
         return manifests.key_of(pod)
 
+    def _note(self, kind: str) -> None:
+        """What becomes of nodes once the world has begun is remembered for a while."""
+        if kind == "Node" and self.cycles:
+            self._changed_at = self.now
+
     def _count(self, budget: manifests.Document) -> None:
         """What the disruption controller does: healthy pods above those that must stay may go."""
         covered = [
@@ -224,6 +249,8 @@ class World:
     def _obey(self, result: decisions.CycleResult, states: States) -> Written:
         """Bound pods have their node, evicted ones begin to go, groups have their new status."""
         for bind in result.binds:
+            if self._refuses.random() < self.refused:
+                continue
             key = "Pod", bind.task.namespace, bind.task.name
             pod = self.documents[key]
             self.put({**pod, "spec": {**pod["spec"], "nodeName": bind.node}})
@@ -248,3 +275,34 @@ class World:
             reason = {} if status.reason is None else {"reason": str(status.reason.code)}
             written[status.job].append({**document, **reason})
         return written
+
+
+def _placements(
+    found: Iterable[decisions.Bind | decisions.Pipeline],
+) -> tuple[moments.Placement, ...]:
+    return tuple(moments.Placement(pod=each.task.key, node=each.node) for each in found)
+
+
+def _eviction(evict: decisions.Evict) -> moments.Eviction:
+    return moments.Eviction(
+        pod=evict.task.key,
+        node=evict.node,
+        action=evict.action,
+        beneficiary=evict.beneficiary,
+        moves=evict.moves,
+    )
+
+
+def _kept(carried: snapshot.Carried) -> tuple[moments.Kept, ...]:
+    return tuple(
+        moments.Kept(pod=room.task.key, node=room.node, until=room.until)
+        for room in carried.kept_rooms
+    )
+
+
+def _decided(result: decisions.CycleResult, order: Iterable[str]) -> tuple[str, ...]:
+    """Room that is kept on is no decision about a pod that is there."""
+    made = {each.task.key for each in result.binds}
+    made |= {each.task.key for each in result.pipelined}
+    made |= {each.task.key for each in result.evicts}
+    return tuple(key for key in order if key in made)

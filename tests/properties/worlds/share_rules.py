@@ -1,0 +1,220 @@
+"""Who gives way to whom, and how far: docs/fair-shares.md, recounted by hand.
+
+In Volcano's way a queue may lose more than it holds above its share. What queues deserve is taken
+as the cycle says; other properties judge that.
+"""
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tests.properties.worlds import census as censuses
+from tests.properties.worlds import eviction_rules, manifests, moments
+
+NEAR = 1e-3
+"""Shares are worked out in floats."""
+
+SLOTS = "pods"
+Step: TypeAlias = moments.Eviction | moments.Placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a cycle decided for one job at a stretch."""
+
+    group: str
+    """Of the claimant."""
+    queue: str
+    wanted: censuses.Amounts
+    """What all of the job that is placed in the cycle asks for."""
+    victims: tuple[moments.Eviction, ...]
+    before: Mapping[str, censuses.Amounts]
+    """What queues held."""
+    after: Mapping[str, censuses.Amounts]
+
+
+def losers_keep_their_shares(moment: moments.Moment) -> Iterable[str]:
+    """A loser ends below its share only by what can't be divided, and not below the claimant."""
+    for claim in _claims(moment):
+        losers: defaultdict[str, list[manifests.Document]] = defaultdict(list)
+        for each in claim.victims:
+            pod = moment.census.pods[each.pod]
+            losers[moment.census.queue_of(pod) or ""].append(pod)
+        for loser, pods in losers.items():
+            columns = _freed(pods) & claim.wanted.keys() - {SLOTS}
+            if not any(_was_over(moment, claim, loser, pods, each) for each in columns):
+                yield f"WITHIN {_story(moment, claim, loser)}"
+            elif moment.is_calm and not any(
+                _stays_above(moment, claim, loser, each) for each in columns
+            ):
+                yield f"BELOW {_story(moment, claim, loser)}"
+
+
+def most_surplus_goes_first(moment: moments.Moment) -> Iterable[str]:
+    """Where one pod goes, none would do that asks for no less, of a queue with more surplus."""
+    for claim in _claims(moment):
+        if len(claim.victims) != 1 or not _only_needs_room(moment, claim):
+            continue
+        victim = moment.census.pods[claim.victims[0].pod]
+        loser = moment.census.queue_of(victim) or ""
+        columns = sorted(_freed([victim]) & claim.wanted.keys() - {SLOTS})
+        most = max(_part(moment, claim.before, loser, each) for each in _lacking(moment, claim))
+        for pod in moment.census.residents[claim.victims[0].node]:
+            queue = moment.census.queue_of(pod)
+            if queue in (None, loser, claim.queue) or not _would_do(moment, pod, victim):
+                continue
+            least = min(_part(moment, claim.before, queue or "", each) for each in columns)
+            left = Counter(claim.before[queue or ""])
+            left.subtract(censuses.request(pod))
+            whole = all(_part(moment, {queue: left}, queue or "", each) >= 1 for each in columns)
+            if least > most + NEAR and whole:
+                yield (
+                    f"SURPLUS {censuses.pod_key(victim)} of {loser} goes, which has {most:.3f} of"
+                    f" its share; {censuses.pod_key(pod)} of {queue} stays, which has {least:.3f}"
+                )
+
+
+def _claims(moment: moments.Moment) -> Iterator[Claim]:
+    """Those between queues for which pods go that aren't only moved."""
+    setting, census = moment.setting, moment.census
+    if setting.volcano or "proportion" not in setting.plugins:
+        return
+    held = {name: census.allocated(name) for name in census.queues}
+    wanted: defaultdict[str, censuses.Amounts] = defaultdict(Counter)
+    for each in (*moment.binds, *moment.pipelined):
+        pod = census.pods[each.pod]
+        wanted[censuses.group_of(pod)].update(censuses.request(pod))
+    for group, steps in itertools.groupby(_steps(moment), lambda each: _whose(moment, each)):
+        before = {name: Counter(amounts) for name, amounts in held.items()}
+        made = list(steps)
+        for step in made:
+            pod = census.pods[step.pod]
+            queue = census.queue_of(pod)
+            if queue in held:
+                leaves = isinstance(step, moments.Eviction)
+                change = held[queue].subtract if leaves else held[queue].update
+                change(censuses.request(pod))
+        gone = [each for each in made if isinstance(each, moments.Eviction)]
+        victims = [each for each in gone if each.action == eviction_rules.BETWEEN]
+        if victims and not any(each.moves for each in victims):
+            yield Claim(
+                group=group,
+                queue=census.groups[group]["spec"]["queue"],
+                wanted=wanted[group],
+                victims=tuple(victims),
+                before=before,
+                after={name: Counter(amounts) for name, amounts in held.items()},
+            )
+
+
+def _steps(moment: moments.Moment) -> list[Step]:
+    every: tuple[Step, ...] = (*moment.binds, *moment.pipelined, *moment.evicts)
+    made = {each.pod: each for each in every}
+    return [made[key] for key in moment.order]
+
+
+def _whose(moment: moments.Moment, step: Step) -> str:
+    if isinstance(step, moments.Eviction):
+        return step.beneficiary or ""
+    return censuses.group_of(moment.census.pods[step.pod])
+
+
+def _freed(pods: Iterable[manifests.Document]) -> set[str]:
+    return {name for pod in pods for name, amount in censuses.request(pod).items() if amount}
+
+
+def _due(moment: moments.Moment, queue: str, resource: str) -> float:
+    return moment.deserved.get(queue, {}).get(resource, 0.0)
+
+
+def _part(
+    moment: moments.Moment, held: Mapping[str, censuses.Amounts], queue: str, resource: str
+) -> float:
+    """Allocated ÷ deserved."""
+    due = _due(moment, queue, resource)
+    has = held[queue][resource]
+    if not due:
+        return float("inf") if has else 0.0
+    return has / due
+
+
+def _was_over(
+    moment: moments.Moment,
+    claim: Claim,
+    loser: str,
+    pods: Sequence[manifests.Document],
+    resource: str,
+) -> bool:
+    """Whether it had more than it deserves before the last of them went, a pod or a gang."""
+    units: Counter[str] = Counter()
+    for pod in pods:
+        units[censuses.group_of(pod)] += censuses.request(pod)[resource]
+    due = _due(moment, loser, resource)
+    return claim.after[loser][resource] + max(units.values()) > due * (1 - NEAR)
+
+
+def _stays_above(moment: moments.Moment, claim: Claim, loser: str, resource: str) -> bool:
+    """Whether it keeps its share, or as much of it as the claimant ends with."""
+    mine, theirs = (_weight(moment, name) for name in (claim.queue, loser))
+    due = _due(moment, loser, resource)
+    owed = max(_due(moment, claim.queue, resource), due * mine / theirs)
+    ends = claim.after[claim.queue][resource] / owed if owed else 0.0
+    return _part(moment, claim.after, loser, resource) >= min(1.0, ends) - NEAR
+
+
+def _weight(moment: moments.Moment, queue: str) -> int:
+    return int(moment.census.queues[queue]["spec"].get("weight", 1))
+
+
+def _story(moment: moments.Moment, claim: Claim, loser: str) -> str:
+    ends = (
+        f"{name} with {dict(claim.after[name])} of {dict(moment.deserved.get(name, {}))}"
+        for name in (loser, claim.queue)
+    )
+    return f"{loser} loses {len(claim.victims)} pods for {claim.group}; {', '.join(ends)}"
+
+
+def _lacking(moment: moments.Moment, claim: Claim) -> list[str]:
+    """What the claimant's queue has less of than it deserves."""
+    return [
+        name
+        for name in moment.deserved.get(claim.queue, {})
+        if claim.before[claim.queue][name] < _due(moment, claim.queue, name)
+    ] or [SLOTS]
+
+
+def _only_needs_room(moment: moments.Moment, claim: Claim) -> bool:
+    """Whether nothing but room decides where its pods go."""
+    pods = moment.census.members[claim.group]
+    return not any(
+        pod["spec"].get("affinity")
+        or pod["spec"].get("topologySpreadConstraints")
+        or censuses.ports(pod)
+        for pod in pods
+    )
+
+
+def _would_do(moment: moments.Moment, pod: manifests.Document, victim: manifests.Document) -> bool:
+    """Whether the pod may go alone, nobody's minimum needs it, and it leaves as much room."""
+    group = moment.census.groups.get(censuses.group_of(pod))
+    if group is None or pod["metadata"]["namespace"] != manifests.NAMESPACE:
+        return False
+    spec = group["spec"]
+    queue = moment.census.queues[spec["queue"]]["spec"]
+    members = moment.census.members[censuses.group_of(pod)]
+    protected = manifests.PREEMPTABLE in {
+        *pod["metadata"]["annotations"],
+        *group["metadata"].get("annotations", {}),
+    }
+    covered = any(censuses.covers(each, pod) for each in moment.census.budgets)
+    limited = {"minTaskMember", "subGroupPolicy"} & spec.keys() or queue.get("reclaimable") is False
+    asks = censuses.request(victim)
+    return (
+        not (protected or covered or limited)
+        and pod["status"]["phase"] == "Running"
+        and not censuses.leaving(pod)
+        and sum(map(censuses.counts, members)) > spec["minMember"]
+        and all(censuses.request(pod)[name] >= amount for name, amount in asks.items())
+    )
