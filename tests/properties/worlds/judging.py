@@ -26,6 +26,7 @@ JUDGES: tuple[moments.Judge, ...] = (
     eviction_rules.budgets_are_kept,
     eviction_rules.nobody_goes_for_nothing,
     share_rules.losers_keep_their_shares,
+    share_rules.nobody_goes_who_could_stay,
     share_rules.most_surplus_goes_first,
     moving_rules.who_is_moved_has_room,
     moving_rules.rooms_are_kept,

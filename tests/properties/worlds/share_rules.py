@@ -76,6 +76,30 @@ def most_surplus_goes_first(moment: moments.Moment) -> Iterable[str]:
                 )
 
 
+def nobody_goes_who_could_stay(moment: moments.Moment) -> Iterable[str]:
+    """A pod that goes alone for another queue leaves room that is used; where only room decides."""
+    census = moment.census
+    if moment.setting.volcano or "proportion" not in moment.setting.plugins:
+        return
+    if any(not _only_asks_for_room(pod) for pod in census.pods.values()):
+        return
+    gone = {each.pod for each in moment.evicts}
+    for each in moment.evicts:
+        members = census.members[censuses.group_of(census.pods[each.pod])]
+        whole = not any(censuses.counts(p) and censuses.pod_key(p) not in gone for p in members)
+        if each.action != eviction_rules.BETWEEN or each.moves or (whole and len(members) > 1):
+            continue
+        room = censuses.amounts(census.nodes[each.node]["status"]["allocatable"])
+        for pod in census.residents[each.node]:
+            if not censuses.leaving(pod) and censuses.pod_key(pod) not in gone - {each.pod}:
+                room.subtract(censuses.request(pod))
+        for placed in (*moment.binds, *moment.pipelined):
+            if placed.node == each.node:
+                room.subtract(censuses.request(census.pods[placed.pod]))
+        if all(amount >= 0 for amount in room.values()):
+            yield f"NEEDLESS {each.pod} goes for {each.beneficiary}, with room on {each.node}"
+
+
 def _claims(moment: moments.Moment) -> Iterator[Claim]:
     """Those between queues for which pods go that aren't only moved."""
     setting, census = moment.setting, moment.census
@@ -187,13 +211,13 @@ def _lacking(moment: moments.Moment, claim: Claim) -> list[str]:
 
 def _only_needs_room(moment: moments.Moment, claim: Claim) -> bool:
     """Whether nothing but room decides where its pods go."""
-    pods = moment.census.members[claim.group]
-    return not any(
-        pod["spec"].get("affinity")
-        or pod["spec"].get("topologySpreadConstraints")
-        or censuses.ports(pod)
-        for pod in pods
-    )
+    return all(map(_only_asks_for_room, moment.census.members[claim.group]))
+
+
+def _only_asks_for_room(pod: manifests.Document) -> bool:
+    spec = pod["spec"]
+    others = spec.get("affinity") or spec.get("topologySpreadConstraints")
+    return not (others or censuses.ports(pod))
 
 
 def _would_do(moment: moments.Moment, pod: manifests.Document, victim: manifests.Document) -> bool:
