@@ -147,7 +147,7 @@ def test_what_is_kept_decides_as_what_is_asked_anew(policy: str) -> None:
     together are told before others have used up a share.
     """
 
-    @clusters.bounded(6)
+    @clusters.bounded(4)
     @given(strategies.integers(0, 2**32))
     def compared(seed: int) -> None:
         same(drawn(seed), policy)
