@@ -189,6 +189,17 @@ def test_room_is_kept_for_those_who_give_way() -> None:
     assert results[-1].carried.kept_rooms == ()
 
 
+def test_room_that_is_kept_is_theirs_though_the_share_has_shrunk_since() -> None:
+    """A third queue has come by then; else the room would be lost as soon as they ask for it."""
+    life = lives.Life(pictures.documents(IN_THE_WAY))
+    life.cycle(BUILT_IN)
+    life.add(pictures.documents("queue c job c/c min=1 -*8"))
+    for _ in range(2):
+        life.cycle(BUILT_IN)
+    nodes = placed(life)
+    assert Counter(node for pod, node in nodes.items() if pod.startswith("a-")) == {"n2": 4}
+
+
 def test_room_is_kept_for_a_while_only() -> None:
     """An owner that makes no pods anew loses it, and others have it then."""
     documents = pictures.documents(IN_THE_WAY)

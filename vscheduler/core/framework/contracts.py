@@ -164,7 +164,7 @@ class Session(Protocol):
         """What the task asks for, (R,), `pods` included; not to be written to."""
 
     def promised(self, task: jobs.Task) -> bool:
-        """Whether pods were evicted for this task in an earlier cycle."""
+        """Whether pods were evicted for this task in an earlier cycle, or room was kept for it."""
 
     def runs(self, action: str) -> bool:
         """Whether an action of this name is configured."""

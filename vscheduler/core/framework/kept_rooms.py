@@ -156,6 +156,7 @@ def _move_in(
             return False
         for task in gang.tasks(jobs.TaskStatus.PIPELINED):
             session.nominations[task.uid] = gang.node(task) or ""
+            session.moved_in.add(task.uid)
         trial.hold()
     return True
 

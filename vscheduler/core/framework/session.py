@@ -155,6 +155,11 @@ class Session:
         return self.usable.total
 
     @cached_property
+    def moved_in(self) -> set[jobs.TaskId]:
+        """Pods that have come for which room was kept."""
+        return set()
+
+    @cached_property
     def demands(self) -> demands.Demands:
         """What queues have and ask for as the cycle begins."""
         awaited = [(room.queue, room.task.kind) for room in kept_rooms.awaited(self)]
@@ -230,8 +235,8 @@ class Session:
         return vector
 
     def promised(self, task: jobs.Task) -> bool:
-        """Whether pods were evicted for this task in an earlier cycle."""
-        return task.uid in self.snapshot.carried.nominations
+        """Whether pods were evicted for this task in an earlier cycle, or room was kept for it."""
+        return task.uid in self.snapshot.carried.nominations or task.uid in self.moved_in
 
     def runs(self, action: str) -> bool:
         """Whether an action of this name is configured."""
