@@ -213,6 +213,19 @@ def test_room_is_kept_for_a_while_only() -> None:
         assert bool(result.carried.kept_rooms) is not bool(count)
 
 
+def test_no_room_is_kept_for_pods_that_could_not_be_evicted() -> None:
+    """The API server refused two of four: they are where they were, and asked again with a room
+    each.
+    """
+    documents = pictures.documents(IN_THE_WAY)
+    first = running.run(documents, BUILT_IN)
+    left = [each for each in documents if each["metadata"]["name"] not in {"a-0", "a-1"}]
+    result = running.run_at(left, BUILT_IN, pictures.NOW.timestamp() + 1, first.carried)
+    kept = [room.task.name for room in result.carried.kept_rooms]
+    assert {evict.task.name for evict in result.evicts} == {"a-2", "a-3"}
+    assert sorted(kept) == ["a-0", "a-1", "a-2", "a-3"]
+
+
 def test_room_is_kept_though_the_queue_has_no_pod_left() -> None:
     """All of its pods are gone, and their owner hasn't made the next ones yet."""
     documents = pictures.documents(IN_THE_WAY)

@@ -15,6 +15,9 @@ from vscheduler.core.model import jobs, snapshot
 if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
 
+NEXT = "/next"
+"""Behind the UID of a pod: the one that its owner makes in its place."""
+
 ROOM_COST = 50
 """Microseconds, about: one pod for which room elsewhere is looked for, or kept."""
 
@@ -28,7 +31,7 @@ def successor(task: jobs.Task) -> jobs.Task | None:
         return None
     return dataclasses.replace(
         task,
-        uid=jobs.TaskId(f"{task.uid}/next"),
+        uid=jobs.TaskId(task.uid + NEXT),
         status=jobs.TaskStatus.PENDING,
         node=None,
         nominated_node=None,
@@ -171,11 +174,17 @@ def _is_there(session: "working.Session", room: snapshot.KeptRoom) -> bool:
 
 
 def _lasting(session: "working.Session") -> Mapping[jobs.JobId, Sequence[snapshot.KeptRoom]]:
-    """Rooms that were kept so far on nodes that are there, and whose time isn't up, by job."""
+    """Rooms that were kept so far on nodes that are there, and whose time isn't up, by job; not for
+    those that stayed after all, as the API server refused to evict them.
+    """
     by_job: dict[jobs.JobId, list[snapshot.KeptRoom]] = {}
     for room in session.snapshot.carried.kept_rooms:
         if room.until > session.snapshot.now and room.node in session.layout.rows:
             by_job.setdefault(room.task.job, []).append(room)
+    for job in by_job.keys() & session.gangs.keys():
+        tasks = session.gangs[job].job.tasks
+        stayed = {task.uid + NEXT for task in tasks if task.status in jobs.EVICTABLE}
+        by_job[job] = [room for room in by_job[job] if room.task.uid not in stayed]
     return by_job
 
 
