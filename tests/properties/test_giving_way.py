@@ -16,8 +16,8 @@ from vscheduler.core.model import decisions
 NEAR = Fraction(1, 1000)
 """Shares are worked out in floats."""
 
-CYCLES = 24
-QUIET = 10
+CYCLES = 20
+QUIET = 6
 """Nobody goes any more in so many cycles at the end."""
 
 
@@ -121,7 +121,7 @@ def _cpu(document: pictures.Document) -> int:
     return int(document["spec"]["containers"][0]["resources"]["requests"]["cpu"])
 
 
-@clusters.bounded(50)
+@clusters.bounded(30)
 @given(strategies.integers(0, 2**32))
 def test_losers_end_no_lower_than_those_they_go_for_and_all_comes_to_rest(seed: int) -> None:
     """Below its share ends only who has a unit that can't be divided, and never below the claimant;
