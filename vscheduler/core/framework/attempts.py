@@ -73,11 +73,12 @@ class Attempt:
         asking = [task for task in left if not task.best_effort]
         self._lack = self._lacking(asking)
         needed = self._needed_of(asking)
-        vain: set[jobs.TaskClass] = set()
+        vain: set[Hashable] = set()
         for task in left:
             if self._done():
                 break
-            if task.kind in vain:
+            alike = (task.kind, task.priority, nominated_room.likeness(self._session, task))
+            if alike in vain:
                 continue
             if task.best_effort:
                 self._place_free(task)  # perhaps on a pod slot that is freed for another one
@@ -88,7 +89,7 @@ class Attempt:
                 if self._make_room(task):
                     vain.clear()
                 elif self._session.neighbours.standing(task) is None:
-                    vain.add(task.kind)
+                    vain.add(alike)
         return self._done()
 
     def _asking(self, claim: claims.Claim) -> list[jobs.Task]:
