@@ -1,6 +1,8 @@
+from collections.abc import Iterable
+
 import pytest
 
-from tests.properties.worlds import configurations, generator, histories
+from tests.properties.worlds import configurations, division_rules, generator, histories, moments
 
 SEEDS = 3
 """Of each configuration in every run: 20 s."""
@@ -22,6 +24,18 @@ def test_unkind_worlds_break_no_rule(configuration: str) -> None:
     first = SEEDS * configurations.NAMES.index(configuration)
     for seed in range(first, first + SEEDS):
         lives_well(histories.Plan(seed=seed, configuration=configuration))
+
+
+def test_shares_are_recounted_in_plain_worlds() -> None:
+    """A rule that left every world aside would never be broken."""
+    recounted = []
+
+    def listen(moment: moments.Moment) -> Iterable[str]:
+        recounted.append(division_rules.demanded(moment) is not None)
+        return ()
+
+    histories.live(histories.Plan(seed=0, configuration="built-in", cycles=6), [listen])
+    assert all(recounted)
 
 
 @pytest.mark.at_length

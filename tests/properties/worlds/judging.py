@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from tests.properties.worlds import (
+    division_rules,
     eviction_rules,
     gang_rules,
     group_rules,
@@ -25,6 +26,7 @@ JUDGES: tuple[moments.Judge, ...] = (
     eviction_rules.queues_are_respected,
     eviction_rules.budgets_are_kept,
     eviction_rules.nobody_goes_for_nothing,
+    division_rules.shares_are_fair,
     share_rules.losers_keep_their_shares,
     share_rules.nobody_goes_who_could_stay,
     share_rules.most_surplus_goes_first,

@@ -29,7 +29,7 @@ def nodes_admit_their_pods(moment: moments.Moment) -> Iterable[str]:
     """Cordons, readiness, taints, selectors and node affinity."""
     for each in (*moment.binds, *moment.pipelined):
         pod, node = moment.census.pods[each.pod], moment.census.nodes[each.node]
-        for problem in _refusals(pod["spec"], node):
+        for problem in refusals(pod["spec"], node):
             yield f"STATIC {each.pod} goes to {each.node}, which {problem}"
 
 
@@ -133,7 +133,8 @@ def _clashes(
             yield f"host port {port} is used by {used[port]} pods"
 
 
-def _refusals(spec: manifests.Document, node: manifests.Document) -> Iterator[str]:
+def refusals(spec: manifests.Document, node: manifests.Document) -> Iterator[str]:
+    """Why the node doesn't take such a pod, whoever is there."""
     if node["spec"].get("unschedulable"):
         yield "is cordoned"
     if node["status"]["conditions"][0]["status"] != "True":

@@ -1,7 +1,7 @@
 """Who gives way to whom, and how far: docs/fair-shares.md, recounted by hand.
 
 In Volcano's way a queue may lose more than it holds above its share. What queues deserve is taken
-as the cycle says; other properties judge that.
+as the cycle says; `division_rules` judge that.
 """
 
 import itertools
