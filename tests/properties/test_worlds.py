@@ -38,6 +38,12 @@ def test_shares_are_recounted_in_plain_worlds() -> None:
     assert all(recounted)
 
 
+@pytest.mark.parametrize(("seed", "configuration"), [(806, "drf")])
+def test_a_world_comes_to_rest_that_once_did_not(seed: int, configuration: str) -> None:
+    """Two branches of a tree took a pod from each other in turns."""
+    lives_well(histories.Plan(seed=seed, configuration=configuration))
+
+
 @pytest.mark.at_length
 @pytest.mark.parametrize("configuration", configurations.NAMES)
 def test_many_unkind_worlds_break_no_rule(configuration: str) -> None:

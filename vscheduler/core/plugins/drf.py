@@ -87,7 +87,9 @@ class Drf(contracts.Plugin):
     def reclaimable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task] | None:
-        """Pods without which their branch still has no less than the claimant's with its pod.
+        """Pods of branches that have more than the claimant's, and without which they still have no
+        less than it has with its pod. A share can shrink as more of a branch starts: by only one of
+        the two, each could take from the other in turns.
 
         Volcano: drf reclaimFn, where it must have more, where a branch that is saturated then gets
         nothing, and where each candidate is judged as if it were the only one.
@@ -95,6 +97,8 @@ class Drf(contracts.Plugin):
         if self._tree is None:
             return None
         mine = self._session.gangs[claimant.job].job.queue
+        owners = {self._session.gangs[task.job].job.queue for task in candidates} - {mine}
+        richer = {each for each in owners if operator.lt(*self._tree.shares(mine, each))}
         victims = []
         self._shift(claimant, 1)
         for task in candidates:
@@ -103,7 +107,7 @@ class Drf(contracts.Plugin):
             if self._session.as_volcano:
                 goes = self._tree.key(mine) < self._tree.key(queue)
             else:
-                goes = mine != queue and operator.le(*self._tree.shares(mine, queue))
+                goes = queue in richer and operator.le(*self._tree.shares(mine, queue))
             if goes:
                 victims.append(task)
             if not goes or self._session.as_volcano:
