@@ -250,7 +250,9 @@ class Placement:
             return
         plan.explained = None
         left: dict[int, Hashable] = {}
-        for row, state in zip(rows, self._states(plan, rows), strict=True):
+        told = self._told_by_row(plan, rows) if plan.row_told else {}
+        for row in rows:
+            state = lookahead.state(session, row, told.get(row))
             known = self._ahead.get(plan.number, state)
             if known is None:
                 left[row] = state
@@ -263,18 +265,15 @@ class Placement:
             self._refresh(plan, at)
             self._ahead.put(plan.number, left.values(), plan.idle[at], plan.future[at])
 
-    def _states(self, plan: Plan, rows: Sequence[int]) -> list[Hashable]:
-        """All that the plan's answers about these rows depend on, as they are."""
-        session = self._session
-        if not plan.row_told:
-            return [lookahead.state(session, row) for row in rows]
-        told = zip(*self._told(plan.task, np.array(rows, dtype=np.int64)), strict=True)
-        return [lookahead.state(session, *each) for each in zip(rows, told, strict=True)]
-
     def _told(self, task: jobs.Task, rows: Rows) -> list[Sequence[Hashable]]:
         """What plugins say that their answers about these rows depend on, beside their columns."""
         every = self._session.dispatch.each("row_outlook", answers.one_each, None, task, rows)
         return [answer for answer in every if answer is not None]
+
+    def _told_by_row(self, plan: Plan, rows: Sequence[int]) -> dict[int, Hashable]:
+        """The same for a plan of which there is something to be told: by row."""
+        told = zip(*self._told(plan.task, np.array(rows, dtype=np.int64)), strict=True)
+        return dict(zip(rows, told, strict=True))
 
     def _look_ahead(self, plan: Plan, row: int) -> None:
         """A task was placed where it was to go, and others like it may follow: find out what the
