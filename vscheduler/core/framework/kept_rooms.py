@@ -51,7 +51,7 @@ class Removal:
         """Whether there seems to be room elsewhere for each of these pods, or for one that waits
         in its queue and asks for as much.
         """
-        return all(self._finds(task, self._substitutes(task)) for task in tasks)
+        return all(map(self._finds, tasks))
 
     def find(self, trial: statement.Statement, tasks: Sequence[jobs.Task], until: float) -> bool:
         """Keep room for those that follow these pods, or give it to others of their queues that
@@ -72,11 +72,11 @@ class Removal:
         self._session.spend("moves", ROOM_COST)
         return self._session.placement.choose(task)
 
-    def _finds(self, task: jobs.Task, substitutes: Iterable[jobs.Task]) -> bool:
+    def _finds(self, task: jobs.Task) -> bool:
         following = successor(task)
         if following is not None and self._choose(following) is not None:
             return True
-        kinds = {each.kind: each for each in substitutes}
+        kinds = {each.kind: each for each in self._substitutes(task)}
         return any(self._choose(each) is not None for each in kinds.values())
 
     def _start_another(self, trial: statement.Statement, task: jobs.Task) -> bool:
