@@ -72,6 +72,8 @@ class World:
     def put(self, document: manifests.Document) -> None:
         """Create or replace an object."""
         self._note(document["kind"])
+        known = self.documents.get(manifests.key_of(document), document)
+        assert known["metadata"].get("uid") == document["metadata"].get("uid"), "the name is taken"
         self.documents[manifests.key_of(document)] = document
         kind = decoding.kind_of(document)
         assert kind is not None
@@ -196,11 +198,18 @@ class World:
             key = self._places.get(place)
             pod = None if key is None else self.documents.get(key)
             if pod is None or self._is_replaced(workload, pod):
-                name = f"{workload.name}-{index}"
-                if workload.kind != STATEFUL and key is not None:
-                    self._born += 1
-                    name += f"-r{self._born}"
-                self._places[place] = self._create(workload, template, name)
+                name = self._name(workload, index, is_first=key is None)
+                if ("Pod", workload.namespace, name) not in self.documents:
+                    self._places[place] = self._create(workload, template, name)
+
+    def _name(self, workload: manifests.Workload, index: int, *, is_first: bool) -> str:
+        """Of the next pod; what a StatefulSet's is called, its last one may still be."""
+        name = f"{workload.name}-{index}"
+        is_taken = ("Pod", workload.namespace, name) in self.documents
+        if workload.kind == STATEFUL or (is_first and not is_taken):
+            return name
+        self._born += 1
+        return f"{name}-r{self._born}"
 
     def _is_replaced(self, workload: manifests.Workload, pod: manifests.Document) -> bool:
         """Whether the owner wants another one for this pod, and may make it now."""
