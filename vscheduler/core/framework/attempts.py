@@ -77,7 +77,7 @@ class Attempt:
         for task in left:
             if self._done():
                 break
-            alike = (task.kind, task.priority, nominated_room.likeness(self._session, task))
+            alike = nominated_room.alike(self._session, task)
             if alike in vain:
                 continue
             if task.best_effort:
@@ -86,7 +86,7 @@ class Attempt:
                 self._session.spend("claims", TASK_COST)
                 behind = (each for each in needed if each.uid not in self.placed)
                 self._pool.asks_anew(self._sum(behind))
-                if self._make_room(task):
+                if self._make_room(task, alike):
                     vain.clear()
                 elif self._session.neighbours.standing(task) is None:
                     vain.add(alike)
@@ -217,7 +217,7 @@ class Attempt:
             total += self._session.request(task)
         return total
 
-    def _make_room(self, task: jobs.Task) -> bool:
+    def _make_room(self, task: jobs.Task, alike: Hashable) -> bool:
         """Place the task where the least is lost; False: it fits nowhere.
 
         Evictions only make others dearer, but for whole gangs, which leave room on other nodes:
@@ -225,11 +225,10 @@ class Attempt:
         """
         if self._is_allowed(task) and self._place(task):
             return True
-        kind = (task.kind, nominated_room.likeness(self._session, task))
-        known = self._offered.get(kind)
+        known = self._offered.get(alike)
         if known is None:
-            known = self._offered[kind] = self._offers(task)
-        for row in sorted(self._vacated.pop(kind, ())):
+            known = self._offered[alike] = self._offers(task)
+        for row in sorted(self._vacated.pop(alike, ())):
             if (offer := self._offer(task, row)) is not None:
                 known.put(offer, row, self._version)
         while (bound := known.cheapest(self._pool.rank)) is not None:
@@ -350,8 +349,8 @@ class Attempt:
         if leaving and self._depends_on_others(task):
             self._offered.clear()
         vacated = {self._session.layout.rows[each.node or ""] for each in leaving} - {row}
-        for kind in self._offered:
-            self._vacated[kind] |= vacated
+        for alike in self._offered:
+            self._vacated[alike] |= vacated
 
     def _depends_on_others(self, task: jobs.Task) -> bool:
         """Whether what happens on one node may change what holds for the task on another."""

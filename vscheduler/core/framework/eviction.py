@@ -13,11 +13,12 @@ from vscheduler.core.framework import (
     claims,
     contracts,
     kept_rooms,
+    nominated_room,
     promises,
     statement,
     units,
 )
-from vscheduler.core.model import durations, jobs, queues, resources
+from vscheduler.core.model import durations, queues, resources
 
 if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
@@ -61,9 +62,9 @@ class Planner:
         """How long room is kept for the next pods of owners whose pods are moved."""
         self._vain: set[Hashable] = set()
         """What jobs are like that found nothing since something last changed."""
-        self._only_moving: set[tuple[str, jobs.TaskClass]] = set()
-        """Queues and classes of pods for which nobody can go, but somebody may be moved: surpluses
-        only get smaller while claims are met."""
+        self._only_moving: set[Hashable] = set()
+        """Queues and pods alike for which nobody can go, but somebody may be moved: surpluses only
+        get smaller while claims are met."""
         self._most: dict[str, resources.Vector] = {}
 
     def claim(self, queue: queues.Queue, claim: claims.Claim, candidate: units.Candidate) -> bool:
@@ -79,7 +80,7 @@ class Planner:
         if likeness in self._vain:
             return False
         gangs = (False,) if self.whole_gangs is units.WholeGangs.NEVER else (False, True)
-        pods = (queue.name, claim.tasks[0].kind)
+        pods = (queue.name, nominated_room.alike(session, claim.tasks[0]))
         for moving in (False, True):
             if moving is not (pods in self._only_moving):
                 continue

@@ -26,6 +26,11 @@ def likeness(session: "working.Session", task: jobs.Task) -> Hashable:
     return known if kept is None else (known, kept.number)
 
 
+def alike(session: "working.Session", task: jobs.Task) -> Hashable:
+    """Equal for tasks for which the same pods may go, and which start on the same nodes."""
+    return task.kind, task.priority, likeness(session, task)
+
+
 def rest(session: "working.Session", task: jobs.Task, view: contracts.NodeView) -> resources.Vector:
     """What these nodes have, but for what is kept from the task: (n, R)."""
     kept = session.nominated.of(task)
