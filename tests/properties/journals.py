@@ -38,6 +38,8 @@ def listening() -> Iterator[dict[str, None]]:
 
     def read(found: statement.Statement) -> None:
         for step, task, _ in found._operations:
+            if step is statement.Step.KEPT:
+                continue  # room for a pod that is still to come; who made way was evicted before
             order.pop(task.key, None)
             if step not in UNDONE:
                 order[task.key] = None

@@ -149,7 +149,7 @@ class World:
             statuses=written,
             now=self.now,
             is_calm=self.now > self._changed_at + CALM_SECONDS,
-            order=_decided(result, order),
+            order=tuple(order),
             deserved={
                 queue.name: queue.entitlement.deserved
                 for queue in result.queues
@@ -307,11 +307,3 @@ def _kept(carried: snapshot.Carried) -> tuple[moments.Kept, ...]:
         moments.Kept(pod=room.task.key, node=room.node, until=room.until)
         for room in carried.kept_rooms
     )
-
-
-def _decided(result: decisions.CycleResult, order: Iterable[str]) -> tuple[str, ...]:
-    """Room that is kept on is no decision about a pod that is there."""
-    made = {each.task.key for each in result.binds}
-    made |= {each.task.key for each in result.pipelined}
-    made |= {each.task.key for each in result.evicts}
-    return tuple(key for key in order if key in made)
