@@ -10,14 +10,16 @@ from vscheduler.core.framework import contracts, hooks, policy
 from vscheduler.core.model import decisions
 
 PICTURE = """
-    node  n1 cpu=3   node n2 cpu=1
+    node  n1 cpu=3   node n2 cpu=1   node n3 cpu=0   node n4 cpu=0   node n5 cpu=0
     queue q
     job   q/leaves       ~n2
     job   q/starts min=2 - -
     job   q/waits  min=2 - -
     job   q/gives-up min=5 age=60 -*5
     """
-"""One gang starts, one waits for n2, and one, the first, is undone: every hook is asked."""
+"""One gang starts, one waits for n2, and one, the first, is undone: every hook is asked, and there
+are nodes enough for one of them to be looked at alone."""
+NODES = 5
 
 
 def fail(*_: object) -> NoReturn:
@@ -48,10 +50,13 @@ ASKED = set(hooks.HOOKS) - UNASKED
 FAILURES: dict[str, tuple[str, Callable[..., Any]]] = {
     **{f"{hook} raises": (hook, fail) for hook in sorted(ASKED)},
     "masks of another size": ("filter_nodes", says([contracts.Verdict("x", np.ones(9, bool))])),
-    "masks of numbers": ("filter_nodes", says([contracts.Verdict("x", cast("Any", np.ones(2)))])),
-    "a score that is no number": ("score_nodes", says([np.nan, 1.0])),
+    "masks of numbers": (
+        "filter_nodes",
+        says([contracts.Verdict("x", cast("Any", np.ones(NODES)))]),
+    ),
+    "a score that is no number": ("score_nodes", says([np.nan] * NODES)),
     "scores of another size": ("score_nodes", says(1.0)),
-    "set scores without a bound": ("score_node_set", says([np.inf, 1.0])),
+    "set scores without a bound": ("score_node_set", says([np.inf] * NODES)),
     "a key that is no number": ("job_key", says("first")),
     "a key that compares with nothing": ("queue_key", says(np.nan)),
     "an answer that is neither yes nor no": ("job_ready", says("yes")),
@@ -133,5 +138,6 @@ def test_a_vote_in_numpys_words_counts() -> None:
 
 @pytest.mark.parametrize("hook", sorted(set(hooks.HOOKS) - {"shortages"}))
 def test_none_abstains(hook: str) -> None:
-    """A plugin that says nothing changes nothing, whatever it is asked."""
-    assert running.digest(run(**{hook: says(None)})) == running.digest(run())
+    """A plugin that says nothing, of rows neither, changes nothing, whatever it is asked."""
+    silent = {"row_outlook": says(None), hook: says(None)}
+    assert running.digest(run(**silent)) == running.digest(run())

@@ -73,6 +73,7 @@ class Attempt:
         asking = [task for task in left if not task.best_effort]
         self._lack = self._lacking(asking)
         needed = self._needed_of(asking)
+        lacking, counted = self._sum(needed), {task.uid for task in needed}
         vain: set[Hashable] = set()
         for task in left:
             if self._done():
@@ -84,10 +85,11 @@ class Attempt:
                 self._place_free(task)  # perhaps on a pod slot that is freed for another one
             elif self._is_needed(task) and self._is_owed(task):
                 self._session.spend("claims", TASK_COST)
-                behind = (each for each in needed if each.uid not in self.placed)
-                self._pool.asks_anew(self._sum(behind))
+                self._pool.asks_anew(lacking)
                 if self._make_room(task, alike):
                     vain.clear()
+                    if task.uid in counted:
+                        lacking = lacking - self._session.request(task)
                 elif self._session.neighbours.standing(task) is None:
                     vain.add(alike)
         return self._done()

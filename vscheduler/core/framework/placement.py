@@ -71,8 +71,9 @@ class Plan:
         self.idle = self.future = NOTHING_YET
         self.outlook: list[Hashable] = []
         """What its answers depend on beside the rows themselves."""
-        self.row_told = False
-        """Whether plugins say that its answers depend on more of a row than its columns show."""
+        self.row_told: bool | None = None
+        """Whether plugins say that its answers depend on more of a row than its columns show; None
+        until a row changes."""
         self.seen = 0
         """How much of `session.touched` it knows of."""
         self.set_scored = True
@@ -213,7 +214,6 @@ class Placement:
         if plan is None:
             self._make_room(key)
             plan = self._plans[key] = Plan(task, session.request(task))
-            plan.row_told = bool(self._told(task, np.empty(0, dtype=np.int64)))
             self._set_outlook(plan, session.dispatch.every("outlook", task))
             self._refresh(plan, None)
         elif plan.seen < len(session.touched):
@@ -250,6 +250,8 @@ class Placement:
             return
         plan.explained = None
         left: dict[int, Hashable] = {}
+        if plan.row_told is None:
+            plan.row_told = bool(self._told(plan.task, np.empty(0, dtype=np.int64)))
         told = self._told_by_row(plan, rows) if plan.row_told else {}
         for row in rows:
             state = lookahead.state(session, row, told.get(row))
