@@ -264,12 +264,17 @@ class Attempt:
         if self._starts(task, row):
             return offers.Offer((), ())
         every = self._pool.units(task, row)
-        chosen = self._together(task, row, every)
+        chosen, starts = self._together(task, row, every)
         self._trial.rollback(checkpoint)
-        if chosen is None:
+        if chosen and not starts:
             # Those who come first may use up what may be taken from a queue, and not be in the way.
-            chosen = next(filter(None, (self._together(task, row, [each]) for each in every)), None)
-        if chosen is None:
+            for unit in every:
+                if self._frees_enough(task, row, unit):
+                    chosen, starts = self._together(task, row, [unit])
+                    self._trial.rollback(checkpoint)
+                if starts:
+                    break
+        if not starts:
             return None
         needed = self._needed(task, row, chosen, checkpoint)
         self._trial.rollback(checkpoint)
@@ -277,11 +282,10 @@ class Attempt:
 
     def _together(
         self, task: jobs.Task, row: int, every: Sequence[units.Unit]
-    ) -> list[units.Unit] | None:
-        """One of these after the other, until the task starts here; None: it doesn't, and nobody
-        goes. Those who are chosen are left evicted.
+    ) -> tuple[list[units.Unit], bool]:
+        """One of these after the other, until the task starts here: who went, and whether it does.
+        They are left evicted.
         """
-        checkpoint = self._trial.checkpoint()
         chosen: list[units.Unit] = []
         for unit in every:
             current = self._pool.legal(task, unit)
@@ -290,9 +294,16 @@ class Attempt:
             self._evict(current)
             chosen = units.merged(chosen, current)
             if self._starts(task, row):
-                return chosen
-        self._trial.rollback(checkpoint)
-        return None
+                return chosen, True
+        return chosen, False
+
+    def _frees_enough(self, task: jobs.Task, row: int, unit: units.Unit) -> bool:
+        """Whether there is room for the task here without this unit, whatever else it needs."""
+        session = self._session
+        name, request = session.layout.names[row], session.request(task)
+        room = session.allocatable[row] - session.future_used[row]
+        room += self._sum(each for each in unit.tasks if each.node == name)
+        return bool((request <= room)[request > 0].all())
 
     def _needed(
         self, task: jobs.Task, row: int, chosen: list[units.Unit], checkpoint: int
