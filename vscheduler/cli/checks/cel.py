@@ -5,9 +5,10 @@ CelError when it is compiled, which a test of all shipped rules would show. Libr
 (cel-python, common-expression-language) know no optional fields, which these rules have.
 """
 
-import ast
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, total_ordering
 from typing import Any, TypeAlias
@@ -29,6 +30,30 @@ _COMPARED: Mapping[str, Callable[[Any, Any], bool]] = {
     ">=": lambda left, right: left >= right,
     "in": lambda left, right: left in right,
 }
+
+
+DEEPEST = 30
+"""How many brackets, negations and choices may be within each other; shipped rules need six."""
+
+LONGEST = 2000
+"""How many words an expression may have, and so how many values may be fields of each other."""
+
+_VALUELESS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    re.error,
+)
+"""What Python makes of a field that isn't there, and of values of kinds that don't go together."""
+
+
+_ESCAPES: Mapping[str, str] = {"\\": "\\", "'": "'", '"': '"', "n": "\n", "r": "\r", "t": "\t"}
+_TEXT = re.compile(r"""'(?:\\[\\'"nrt]|[^'\\])*'""")
+LONGEST_NUMBER = 18
+"""How many digits a number may have, so that it is one of 64 bits."""
 
 
 class CelError(ValueError):
@@ -56,13 +81,35 @@ ABSENT = Absent()
 
 @lru_cache(maxsize=256)
 def compiled(text: str) -> Program:
-    """The expression as a function of its variables. Raises CelError."""
+    """The expression as a function of its variables. Raises CelError, and so does the function
+    where the expression has no value.
+    """
     words = [found["text"] for found in _TOKEN.finditer(text)]
+    if len(words) > LONGEST:
+        raise CelError(f"an expression of {len(words)} words is longer than {LONGEST}")
     reader = _Reader(words)
     program = reader.choice()
     if reader.left():
         raise CelError(f"{reader.left()[0]!r} isn't understood in {text!r}")
-    return program
+
+    def valued(known: Variables) -> Any:
+        try:
+            return program(known)
+        except _VALUELESS as error:
+            message = f"{text!r} has no value: {type(error).__name__}: {error}"
+            raise CelError(message) from error
+
+    return valued
+
+
+def _literal(word: str) -> int | str:
+    if word[0] == "'":
+        if len(word) < 2 or not _TEXT.fullmatch(word):
+            raise CelError(f"{word!r} is no text")
+        return re.sub(r"\\(.)", lambda found: _ESCAPES[found[1]], word[1:-1])
+    if len(word) > LONGEST_NUMBER:
+        raise CelError(f"a number of {len(word)} digits is longer than {LONGEST_NUMBER}")
+    return int(word)
 
 
 class _Reader:
@@ -71,11 +118,25 @@ class _Reader:
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
         self._at = 0
+        self._depth = 0
 
     def left(self) -> Sequence[str]:
         return self._words[self._at :]
 
     def choice(self) -> Program:
+        with self._deeper():
+            return self._chosen()
+
+    @contextmanager
+    def _deeper(self) -> Iterator[None]:
+        """What is read inside stands within something else."""
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise CelError(f"more than {DEEPEST} brackets, negations and choices within each other")
+        yield
+        self._depth -= 1
+
+    def _chosen(self) -> Program:
         condition = self._either()
         if not self._take("?"):
             return condition
@@ -106,7 +167,8 @@ class _Reader:
 
     def _negated(self) -> Program:
         if self._take("!"):
-            inner = self._negated()
+            with self._deeper():
+                inner = self._negated()
             return lambda known: not inner(known)
         return self._member()
 
@@ -133,7 +195,7 @@ class _Reader:
             items = self._arguments("]")
             return lambda known: [each(known) for each in items]
         if word[0] in "'0123456789":
-            literal = ast.literal_eval(word)
+            literal = _literal(word)
             return lambda _: literal
         if not word.isidentifier():
             raise CelError(f"{word!r} isn't understood")
@@ -141,7 +203,7 @@ class _Reader:
             return lambda known: known[word]
         arguments = self._arguments(")")
         if word == "has":
-            return _has(arguments[0])
+            return _has(arguments)
         if word not in _FUNCTIONS:
             raise CelError(f"there is no function {word}")
         function = _FUNCTIONS[word]
@@ -224,10 +286,11 @@ def _item(value: Program, key: Program) -> Program:
     return lambda known: value(known)[key(known)]
 
 
-def _has(field: Program) -> Program:
-    if not isinstance(field, _Field):
-        raise CelError("has() is about a field")
-    return field.there
+def _has(arguments: Sequence[Program]) -> Program:
+    match arguments:
+        case [_Field() as field]:
+            return field.there
+    raise CelError("has() is about a field")
 
 
 def _over(
@@ -256,6 +319,13 @@ def _quantity(text: str) -> Quantity:
     return Quantity(quantities.parse_whole(text), quantities.parse_milli(text))
 
 
+def _matches(value: str, pattern: str) -> bool:
+    with warnings.catch_warnings():
+        # Python warns of sets that may come to mean something else one day: "[[a]".
+        warnings.simplefilter("ignore", FutureWarning)
+        return re.search(pattern, value) is not None
+
+
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "isQuantity": _is_quantity,
     "quantity": _quantity,
@@ -266,7 +336,7 @@ _METHODS: Mapping[str, Callable[..., Any]] = {
     "hasValue": lambda value: value is not ABSENT,
     "isGreaterThan": lambda value, other: value > other,
     "isLessThan": lambda value, other: value < other,
-    "matches": lambda value, pattern: re.search(pattern, value) is not None,
+    "matches": _matches,
     "size": len,
     "value": lambda value: value,
 }

@@ -103,14 +103,24 @@ def _itself(schema: Schema, value: Any) -> Iterator[tuple[Path, str]]:
 
 
 def _broken(schema: Schema, value: Any, path: Path) -> Iterator[Fault]:
-    """The schema's own rules that the value breaks."""
+    """The schema's own rules that the value breaks; those that can't be judged among them."""
     known = {"self": value, "oldSelf": cel.ABSENT}
     for rule in schema.get("x-kubernetes-validations", ()):
-        if not cel.compiled(rule["rule"])(known):
-            words = rule.get("messageExpression")
-            message = cel.compiled(words)(known) if words else rule["message"]
+        message = _refusal(rule, known)
+        if message is not None:
             below = filter(None, rule.get("fieldPath", "").split("."))
             yield Fault((*path, *below), message, by_rule=True)
+
+
+def _refusal(rule: Schema, known: cel.Variables) -> str | None:
+    """What a rule says against a value; None where it says nothing."""
+    try:
+        if cel.compiled(rule["rule"])(known):
+            return None
+        words = rule.get("messageExpression")
+        return str(cel.compiled(words)(known) if words else rule["message"])
+    except cel.CelError as error:
+        return f"its rule can't be judged: {error}"
 
 
 def _bounds(schema: Schema, value: Any) -> Iterator[str]:

@@ -89,3 +89,23 @@ def test_other_expressions_are_refused(text: str) -> None:
     """Not passed over: a rule that isn't judged would let everything through."""
     with pytest.raises(cel.CelError):
         cel.compiled(text)
+
+
+def test_a_rule_that_can_not_be_judged_is_told_where_it_stands() -> None:
+    """As an API server refuses what its rule fails for; other rules are judged all the same."""
+    rules = [
+        {"rule": "self.weight > 'a'", "message": "never said"},
+        {"rule": "self.weight > (", "message": "never said"},
+        {"rule": "self.weight > 3", "message": "too little"},
+    ]
+    schema = {
+        "type": "object",
+        "properties": {"weight": {"type": "integer"}},
+        "x-kubernetes-validations": rules,
+    }
+    valueless, unread, broken = schemas.faults(schema, {"weight": 2})
+    assert valueless.message.startswith(
+        "its rule can't be judged: \"self.weight > 'a'\" has no value"
+    )
+    assert unread.message == "its rule can't be judged: ends too early"
+    assert broken.message == "too little"
