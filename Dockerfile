@@ -1,7 +1,10 @@
 # What `kubectl apply -k manifests` runs: docker build -t registry.example.com/vscheduler:0.1.0 .
 # Everything is installed from the lock files with their hashes, as `make` does. The last stage has an
 # interpreter, one folder that belongs to root, and no need of a shell, of a home or of a file to write.
-ARG PYTHON=docker.io/library/python:3.11-slim-bookworm
+# The digest, of the index for all platforms, is what is pulled; the tag says what it was called on
+# 2026-09-19 (Python 3.11.16). Renewed by hand, as soon as the base image is mended, with what this prints:
+# docker buildx imagetools inspect docker.io/library/python:3.11-slim-bookworm --format '{{.Manifest.Digest}}'
+ARG PYTHON=docker.io/library/python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 
 FROM ${PYTHON} AS wheel
 WORKDIR /source

@@ -51,6 +51,15 @@ def stages() -> list[list[Instruction]]:
     return found
 
 
+def bases() -> list[str]:
+    """What each stage is from, arguments before the first stage put in."""
+    text = DOCKERFILE.read_text()
+    head = text.partition("\nFROM ")[0]
+    values = dict(re.findall(r"^ARG (\w+)=(\S+)$", head, re.MULTILINE))
+    named = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
+    return [re.sub(r"\$\{(\w+)\}", lambda found: values[found[1]], each) for each in named]
+
+
 def rest_of(stage: Sequence[Instruction], name: str) -> list[str]:
     """What stands after each instruction of this name."""
     return [rest for each, rest in stage if each == name]

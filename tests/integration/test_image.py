@@ -122,6 +122,18 @@ def test_what_is_not_locked_is_not_installed() -> None:
     assert "--require-hashes --requirement requirements-dev.lock" in made
 
 
+def test_what_it_is_from_is_named_by_its_digest() -> None:
+    """Every stage: a tag is another image tomorrow. The Dockerfile says how to renew it."""
+    bases = images.bases()
+    assert len(bases) == len(images.stages()) == 3
+    for base in bases:
+        tag, at, digest = base.partition("@")
+        assert re.fullmatch(r"docker\.io/library/python:3\.\d+-slim-[a-z]+", tag), base
+        assert at, base
+        assert re.fullmatch(r"sha256:[0-9a-f]{64}", digest), base
+        assert f"imagetools inspect {tag} " in images.DOCKERFILE.read_text()
+
+
 def test_only_what_is_copied_is_sent_to_the_builder() -> None:
     """.dockerignore lets in the sources of every COPY from outside, and nothing else."""
     lines = (images.ROOT / ".dockerignore").read_text().splitlines()
