@@ -57,6 +57,7 @@ JobEnqueueable)."""
 NO_NODE_HELPS = NOT_ADMITTED - {decisions.ReasonCode.CLUSTER_FULL} | {
     decisions.ReasonCode.QUEUE_MISSING,
     decisions.ReasonCode.QUEUE_CLOSED,
+    decisions.ReasonCode.QUEUE_BARRED,
     decisions.ReasonCode.PLUGIN_FAILED,
     decisions.ReasonCode.NOT_LEAF,
     decisions.ReasonCode.SET_ASIDE,

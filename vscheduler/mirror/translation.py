@@ -19,6 +19,9 @@ SOFT = "soft"
 QUEUE = "scheduling.volcano.sh/queue-name"
 """Annotation of a namespace: the queue of PodGroups that are made for its pods."""
 
+NAMESPACES = "vscheduler.io/namespaces"
+"""The annotation of a Queue that lists the namespaces whose jobs it takes."""
+
 _QUEUE_STATES = {"": queues.QueueState.OPEN, **{str(state): state for state in queues.QueueState}}
 _PHASES = {str(phase): phase for phase in jobs.Phase}
 
@@ -112,10 +115,16 @@ def queue(queue: wire.Queue, scheduler_names: Sequence[str]) -> queues.Queue:
         deserved=fields.allocatable(spec.deserved, "spec.deserved"),
         guarantee=fields.allocatable(spec.guarantee.resource, "spec.guarantee.resource"),
         annotations=usages.without_records(queue.metadata.annotations),
+        namespaces=_namespaces(queue.metadata.annotations.get(NAMESPACES)),
         node_groups=None if spec.affinity is None else _node_groups(spec.affinity),
         group_limits=group_limits.read(queue.metadata.annotations),
         past_usage=usages.read(queue.metadata.annotations, scheduler_names),
     )
+
+
+def _namespaces(text: str | None) -> tuple[str, ...] | None:
+    """As manifests/admission/optional/namespaces.yaml reads it: an empty text is for nobody."""
+    return None if text is None else tuple(each.strip() for each in text.split(","))
 
 
 def _node_groups(affinity: wire.QueueAffinity) -> queues.NodeGroups:

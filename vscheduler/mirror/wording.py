@@ -135,6 +135,13 @@ def _queue_closed(reason: decisions.Reason) -> str:
     return f"queue {reason.queue} isn't open; open it, or name another in spec.queue"
 
 
+def _queue_barred(reason: decisions.Reason) -> str:
+    return (
+        f"queue {reason.queue} is not for namespace {reason.subject}; name another in spec.queue, "
+        f"or ask for the namespace to be added to the queue's annotation vscheduler.io/namespaces"
+    )
+
+
 def _plugin_failed(_: decisions.Reason) -> str:
     return "a plugin of the scheduler failed on this job; the scheduler's log says which and why"
 
@@ -365,6 +372,7 @@ def _shortages(reason: decisions.Reason, limit: str) -> str:
 _SENTENCES: Mapping[Code, Callable[[decisions.Reason], str]] = {
     Code.QUEUE_MISSING: _queue_missing,
     Code.QUEUE_CLOSED: _queue_closed,
+    Code.QUEUE_BARRED: _queue_barred,
     Code.PLUGIN_FAILED: _plugin_failed,
     Code.POD_REJECTED: _pod_rejected,
     Code.TOO_FEW_PODS: _too_few_pods,

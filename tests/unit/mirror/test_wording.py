@@ -106,6 +106,14 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         "3 of 5 pods can't be used, such as pod ns/a: no claims",
     ),
     (Code.POD_REJECTED, {"tasks": 2, "rejected": 2}, "2 of 2 pods can't be used"),
+    (
+        Code.QUEUE_BARRED,
+        {"subject": "team-b"},
+        (
+            "queue a is not for namespace team-b; name another in spec.queue, or ask for the "
+            "namespace to be added to the queue's annotation vscheduler.io/namespaces"
+        ),
+    ),
     (Code.NOT_LEAF, {}, "queue a has child queues; name one of those in spec.queue"),
     (
         Code.SET_ASIDE,

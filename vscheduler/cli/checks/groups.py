@@ -9,7 +9,7 @@ from vscheduler.mirror import translation, wording
 
 Code = decisions.ReasonCode
 
-ALWAYS = frozenset({Code.QUEUE_CLOSED, Code.NOT_LEAF, Code.BAD_SETTING})
+ALWAYS = frozenset({Code.QUEUE_CLOSED, Code.QUEUE_BARRED, Code.NOT_LEAF, Code.BAD_SETTING})
 """Reasons that don't pass by themselves."""
 
 WITH_PODS = frozenset({Code.TOO_FEW_PODS, Code.TOO_FEW_OF_ROLE, Code.TOO_FEW_SUB_GROUPS})
@@ -28,6 +28,7 @@ SOFT_STARTS = "isn't looked at: mode soft is a preference, the pods start wherev
 FIELDS: Mapping[Code, str] = {
     Code.QUEUE_MISSING: "spec.queue",
     Code.QUEUE_CLOSED: "spec.queue",
+    Code.QUEUE_BARRED: "spec.queue",
     Code.NOT_LEAF: "spec.queue",
     Code.BAD_SETTING: "metadata.annotations",
     Code.TOO_FEW_PODS: "spec.minMember",

@@ -46,7 +46,7 @@ class Enqueue(contracts.Action):
         for gang in session.unsettled():
             if gang.phase not in jobs.YOUNG:
                 continue
-            if reasons.topology(session, gang) is not None:
+            if reasons.barred(session, gang) is not None:
                 gang.phase = jobs.Phase.PENDING
                 continue
             uid = gang.job.uid
@@ -116,9 +116,9 @@ class Enqueue(contracts.Action):
             session.unreached.update(gang.job.id for gang in lines[queue.name].rest())
 
     def _decide(self, session: working.Session, queue: queues.Queue, gang: gangs.Gang) -> None:
-        unknown = reasons.topology(session, gang)
-        if unknown is not None:
-            session.note(gang.job.id, unknown)
+        bar = reasons.barred(session, gang)
+        if bar is not None:
+            session.note(gang.job.id, bar)
             return
         refusal = None
         # Volcano lets a group that names no minResources in unasked, even into a closed queue.

@@ -26,7 +26,7 @@ def keep(session: "working.Session") -> None:
     if not named:
         return
     for gang in session.unsettled():
-        if gang.counts[jobs.TaskStatus.PENDING] and reasons.topology(session, gang) is None:
+        if gang.counts[jobs.TaskStatus.PENDING] and reasons.barred(session, gang) is None:
             for task in gang.tasks(jobs.TaskStatus.PENDING):
                 if named.get(task.uid) in rows:
                     promised[gang.job.id].append((task, rows[named[task.uid]]))

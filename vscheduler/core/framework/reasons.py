@@ -34,7 +34,18 @@ def of(gang: gangs.Gang, code: decisions.ReasonCode, **numbers: object) -> decis
     return decisions.Reason(code=code, **fields)  # type: ignore[arg-type]  # fields by name
 
 
-def topology(session: "working.Session", gang: gangs.Gang) -> decisions.Reason | None:
+def barred(session: "working.Session", gang: gangs.Gang) -> decisions.Reason | None:
+    """Why a job may not start, whatever plugins say and however much room there is; None if it may.
+
+    Its phase is no excuse, since tenants can write it: a queue that is made after a job named it
+    is as closed to that job as to later ones.
+    """
+    if not session.queues[gang.job.queue].takes(gang.job.namespace):
+        return of(gang, decisions.ReasonCode.QUEUE_BARRED, subject=gang.job.namespace)
+    return _topology(session, gang)
+
+
+def _topology(session: "working.Session", gang: gangs.Gang) -> decisions.Reason | None:
     """Why a gang waits that must be near together in the network, which nobody sees to yet."""
     field = gang.job.hard_topology
     if not field or not session.policy.hard_topology_waits:
@@ -44,9 +55,9 @@ def topology(session: "working.Session", gang: gangs.Gang) -> decisions.Reason |
 
 def invalid(session: "working.Session", gang: gangs.Gang) -> decisions.Reason | None:
     """Why this job can't be scheduled as it stands; None if it can."""
-    unknown = topology(session, gang)
-    if unknown is not None:
-        return unknown
+    bar = barred(session, gang)
+    if bar is not None:
+        return bar
     reason: decisions.Reason | None = session.dispatch.first("job_valid", FAILED, gang)
     if reason is FAILED:
         return replace(FAILED, queue=gang.job.queue, tasks=len(gang.job.tasks))

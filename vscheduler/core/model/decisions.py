@@ -71,6 +71,7 @@ class ReasonCode(StrEnum):
 
     QUEUE_MISSING = "QueueNotFound"
     QUEUE_CLOSED = "QueueClosed"
+    QUEUE_BARRED = "QueueNotForNamespace"
     PLUGIN_FAILED = "PluginFailed"
     NOT_LEAF = "QueueNotLeaf"
     SET_ASIDE = "QueueSetAside"

@@ -58,6 +58,8 @@ class Queue:
     deserved: resources.Amounts = field(default_factory=dict)
     guarantee: resources.Amounts = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    namespaces: tuple[str, ...] | None = None
+    """Whose jobs it takes: names, or how they begin and `*`; None where it takes all."""
     node_groups: NodeGroups | None = None
     group_limits: GroupLimits | None = None
     past_usage: Mapping[str, usages.Usage] = field(default_factory=dict, compare=False)
@@ -68,6 +70,13 @@ class Queue:
     def open(self) -> bool:
         """Whether pods of this queue may be placed."""
         return self.state is QueueState.OPEN
+
+    def takes(self, namespace: str) -> bool:
+        """Whether jobs of this namespace may use the queue."""
+        return self.namespaces is None or any(
+            each == namespace or (each.endswith("*") and namespace.startswith(each[:-1]))
+            for each in self.namespaces
+        )
 
     def ceiling(self, space: resources.ResourceSpace) -> resources.Share:
         """The capability in columns, (R,): inf where it limits nothing, as one of no cpu or memory
