@@ -109,6 +109,19 @@ def refused(log: Path, users: Collection[str]) -> list[str]:
     )
 
 
+def denied(log: Path, users: Collection[str]) -> list[str]:
+    """What admission policies refused these users, one line each."""
+    return sorted(
+        {
+            f"{user}: {event['verb']} {event['requestURI']}: {message}"
+            for user in users
+            for event in _events(log, user)
+            if "ValidatingAdmissionPolicy"
+            in (message := event.get("responseStatus", {}).get("message", ""))
+        }
+    )
+
+
 def _events(log: Path, user: str) -> Iterator[Document]:
     """A user's requests that were authorized or not, whole lines only."""
     mark = f'"username":{json.dumps(user)}'.encode()

@@ -156,9 +156,12 @@ def worked(
 
 
 def test_nothing_is_refused(worked: installations.Installed) -> None:
-    """Gangs, automatic PodGroups, evictions, queues, events, Leases and Commands: no 403."""
+    """Gangs, automatic PodGroups, evictions, queues, events, Leases and Commands: no 403, and
+    no admission policy that is shipped with the roles is in the way.
+    """
     users = {permissions.account(name) for name in ACCOUNTS.values()}
     assert permissions.refused(worked.log, users) == []
+    assert permissions.denied(worked.log, users) == []
 
 
 @pytest.mark.parametrize("half", settings.HALVES)

@@ -1,0 +1,365 @@
+"""What the shipped accounts may change of pods, tried with their own tokens."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.integration import daemons, installations, permissions
+from vscheduler.controllers import auto_groups
+from vscheduler.mirror import pods
+from vscheduler.sandbox import client, control_plane
+
+FILE = permissions.MANIFESTS / "cluster" / "pod-policies.yaml"
+SHIPPED = list(yaml.safe_load_all(FILE.read_text()))
+POLICY = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
+BINDINGS = f"{POLICY}ybindings"
+ANNOTATES = "accounts-annotate-pods.vscheduler.io"
+REPORTS = "accounts-report-on-pods.vscheduler.io"
+GROUP, OTHER_GROUP = pods.GROUPS
+OWN = f"{auto_groups.PREFIX}6d5f5a2e"
+JSON, MERGE, STRATEGIC = (client.PATCH_TYPES[each] for each in ("json", "merge", "strategic"))
+OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
+DEBUGGER = {"name": "debug", "image": "busybox", "targetContainerName": "main"}
+SCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
+TARGETED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+READY = {"type": "Ready", "status": "True"}
+
+
+def about(**metadata: Any) -> dict[str, Any]:
+    """A patch of the metadata."""
+    return {"metadata": metadata}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A patch that an account sends, and what it is refused for."""
+
+    body: dict[str, Any] | list[dict[str, Any]]
+    says: str = ""
+    """What the refusal names; empty where it is let through."""
+    pod: str = "alone"
+    subresource: str = ""
+
+    def made(self, api: client.Client) -> client.Answer:
+        """The answer, of which nothing is kept."""
+        path = f"{daemons.PODS}/{self.pod}{self.subresource}"
+        headers = {"content-type": JSON if isinstance(self.body, list) else STRATEGIC}
+        return api.ask("PATCH", path, self.body, query={"dryRun": "All"}, headers=headers)
+
+
+ANNOTATING = {
+    "joins a group": Attempt(body=about(annotations={GROUP: OWN})),
+    "joins its group again": Attempt(body=about(annotations={GROUP: OWN}), pod="member"),
+    "changes nothing": Attempt(body=about(labels={"app": "web"})),
+    "image": Attempt(
+        body={"spec": {"containers": [{"name": "main", "image": "evil"}]}}, says="spec"
+    ),
+    "deadline": Attempt(body={"spec": {"activeDeadlineSeconds": 5}}, says="spec"),
+    "toleration": Attempt(
+        body=[{"op": "add", "path": "/spec/tolerations/-", "value": {"operator": "Exists"}}],
+        says="spec",
+    ),
+    "gates": Attempt(body={"spec": {"schedulingGates": None}}, says="spec", pod="gated"),
+    "image with its group": Attempt(
+        body=about(annotations={GROUP: OWN})
+        | {"spec": {"containers": [{"name": "main", "image": "evil"}]}},
+        says="spec",
+    ),
+    "label": Attempt(body=about(labels={"app": "db"}), says="metadata.labels"),
+    "new label": Attempt(body=about(labels={"new": "x"}), says="metadata.labels"),
+    "no label": Attempt(body=about(labels=None), says="metadata.labels"),
+    "finalizer": Attempt(body=about(finalizers=["a.io/b"]), says="metadata.finalizers"),
+    "no finalizer": Attempt(body=about(finalizers=None), says="metadata.finalizers", pod="member"),
+    "owner": Attempt(body=about(ownerReferences=[OWNER]), says="metadata.ownerReferences"),
+    "another annotation": Attempt(
+        body=about(annotations={"sidecar.istio.io/inject": "true"}),
+        says="metadata.annotations sidecar.istio.io/inject",
+    ),
+    "annotation of the pod": Attempt(
+        body=about(annotations={"kept": "no"}), says="metadata.annotations kept", pod="member"
+    ),
+    "without an annotation": Attempt(
+        body=about(annotations={"kept": None}), says="metadata.annotations kept", pod="member"
+    ),
+    "a group that others made": Attempt(
+        body=about(annotations={GROUP: "train"}), says=f"metadata.annotations {GROUP}"
+    ),
+    "by the other annotation": Attempt(
+        body=about(annotations={OTHER_GROUP: OWN}), says=f"metadata.annotations {OTHER_GROUP}"
+    ),
+    "into another group": Attempt(
+        body=about(annotations={GROUP: f"{OWN}f"}),
+        says=f"metadata.annotations {GROUP}",
+        pod="member",
+    ),
+    "out of its group": Attempt(
+        body=about(annotations={GROUP: None}), says=f"metadata.annotations {GROUP}", pod="member"
+    ),
+}
+BEYOND_ITS_ROLE = {
+    "debugger": Attempt(
+        body={"spec": {"ephemeralContainers": [DEBUGGER]}},
+        subresource="/ephemeralcontainers",
+        says="ephemeralcontainers",
+    ),
+    "resize": Attempt(
+        body={"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "9m"}}}]}},
+        subresource="/resize",
+        says="resize",
+    ),
+    "status": Attempt(
+        body={"status": {"phase": "Succeeded"}}, subresource="/status", says="status.phase"
+    ),
+}
+"""What RBAC grants none of the accounts; the policies hold where somebody grants it."""
+
+
+def told(*conditions: dict[str, Any], **status: Any) -> dict[str, Any]:
+    """A patch of the status."""
+    return {"status": {**status, **({"conditions": list(conditions)} if conditions else {})}}
+
+
+REPORTING = {
+    name: Attempt(body=body, says=says, pod=pod, subresource="/status")
+    for name, body, says, pod in (
+        ("why it waits", told(SCHEDULED), "", "alone"),
+        ("why it goes", told(TARGETED), "", "member"),
+        ("where room is kept", told(nominatedNodeName="n1"), "", "alone"),
+        ("both", told(SCHEDULED, nominatedNodeName="n1"), "", "member"),
+        ("ready", told(READY), "status.conditions", "alone"),
+        ("not ready", told({**READY, "status": "False"}), "status.conditions", "member"),
+        ("ready beside why", told(SCHEDULED, READY), "status.conditions", "alone"),
+        ("phase", told(phase="Succeeded"), "status.phase", "member"),
+        (
+            "address",
+            told(podIP="10.9.9.9", podIPs=[{"$patch": "replace"}, {"ip": "10.9.9.9"}]),
+            "status.podIP",
+            "member",
+        ),
+        ("new address", told(podIP="10.9.9.9"), "status.podIP", "alone"),
+        ("label", about(labels={"app": "db"}), "metadata.labels", "alone"),
+        (
+            "label beside why",
+            about(labels={"a": "b"}) | told(SCHEDULED),
+            "metadata.labels",
+            "alone",
+        ),
+        ("annotation", about(annotations={GROUP: OWN}), "metadata.annotations", "alone"),
+        ("no finalizer", about(finalizers=None), "metadata.finalizers", "member"),
+    )
+}
+
+
+def pod(name: str, metadata: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """A pod that waits."""
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "5m"}}}
+    return {
+        "metadata": {"name": name, "labels": {"app": "web"}, **metadata},
+        "spec": {"schedulerName": "vscheduler", "containers": [container], **spec},
+    }
+
+
+PODS = (
+    pod("alone", {}),
+    pod("gated", {}, schedulingGates=[{"name": "a.io/b"}]),
+    pod("member", {"annotations": {GROUP: OWN, "kept": "yes"}, "finalizers": ["a.io/keep"]}),
+)
+
+
+@pytest.fixture(scope="module")
+def plane(installed: installations.Installed) -> Iterator[control_plane.ControlPlane]:
+    """The shipped manifests, in force, and some pods that wait."""
+    plane = installed.plane
+    plane.clean()
+    for each in PODS:
+        plane.api.create(daemons.PODS, each)
+    status = told(READY, phase="Running", podIP="10.0.0.1", podIPs=[{"ip": "10.0.0.1"}])
+    member = f"{daemons.PODS}/member"
+    plane.api.request("PATCH", f"{member}/status", status, headers={"content-type": MERGE})
+    until_judged(plane, holds=True)
+    yield plane
+    plane.api.request("PATCH", member, about(finalizers=None), headers={"content-type": MERGE})
+    plane.clean()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Ask again and again: the server takes up policies and roles a moment later."""
+    deadline = time.monotonic() + daemons.PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def account(plane: control_plane.ControlPlane, name: str) -> client.Client:
+    """Somebody with the account's token."""
+    return plane.client_for_service_account(permissions.NAMESPACE, name)
+
+
+def until_judged(plane: control_plane.ControlPlane, *, holds: bool) -> None:
+    """Wait until both policies refuse what they should, or let it through."""
+    for name, attempt in (
+        ("vscheduler-controllers", ANNOTATING["image"]),
+        ("vscheduler", REPORTING["phase"]),
+    ):
+        api = account(plane, name)
+        until(partial(refuses, api, attempt, holds=holds))
+
+
+def refuses(api: client.Client, attempt: Attempt, *, holds: bool) -> bool:
+    """Whether the attempt is refused, or let through, as it should be."""
+    return (attempt.made(api).status >= 400) is holds
+
+
+def check(attempt: Attempt, answer: client.Answer, policy: str, user: str) -> None:
+    """It is let through, or the policy says what was wrong, and to whom."""
+    if not attempt.says:
+        assert answer.status == 200, answer.text
+        return
+    assert answer.status == 403, answer.text
+    assert policy in answer.message
+    assert f"Pod {attempt.pod}, {attempt.says}" in answer.message
+    assert permissions.account(user) in answer.message
+
+
+@pytest.mark.parametrize("name", ANNOTATING)
+def test_controllers_put_pods_into_groups_and_change_nothing_else(
+    plane: control_plane.ControlPlane, name: str
+) -> None:
+    """With the token of the controllers' account."""
+    user, attempt = "vscheduler-controllers", ANNOTATING[name]
+    check(attempt, attempt.made(account(plane, user)), ANNOTATES, user)
+
+
+@pytest.mark.parametrize("name", REPORTING)
+def test_schedulers_write_their_conditions_and_nothing_else(
+    plane: control_plane.ControlPlane, name: str
+) -> None:
+    """With the token of the scheduler's account."""
+    user, attempt = "vscheduler", REPORTING[name]
+    check(attempt, attempt.made(account(plane, user)), REPORTS, user)
+
+
+@pytest.mark.parametrize("user", ["vscheduler-controllers", "vscheduler"])
+@pytest.mark.parametrize("name", BEYOND_ITS_ROLE)
+def test_neither_has_a_right_to_more_of_pods(
+    plane: control_plane.ControlPlane, user: str, name: str
+) -> None:
+    """RBAC refuses it, but for the scheduler's status; whole pods and commands in them, too."""
+    answer = BEYOND_ITS_ROLE[name].made(account(plane, user))
+    assert answer.status == 403
+    granted = (user, name) == ("vscheduler", "status")
+    assert ("cannot patch resource" in answer.message) is not granted
+    api = account(plane, user)
+    for method, path, body in (
+        ("POST", daemons.PODS, pod("new", {})),
+        ("DELETE", f"{daemons.PODS}/alone", None),
+        ("POST", f"{daemons.PODS}/alone/exec?command=id&stdout=true", None),
+        ("GET", "/api/v1/namespaces/default/secrets", None),
+        ("GET", "/api/v1/namespaces/default/configmaps", None),
+        ("PATCH", "/api/v1/nodes/n1", about(labels={"a": "b"})),
+        ("POST", f"{permissions.RBAC}/clusterrolebindings", {"metadata": {"name": "mine"}}),
+    ):
+        refused = api.ask(method, path, body, headers={"content-type": MERGE} if body else None)
+        assert refused.status == 403, (method, path, refused.text)
+        assert "cannot" in refused.message
+
+
+@pytest.fixture
+def generous(plane: control_plane.ControlPlane) -> Iterator[control_plane.ControlPlane]:
+    """Somebody has made all accounts of the namespace administrators."""
+    path = f"{permissions.RBAC}/clusterrolebindings/generous"
+    subject = {"kind": "Group", "name": f"system:serviceaccounts:{permissions.NAMESPACE}"}
+    role = {"kind": "ClusterRole", "name": "cluster-admin", "apiGroup": permissions.GROUP}
+    head = {"apiVersion": f"{permissions.GROUP}/v1", "kind": "ClusterRoleBinding"}
+    subjects = [{**subject, "apiGroup": permissions.GROUP}]
+    body = {**head, "metadata": {"name": "generous"}, "subjects": subjects, "roleRef": role}
+    plane.api.apply(path, body)
+    api = account(plane, "vscheduler-controllers")
+    until(lambda: api.ask("GET", "/api/v1/namespaces/default/secrets").status == 200)
+    yield plane
+    plane.api.delete(path)
+    until(lambda: api.ask("GET", "/api/v1/namespaces/default/secrets").status == 403)
+
+
+def test_policies_hold_whatever_rbac_grants(generous: control_plane.ControlPlane) -> None:
+    """For each account, in whatever namespace it is, and for nobody else."""
+    extra = "/api/v1/namespaces/default/serviceaccounts"
+    for name in ("vscheduler", "bystander"):
+        generous.api.apply(
+            f"{extra}/{name}",
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}},
+        )
+    for user in ("vscheduler", "vscheduler-controllers"):
+        for attempt in (ANNOTATING["image"], ANNOTATING["label"], BEYOND_ITS_ROLE["debugger"]):
+            check(attempt, attempt.made(account(generous, user)), ANNOTATES, user)
+        for attempt in (BEYOND_ITS_ROLE["status"], REPORTING["ready"], REPORTING["label"]):
+            check(attempt, attempt.made(account(generous, user)), REPORTS, user)
+        resize = BEYOND_ITS_ROLE["resize"]
+        check(resize, resize.made(account(generous, user)), ANNOTATES, user)
+    # Not by its token, which has no role: by what an administrator may do in its name.
+    for user, status in (("vscheduler", 403), ("vscheduler-online", 403), ("vschedulers", 200)):
+        headers = {
+            "content-type": STRATEGIC,
+            "impersonate-user": f"system:serviceaccount:default:{user}",
+            "impersonate-group": "system:masters",
+        }
+        path, body = f"{daemons.PODS}/alone", ANNOTATING["image"].body
+        answer = generous.api.ask("PATCH", path, body, query={"dryRun": "All"}, headers=headers)
+        assert answer.status == status, answer.text
+
+
+def test_without_the_policies_rbac_grants_all_of_it(plane: control_plane.ControlPlane) -> None:
+    """So that it is the policies that refuse it, each what it is there for."""
+    kept = [each for each in SHIPPED if each["kind"].endswith("Binding")]
+    try:
+        for each in kept:
+            plane.api.delete(f"{BINDINGS}/{each['metadata']['name']}")
+        until_judged(plane, holds=False)
+        for user, attempts in (("vscheduler-controllers", ANNOTATING), ("vscheduler", REPORTING)):
+            api = account(plane, user)
+            for name, attempt in attempts.items():
+                assert attempt.made(api).status == 200, name
+    finally:
+        plane.run_kubectl("apply", "-k", str(permissions.MANIFESTS))
+        until_judged(plane, holds=True)
+
+
+@pytest.mark.parametrize("way", installations.ROOTS)
+def test_every_account_that_is_shipped_is_one_of_them(
+    installed: installations.Installed, way: str
+) -> None:
+    """By its name, in each way of installing it; each policy comes once, with its binding."""
+    documents = installations.rendered(installed.plane, installations.ROOTS[way])
+    for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
+        names = [each["metadata"]["name"] for each in installations.of_kind(documents, kind)]
+        assert names == [ANNOTATES, REPORTS]
+    found = [
+        each["metadata"]["name"] for each in installations.of_kind(documents, "ServiceAccount")
+    ]
+    assert len(found) >= 2
+    for name in found:
+        assert name == "vscheduler" or name.startswith("vscheduler-")
+
+
+def test_what_the_controllers_send_is_let_through(plane: control_plane.ControlPlane) -> None:
+    """The patch as their own code makes it."""
+    uid = plane.api.get(f"{daemons.PODS}/alone")["metadata"]["uid"]
+    member = auto_groups.Member(
+        namespace="default",
+        name="alone",
+        uid=uid,
+        labels={},
+        annotations={},
+        priority_class="",
+        request={},
+        owner=None,
+    )
+    api = account(plane, "vscheduler-controllers")
+    answer = Attempt(body=auto_groups.attachment(member)).made(api)
+    assert answer.status == 200, answer.text
+    assert answer.body["metadata"]["annotations"] == {GROUP: auto_groups.group_name(member)}
