@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.integration import permissions
 from vscheduler.sandbox import client, control_plane, errors
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +32,13 @@ COLLECTIONS = {
 }
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 KINDS = {"queues": "Queue", "podgroups": "PodGroup"}
-NAMESPACES = ("team-a", "team-ab", "lab-7")
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+USERS = {
+    "tenant": ((), "edit"),
+    "kubelet": (("system:nodes",), "cluster-admin"),
+    "operator": ((), "cluster-admin"),
+}
+"""Whom cases may be tried as, in place of the sandbox's administrator: groups and ClusterRole."""
 OURS = ("deserved", "request", "realCapability", "share", "conditions")
 PATIENCE_SECONDS = 30.0
 
@@ -43,6 +50,7 @@ class World:
     plane: control_plane.ControlPlane
     schema_judges: bool
     """Whether the CRDs have rules on amounts of their own."""
+    users: dict[str, client.Client] = field(default_factory=dict)
     installed: set[str] = field(default_factory=set)
 
     def have(self, wanted: Iterable[str]) -> None:
@@ -69,10 +77,12 @@ class World:
         plural, _, rest = case[verb].partition("/")
         path = where(plural, case.get("namespace", "default"))
         method = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}[verb]
-        body = thing(plural, "me", case["body"]) if verb == "create" else case.get("body")
+        new = verb == "create" and not rest  # else something that is made of another, as a binding
+        body = thing(plural, "me", case["body"]) if new else case.get("body")
         merge = {"content-type": client.PATCH_TYPES["merge"]} if verb == "patch" else None
         path = f"{path}/{rest}" if rest else path
-        return self.plane.api.ask(method, path, body, query={"dryRun": "All"}, headers=merge)
+        api = self.users[case["as"]] if "as" in case else self.plane.api
+        return api.ask(method, path, body, query={"dryRun": "All"}, headers=merge)
 
     def lets(self, case: dict[str, Any]) -> bool:
         """Whether a case is let through."""
@@ -83,12 +93,17 @@ class World:
 
 def where(plural: str, namespace: str = "default") -> str:
     """The path of a collection."""
+    if plural == "pods":
+        return f"/api/v1/namespaces/{namespace}/pods"
     return f"{GROUP}/{'' if plural == 'queues' else f'namespaces/{namespace}/'}{plural}"
 
 
 def thing(plural: str, name: str, parts: dict[str, Any]) -> client.Object:
-    """A Queue or PodGroup with these parts."""
+    """A Queue, PodGroup or pod with these parts."""
     metadata = {**parts.get("metadata", {}), "name": name}
+    if plural == "pods":
+        spec = {"containers": [{"name": "main", "image": "none"}], **parts.get("spec", {})}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     head = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": KINDS[plural]}
     return {**head, **parts, "metadata": metadata}
 
@@ -136,8 +151,16 @@ def world(request: pytest.FixtureRequest, plane: control_plane.ControlPlane) -> 
         if not ours:
             define(plane, {plural: lax(each) for plural, each in kept.items()})
             wait_until(lambda: made.lets(negative))
-        for namespace in NAMESPACES:
+        for namespace, annotations in CASES["world"]["namespaces"].items():
             plane.create_namespace(namespace)
+            path = f"/api/v1/namespaces/{namespace}"
+            plane.api.patch(path, {"metadata": {"annotations": annotations}})
+        for name, value in CASES["world"]["priorityclasses"].items():
+            plane.api.apply(f"{CLASSES}/{name}", priority_class(name, value))
+        made.users |= {user: a_user(plane, user) for user in USERS}
+        for name, parts in CASES["world"]["pods"].items():
+            namespace = parts.get("metadata", {}).get("namespace", "default")
+            plane.api.create(where("pods", namespace), thing("pods", name, parts))
         for plural in KINDS:
             for name, parts in CASES["world"][plural].items():
                 body = thing(plural, name, parts)
@@ -148,9 +171,35 @@ def world(request: pytest.FixtureRequest, plane: control_plane.ControlPlane) -> 
         yield made
     finally:
         made.have(())
+        for name in CASES["world"]["priorityclasses"]:
+            plane.api.delete(f"{CLASSES}/{name}")
+        for user in USERS:
+            plane.api.delete(f"{permissions.RBAC}/clusterrolebindings/{user}")
         define(plane, {plural: each["spec"]["versions"] for plural, each in kept.items()})
         wait_until(lambda: not made.lets(negative))
         plane.clean()
+
+
+def priority_class(name: str, value: int) -> client.Object:
+    """A PriorityClass."""
+    head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    return {**head, "metadata": {"name": name}, "value": value}
+
+
+def a_user(plane: control_plane.ControlPlane, name: str) -> client.Client:
+    """Somebody with a role in all namespaces, once the API server knows of it."""
+    groups, role = USERS[name]
+    body = {
+        "apiVersion": f"{permissions.GROUP}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "subjects": [{"kind": "User", "name": name, "apiGroup": permissions.GROUP}],
+        "roleRef": {"kind": "ClusterRole", "name": role, "apiGroup": permissions.GROUP},
+    }
+    plane.api.apply(f"{permissions.RBAC}/clusterrolebindings/{name}", body)
+    api = plane.client_for(name, groups=groups)
+    wait_until(lambda: api.ask("GET", where("pods")).status == 200)
+    return api
 
 
 def define(plane: control_plane.ControlPlane, versions: dict[str, list[client.Object]]) -> None:
