@@ -1,7 +1,6 @@
 """What the shipped accounts may change of pods, tried with their own tokens."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -187,14 +186,6 @@ def plane(installed: installations.Installed) -> Iterator[control_plane.ControlP
     plane.clean()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Ask again and again: the server takes up policies and roles a moment later."""
-    deadline = time.monotonic() + daemons.PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def account(plane: control_plane.ControlPlane, name: str) -> client.Client:
     """Somebody with the account's token."""
     return plane.client_for_service_account(permissions.NAMESPACE, name)
@@ -207,7 +198,7 @@ def until_judged(plane: control_plane.ControlPlane, *, holds: bool) -> None:
         ("vscheduler", REPORTING["phase"]),
     ):
         api = account(plane, name)
-        until(partial(refuses, api, attempt, holds=holds))
+        permissions.until(partial(refuses, api, attempt, holds=holds))
 
 
 def refuses(api: client.Client, attempt: Attempt, *, holds: bool) -> bool:
@@ -280,10 +271,10 @@ def generous(plane: control_plane.ControlPlane) -> Iterator[control_plane.Contro
     body = {**head, "metadata": {"name": "generous"}, "subjects": subjects, "roleRef": role}
     plane.api.apply(path, body)
     api = account(plane, "vscheduler-controllers")
-    until(lambda: api.ask("GET", "/api/v1/namespaces/default/secrets").status == 200)
+    permissions.until(lambda: api.ask("GET", "/api/v1/namespaces/default/secrets").status == 200)
     yield plane
     plane.api.delete(path)
-    until(lambda: api.ask("GET", "/api/v1/namespaces/default/secrets").status == 403)
+    permissions.until(lambda: api.ask("GET", "/api/v1/namespaces/default/secrets").status == 403)
 
 
 def test_policies_hold_whatever_rbac_grants(generous: control_plane.ControlPlane) -> None:

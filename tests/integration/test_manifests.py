@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import urllib3
+import yaml
 
 from tests.integration import daemons, foreign, images, installations, permissions
 from vscheduler.cli import main
@@ -171,6 +172,16 @@ def test_each_scheduler_has_controllers(documents: list[Document]) -> None:
     assert sorted(served[settings.SCHEDULER]) == sorted(served[settings.CONTROLLERS])
     assert len(set(served[settings.SCHEDULER])) == len(served[settings.SCHEDULER]) > 0
     assert election_settings.CONTROLLERS_LEASE not in served[settings.SCHEDULER]
+
+
+def test_the_policy_on_node_names_knows_every_scheduler(documents: list[Document]) -> None:
+    """manifests/admission/optional/node-names.yaml lists those of all shipped Deployments."""
+    file = permissions.MANIFESTS / "admission" / "optional" / "node-names.yaml"
+    policy, _ = yaml.safe_load_all(file.read_text())
+    ours = policy["spec"]["matchConditions"][0]["expression"]
+    for deployment in installations.of_kind(documents, "Deployment"):
+        for name in parsed(deployment).scheduler_names:
+            assert f"'{name}'" in ours
 
 
 def test_configurations_are_good(documents: list[Document]) -> None:

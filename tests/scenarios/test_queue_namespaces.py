@@ -7,7 +7,7 @@ import pytest
 from tests import pictures, running
 from tests.scenarios.deciding import bind, written
 from vscheduler.core.model import decisions, jobs
-from vscheduler.mirror import translation, wording
+from vscheduler.mirror import statuses, translation, wording
 
 TREE = {
     "actions": "enqueue, allocate, backfill, preempt, reclaim",
@@ -50,6 +50,8 @@ def test_a_job_of_another_namespace_waits(told: str, phase: str, tree: dict[str,
     assert reason is not None
     assert reason.code is decisions.ReasonCode.QUEUE_BARRED
     assert wording.sentence(reason).startswith("queue q is not for namespace default; ")
+    assert [task.name for task in group(result).unplaced] == ["gang-0", "gang-1"]
+    assert statuses.pod_reason(reason) == "QueueNotForNamespace"
     assert result.carried.admitted == {}
 
 

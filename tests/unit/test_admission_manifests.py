@@ -7,6 +7,12 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "manifests" / "admission"
+ABOUT_PODS = {
+    "scheduler-names-nodes.vscheduler.io",
+    "namespace-may-use-priority.vscheduler.io",
+    "task-priority-is-within-class.vscheduler.io",
+}
+"""Optional policies that judge pods."""
 POLICY = "ValidatingAdmissionPolicy"
 BINDING = "ValidatingAdmissionPolicyBinding"
 PARAMETERS = {"selector": {}, "parameterNotFoundAction": "Allow"}
@@ -37,14 +43,35 @@ def test_all_can_be_taken_away_by_one_label() -> None:
         assert each["metadata"]["labels"] == {"app.kubernetes.io/part-of": "vscheduler"}
 
 
+def test_the_documented_command_spares_what_belongs_to_the_roles() -> None:
+    """Their policies have the label, too, which kustomize puts on all that it renders."""
+    text = (ROOT / "docs" / "admission.md").read_text()
+    labels = "app.kubernetes.io/part-of=vscheduler,app.kubernetes.io/component!=accounts"
+    assert (
+        f"kubectl delete validatingadmissionpolicies,validatingadmissionpolicybindings -l {labels}"
+        in (text.replace("\\\n    ", ""))
+    )
+    shipped = yaml.safe_load_all((ROOT / "manifests/cluster/pod-policies.yaml").read_text())
+    for each in shipped:
+        assert each["metadata"]["labels"] == {"app.kubernetes.io/component": "accounts"}
+
+
 def test_policies_are_about_queues_and_podgroups_only() -> None:
-    """No policy can ever stop a pod, nor any object that isn't ours."""
+    """None but some optional ones can ever stop a pod, or any other object that isn't ours."""
+    judging = set()
     for name, policy in objects(POLICY).items():
         for rule in policy["spec"]["matchConstraints"]["resourceRules"]:
+            if rule["apiGroups"] == [""]:
+                assert rule["resources"] == ["pods"], name
+                judging.add(name)
+                continue
             assert rule["apiGroups"] == ["scheduling.volcano.sh"], name
             assert rule["apiVersions"] == ["v1beta1"], name
             assert set(rule["resources"]) <= {"queues", "queues/status", "podgroups"}, name
             assert set(rule["operations"]) <= {"CREATE", "UPDATE", "DELETE"}, name
+    assert judging == ABOUT_PODS
+    files = {path.name for path in FOLDER.glob("*.yaml")}
+    assert files == {"hierarchy.yaml", "podgroups.yaml", "queues.yaml"}, "applied by everybody"
 
 
 def test_status_writes_of_podgroups_are_not_judged_with_each_queue() -> None:
@@ -64,6 +91,7 @@ def test_only_what_the_documentation_says_fails_closed() -> None:
         "queue-is-kept.vscheduler.io",
         "namespace-may-use-queue.vscheduler.io",
         "podgroup-keeps-queue.vscheduler.io",
+        *ABOUT_PODS,
     }
 
 

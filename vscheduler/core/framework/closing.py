@@ -22,6 +22,10 @@ NODES_HELP = frozenset(
 )
 """Why a group isn't admitted where more nodes would help."""
 
+PODS_HEAR = NODES_HELP | {decisions.ReasonCode.QUEUE_BARRED}
+"""Why a group isn't admitted where its pods are told, too: they may have heard before that its
+queue doesn't exist, and would say so for ever."""
+
 FINISHED = (jobs.TaskStatus.SUCCEEDED, jobs.TaskStatus.FAILED)
 
 WITHOUT_NODE = (*jobs.WAITING, jobs.TaskStatus.PIPELINED, *jobs.HOLDING - jobs.SCHEDULED)
@@ -147,7 +151,7 @@ def _group(session: "working.Session", gang: gangs.Gang) -> decisions.GroupStatu
         and gang.counts[jobs.TaskStatus.PENDING]
         # Autoscalers make nodes for pods that are said to be unschedulable. Of groups that aren't
         # admitted, only those that nothing but the cluster has no room for are helped by that.
-        and (gang.phase is not jobs.Phase.PENDING or reason.code in NODES_HELP)
+        and (gang.phase is not jobs.Phase.PENDING or reason.code in PODS_HEAR)
     )
     return decisions.GroupStatus(
         job=job.id,
