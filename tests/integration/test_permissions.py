@@ -145,11 +145,15 @@ def losing_an_answer(plane: control_plane.ControlPlane, folder: Path) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def worked(
-    installed: installations.Installed, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[installations.Installed]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the halves log to."""
+    return tmp_path_factory.mktemp("halves")
+
+
+@pytest.fixture(scope="module")
+def worked(installed: installations.Installed, folder: Path) -> Iterator[installations.Installed]:
     """Each half has done all that it does."""
-    Halves(installed, tmp_path_factory.mktemp("halves")).work()
+    Halves(installed, folder).work()
     yield installed
     installed.plane.clean()
     installed.plane.run_kubectl("apply", "-k", str(permissions.MANIFESTS))
@@ -162,6 +166,16 @@ def test_nothing_is_refused(worked: installations.Installed) -> None:
     users = {permissions.account(name) for name in ACCOUNTS.values()}
     assert permissions.refused(worked.log, users) == []
     assert permissions.denied(worked.log, users) == []
+
+
+@pytest.mark.usefixtures("worked")
+@pytest.mark.parametrize("half", settings.HALVES)
+def test_logs_hold_no_token_and_no_object(folder: Path, half: str) -> None:
+    """Tokens of service accounts begin with eyJ; objects have a spec."""
+    text = (folder / f"{half}.log").read_text()
+    assert len(text.splitlines()) > 10
+    for word in ("eyJ", "Bearer", "authorization", '"spec"', "managedFields"):
+        assert word not in text
 
 
 @pytest.mark.parametrize("half", settings.HALVES)

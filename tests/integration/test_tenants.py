@@ -174,7 +174,7 @@ def test_a_queue_that_is_made_later_is_not_occupied(
     a_queue_for("team-a", guarded, "late")
     daemons.until(lambda: reasons(guarded).get("mine") == "QueueNotForNamespace", daemon)
     told = daemons.conditions(guarded, "mine")["Unschedulable"]
-    assert told["message"].startswith("queue late is not for namespace default; ")
+    assert told["message"].startswith("queue late isn't for namespace default; ")
     assert daemons.nodes_of(guarded) == {}
     a_queue_for("team-a, default", guarded, "late")
     daemons.until(lambda: set(daemons.nodes_of(guarded)) == {"mine"}, daemon)

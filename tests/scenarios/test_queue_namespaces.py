@@ -49,7 +49,7 @@ def test_a_job_of_another_namespace_waits(told: str, phase: str, tree: dict[str,
     reason = group(result).reason
     assert reason is not None
     assert reason.code is decisions.ReasonCode.QUEUE_BARRED
-    assert wording.sentence(reason).startswith("queue q is not for namespace default; ")
+    assert wording.sentence(reason).startswith("queue q isn't for namespace default; ")
     assert [task.name for task in group(result).unplaced] == ["gang-0", "gang-1"]
     assert statuses.pod_reason(reason) == "QueueNotForNamespace"
     assert result.carried.admitted == {}

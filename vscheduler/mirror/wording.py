@@ -137,8 +137,8 @@ def _queue_closed(reason: decisions.Reason) -> str:
 
 def _queue_barred(reason: decisions.Reason) -> str:
     return (
-        f"queue {reason.queue} is not for namespace {reason.subject}; name another in spec.queue, "
-        f"or ask for the namespace to be added to the queue's annotation vscheduler.io/namespaces"
+        f"queue {reason.queue} isn't for namespace {reason.subject}; "
+        f"name another, or have vscheduler.io/namespaces list it"
     )
 
 

@@ -40,11 +40,7 @@ CLAIMS = jobs.Rejection(
     message="no claims",
 )
 SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
-    (
-        Code.QUEUE_MISSING,
-        {},
-        "queue a doesn't exist; create it, or name another in spec.queue",
-    ),
+    (Code.QUEUE_MISSING, {}, "queue a doesn't exist; create it, or name another in spec.queue"),
     (Code.QUEUE_CLOSED, {}, "queue a isn't open; open it, or name another in spec.queue"),
     (
         Code.PLUGIN_FAILED,
@@ -108,11 +104,8 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
     (Code.POD_REJECTED, {"tasks": 2, "rejected": 2}, "2 of 2 pods can't be used"),
     (
         Code.QUEUE_BARRED,
-        {"subject": "team-b"},
-        (
-            "queue a is not for namespace team-b; name another in spec.queue, or ask for the "
-            "namespace to be added to the queue's annotation vscheduler.io/namespaces"
-        ),
+        {"subject": "b"},
+        "queue a isn't for namespace b; name another, or have vscheduler.io/namespaces list it",
     ),
     (Code.NOT_LEAF, {}, "queue a has child queues; name one of those in spec.queue"),
     (
