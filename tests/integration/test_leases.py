@@ -124,11 +124,10 @@ async def test_one_takes_over_from_another(
     [
         {"holderIdentity": "a stranger"},
         {"holderIdentity": None, "leaseDurationSeconds": None, "renewTime": None},
-        {"renewTime": "2999-01-01T00:00:00.000000Z", "acquireTime": "1970-01-01T00:00:00.000000Z"},
         {"leaseTransitions": 2**31 - 1, "holderIdentity": "x" * 1000},
         None,
     ],
-    ids=["stranger", "emptied", "times", "transitions", "no spec"],
+    ids=["stranger", "emptied", "transitions", "no spec"],
 )
 async def test_a_lease_that_was_edited_by_hand_is_had_again(
     cluster: control_plane.ControlPlane, begin: Begin, garbage: dict[str, Any] | None
@@ -144,6 +143,34 @@ async def test_a_lease_that_was_edited_by_hand_is_had_again(
     assert not before.may_act()
     assert electors.spec(cluster)["holderIdentity"] == "ours"
     assert cluster.api.get(electors.PATH)["metadata"]["labels"] == {"theirs": "stays"}
+
+
+async def test_edits_that_leave_the_holder_alone_do_not_end_its_tenure(
+    cluster: control_plane.ControlPlane, begin: Begin
+) -> None:
+    """Of times, counts, labels and annotations, one after the other, as its renewals go on."""
+    free(cluster)
+    ours = begin("ours", timing=election.Timing())
+    before = await ours.gain()
+    another = begin("another", timing=election.Timing())
+    await electors.until(lambda: another.standing.holder == "ours")
+    edits: list[dict[str, Any]] = [
+        {"spec": {"renewTime": "2999-01-01T00:00:00.000000Z"}},
+        {"spec": {"renewTime": None, "acquireTime": "1970-01-01T00:00:00.000000Z"}},
+        {"spec": {"leaseTransitions": 77, "leaseDurationSeconds": 1}},
+        {"metadata": {"labels": {"somebody": "else"}, "annotations": {"some": "thing"}}},
+    ]
+    for edit in edits:
+        count = len(ours.renewals)
+        cluster.api.patch(electors.PATH, edit)
+        await electors.until(lambda count=count: len(ours.renewals) > count + 1)
+        assert ours.token is before
+        assert before.may_act()
+    spec = electors.spec(cluster)
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("ours", 15)
+    assert spec["leaseTransitions"] != 77
+    assert another.token is None
+    assert cluster.api.get(electors.PATH)["metadata"]["labels"]["somebody"] == "else"
 
 
 async def test_a_lease_that_is_deleted_is_made_anew_by_its_holder(

@@ -267,6 +267,22 @@ class Answer:
     sent_at: float
 
 
+def scribbled(
+    record: lease_records.Record, chance: random.Random, number: int
+) -> lease_records.Record:
+    """The record after somebody changed anything but its holder: a sign of life that is none."""
+    return chance.choice(
+        (
+            replace(record, renewed=f"somebody {number}"),
+            replace(record, acquired=f"somebody {number}"),
+            replace(record, transitions=number),
+            replace(record, duration_seconds=min(record.duration_seconds, 2.0 + number % 30)),
+            replace(record, renewed="", acquired="", transitions=0),
+            record,
+        )
+    )
+
+
 def edited(
     record: lease_records.Record, chance: random.Random, names: list[str]
 ) -> lease_records.Record:

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pytest
 
 from tests.properties import election_world
+from vscheduler.cluster import lease_records
 from vscheduler.daemon import election
 
 PARTS = 8
@@ -273,9 +274,44 @@ def _edit(day: Day) -> None:
         day.server.put(election_world.edited(day.server.lease.record, day.chance, names))
 
 
+def _scribble(day: Day) -> None:
+    """Somebody edits the Lease over and over, all but its holder."""
+    gap = day.chance.choice((0.05, 0.5, 2.0, 5.0))
+    for number in range(day.chance.randint(1, 20)):
+        day.after(number * gap, lambda: _write_over(day))
+
+
+def _write_over(day: Day) -> None:
+    if day.climate.hands and day.server.lease:
+        number = day.chance.randrange(2**31)
+        record = election_world.scribbled(day.server.lease.record, day.chance, number)
+        day.server.put(record)
+
+
+def _flicker(day: Day) -> None:
+    """Whoever held the Lease some time ago is put into it again, and may wake up to see that."""
+    if not (day.climate.hands and day.server.lease):
+        return
+    for one in day.candidates:
+        one.freeze(day.chance.choice((0.0, 10.0, 40.0)) * day.chance.random())
+    names = [each.state.identity for each in day.candidates]
+    for _ in range(day.chance.randint(1, 3)):
+        record = replace(
+            day.server.lease.record,
+            holder=day.chance.choice(names),
+            renewed=f"somebody {day.chance.random()}",
+        )
+        day.after(day.chance.uniform(0, 50), lambda record=record: _put(day, record))
+
+
+def _put(day: Day, record: lease_records.Record) -> None:
+    if day.server.lease:
+        day.server.put(replace(record, renewed=f"somebody {day.chance.random()}"))
+
+
 FAULTS: tuple[Callable[[Day], None], ...] = (
     _freeze, _freeze_all, _crash, _leave, _drift, _cut, _strand, _leap, _change_wall, _doubt,
-    _weather, _hang, _restart, _storm, _delete, _edit,
+    _weather, _hang, _restart, _storm, _delete, _edit, _scribble, _flicker,
 )  # fmt: skip
 
 
@@ -301,6 +337,47 @@ def test_somebody_acts_soon_after_the_last_fault(part: int) -> None:
         limit = max(timing.duration_seconds, min(asked, 3600.0))
         limit += timing.retry_period_seconds + timing.fence_seconds
         assert day.calm() <= limit, f"seed {seed}"
+
+
+@pytest.mark.parametrize("gap", [0.3, 1.0, 3.0, 4.9])
+@pytest.mark.parametrize("timing", TIMINGS)
+def test_edits_that_leave_the_holder_alone_do_not_end_its_tenure(
+    timing: election.Timing, gap: float
+) -> None:
+    """However often they come; nor does its acting pause, nor does anybody else ever act."""
+    day = Day(1, CLIMATES["clocks up to three times as fast"], (timing,))
+    day.timings = (timing,)
+    for _ in range(3):
+        day.start()
+    day.run(2 * timing.duration_seconds)
+    (leader,) = (each for each in day.candidates if each.acts())
+    tenure = leader.state.tenure
+    day.check = lambda: _goes_on(day, leader, tenure)
+    for number in range(int(DAY_SECONDS / gap)):
+        day.after(gap * (number + day.chance.random()), lambda: _write_over(day))
+    day.run(day.now + DAY_SECONDS)
+
+
+def _goes_on(day: Day, leader: election_world.Candidate, tenure: int) -> None:
+    assert [each.state.identity for each in day.candidates if each.acts()] == [
+        leader.state.identity
+    ], f"at {day.now}"
+    assert leader.state.tenure == tenure
+
+
+def test_only_a_fence_that_holds_lets_an_edited_lease_be_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who believes whatever names it, however late, meets whoever has led in between."""
+    monkeypatch.setattr(
+        election,
+        "_edited",
+        lambda state, before, stored, *_: (
+            before is not None and stored.record.holder == state.identity
+        ),
+    )
+    with pytest.raises(AssertionError, match=r"act at"):
+        _live_through("clocks up to three times as fast", election.Timing())
 
 
 class LongFence(election.Timing):

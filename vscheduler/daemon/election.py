@@ -11,7 +11,8 @@ run up to three times as fast as each other's, requests and answers are late or 
 freeze, and people edit or delete the Lease. What is taken for granted: the API server compares and
 swaps, a monotonic clock counts what time its machine is suspended, and nobody writes an old record
 back exactly as it was, nor gives a Lease back in its holder's name, nor edits or deletes one whose
-candidates have different durations. Less is promised of one case:
+candidates have different durations. A holder whose record is edited goes on, as long as the record
+names it. Less is promised of one case:
 who starts while there is no Lease at all, because it was deleted under a holder, doesn't wait for
 the whole duration. It is safe where its clock is less than a tenth faster than the holder's and
 the Lease isn't deleted once more before it acts.
@@ -258,6 +259,8 @@ def saw(
     for attempt in (state.own, *state.attempts):
         if attempt and stored and _claim(attempt.write.record) == _claim(stored.record):
             return _held(state, timing, attempt, asked_at=sent_at, answered_at=answered_at)
+    if state.own and stored and _edited(state, before, stored, timing, answered_at):
+        return _held(state, timing, state.own, asked_at=sent_at, answered_at=answered_at)
     pending = tuple(each for each in state.attempts if _over(each.write.over) == _over(stored))
     state = replace(state, attempts=pending)
     if stored is None and _fenced(state, timing, answered_at) and state.doubted_at is None:
@@ -318,6 +321,24 @@ def _marked(state: State, timing: Timing, at: float) -> State:
 def _fenced(state: State, timing: Timing, now: float) -> bool:
     """Whether our last renewal still keeps others out, whatever became of the Lease."""
     return state.own is not None and now < state.own.sent_at + timing.fence_seconds
+
+
+def _edited(
+    state: State,
+    before: lease_records.Stored | None,
+    stored: lease_records.Stored,
+    timing: Timing,
+    now: float,
+) -> bool:
+    """Whether somebody has edited our Lease without giving it to anybody.
+
+    While our last renewal fences others nobody can have acted since, whatever has been written in
+    between: who takes waits for longer than that from when it saw our renewal or a later record.
+    So it is as good as ours, by the right of that renewal and no longer than that; the next one
+    replaces what was edited. Once the fence has passed, another may have led and been edited away.
+    """
+    same = before is not None and before.uid == stored.uid
+    return same and stored.record.holder == state.identity and _fenced(state, timing, now)
 
 
 def _patience_seconds(state: State, timing: Timing) -> float:

@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -183,7 +184,7 @@ def test_who_cannot_renew_pauses_after_the_fence_and_loses_after_the_deadline() 
 
 @pytest.mark.parametrize("refused", [True, False])
 def test_who_was_not_told_that_it_has_written_looks_first(refused: bool) -> None:
-    """A refused write is over; one without an answer may have been done, or be done yet."""
+    """A refused write is over, and gives no right; one without an answer may have been done."""
     us = leader()
     write = us.writes(at=2)
     come_to_nothing = election.refused if refused else election.failed
@@ -191,8 +192,8 @@ def test_who_was_not_told_that_it_has_written_looks_first(refused: bool) -> None
     assert us.patient
     assert 3 < us.due() < 4
     us.sees(lease(write.record, version=101), at=4)
-    assert us.until == (-math.inf if refused else 7)
-    assert us.leads(4) is not refused
+    assert us.until == (5 if refused else 7)
+    assert us.leads(4)
 
 
 def test_a_take_over_without_an_answer_is_ours_when_a_look_shows_it() -> None:
@@ -233,7 +234,6 @@ def test_attempts_are_not_kept_without_end() -> None:
     [
         THEIRS,
         replace(THEIRS, holder=""),
-        replace(THEIRS, holder="us"),
         GIVEN_BACK,
         lease_records.Record(),
     ],
@@ -254,6 +254,52 @@ def test_a_duration_that_was_edited_is_written_over() -> None:
     assert us.leads(2)
     write = us.writes(at=2)
     assert (write.over and write.over.version, write.record.duration_seconds) == ("200", 15)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"renewed": "somebody"},
+        {"renewed": "", "acquired": "", "transitions": 0},
+        {"transitions": 7, "duration_seconds": 1.0},
+    ],
+    ids=["renewed", "emptied", "numbers"],
+)
+def test_an_edit_that_leaves_the_holder_alone_is_written_over_at_once(
+    edit: dict[str, Any],
+) -> None:
+    """In the same tenure; what it may do counts from its own renewal, not from the edit."""
+    us = leader()
+    assert us.state.stored
+    before, tenure, mine = us.until, us.state.tenure, us.state.stored.record
+    us.writes(at=2)
+    us.state = election.refused(us.state, TIMING, at=2)
+    us.sees(lease(replace(mine, **edit), version=200), at=2.1)
+    assert (us.leads(2.1), us.until, us.state.tenure) == (True, before, tenure)
+    assert us.due() <= 2.1
+    write = us.writes(at=2.2)
+    assert (write.over and write.over.version) == "200"
+    assert write.record == replace(mine, renewed="wall 2.2")
+
+
+def test_an_edit_that_is_seen_when_the_fence_has_passed_is_anybodys() -> None:
+    """Another may have taken the Lease, and be edited away by now."""
+    us = leader()
+    assert us.state.stored
+    edited = replace(us.state.stored.record, renewed="somebody")
+    us.sees(lease(edited, version=200), at=TIMING.fence_seconds - 0.1)
+    assert us.leads(TIMING.fence_seconds - 0.1)
+    us.sees(lease(replace(edited, renewed="again"), version=201), at=TIMING.fence_seconds)
+    assert (us.leads(TIMING.fence_seconds), us.until) == (False, -math.inf)
+
+
+def test_a_lease_that_somebody_made_anew_in_our_name_is_not_ours() -> None:
+    """Whoever may have acted by it, nobody here knows."""
+    us = leader()
+    assert us.state.stored
+    edited = replace(us.state.stored.record, renewed="somebody")
+    us.sees(lease(edited, version=200, uid="another"), at=1)
+    assert not us.leads(1)
 
 
 def test_who_makes_a_lease_that_it_never_saw_acts_a_little_later() -> None:
