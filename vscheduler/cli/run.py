@@ -11,7 +11,7 @@ import uvloop
 
 from vscheduler.cli import election_flags, flags
 from vscheduler.cluster import connection
-from vscheduler.daemon import application, configuration, health, logs, settings
+from vscheduler.daemon import application, configuration, health, logs, settings, signals
 
 USAGE_STATUS = 2
 
@@ -142,10 +142,11 @@ def ignored(command: flags.Decorated) -> flags.Decorated:
 @election_flags.election
 @ignored
 def command(**words: Any) -> None:
-    """Schedule the pods of a cluster, until SIGTERM.
+    """Schedule the pods of a cluster, until SIGTERM, SIGINT or SIGHUP.
 
     Durations are written as in Go: 15s, 1m30s, 100ms. Booleans are taken bare, =true or =false.
     """
+    signals.end_at_once()
     hidden = [*IGNORED_SWITCHES, *IGNORED_VALUES]
     given = {name: words.pop(name.replace("-", "_")) for name in hidden}
     try:
@@ -155,7 +156,7 @@ def command(**words: Any) -> None:
         for problem in error.problems:
             click.echo(problem, err=True)
         sys.exit(USAGE_STATUS if isinstance(error, settings.SettingsError) else 1)
-    logs.configure(checked.log_level, checked.log_format)
+    lines = logs.begin(checked.log_level, checked.log_format)
     log = structlog.get_logger(__name__)
     unused = sorted(name for name, value in given.items() if value is not None)
     if unused:
@@ -165,7 +166,7 @@ def command(**words: Any) -> None:
     for warning in loaded.warnings:
         log.warning("configuration.warning", message=warning)
     try:
-        uvloop.run(application.run(checked, loaded))
+        uvloop.run(application.run(checked, loaded, lines))
     except* (connection.CredentialsError, health.ListenError) as failures:
         for failure in failures.exceptions:
             log.error("start.failed", message=str(failure))  # noqa: TRY400 - the sentence is enough

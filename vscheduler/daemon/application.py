@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import signal
 import sys
 import time
 from collections.abc import Coroutine, Sequence
@@ -22,10 +21,13 @@ from vscheduler.daemon import (
     following,
     health,
     leadership,
+    line_writer,
+    logs,
     metrics,
     reloading,
     serving,
     settings,
+    signals,
     surroundings,
     tenures,
 )
@@ -68,12 +70,13 @@ class Application:
         given: settings.Settings,
         loaded: configuration.Loaded,
         link: connection.Connection,
+        lines: line_writer.LineWriter,
     ) -> None:
         self._given = given
         self._link = link
         self._stopping = asyncio.Event()
         self._withholding = asyncio.Event()
-        self._metrics = metrics.Metrics()
+        self._metrics = metrics.Metrics(lambda: lines.dropped)
         self._lanes = lanes.Lanes(workers=WORKERS, waiting_max=WAITING_MAX)
         link.tell_of_throttling(self._lanes.throttled)
         self._mirror = state.Mirror(
@@ -263,8 +266,10 @@ def _kinds(given: settings.Settings) -> list[events.Kind]:
     ]
 
 
-async def run(given: settings.Settings, loaded: configuration.Loaded) -> None:
-    """The daemon, until SIGTERM or SIGINT.
+async def run(
+    given: settings.Settings, loaded: configuration.Loaded, lines: line_writer.LineWriter
+) -> None:
+    """The daemon, until SIGTERM, SIGINT or SIGHUP; its log goes through `lines`.
 
     Raises connection.CredentialsError and health.ListenError where it can't start.
     """
@@ -272,12 +277,8 @@ async def run(given: settings.Settings, loaded: configuration.Loaded) -> None:
     gc.set_threshold(YOUNG_OBJECTS_MAX)
     link = await connection.Connection.open(given.access)
     try:
-        application = Application(given, loaded, link)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, application.stop)
-        for number in (signal.SIGUSR1, signal.SIGUSR2):  # Volcano dumps its cache
-            loop.add_signal_handler(number, log.info, "signal.ignored")
+        application = Application(given, loaded, link, lines)
+        signals.listen(application.stop, flush=lambda: lines.flush(logs.FLUSH_SECONDS))
         log.info("started", schedulers=given.scheduler_names, server=link.host)
         await application.run()
         log.info("stopped")

@@ -152,6 +152,11 @@ TABLE = (
         labels=("name", "outcome"),
     ),
     Metric(
+        name="vscheduler_log_lines_dropped_total",
+        kind=Kind.COUNTER,
+        about="Lines of the log that were dropped, as nobody read them.",
+    ),
+    Metric(
         name="vscheduler_rejected_objects",
         kind=Kind.GAUGE,
         about="Objects that are left out because something in them can't be used.",

@@ -1,6 +1,6 @@
 """What is counted and timed, and what a cycle adds to that; the rows are in metric_table."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import prometheus_client
 
@@ -13,7 +13,10 @@ MILLISECONDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 class Metrics:
     """The metrics of one process, on a registry of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, lines_dropped: Callable[[], int] = lambda: 0) -> None:
+        """`lines_dropped`: how many lines of the log there are that nobody will read."""
+        self._lines_dropped = lines_dropped
+        self._lines_counted = 0
         self.registry = prometheus_client.CollectorRegistry()
         self._counters: dict[str, prometheus_client.Counter] = {}
         self._gauges: dict[str, prometheus_client.Gauge] = {}
@@ -43,6 +46,9 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """All metrics as Prometheus reads them."""
+        dropped = self._lines_dropped()
+        self._count("vscheduler_log_lines_dropped_total", by=dropped - self._lines_counted)
+        self._lines_counted = dropped
         return prometheus_client.generate_latest(self.registry)
 
     def observe_cycle(self, result: decisions.CycleResult, parts: Mapping[str, float]) -> None:

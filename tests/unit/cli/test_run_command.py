@@ -9,7 +9,7 @@ import pytest
 from click import testing
 
 from vscheduler.cli import flags, main, run
-from vscheduler.daemon import application, configuration, logs, settings
+from vscheduler.daemon import application, logs, settings, signals
 
 
 @pytest.fixture
@@ -17,12 +17,13 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[settings.Settings]:
     """What the daemon was begun with; it ends at once."""
     found: list[settings.Settings] = []
 
-    async def note(given: settings.Settings, _: configuration.Loaded) -> None:
+    async def note(given: settings.Settings, *_: object) -> None:
         await asyncio.sleep(0)
         found.append(given)
 
     monkeypatch.setattr(application, "run", note)
-    monkeypatch.setattr(logs, "configure", lambda *_: None)
+    monkeypatch.setattr(logs, "begin", lambda *_: None)
+    monkeypatch.setattr(signals, "end_at_once", lambda: None)
     return found
 
 

@@ -1,0 +1,33 @@
+"""Standard input, output and error, where whoever started the process has closed them."""
+
+import os
+import sys
+
+NUMBERS = (0, 1, 2)
+
+
+def ensure() -> None:
+    """Put /dev/null where stdin, stdout or stderr is closed.
+
+    To be called first: whatever is opened before gets one of these numbers, and then the log, say,
+    is written to a socket.
+    """
+    for number in NUMBERS:
+        try:
+            os.fstat(number)
+        except OSError:
+            _open_null(number)
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole process
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - the same
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - the same
+
+
+def _open_null(number: int) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    if null != number:
+        os.dup2(null, number)
+        os.close(null)
+    os.set_inheritable(number, True)
