@@ -56,6 +56,19 @@ def dotted(node: ast.expr) -> str:
     return ""
 
 
+SCREENS = ("screen.py", "documents.py", "consoles.py")
+"""Where commands print: what others wrote is made plain there."""
+
+PRINTS = {
+    "click.echo",
+    "click.secho",
+    "print",
+    "console.Console",
+    "sys.stdout.write",
+    "sys.stderr.write",
+}
+
+
 def banned_calls(source: str) -> Iterator[str]:
     """`line: call: what to do instead` for every banned call of a module."""
     for node in ast.walk(ast.parse(source)):
@@ -153,3 +166,27 @@ def test_every_room_keeps_strangers_out(contract: str, guests: set[str]) -> None
     """A new room is in the contracts on who may use which client library."""
     guarded = {module.partition(".")[2] for module in contracts()[contract]["source_modules"]}
     assert rooms(ROOT / "vscheduler") - guarded - guests == set()
+
+
+def printing(source: str) -> Iterator[str]:
+    """`line: call` for each call that prints by itself."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and dotted(node.func) in PRINTS:
+            yield f"{node.lineno}: {dotted(node.func)}"
+
+
+def test_commands_print_in_one_place() -> None:
+    """So that no screen can forget that a terminal obeys what is in a name."""
+    folder = ROOT / "vscheduler" / "cli"
+    found = {
+        in_tree(path): lines
+        for path in sorted(folder.rglob("*.py"))
+        if path.name not in SCREENS and (lines := list(printing(path.read_text())))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize("call", sorted(PRINTS))
+def test_what_prints_is_found(call: str) -> None:
+    """Each of these calls."""
+    assert list(printing(f"def f(x):\n    {call}(x)\n")) == [f"2: {call}"]

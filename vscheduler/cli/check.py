@@ -1,13 +1,13 @@
 """`vscheduler check`: what is wrong with a configuration and manifests, with no cluster."""
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 import yaml
 
-from vscheduler.cli import offline, reading
+from vscheduler.cli import offline, reading, screen
 from vscheduler.cli.checks import complaints, inspection, schemas
 from vscheduler.core.framework import policy
 from vscheduler.daemon import configuration, settings
@@ -107,17 +107,12 @@ def _show(report: inspection.Report, output: str) -> None:
         for level in (Level.ERROR, Level.WARNING)
     }
     tree = {**counts, "complaints": [each.tree() for each in report.complaints]}
-    offline.show(output, lambda: tree, lambda: _print(report.complaints))
+    offline.show(output, lambda: tree, lambda: screen.say(*map(str, report.complaints)))
     if report.ignored:
         kinds = ", ".join(f"{count} {kind}" for kind, count in report.ignored.items())
-        click.echo(f"not looked at: {kinds}", err=True)
+        screen.say(f"not looked at: {kinds}", err=True)
     numbers = ", ".join(
         f"{count} {word if count != 1 else word[:-1]}" for word, count in counts.items()
     )
     objects = f"{report.objects} object{'' if report.objects == 1 else 's'}"
-    click.echo(f"{numbers}; {objects} looked at", err=True)
-
-
-def _print(found: Iterable[complaints.Complaint]) -> None:
-    for each in found:
-        click.echo(str(each))
+    screen.say(f"{numbers}; {objects} looked at", err=True)

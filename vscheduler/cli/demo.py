@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import click
 import urllib3
 
-from vscheduler.cli import scene, showing, watching
+from vscheduler.cli import scene, screen, showing, watching
 from vscheduler.sandbox import client, control_plane, errors, processes, reporting
 
 POLL_SECONDS = 0.2
@@ -81,9 +81,8 @@ def _run(*, keep: bool) -> bool:
         _create_jobs(stage.plane.api)
         view, seconds = _watch(stage, began)
         problems = view.problems()
-        click.echo(showing.summary(view, seconds))
-        for problem in problems:
-            click.echo(f"not as it must be: {problem}", err=True)
+        screen.say(*showing.summary(view, seconds))
+        screen.say(*(f"not as it must be: {each}" for each in problems), err=True)
         if keep:
             _wait(stage)
     return not problems
@@ -162,15 +161,14 @@ def _wait(stage: Stage) -> None:
     """Say how to look around, and leave everything running until Ctrl-C or SIGTERM."""
     plane = stage.plane
     kubectl = shlex.quote(str(plane.kubectl))
-    for line in (
+    screen.say(
         "",
         f"export KUBECONFIG={shlex.quote(str(plane.kubeconfig))}",
         f"{kubectl} get queues,podgroups,pods --all-namespaces",
         f"# metrics: {stage.url}/metrics",
         f"# the scheduler's log: {stage.daemon.log_path(DAEMON)}",
         "# Ctrl-C ends it all",
-    ):
-        click.echo(line)
+    )
     ends = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     signal.sigwait(ends)

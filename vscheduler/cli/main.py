@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 import click
 
+from vscheduler.cli import screen
+
 CONTEXT = {"max_content_width": 100}
 MODULES = {
     "check": "vscheduler.cli.check",
@@ -56,7 +58,7 @@ def _nothing_collected() -> Iterator[None]:
         gc.enable()
 
 
-@click.group(context_settings=CONTEXT, commands=Lazily(MODULES))
+@click.group(cls=screen.Commands, context_settings=CONTEXT, commands=Lazily(MODULES))
 @click.version_option(package_name="vscheduler", message="vscheduler %(version)s")
 def vscheduler() -> None:
     """A second scheduler for Kubernetes: gangs, queues and fair shares, with reasons."""

@@ -1,13 +1,13 @@
 """What the commands that look at manifests without a cluster have in common."""
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import click
-import yaml
+
+from vscheduler.cli import documents, screen
 
 Decorated = TypeVar("Decorated", bound=Callable[..., None])
 
@@ -59,17 +59,13 @@ def show(
     output: str, tree: Callable[[], Mapping[str, Any]], for_people: Callable[[], None]
 ) -> None:
     """Print the result, and nothing else, on stdout."""
-    match output:
-        case "json":
-            click.echo(json.dumps(tree(), indent=2, ensure_ascii=False))
-        case "yaml":
-            click.echo(yaml.safe_dump(tree(), sort_keys=False, allow_unicode=True), nl=False)
-        case _:
-            for_people()
+    if output in {"json", "yaml"}:
+        documents.show(tree(), output)
+    else:
+        for_people()
 
 
 def fail(problems: Iterable[str], status: int = 1) -> NoReturn:
     """Say what is wrong, all of it, and end."""
-    for problem in problems:
-        click.echo(problem, err=True)
+    screen.say(*problems, err=True)
     sys.exit(status)

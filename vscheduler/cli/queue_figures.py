@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from vscheduler.cli import screen
 from vscheduler.core.model import jobs, queues, resources
 from vscheduler.mirror import quantities, wording
 
@@ -85,6 +86,7 @@ def figures(queue: Object, counted: Census | None) -> Figures:
 
     Counts that a controller has written are taken before these.
     """
+    queue = screen.plain(queue)
     metadata, spec, status = queue["metadata"], queue.get("spec") or {}, queue.get("status") or {}
     conditions = sorted(status.get("conditions") or (), key=lambda each: str(each.get("type")))
     return Figures(
@@ -113,6 +115,7 @@ def figures(queue: Object, counted: Census | None) -> Figures:
 
 def group(found: Object) -> Group:
     """What a PodGroup says of itself."""
+    found = screen.plain(found)
     metadata, status = found["metadata"], found.get("status") or {}
     return Group(
         key=f"{metadata.get('namespace', '')}/{metadata['name']}",

@@ -8,7 +8,8 @@ from typing import Protocol, TypeVar
 
 import click
 
-from vscheduler.cli import clusters
+from vscheduler.cli import clusters, screen
+from vscheduler.mirror import plain_text
 
 WANTED_STATE = "vscheduler.io/wanted-state"
 REFUSAL = "vscheduler.io/WantedState"
@@ -91,13 +92,11 @@ def _run(
                 cluster, list(dict.fromkeys(names)), wanted, Patience(seconds=seconds)
             )
     except clusters.ClusterError as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(plain_text.shown(str(error))) from error
     except KeyboardInterrupt:
         sys.exit(clusters.INTERRUPTED_STATUS)
-    for sentence in good:
-        click.echo(sentence)
-    for sentence in problems:
-        click.echo(sentence, err=True)
+    screen.say(*good)
+    screen.say(*problems, err=True)
     sys.exit(1 if problems else 0)
 
 

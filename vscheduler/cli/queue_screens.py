@@ -1,6 +1,6 @@
 """Where queues are shown as they change: a terminal, a log, or a program that reads objects."""
 
-import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -8,14 +8,23 @@ from dataclasses import replace
 from typing import TypeAlias
 
 import click
-import yaml
-from rich import console, live, text
+from rich import live, text
 
-from vscheduler.cli import clusters, queue_figures, queue_tables, queue_watching
+from vscheduler.cli import (
+    clusters,
+    consoles,
+    documents,
+    queue_figures,
+    queue_tables,
+    queue_watching,
+    screen,
+)
 from vscheduler.core.model import queues
 
 REFRESHES_PER_SECOND = 4
 AGE = "AGE"
+INDENT = 4
+"""Of JSON, as kubectl's."""
 
 Lines: TypeAlias = Callable[[queue_watching.View, queue_tables.Style], list[str]]
 Rows: TypeAlias = Callable[[queue_watching.View, queue_tables.Style], list[queue_tables.Row]]
@@ -37,12 +46,13 @@ def paint(title: str, cell: str) -> str:
 @contextmanager
 def terminal(lines: Lines, style: queue_tables.Style) -> Iterator[Show]:
     """Lines that change in place."""
-    screen = console.Console(markup=False, highlight=False, emoji=False)
-    with live.Live(console=screen, refresh_per_second=REFRESHES_PER_SECOND) as shown:
+    wide = consoles.Screen(sys.stdout)
+    with live.Live(console=wide, refresh_per_second=REFRESHES_PER_SECOND) as shown:
 
         def show(view: queue_watching.View, _: Sequence[clusters.Object]) -> None:
-            made = lines(view, replace(style, now=time.time(), width=screen.width))
-            made += ["", *view.notes] if view.notes else []
+            made = lines(view, replace(style, now=time.time(), width=wide.width))
+            made = screen.cleaned(made, painted=True)
+            made += ["", *screen.cleaned(view.notes)] if view.notes else []
             shown.update(text.Text.from_ansi("\n".join(made)))
 
         yield show
@@ -57,7 +67,7 @@ class _Notes:
     def __call__(self, view: queue_watching.View) -> None:
         for note in view.notes:
             if note not in self._said:
-                click.echo(note, err=True)
+                screen.say(note, err=True)
         self._said = view.notes
 
 
@@ -84,14 +94,14 @@ class Log:
         self._print(gone)
         if made and (self._columns is None or self._columns.widths.keys() != made[0].keys()):
             self._columns = queue_tables.Columns.of(made)
-            click.echo(self._columns.heading(self._style.paint))
+            screen.say(self._columns.heading(self._style.paint), painted=True)
             news = made
         self._print(news)
 
     def _print(self, rows: Sequence[queue_tables.Row]) -> None:
         for row in rows:
             assert self._columns is not None  # a row has been printed before it changes or goes
-            click.echo("\n".join(self._columns.lines(row, self._style.paint)))
+            screen.say(*self._columns.lines(row, self._style.paint), painted=True)
 
 
 class Pages:
@@ -109,9 +119,9 @@ class Pages:
         said = self._lines(view, replace(self._style, now=0.0))
         if said != self._said:
             if self._said:
-                click.echo()
+                screen.say("")
             self._said = said
-            click.echo("\n".join(self._lines(view, replace(self._style, now=time.time()))))
+            screen.say(*self._lines(view, replace(self._style, now=time.time())), painted=True)
 
 
 class Objects:
@@ -127,12 +137,6 @@ class Objects:
         self._tell_notes(view)
         for each in changed:
             if not self._names or each["metadata"]["name"] in self._names:
-                mark = "---\n" if self._output == "yaml" else ""
-                click.echo(mark + dumped(queue_figures.without_bookkeeping(each), self._output))
-
-
-def dumped(tree: clusters.Object, output: str) -> str:
-    """An object as JSON or YAML."""
-    if output == "json":
-        return json.dumps(tree, indent=4, ensure_ascii=False)
-    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True).rstrip()
+                tree = queue_figures.without_bookkeeping(each)
+                mark = "---" if self._output == "yaml" else ""
+                documents.show(tree, self._output, indent=INDENT, mark=mark)

@@ -17,13 +17,16 @@ import click
 
 from vscheduler.cli import (
     clusters,
+    documents,
     queue_figures,
     queue_requests,
     queue_screens,
     queue_tables,
     queue_watching,
+    screen,
 )
 from vscheduler.cli.clusters import Kind
+from vscheduler.mirror import plain_text
 
 OBJECTS = ("json", "yaml")
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -180,7 +183,7 @@ def _show(wish: Wish, picture: Picture, names: Sequence[str] = ()) -> None:
                 sys.exit(1 if missing else 0)
             _watch(cluster, wish, picture, names)
     except clusters.ClusterError as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(plain_text.shown(str(error))) from error
     except KeyboardInterrupt:
         sys.exit(clusters.INTERRUPTED_STATUS)
 
@@ -235,9 +238,9 @@ def _print(view: queue_watching.View, wish: Wish, picture: Picture, names: Seque
     if wish.output not in OBJECTS:
         made = picture.lines(view, wish.style)
         if made:
-            click.echo("\n".join(made))
+            screen.say(*made, painted=True)
         elif not names:
-            click.echo("No queues found.", err=True)
+            screen.say("No queues found.", err=True)
         return
     items = [
         queue_figures.without_bookkeeping(view.queues[name])
@@ -247,12 +250,11 @@ def _print(view: queue_watching.View, wish: Wish, picture: Picture, names: Seque
     if len(names) != 1:
         items = [{"apiVersion": "v1", "items": items, "kind": "List"}]
     for each in items:
-        click.echo(queue_screens.dumped(each, wish.output))
+        documents.show(each, wish.output, indent=queue_screens.INDENT)
 
 
 def _say(missing: Sequence[str], view: queue_watching.View) -> None:
-    for sentence in (*view.notes, *missing):
-        click.echo(sentence, err=True)
+    screen.say(*view.notes, *missing, err=True)
 
 
 def _watch(cluster: clusters.Source, wish: Wish, picture: Picture, names: Sequence[str]) -> None:

@@ -1,15 +1,20 @@
 """Files, directories and stdin → manifests with their places."""
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from vscheduler.mirror import documents
 from vscheduler.simulator import manifests
 
 SUFFIXES = (".yaml", ".yml", ".json")
+_HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+"""What may be half of a character that takes two in UTF-16, or its code."""
+
 STDIN = Path("-")
 
 
@@ -60,10 +65,27 @@ def _documents(text: str, name: str) -> list[manifests.Manifest]:
     """The documents of one file. JSON knows no lines, and is read much faster as such."""
     if text.lstrip().startswith("{"):
         with suppress(json.JSONDecodeError, RecursionError):
-            tree = json.loads(text)
+            tree = _whole(json.loads(text), text)
             whole = documents.Document(source=name, content=tree, lines=1)
             return [manifests.Manifest(tree=tree, document=whole)]
+    found = documents.load(text, name)
     return [
-        manifests.Manifest(tree=document.content, document=document)
-        for document in documents.load(text, name)
+        manifests.Manifest(tree=_whole(document.content, text), document=document)
+        for document in found
     ]
+
+
+def _whole(tree: Any, text: str) -> Any:
+    """What was read, with U+FFFD in place of halves of characters, as an API server has it."""
+    return _mended(tree) if _HALF.search(text) else tree
+
+
+def _mended(tree: Any) -> Any:
+    match tree:
+        case str():
+            return tree.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case dict():
+            return {_mended(key): _mended(value) for key, value in tree.items()}
+        case list():
+            return [_mended(each) for each in tree]
+    return tree

@@ -9,7 +9,7 @@ import click
 import structlog
 import uvloop
 
-from vscheduler.cli import election_flags, flags
+from vscheduler.cli import election_flags, flags, screen
 from vscheduler.cluster import connection
 from vscheduler.daemon import application, configuration, health, logs, settings, signals
 
@@ -153,8 +153,7 @@ def command(**words: Any) -> None:
         checked = settings.check(settings.Given(**words, **own_pod(os.environ)))
         loaded = configuration.load(checked.scheduler_conf)
     except (settings.SettingsError, configuration.ConfigurationError) as error:
-        for problem in error.problems:
-            click.echo(problem, err=True)
+        screen.say(*error.problems, err=True)
         sys.exit(USAGE_STATUS if isinstance(error, settings.SettingsError) else 1)
     lines = logs.begin(checked.log_level, checked.log_format)
     log = structlog.get_logger(__name__)

@@ -6,7 +6,7 @@ from typing import TextIO, TypeAlias
 
 from rich import console, live
 
-from vscheduler.cli import scene, tables, watching
+from vscheduler.cli import consoles, scene, screen, tables, watching
 
 PLAIN_SECONDS = 1.0
 """How often a log gets a line, at most."""
@@ -30,18 +30,18 @@ class PlainLines:
         said = line(view)
         if said != self._said and elapsed - self._said_at >= PLAIN_SECONDS:
             self._said, self._said_at = said, elapsed
-            print(f"{elapsed:5.1f} s  {said}", file=self._stream, flush=True)
+            screen.say(f"{elapsed:5.1f} s  {said}", stream=self._stream)
 
 
 @contextmanager
 def on(stream: TextIO) -> Iterator[Show]:
     """A table that changes in place on a terminal, a line now and then in a log."""
-    terminal = tables.on(stream)
+    terminal = consoles.Screen(stream)
     if not terminal.is_terminal:
         yield PlainLines(stream)
         return
-    with live.Live(console=terminal, refresh_per_second=REFRESHES_PER_SECOND) as screen:
-        yield lambda view, elapsed: screen.update(picture(view, elapsed))
+    with live.Live(console=terminal, refresh_per_second=REFRESHES_PER_SECOND) as shown:
+        yield lambda view, elapsed: shown.update(picture(view, elapsed))
 
 
 def line(view: watching.View) -> str:
@@ -73,7 +73,7 @@ def picture(view: watching.View, elapsed: float) -> console.Group:
     return console.Group(shown, "", *reasons, f"{elapsed:.1f} s, {view.running} pods run")
 
 
-def summary(view: watching.View, seconds: float) -> str:
+def summary(view: watching.View, seconds: float) -> list[str]:
     """What came of it; seconds until the last pod that can run ran."""
     lines = [
         (
@@ -91,4 +91,4 @@ def summary(view: watching.View, seconds: float) -> str:
     lines += [
         f"{group.gang.key} waits whole: {group.reason}" for group in view.waiting if not group.bound
     ]
-    return "\n".join(lines)
+    return lines

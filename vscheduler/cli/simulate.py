@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from vscheduler.cli import offline, reading, tables
+from vscheduler.cli import offline, reading, screen, tables
 from vscheduler.daemon import configuration, settings
 from vscheduler.simulator import manifests, reporting, run
 
@@ -82,12 +82,10 @@ def command(  # noqa: PLR0913 - one parameter per flag
         evicted_return=evicted_return,
     )
     outcome = run.simulate(documents, loaded.policy, options)
-    for line in (*loaded.warnings, *outcome.notes, *_faults(outcome)):
-        click.echo(line, err=True)
+    screen.say(*loaded.warnings, *outcome.notes, *_faults(outcome), err=True)
     if outcome.repetition is not None:
-        click.echo(str(outcome.repetition), err=True)
-    for problem in outcome.problems:
-        click.echo(f"left out: {problem}", err=True)
+        screen.say(str(outcome.repetition), err=True)
+    screen.say(*(f"left out: {problem}" for problem in outcome.problems), err=True)
     if strict and outcome.problems:
         offline.fail([f"{len(outcome.problems)} of the input's objects can't be used (--strict)"])
     for_people = partial(tables.show, outcome, sys.stdout, cycles=evicted_return)

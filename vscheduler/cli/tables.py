@@ -4,14 +4,12 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import TextIO
 
-from rich import console, table
+from rich import table
 
+from vscheduler.cli import consoles
 from vscheduler.core.model import decisions, resources
 from vscheduler.mirror import queue_wording, wording
 from vscheduler.simulator import run
-
-FILE_WIDTH = 200
-"""Columns where there is no terminal that says how wide it is."""
 
 COLUMN_GAP = 3
 
@@ -20,20 +18,12 @@ SENTENCE_WIDTH = 70
 length."""
 
 
-def on(stream: TextIO) -> console.Console:
-    """A console that shows text as it is, brackets included."""
-    width = None if stream.isatty() else FILE_WIDTH
-    return console.Console(
-        file=stream, width=width, markup=False, highlight=False, emoji=False, soft_wrap=False
-    )
-
-
 def show(outcome: run.Outcome, stream: TextIO, *, cycles: bool = False) -> None:
     """Placements, evictions, queues, and the groups that wait with their reasons.
 
     cycles: whether to say in which cycle it was.
     """
-    terminal = on(stream)
+    terminal = consoles.Screen(stream)
     sections = (
         _placements(outcome, cycles=cycles),
         _evictions(outcome, cycles=cycles),

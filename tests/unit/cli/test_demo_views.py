@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from vscheduler.cli import scene, showing, tables, watching
+from vscheduler.cli import consoles, scene, showing, watching
 from vscheduler.core.model import decisions, queues, snapshot
 from vscheduler.daemon import metrics
 from vscheduler.mirror import quantities
@@ -125,7 +125,7 @@ def test_a_log_gets_a_line_when_something_changed() -> None:
 def test_the_live_view_shows_queues_and_reasons() -> None:
     """One line per queue, one per gang that waits; brackets are no markup."""
     stream = io.StringIO()
-    tables.on(stream).print(showing.picture(view(reason="0/5 nodes [sic]"), 2.5))
+    consoles.Screen(stream).print(showing.picture(view(reason="0/5 nodes [sic]"), 2.5))
     lines = [" ".join(line.replace("│", " ").split()) for line in stream.getvalue().splitlines()]
     assert lines[0] == "QUEUE ALLOCATED DESERVED SHARE GANGS RUNNING WAITING"
     assert "robotics 24 cpu 25 cpu 0.96 2 1" in lines
@@ -134,7 +134,7 @@ def test_the_live_view_shows_queues_and_reasons() -> None:
 
 def test_the_summary_says_how_it_ended() -> None:
     """Gangs, pods, seconds, shares, and the gang that waits."""
-    assert showing.summary(view(), 3.7).splitlines() == [
+    assert showing.summary(view(), 3.7) == [
         "13 of 13 gangs that fit run whole: 74 pods on 5 workers of 15 CPU in 3.7 s (20 pods/s)",
         "queue robotics: 24 CPU of the 25 it deserves, share 0.96",
         "queue speech: 25 CPU of the 25 it deserves, share 1.00",

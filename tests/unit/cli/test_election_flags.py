@@ -8,7 +8,7 @@ import pytest
 from click import testing
 
 from vscheduler.cli import election_flags, main, run
-from vscheduler.daemon import application, configuration, election_settings, logs, settings
+from vscheduler.daemon import application, election_settings, logs, settings, signals
 
 ARTICLE = (
     """--scheduler-name=volcano-online --leader-elect=true
@@ -28,12 +28,13 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[election_settings.Election]:
     """The elections of the daemons that were begun; they end at once."""
     found: list[election_settings.Election] = []
 
-    async def note(given: settings.Settings, _: configuration.Loaded) -> None:
+    async def note(given: settings.Settings, *_: object) -> None:
         await asyncio.sleep(0)
         found.append(given.election)
 
     monkeypatch.setattr(application, "run", note)
-    monkeypatch.setattr(logs, "configure", lambda *_: None)
+    monkeypatch.setattr(logs, "begin", lambda *_: None)
+    monkeypatch.setattr(signals, "end_at_once", lambda: None)
     return found
 
 

@@ -1,12 +1,12 @@
 import io
 import sys
+from typing import TextIO
 
 import click
 import pytest
-from rich import console
 
 from tests.unit.cli import queue_objects
-from vscheduler.cli import clusters, queue_screens, queue_tables, queue_watching
+from vscheduler.cli import clusters, consoles, queue_screens, queue_tables, queue_watching
 
 FILE = queue_tables.Style(now=0.0)
 
@@ -86,12 +86,12 @@ def test_trouble_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_terminal_shows_the_latest_and_its_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place, as wide as it is, in the colours that it is given."""
     stream = io.StringIO()
-    made = console.Console
+    made = consoles.Screen
 
-    def terminal(**wishes: bool) -> console.Console:
-        return made(file=stream, force_terminal=True, width=70, height=20, **wishes)  # type: ignore[arg-type]  # they are flags
+    def terminal(_: TextIO) -> consoles.Screen:
+        return made(stream, force_terminal=True, width=70, height=20)
 
-    monkeypatch.setattr(console, "Console", terminal)
+    monkeypatch.setattr(consoles, "Screen", terminal)
     style = queue_tables.Style(now=0.0, width=999, paint=queue_screens.paint)
     with queue_screens.terminal(lines, style) as show:
         show(view("gold", share=0.5), [])

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -53,7 +54,7 @@ class Log:
         assert self._writer.flush(PATIENCE_SECONDS)
         return self._path.read_text().splitlines()
 
-    def events(self) -> list[dict[str, str]]:
+    def events(self) -> list[dict[str, Any]]:
         """The same, of one in JSON."""
         return [json.loads(line) for line in self.lines()]
 
