@@ -68,15 +68,14 @@ def _documents(text: str, name: str) -> list[manifests.Manifest]:
             tree = _whole(json.loads(text), text)
             whole = documents.Document(source=name, content=tree, lines=1)
             return [manifests.Manifest(tree=tree, document=whole)]
-    found = documents.load(text, name)
     return [
-        manifests.Manifest(tree=_whole(document.content, text), document=document)
-        for document in found
+        manifests.Manifest(tree=document.content, document=document)
+        for document in documents.load(text, name)
     ]
 
 
 def _whole(tree: Any, text: str) -> Any:
-    """What was read, with U+FFFD in place of halves of characters, as an API server has it."""
+    """What JSON says, with U+FFFD in place of halves of characters, as an API server has it."""
     return _mended(tree) if _HALF.search(text) else tree
 
 

@@ -181,7 +181,7 @@ def _rendering(style: str, *, coloured: bool) -> tuple[Processor, ...]:
             exception_formatter=structlog.dev.plain_traceback,
         )
         return (_shown, renderer)
-    return (structlog.processors.JSONRenderer(serializer=_json),)
+    return (structlog.processors.JSONRenderer(),)  # in ASCII
 
 
 def _shown(_logger: object, _method: str, event: MutableMapping[str, Any]) -> dict[str, Any]:
@@ -205,11 +205,6 @@ def _value(value: object) -> object:
 
 def _indented(text: str) -> str:
     return "\n".join(f"  {plain_text.shown(line)}" for line in text.split("\n"))
-
-
-def _json(tree: object, **how: Any) -> str:
-    """As json.dumps, which takes DEL for a character like any other."""
-    return json.dumps(tree, **how).replace("\x7f", plain_text.json_code("\x7f"))
 
 
 def _encoded(line: str) -> bytes:

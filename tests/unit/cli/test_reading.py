@@ -61,3 +61,11 @@ def test_everything_unreadable_is_told_at_once(tmp_path: Path) -> None:
         "empty:",
     ]
     assert problems[0] == "a.yaml:2: mapping values are not allowed in this context"
+
+
+def test_half_a_character_is_read_as_an_api_server_reads_it(tmp_path: Path) -> None:
+    """Nobody can print or hash it; a whole one in two halves is one."""
+    path = tmp_path / "a.json"
+    path.write_text(r'{"a\ud800": ["b\uDC00c", "\ud83d\ude00"]}')
+    (found,) = reading.read([path])
+    assert found.tree == {"a\ufffd": ["b\ufffdc", "\U0001f600"]}

@@ -127,6 +127,16 @@ def test_a_full_disk_and_a_pipe_without_reader() -> None:
         os.close(descriptor)
 
 
+def test_a_file_may_take_a_line_bit_by_bit(monkeypatch: pytest.MonkeyPatch, pipe: Pipe) -> None:
+    """It comes out whole."""
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:3]))
+    writer = line_writer.LineWriter(pipe.writing)
+    writer.put(b"a line of some length\n")
+    assert writer.flush(PATIENCE_SECONDS)
+    assert os.read(pipe.reading, 4096) == b"a line of some length\n"
+
+
 def test_many_threads_may_put(pipe: Pipe) -> None:
     """No line is lost, and none is cut in two."""
     writer = line_writer.LineWriter(pipe.writing)
