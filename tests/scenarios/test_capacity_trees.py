@@ -61,18 +61,11 @@ BROKEN = {
         {"b": ("QueueSetAside", "lost")},
         "queue lost is its own ancestor (lost -> lost); correct spec.parent of one of them",
     ),
-    "a job in an inner queue": (
-        """
-        queue lost   queue leaf parent=lost   queue twig parent=lost
-        job   lost/wrong -                    job   leaf/b -
-        """,
-        {"wrong": ("QueueNotLeaf", ""), "b": ("QueueSetAside", "lost")},
-        (
-            "queue lost has child queues and a job of its own, default/wrong; "
-            "only queues without children are for jobs"
-        ),
-    ),
 }
+INNER = """
+    node  n1 cpu=9
+    queue team   queue good parent=team   queue twig parent=team   job good/fine -
+    """
 
 
 @pytest.mark.parametrize(("broken", "why", "message"), BROKEN.values(), ids=BROKEN)
@@ -87,6 +80,61 @@ def test_a_broken_subtree_is_set_aside_and_the_rest_goes_on(
     assert tree["queues"]["lost"]["message"] == message
     assert "message" not in tree["queues"]["team"]
     assert cycle(SOUND + broken, volcano=True).binds == ()
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        "job team/wrong -",
+        "job team/wrong - label=app.kubernetes.io/managed-by:vscheduler",
+        "job team/wrong n1",
+        "job team/wrong phase=Inqueue minresources=cpu:9 -",
+        "job team/wrong phase=Running minresources=cpu:9",
+    ],
+)
+@pytest.mark.parametrize("actions", ["allocate", "enqueue, allocate, backfill, preempt, reclaim"])
+def test_a_job_in_an_inner_queue_waits_alone(job: str, actions: str) -> None:
+    """Whoever may make one could stop the whole subtree otherwise; in Volcano's way it does.
+    Nothing is kept for what it was promised there.
+    """
+    fresh = "job twig/new phase=Pending minresources=cpu:4"
+    outcome = cycle(f"{INNER} {job} {fresh}", actions)
+    assert [each.task.name for each in outcome.binds] == ["fine-0"]
+    if " -" in job:
+        assert reasons(outcome.last)["wrong"] == ("QueueNotLeaf", "")
+    phases = {each.job: each.phase for each in outcome.last.groups}
+    assert phases["default/new"] == "Inqueue"
+    tree = reporting.tree(outcome)
+    assert all("message" not in tree["queues"][each] for each in ("team", "good", "twig"))
+    assert cycle(f"{INNER} {job}", volcano=True).binds == ()
+
+
+def test_a_job_in_an_inner_queue_is_told_where_jobs_go() -> None:
+    """To leaves, whatever is between; not to those that are set aside, and not to ever so many."""
+    picture = """
+        node  n1 cpu=9
+        queue team   queue part parent=team   queue leaf parent=part   queue near parent=team
+        job   team/wrong -
+        """
+    tree = reporting.tree(cycle(picture))
+    assert tree["podGroups"]["default/wrong"]["message"] == (
+        "queue team has child queues, and jobs go to leaf queues: "
+        "name one of near and leaf in spec.queue"
+    )
+    many = " ".join(f"queue l{number} parent=team" for number in range(9))
+    tree = reporting.tree(cycle(f"node n1 cpu=9 queue team {many} job team/wrong -"))
+    message = tree["podGroups"]["default/wrong"]["message"]
+    assert message.endswith("name one of l0, l1, l2, l3, l4 and others in spec.queue")
+
+
+def test_pods_of_a_job_in_an_inner_queue_still_count() -> None:
+    """Against the capability that its children share; they hold what they hold."""
+    picture = """
+        node  n1 cpu=9
+        queue team capability=cpu:3   queue good parent=team
+        job   team/wrong n1*2         job   good/fine -*3
+        """
+    assert len(cycle(picture).binds) == 1
 
 
 def test_a_job_in_root_is_only_its_own_misfortune() -> None:

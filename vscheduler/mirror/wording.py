@@ -185,7 +185,12 @@ def _sub_group(reason: decisions.Reason) -> str:
 
 
 def _not_leaf(reason: decisions.Reason) -> str:
-    return f"queue {reason.queue} has child queues; name one of those in spec.queue"
+    said = f"queue {reason.queue} has child queues, and jobs go to leaf queues"
+    if not reason.leaves:
+        return f"{said}; name one of those in spec.queue"
+    named = reason.leaves[: decisions.LEAVES_MAX]
+    leaves = listed([*named, "others"] if len(reason.leaves) > len(named) else named)
+    return f"{said}: name {leaves if len(named) == 1 else f'one of {leaves}'} in spec.queue"
 
 
 def _set_aside(reason: decisions.Reason) -> str:

@@ -107,7 +107,28 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         {"subject": "b"},
         "queue a isn't for namespace b; name another, or have vscheduler.io/namespaces list it",
     ),
-    (Code.NOT_LEAF, {}, "queue a has child queues; name one of those in spec.queue"),
+        Code.NOT_LEAF,
+        {},
+        "queue a has child queues, and jobs go to leaf queues; name one of those in spec.queue",
+    ),
+    (
+        Code.NOT_LEAF,
+        {"leaves": ("b",)},
+        "queue a has child queues, and jobs go to leaf queues: name b in spec.queue",
+    ),
+    (
+        Code.NOT_LEAF,
+        {"leaves": ("b", "c")},
+        "queue a has child queues, and jobs go to leaf queues: name one of b and c in spec.queue",
+    ),
+    (
+        Code.NOT_LEAF,
+        {"leaves": tuple("bcdefg")},
+        (
+            "queue a has child queues, and jobs go to leaf queues: "
+            "name one of b, c, d, e, f and others in spec.queue"
+        ),
+    ),
     (
         Code.SET_ASIDE,
         {"problem": problem("ParentMissing", "b", "c")},

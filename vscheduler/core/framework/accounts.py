@@ -113,6 +113,8 @@ class Books:
         self._volcano = session.as_volcano
         paths = dict.fromkeys(session.queues, (CLUSTER,)) if tree is None else tree.paths
         self._top = CLUSTER if tree is None else queues.ROOT
+        self._inner = {} if tree is None or self._volcano else tree.children
+        """Queues that are not for jobs, so that nothing is kept for one there."""
         self.accounts: dict[str, Account] = {}
         for name in sorted({*paths, self._top}, key=lambda name: len(paths.get(name, ()))):
             account = self.accounts[name] = Account(name, session.space.size)
@@ -303,8 +305,9 @@ class Books:
             for each in self.accounts[queue].line:
                 for column, amount in enumerate(demands.elastic[queue]):
                     each.elastic[column] += amount
+        inner = self._inner
         for gang in self._session.gangs.values():
-            if reservations.holds(gang):
+            if reservations.holds(gang) and gang.job.queue not in inner:
                 self.promise(self.accounts[gang.job.queue], reservations.outstanding(gang))
 
 

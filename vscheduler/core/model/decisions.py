@@ -135,6 +135,10 @@ class Hole:
     node: str
 
 
+LEAVES_MAX = 5
+"""So many leaf queues are named to a job in an inner one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
     """The one dominant reason why a job, or the rest of it, isn't placed, with its numbers."""
@@ -162,6 +166,9 @@ class Reason:
     """What a sub-group goes by, where tasks and minimum are its own; subject is its policy."""
     problem: queues.QueueProblem | None = None
     """Why the queue is set aside."""
+    leaves: tuple[str, ...] = ()
+    """Queues below an inner one that jobs could go to; more than LEAVES_MAX are more than can be
+    named."""
     rejected: int = 0
     """Pods that can't be used."""
     rejection: jobs.Rejection | None = None

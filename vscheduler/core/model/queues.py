@@ -1,6 +1,6 @@
 """Queue: a tenant's share of the cluster, and the tree that queues make up by their parents."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -123,9 +123,17 @@ class Tree:
         """Whether the queue has no children: only such ones are for jobs."""
         return name not in self.children
 
+    def leaves(self, name: str) -> Iterator[str]:
+        """The leaf queues below this one that aren't set aside, nearest first, by name."""
+        level = [name]
+        while level:
+            below = [each for above in level for each in self.children.get(above, ())]
+            yield from (each for each in below if self.leaf(each) and each not in self.problems)
+            level = below
+
 
 def tree(known: Mapping[str, Queue], occupied: Mapping[str, str]) -> Tree:
-    """The tree of these queues; occupied names a job of each queue that has one.
+    """The tree of these queues; occupied names a job of each queue where one may not be.
 
     No parent means root, which needs no object. A queue whose parent doesn't exist, or that is
     its own ancestor, hangs below root for the count of what is used, and it is set aside with all

@@ -5,6 +5,7 @@ above that it borrows what is idle, up to its capability; its guarantee is never
 enableHierarchy queues are a tree: what holds for a queue holds for all above it.
 """
 
+import itertools
 import operator
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -40,7 +41,8 @@ class Capacity(contracts.Plugin):
         problems: Mapping[str, queues.QueueProblem] = {}
         crowned = False
         if "enableHierarchy" in self.flags:
-            occupied = _occupied(session)
+            # Here a job in an inner queue waits alone: anybody could stop the whole subtree by it.
+            occupied = _occupied(session) if session.as_volcano else {}
             self._tree = queues.tree(session.queues, occupied)
             problems = self._tree.problems
             crowned = queues.ROOT in occupied and not self._tree.leaf(queues.ROOT)
@@ -82,7 +84,8 @@ class Capacity(contracts.Plugin):
         queue, tasks = gang.job.queue, len(gang.job.tasks)
         code = decisions.ReasonCode
         if not self._tree.leaf(queue):
-            return decisions.Reason(code=code.NOT_LEAF, queue=queue, tasks=tasks)
+            leaves = tuple(itertools.islice(self._tree.leaves(queue), decisions.LEAVES_MAX + 1))
+            return decisions.Reason(code=code.NOT_LEAF, queue=queue, tasks=tasks, leaves=leaves)
         problem = self._problems.get(queue)
         if problem is None:
             return None
@@ -374,9 +377,8 @@ class _Claim:
 
 
 def _occupied(session: contracts.Session) -> Mapping[str, str]:
-    """A job of each queue that has one; those that are done don't count, but in Volcano's way."""
+    """A job of each queue that has one, be it done (Volcano: checkHierarchicalQueue)."""
     found: dict[str, str] = {}
     for gang in session.gangs.values():
-        if session.as_volcano or gang.phase is not jobs.Phase.COMPLETED:
-            found.setdefault(gang.job.queue, gang.job.id)
+        found.setdefault(gang.job.queue, gang.job.id)
     return found
