@@ -53,6 +53,19 @@ NAMESPACED = frozenset(
 _PLACE = re.compile(r"(?P<what>.*?)(?: - at `(?:key` in `)?\$\.?(?P<field>[^`]*)`)?", re.DOTALL)
 
 
+class _Names(msgspec.Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class _Named(msgspec.Struct, frozen=True):
+    metadata: _Names = _Names()
+
+
+_decode_named = msgspec.json.Decoder(_Named).decode
+
+
 def decode(kind: events.Kind, item: bytes | msgspec.Raw) -> events.Upsert | events.Reject:
     """One object in JSON; nulls and the like, which API servers don't send, take a second look.
 
@@ -60,8 +73,12 @@ def decode(kind: events.Kind, item: bytes | msgspec.Raw) -> events.Upsert | even
     """
     try:
         return events.Upsert(kind=kind, object=DECODERS[kind].decode(item))
-    except msgspec.ValidationError:
-        return convert(kind, msgspec.json.decode(item))
+    except msgspec.ValidationError as error:
+        try:
+            plain = msgspec.json.decode(item)
+        except msgspec.ValidationError:  # it is JSON, with a number that no float is as large as
+            return _refused(kind, {"metadata": _named(item)}, error)
+        return convert(kind, plain)
 
 
 def convert(kind: events.Kind, document: object) -> events.Upsert | events.Reject:
@@ -73,12 +90,25 @@ def convert(kind: events.Kind, document: object) -> events.Upsert | events.Rejec
             if isinstance(names, dict):
                 names.setdefault("namespace", NAMESPACE)
         return events.Upsert(kind=kind, object=msgspec.convert(plain, STRUCTS[kind]))
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, RecursionError) as error:
+        return _refused(kind, document, error)
+
+
+def _named(item: bytes | msgspec.Raw) -> dict[str, str]:
+    """What an object in JSON is called, as far as that can be read."""
+    try:
+        return msgspec.structs.asdict(_decode_named(item).metadata)
+    except msgspec.ValidationError:
+        return {}
+
+
+def _refused(kind: events.Kind, document: object, error: Exception) -> events.Reject:
+    """What is wrong with the object, as far as it says what it is called."""
+    field, message = "", "is nested too deeply"
+    if isinstance(error, msgspec.ValidationError):
         found = _PLACE.fullmatch(str(error))
         assert found is not None
         field, message = found["field"] or "", found["what"]
-    except RecursionError:
-        field, message = "", "is nested too deeply"
     metadata = document.get("metadata") if isinstance(document, Mapping) else None
     names = metadata if isinstance(metadata, Mapping) else {}
     return events.Reject(

@@ -2,11 +2,18 @@
 
 import datetime as dt
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from vscheduler.core.model import resources
+from vscheduler.core.model import durations, resources
 from vscheduler.mirror import quantities
+
+INT32_MAX = 2**31 - 1
+DIGITS_MAX = 1000
+"""More are no number, with however many zeros in front."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 QUOTA_PREFIX = "count/"
 """Names of object counts in a quota: no resources of pods or nodes (Volcano: NewResource)."""
@@ -46,6 +53,24 @@ def amounts(
             raise FieldError(f"{field}.{name}", f"{quantity} must not be negative")
         found[name] = min(amount, limit)
     return found
+
+
+def check_int32(number: int, field: str) -> None:
+    """FieldError for a number that API servers have no place for: they keep 32 bits."""
+    if not -INT32_MAX - 1 <= number <= INT32_MAX:
+        said = str(number) if abs(number) < 2**64 else "a number of more than 64 bits"
+        raise FieldError(field, f"{said} is out of range: 32 bits, at most {INT32_MAX}")
+
+
+def int32(text: str, field: str) -> int:
+    """The number that an annotation holds, as Go reads it; FieldError for anything else."""
+    if not _INTEGER.fullmatch(text):
+        raise FieldError(field, f"{durations.shown(text)} is no integer")
+    number = 2 * INT32_MAX if len(text) > DIGITS_MAX else int(text)
+    if abs(number) > INT32_MAX:
+        message = f"{durations.shown(text)} is out of range: 32 bits, at most {INT32_MAX}"
+        raise FieldError(field, message)
+    return number
 
 
 def allocatable(

@@ -74,6 +74,7 @@ def _preferred(
     ):
         for at, each in enumerate(found.preferred if found else ()):
             place = f"spec.affinity.{name}.{_PREFERRED}[{at}]"
+            fields.check_int32(each.weight, f"{place}.weight")
             if not 1 <= each.weight <= 100:
                 problem = f"{each.weight} is not between 1 and 100"
                 raise fields.FieldError(f"{place}.weight", problem)
@@ -104,9 +105,11 @@ def _spread(
 ) -> constraints.Spread:
     if not found.topology_key:
         raise fields.FieldError(f"{field}.topologyKey", "is missing")
+    fields.check_int32(found.max_skew, f"{field}.maxSkew")
     if found.max_skew < 1:
         raise fields.FieldError(f"{field}.maxSkew", f"{found.max_skew} is not at least 1")
     least = 1 if found.min_domains is None else found.min_domains
+    fields.check_int32(least, f"{field}.minDomains")
     if least < 1:
         raise fields.FieldError(f"{field}.minDomains", f"{least} is not at least 1")
     kinds = {"DoNotSchedule": True, "ScheduleAnyway": False}

@@ -11,7 +11,7 @@ from functools import lru_cache
 import msgspec
 from msgspec import structs
 
-from vscheduler.core.model import constraints, jobs, nominations, resources
+from vscheduler.core.model import constraints, durations, jobs, nominations, resources
 from vscheduler.mirror import (
     events,
     fields,
@@ -35,6 +35,11 @@ ANY_ZONE = "*"
 
 SCORING = ("volcano.sh/resource-strategy-scoring-type", "volcano.sh/resource-strategy-weight")
 """How a pod wants its nodes scored (Volcano: resource-strategy-fit)."""
+
+COOLDOWN = "volcano.sh/cooldown-time"
+"""Label, else annotation: for how long a pod is protected once it runs (Volcano: cdp)."""
+
+INDEX_DIGITS_MAX = 18
 
 OWN = "volcano.sh/"
 """Beginning of the annotations that tasks keep."""
@@ -264,6 +269,7 @@ def _task(
     metadata, spec = pod.metadata, pod.spec
     if status in (jobs.TaskStatus.PENDING, jobs.TaskStatus.GATED):
         check_supported(spec)
+        _check_numbers(metadata)
     return jobs.Task(
         uid=uid,
         namespace=metadata.namespace,
@@ -306,6 +312,30 @@ def check_supported(spec: wire.PodSpec) -> None:
             )
 
 
+def _check_numbers(metadata: wire.Metadata) -> None:
+    """FieldError for a number of an annotation that is out of range. What is no number at all is
+    passed over by those who read it, as in Volcano.
+    """
+    for kind, texts in (("labels", metadata.labels), ("annotations", metadata.annotations)):
+        if COOLDOWN in texts:
+            try:
+                durations.seconds(texts[COOLDOWN])
+            except durations.RangeError as error:
+                raise fields.FieldError(f"metadata.{kind}[{COOLDOWN}]", str(error)) from error
+            except ValueError:
+                pass
+    written = metadata.annotations.get(SCORING[1])
+    if written:
+        place = f"metadata.annotations[{SCORING[1]}]"
+        try:
+            weights = fields.json_object(written, "weights by resource")
+        except fields.FieldError:
+            return
+        for name, weight in weights.items():
+            if type(weight) is int:
+                fields.check_int32(weight, f"{place}.{name}")
+
+
 def _status(pod: wire.Pod) -> jobs.TaskStatus:
     """Volcano: getTaskStatus. A phase that nobody knows counts like Running or Pending."""
     match pod.status.phase:
@@ -330,20 +360,22 @@ def _group(metadata: wire.Metadata) -> str | None:
 
 
 def _priority(pod: wire.Pod) -> int:
-    """The annotation, else spec.priority, else 1.
+    """The annotation, else spec.priority, else 1; FieldError for what is no number of 32 bits.
 
-    Volcano ignores an annotation that is no number; so does this for pods that have a node, and
-    one that waits is refused.
+    Volcano ignores such an annotation; so does this for pods that have a node, and one that waits
+    is refused.
     """
     text = pod.metadata.annotations.get(PRIORITY)
     if text is not None:
         try:
-            return int(text)
-        except ValueError as error:
+            return fields.int32(text, f"metadata.annotations[{PRIORITY}]")
+        except fields.FieldError:
             if not pod.spec.node_name:
-                place = f"metadata.annotations[{PRIORITY}]"
-                raise fields.FieldError(place, f"{text!r} is no integer") from error
-    return 1 if pod.spec.priority is None else pod.spec.priority
+                raise
+    if pod.spec.priority is None:
+        return 1
+    fields.check_int32(pod.spec.priority, "spec.priority")
+    return pod.spec.priority
 
 
 def _preemptable(metadata: wire.Metadata) -> bool:
@@ -394,6 +426,9 @@ def _shared_items(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
 
 
 def _index(name: str) -> int:
-    """The trailing number of a name with at least two dashes, else -1."""
+    """The trailing number of a name with at least two dashes, else -1; one that is larger than any
+    controller counts is none.
+    """
     before, _, last = name.rpartition("-")
-    return int(last) if "-" in before and last.isascii() and last.isdigit() else -1
+    numbered = "-" in before and last.isascii() and last.isdigit()
+    return int(last) if numbered and len(last) <= INDEX_DIGITS_MAX else -1

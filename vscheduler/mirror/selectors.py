@@ -132,6 +132,7 @@ def _toleration(
 
 
 def _preferred(term: wire_terms.PreferredTerm, field: str) -> constraints.PreferredTerm:
+    fields.check_int32(term.weight, f"{field}.weight")
     if not 1 <= term.weight <= 100:
         raise fields.FieldError(f"{field}.weight", f"{term.weight} is not between 1 and 100")
     return constraints.PreferredTerm(term.weight, _term(term.preference, f"{field}.preference"))

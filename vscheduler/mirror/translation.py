@@ -100,6 +100,8 @@ def queue(queue: wire.Queue, scheduler_names: Sequence[str]) -> queues.Queue:
     scheduler_names tell our own record of what it has used from those of others.
     """
     spec = queue.spec
+    fields.check_int32(spec.weight, "spec.weight")
+    fields.check_int32(spec.priority, "spec.priority")
     if spec.weight < 1:
         raise fields.FieldError("spec.weight", f"{spec.weight} is not at least 1")
     return queues.Queue(
@@ -142,11 +144,9 @@ def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
     only without it the group is admitted unseen.
     """
     metadata, spec = group.metadata, group.spec
-    if spec.min_member < 0:
-        raise fields.FieldError("spec.minMember", f"{spec.min_member} is negative")
+    _check_count(spec.min_member, "spec.minMember")
     for role, least in spec.min_task_member.items():
-        if least < 0:
-            raise fields.FieldError(f"spec.minTaskMember.{role}", f"{least} is negative")
+        _check_count(least, f"spec.minTaskMember.{role}")
     least_resources = None
     if spec.min_resources is not None:
         least_resources = fields.amounts(
@@ -191,6 +191,7 @@ def namespace(namespace: wire.Namespace) -> Namespace:
 
 def priority_class(priority: wire.PriorityClass) -> PriorityClass:
     """A PriorityClass."""
+    fields.check_int32(priority.value, "value")
     return PriorityClass(
         name=priority.metadata.name, value=priority.value, is_default=priority.global_default
     )
@@ -199,11 +200,10 @@ def priority_class(priority: wire.PriorityClass) -> PriorityClass:
 def _sub_group(policy: wire.SubGroupPolicy, field: str) -> jobs.SubGroup:
     """A policy; without a size a sub-group is one pod (Volcano: NewSubJobInfo)."""
     size = 1 if policy.sub_group_size is None else policy.sub_group_size
+    _check_count(size, f"{field}.subGroupSize")
     if size < 1:
         raise fields.FieldError(f"{field}.subGroupSize", f"{size} is not at least 1")
-    if policy.min_sub_groups < 0:
-        message = f"{policy.min_sub_groups} is negative"
-        raise fields.FieldError(f"{field}.minSubGroups", message)
+    _check_count(policy.min_sub_groups, f"{field}.minSubGroups")
     selector = policy.label_selector
     place = f"{field}.labelSelector"
     return jobs.SubGroup(
@@ -213,6 +213,13 @@ def _sub_group(policy: wire.SubGroupPolicy, field: str) -> jobs.SubGroup:
         selector=None if selector is None else selectors.of_labels(selector, place),
         keys=tuple(policy.match_label_keys),
     )
+
+
+def _check_count(number: int, field: str) -> None:
+    """FieldError for what is no number of pods."""
+    fields.check_int32(number, field)
+    if number < 0:
+        raise fields.FieldError(field, f"{number} is negative")
 
 
 def _hard_topologies(spec: wire.PodGroupSpec) -> Iterator[str]:

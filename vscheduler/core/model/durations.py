@@ -2,7 +2,13 @@
 
 import re
 
-_DURATION = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+SHOWN_MAX = 40
+"""So many characters of what somebody wrote are named in a sentence about it."""
+
+LENGTH_MAX = 100
+"""So many characters are enough for any duration; anybody may write one, of any length."""
+
+_DURATION = re.compile(r"([0-9]++\.?[0-9]*+|\.[0-9]++)(ns|us|µs|μs|ms|s|m|h)")
 _UNIT_SECONDS = {
     "ns": 1e-9,
     "us": 1e-6,
@@ -15,19 +21,37 @@ _UNIT_SECONDS = {
 }
 
 
+SECONDS_MAX = 2.0**63 / 1e9
+"""The longest duration that Go has: 292 years."""
+
+
+class RangeError(ValueError):
+    """A duration that is none for its length only."""
+
+
 def seconds(text: str) -> float:
     """A duration (`15s`, `1m30s`, `100ms`, `0`) in seconds; ValueError else."""
     if text == "0":
         return 0.0
+    if len(text) > LENGTH_MAX:
+        raise RangeError(f"{shown(text)} has {len(text)} characters: no duration has so many")
     parts = list(_DURATION.finditer(text))
     if not parts or "".join(part[0] for part in parts) != text:
-        raise ValueError(f"{text!r} is no duration such as 15s, 1m30s or 100ms")
-    return sum(float(part[1]) * _UNIT_SECONDS[part[2]] for part in parts)
+        raise ValueError(f"{shown(text)} is no duration such as 15s, 1m30s or 100ms")
+    found = sum(float(part[1]) * _UNIT_SECONDS[part[2]] for part in parts)
+    if found >= SECONDS_MAX:
+        raise RangeError(f"{shown(text)} is longer than any duration can be (292 years)")
+    return found
 
 
 def positive(text: str) -> float:
     """The same for a time-out, which must be longer than nothing."""
     found = seconds(text)
     if not found:
-        raise ValueError(f"{text!r} must be longer than nothing")
+        raise ValueError(f"{shown(text)} must be longer than nothing")
     return found
+
+
+def shown(text: str) -> str:
+    """The text in quotes, cut where it is long, as a sentence can name it."""
+    return repr(text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…")

@@ -24,6 +24,9 @@ SCORING = "volcano.sh/resource-strategy-scoring-type"
 WEIGHT = "volcano.sh/resource-strategy-weight"
 """Hints of a pod: a strategy of its own, and the weights of resources as JSON."""
 
+WEIGHT_MAX = 2**31 - 1
+"""Of a resource, as a pod writes it."""
+
 OUT_OF_PROPORTION = "node(s) kept cpu and memory for free {resource}"
 
 LEAST_ALLOCATED = "LeastAllocated"
@@ -284,6 +287,11 @@ class ResourceStrategyFit(contracts.Plugin):
         return value
 
 
+def _is_weight(value: object) -> bool:
+    """Whether it is a whole number that sums of scores stay finite with."""
+    return type(value) is int and abs(value) <= WEIGHT_MAX
+
+
 def _own(kind: jobs.TaskClass) -> Mapping[str, Strategy] | None:
     """The pod's own strategy by resource; None where it has none.
 
@@ -296,7 +304,7 @@ def _own(kind: jobs.TaskClass) -> Mapping[str, Strategy] | None:
         weights = json.loads(kind.hints.get(WEIGHT, ""))
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(weights, dict) or any(type(each) is not int for each in weights.values()):
+    if not isinstance(weights, dict) or not all(map(_is_weight, weights.values())):
         return {}
     most = MOST.get(written)
     return {name: (most, weight) for name, weight in weights.items()}

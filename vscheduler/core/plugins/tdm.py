@@ -5,6 +5,7 @@ may be asked to leave it, and only while the zone's window is open; once it is c
 shuffle lets them go, a few at a time.
 """
 
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.framework import contracts, gangs
-from vscheduler.core.model import durations, jobs
+from vscheduler.core.model import decisions, durations, jobs
 from vscheduler.core.model import nodes as tables
 
 ZONE = "volcano.sh/revocable-zone"
@@ -32,6 +33,7 @@ OFFSET = "tdm.utc-offset"
 
 ACTIVE_SCORE = 100.0
 DAY_SECONDS = 86_400
+_PODS = re.compile(r"(-?[0-9]{1,10})(%?)", re.ASCII)
 TRUE_TEXTS = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 """What counts as true in an annotation (Go: strconv.ParseBool)."""
 
@@ -93,11 +95,14 @@ def _second_of_day(text: str) -> int:
 
 
 def part_of(text: str, count: int) -> int | None:
-    """`3`, or `30%` of so many pods, rounded up; None for a text that is neither."""
-    number = text.removesuffix("%")
-    if not number.removeprefix("-").isdecimal():
+    """`3`, or `30%` of so many pods, rounded up; None for a text that is neither, or of which no
+    number of pods can come.
+    """
+    found = _PODS.fullmatch(text)
+    if found is None:
         return None
-    return int(number) if number == text else -(-int(number) * count // 100)
+    number = int(found[1])
+    return -(-number * count // 100) if found[2] else number
 
 
 class Tdm(contracts.Plugin):
@@ -170,6 +175,28 @@ class Tdm(contracts.Plugin):
     def job_key(self, gang: gangs.Gang) -> contracts.Key:
         """Jobs that can't be asked to go come first."""
         return 1 if _job_preemptable(gang.job) else 0
+
+    def job_valid(self, gang: gangs.Gang) -> decisions.Reason | None:
+        """A number of pods that can't be read is said: its owner would find none protected, or all.
+
+        Volcano passes over it.
+        """
+        if self._session.as_volcano:
+            return None
+        for name in (LEAST_RUNNING, MOST_MISSING):
+            text = gang.job.annotations.get(name)
+            if text and part_of(text, 1) is None:
+                return decisions.Reason(
+                    code=decisions.ReasonCode.BAD_SETTING,
+                    queue=gang.job.queue,
+                    tasks=len(gang.job.tasks),
+                    minimum=gang.job.min_member,
+                    subject=(
+                        f"annotation {name}: {durations.shown(text)} is no number of pods such "
+                        f"as 3 or 30%"
+                    ),
+                )
+        return None
 
     def job_pipelined(self, gang: gangs.Gang) -> bool:
         """Whether the minimum has room, roles aside (Volcano: JobInfo.IsPipelined)."""

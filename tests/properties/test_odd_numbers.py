@@ -1,0 +1,366 @@
+"""Numbers out of range, wherever people may write one: nothing fails, and nobody else is harmed.
+
+Each world has jobs of others, with room for all, and one object more with one odd number in it. It
+goes the ways of a manifest and of the wire.
+"""
+
+import copy
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests import pictures, running
+from vscheduler.core import cycle
+from vscheduler.core.model import decisions
+from vscheduler.mirror import decoding, events, state, statuses, wording
+
+Document = pictures.Document
+
+INT32_MAX = 2**31 - 1
+WHOLE = (
+    *(sign * 10**power for power in (18, 19, 20, 400) for sign in (1, -1)),
+    *(sign * (2**power + more) for power in (31, 32, 53, 63, 64) for sign in (1, -1) for more in (-1, 0, 1)),
+    *(0, -1, 1, 1000),
+)
+ODD = (*WHOLE, 1.5, -0.5, 1e15, 1e19, 1e308, 5e-324, math.nan, math.inf, -math.inf, True, "1", "", [])
+TEXTS = (
+    *(str(each) for each in WHOLE),
+    *("9" * 4400, "-" + "9" * 4400, "1" * 999, "1" * 1001, "0" * 5000 + "1"),
+    *("nan", "NaN", "inf", "-inf", "Infinity", "1e308", "1e400", "-1e400", "1e-400", "1e99999999999"),
+    *("", " ", " 1 ", "1_000", "0x10", "1.5", "-0", "+1", "٣", "¹", "½", "--1", "1-1"),
+    *("0%", "30%", "-30%", "101%", "9" * 400 + "%", "9" * 4400 + "%", "%", "nan%", "1e400%"),
+    *("9" * 400 + "h", "9" * 4400 + "h", "-1h", "0s", "1e9h", ".h", "300000h", "99999999999h", "5124095h"),
+)
+QUANTITIES: tuple[Any, ...] = (
+    *TEXTS, *ODD, "1e400Gi", "9E", "16E", "99999E", "8Ei", "1n", "-1n", "0.0000001m", "9" * 990 + "Ei",
+)
+STAMPS = (
+    *("0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00+23:59", "", "never"),
+    *("9999-12-31T23:59:59-23:59", "1969-12-31T23:59:59.999999999Z", "10000-01-01T00:00:00Z", 10**400, 0),
+)
+RECORD = '{"version":%s,"time":"%s","usage":%s,"rate":%s,"namespaces":{"odd":{"usage":%s,"rate":1}}}'
+
+
+def _records() -> Iterator[str]:
+    for text in ("nan", "NaN", "1e308", "1e400", "-1", "9" * 400, "9" * 4400, "Infinity", "0", '"1"'):
+        yield RECORD % (text, "2026-01-01T00:00:00Z", 1, 1, 1)
+        yield RECORD % (1, "2026-01-01T00:00:00Z", text, 1, 1)
+        yield RECORD % (1, "2026-01-01T00:00:00Z", 1, text, 1)
+        yield RECORD % (1, "2026-01-01T00:00:00Z", 1, 1, text)
+    for stamp in STAMPS:
+        yield RECORD % (1, stamp, 1e300, 1e300, 1e300)
+
+
+def _maps(key: str) -> Iterator[str]:
+    """JSON in annotations: amounts by name."""
+    for value in QUANTITIES:
+        yield f'{{"{key}": {value if isinstance(value, str) else json.dumps(value)}}}'
+        if isinstance(value, str):
+            yield json.dumps({key: value})
+
+
+ANNOTATIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "Pod": {
+        "volcano.sh/task-priority": TEXTS,
+        "volcano.sh/cooldown-time": TEXTS,
+        "volcano.sh/resource-strategy-weight": (*_maps("cpu"), *_maps("memory")),
+        "scheduling.volcano.sh/group-min-member": TEXTS,
+    },
+    "PodGroup": {
+        "volcano.sh/sla-waiting-time": TEXTS,
+        "sla-waiting-time": TEXTS,
+        "volcano.sh/jdb-min-available": TEXTS,
+        "volcano.sh/jdb-max-unavailable": TEXTS,
+    },
+    "Queue": {
+        "volcano.sh/hierarchy-weights": (*TEXTS, *(f"1/{each}" for each in TEXTS)),
+        "volcano.sh/nodegroup-resource-limits": tuple(
+            f'{{"g": {each}}}' for each in _maps("cpu")
+        ),
+        f"{pictures.SCHEDULER}/fair-share-usage": tuple(_records()),
+        "other/fair-share-usage": tuple(_records()),
+    },
+}
+FIELDS: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+    "Pod": {
+        "spec.priority": ODD,
+        "spec.containers.0.resources.requests.cpu": QUANTITIES,
+        "spec.containers.0.resources.requests.memory": QUANTITIES,
+        "spec.containers.0.resources.requests.example/gpu": QUANTITIES,
+        "spec.containers.0.resources.requests.pods": QUANTITIES,
+        "spec.containers.0.resources.limits.cpu": QUANTITIES,
+        "spec.containers.0.ports.0.hostPort": ODD,
+        "spec.initContainers.0.resources.requests.cpu": QUANTITIES,
+        "spec.resources.requests.cpu": QUANTITIES,
+        "spec.overhead.cpu": QUANTITIES,
+        "spec.topologySpreadConstraints.0.maxSkew": ODD,
+        "spec.topologySpreadConstraints.0.minDomains": ODD,
+        "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution.0.weight": ODD,
+        "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+        ".nodeSelectorTerms.0.matchExpressions.0.values.0": TEXTS,
+        "spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution.0.weight": ODD,
+        "metadata.creationTimestamp": STAMPS,
+        "metadata.name": tuple(f"odd-0-{digits}" for digits in ("9" * 240, "0" * 240, "7", "-7")),
+        "status.startTime": STAMPS,
+    },
+    "PodGroup": {
+        "spec.minMember": ODD,
+        "spec.minTaskMember.worker": ODD,
+        "spec.minResources.cpu": QUANTITIES,
+        "spec.minResources.memory": QUANTITIES,
+        "spec.minResources.pods": QUANTITIES,
+        "spec.minResources.example/gpu": QUANTITIES,
+        "spec.subGroupPolicy.0.subGroupSize": ODD,
+        "spec.subGroupPolicy.0.minSubGroups": ODD,
+        "metadata.creationTimestamp": STAMPS,
+        "status.running": ODD,
+        "status.succeeded": ODD,
+        "status.failed": ODD,
+        "status.conditions.0.lastTransitionTime": STAMPS,
+    },
+    "Queue": {
+        "spec.weight": ODD,
+        "spec.priority": ODD,
+        "spec.capability.cpu": QUANTITIES,
+        "spec.deserved.cpu": QUANTITIES,
+        "spec.guarantee.resource.cpu": QUANTITIES,
+        "metadata.creationTimestamp": STAMPS,
+    },
+    "PodDisruptionBudget": {"status.disruptionsAllowed": ODD},
+    "ResourceQuota": {"spec.hard.cpu": QUANTITIES, "status.used.cpu": QUANTITIES},
+    "PriorityClass": {"value": ODD},
+}
+
+BUILT_IN = {
+    "actions": "enqueue, allocate, backfill, reclaim",
+    "tiers": running.tiers(
+        "priority gang conformance pdb | overcommit drf predicates proportion nodeorder binpack"
+    ),
+}
+ALL = {
+    "actions": "enqueue, allocate, backfill, preempt, reclaim, shuffle",
+    "tiers": running.tiers(
+        "sla priority gang conformance pdb cdp tdm:tdm.revocable-zone.z=00:00-00:00 | "
+        "overcommit drf predicates proportion fairshare nodeorder binpack "
+        "resource-strategy-fit resourcequota"
+    ),
+}
+QUOTAS = {
+    "actions": "enqueue, allocate, backfill, preempt, reclaim",
+    "tiers": running.tiers(
+        "priority gang | overcommit predicates capacity:enableHierarchy=true fairshare nodegroup:strict=false"
+    ),
+}
+BRANCHES = {
+    "actions": "enqueue, allocate, backfill, preempt, reclaim",
+    "tiers": running.tiers(
+        "priority gang | overcommit drf:enableHierarchy=true predicates fairshare nodeorder"
+    ),
+}
+OURS = {"built-in": BUILT_IN, "all": ALL, "quotas": QUOTAS, "branches": BRANCHES}
+TREES = OURS | {
+    f"{name}, as Volcano": {**tree, "compatibility": "volcano"} for name, tree in OURS.items()
+}
+ROOMY = """
+    node n1 cpu=900 memory=900Gi pods=500 example/gpu=50
+    node n2 cpu=900 memory=900Gi pods=500 example/gpu=50
+    queue mine weight=2   queue yours
+    job mine/first min=2 -*2   job yours/second min=2 -*2   job mine/runs min=1 n1*2
+"""
+
+WAYS = ("waits", "runs")
+
+
+def odd_one(way: str, kind: str) -> list[Document]:
+    """A job of a queue of its own, a budget, a quota and a class: what an odd number is put into."""
+    place = {"name": "odd-0-1", "namespace": "odd"}
+    labels = {"app": "odd"}
+    term = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
+    node = {"key": "kubernetes.io/hostname", "operator": "Gt", "values": ["1"]}
+    spec: Document = {
+        "schedulerName": pictures.SCHEDULER,
+        "priorityClassName": "odd",
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {}}}],
+    }
+    if way == "runs":
+        spec["nodeName"] = "n2"
+    status = {"phase": "Running" if way == "runs" else "Pending"}
+    group: Document = {"minMember": 1, "queue": "odd", "priorityClassName": "odd"}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                **place,
+                "uid": "odd-uid",
+                "labels": labels,
+                "annotations": {
+                    "scheduling.k8s.io/group-name": "odd",
+                    "volcano.sh/resource-strategy-scoring-type": "MostAllocated",
+                    "volcano.sh/preemptable": "true",
+                    "volcano.sh/task-spec": "worker",
+                },
+            },
+            "spec": spec,
+            "status": status,
+        },
+        {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {**place, "name": "odd", "annotations": {}},
+            "spec": group,
+            "status": {"phase": "Running" if way == "runs" else "Inqueue"},
+        },
+        {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "Queue",
+            "metadata": {
+                "name": "odd",
+                "annotations": {"volcano.sh/hierarchy": "root/odd"},
+            },
+            "spec": {"weight": 1, "reclaimable": True},
+        },
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {**place, "name": "odd"},
+            "spec": {"selector": {"matchLabels": labels}},
+            "status": {"disruptionsAllowed": 1},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {**place, "name": "odd"},
+            "spec": {"hard": {"cpu": "9"}},
+            "status": {"used": {"cpu": "1"}},
+        },
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "odd"},
+            "value": 1,
+        },
+    ]
+
+
+TEMPLATES: Mapping[str, Any] = {
+    "spec.subGroupPolicy.0": {"name": "workers", "matchLabelKeys": ["app"]},
+    "spec.topologySpreadConstraints.0": {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "odd"}},
+        "maxSkew": 1,
+        "whenUnsatisfiable": "ScheduleAnyway",
+    },
+    "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution.0": {
+        "preference": {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "Exists"}]}
+    },
+    "spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution.0": {
+        "podAffinityTerm": {
+            "topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchLabels": {"app": "odd"}},
+        }
+    },
+    "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+    ".nodeSelectorTerms.0.matchExpressions.0": {"key": "generation", "operator": "Gt"},
+}
+"""What stands around a number, by the path of it."""
+
+
+def put(document: Document, path: str, value: Any) -> None:
+    """Write the value there; what is missing on the way is made."""
+    at: Any = document
+    steps = path.split(".")
+    for number, (step, following) in enumerate(zip(steps, [*steps[1:], None], strict=True)):
+        key: Any = int(step) if step.isdecimal() else step
+        if following is None:
+            if key == 0:
+                at[:] = [value]
+            else:
+                at[key] = value
+            return
+        if key == 0:
+            if not at:
+                at.append({})
+        else:
+            at.setdefault(key, [] if following == "0" else {})
+        at = at[key]
+        template = TEMPLATES.get(".".join(steps[: number + 1]))
+        if template is not None and isinstance(at, dict):
+            at.update({name: each for name, each in copy.deepcopy(template).items() if name not in at})
+
+
+def world(kind: str, path: str, value: Any, way: str) -> list[Document]:
+    """The others' jobs and an odd one; path is one of fields, or an annotation behind an @."""
+    odd = odd_one(way, kind)
+    (document,) = (each for each in odd if each["kind"] == kind)
+    if path.startswith("@"):
+        document["metadata"]["annotations"][path[1:]] = value
+    else:
+        put(document, path, value)
+    return [*pictures.documents(ROOMY), *odd]
+
+
+def cycle_of(documents: list[Document], tree: Mapping[str, Any], *, wire: bool) -> decisions.CycleResult:
+    """One cycle on what a mirror makes of these; all it says is put into words."""
+    options = state.Options(scheduler_names=(pictures.SCHEDULER,), claim_unowned=True)
+    mirror = state.Mirror(options)
+    for document in documents:
+        kind = decoding.kind_of(document)
+        assert kind is not None
+        event: events.Upsert | events.Reject
+        if wire:
+            event = decoding.decode(kind, json.dumps(document).encode())
+        else:
+            event = decoding.convert(kind, document)
+        mirror.apply(event)
+    result = cycle.run_cycle(mirror.snapshot(pictures.NOW.timestamp()), running.policy_of(tree))
+    assert result.faults == ()
+    for queue in result.queues:
+        found = queue.entitlement
+        if found is not None:
+            amounts = [*found.deserved.values(), *(found.real_capability or {}).values(), found.share]
+            assert not any(math.isnan(each) for each in amounts), queue
+            assert all(math.isfinite(each) for each in found.deserved.values()), queue
+    return result
+
+
+def of_others(result: decisions.CycleResult) -> tuple[object, ...]:
+    """What is decided of jobs that have nothing odd about them."""
+    bound = {each.task.key for each in result.binds if each.task.namespace != "odd"}
+    phases = {
+        each.job: (each.phase, each.reason and each.reason.code)
+        for each in result.groups
+        if not each.job.startswith("odd/")
+    }
+    gone = [each.task.key for each in result.evicts if each.task.namespace != "odd"]
+    return bound, phases, gone
+
+
+PLACES = [
+    *((kind, path, values) for kind, paths in FIELDS.items() for path, values in paths.items()),
+    *((kind, f"@{name}", texts) for kind, names in ANNOTATIONS.items() for name, texts in names.items()),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "values"), PLACES, ids=[f"{kind} {path}" for kind, path, _ in PLACES]
+)
+def test_no_number_breaks_anything(kind: str, path: str, values: tuple[Any, ...]) -> None:
+    """No plugin fails, no figure is no number, and all others start as they do without it."""
+    alone = {
+        name: of_others(cycle_of(pictures.documents(ROOMY), tree, wire=False))
+        for name, tree in TREES.items()
+    }
+    assert all(len(bound) == 4 and not gone for bound, _, gone in alone.values())  # type: ignore[arg-type, misc]
+    for number, value in enumerate(values):
+        way = WAYS[number % 2] if kind == "Pod" else "waits"
+        documents = world(kind, path, value, way)
+        name = list(TREES)[number // 2 % len(TREES)]
+        plain = not (isinstance(value, float) and not math.isfinite(value))
+        for wire in (False, True) if plain else (False,):
+            result = cycle_of(documents, TREES[name], wire=wire)
+            assert of_others(result) == alone[name], (value, name, way, wire)
