@@ -87,6 +87,36 @@ CASES: dict[str, tuple[str, str]] = {
         """,
         "10 CPU and 16Gi memory are kept for it: its guarantee",
     ),
+    "a guarantee that nobody can keep": (
+        """
+        node w1 cpu=60 memory=64Gi
+        queue q guarantee=cpu:1000   queue r
+        job r/b min=1 cpu=10 -
+        """,
+        (
+            "asks for nothing; its guarantee of 1000 CPU can't be kept, 0 counts: "
+            "guarantees are more than there is"
+        ),
+    ),
+    "a guarantee of which a part can be kept": (
+        """
+        node w1 cpu=60
+        queue q guarantee=cpu:70   queue r
+        job q/a min=1 cpu=20 - - -   job r/b min=1 cpu=10 - - - - - - -
+        """,
+        (
+            "50 of 60 usable CPU: its guarantee; its guarantee of 70 CPU can't be kept, "
+            "50 counts: guarantees are more than there is"
+        ),
+    ),
+    "a guarantee beside one that nobody can keep": (
+        """
+        node w1 cpu=60
+        queue q guarantee=cpu:40   queue r guarantee=cpu:1000   queue s
+        job q/a min=1 cpu=10 - - - - - - -   job s/b min=1 cpu=10 - - - - - - -
+        """,
+        "40 of 60 usable CPU: its guarantee",
+    ),
     "pods on a node that takes no more": (
         """
         node w1 cpu=60 cordoned   node w2 cpu=60
@@ -129,6 +159,38 @@ def test_a_queue_says_how_its_share_came_about(picture: str, sentence: str) -> N
     found = queue_wording.explanation(queue, result.excluded)
     assert found is not None
     assert found.message == sentence
+
+
+@pytest.mark.parametrize("plugin", ["capacity", "capacity:enableHierarchy=true"])
+def test_a_queue_that_owns_more_than_there_is_says_so(plugin: str) -> None:
+    """One without jobs, too, and none beside it."""
+    picture = """
+        node  n1 cpu=10
+        queue q guarantee=cpu:1000   queue r guarantee=cpu:12   queue s   job s/b min=1 -*12
+        """
+    tree = {"actions": "allocate", "tiers": running.tiers(f"priority gang | predicates {plugin}")}
+    result = running.run(pictures.documents(picture), tree)
+    found = {queue.name: queue_wording.explanation(queue) for queue in result.queues}
+    for name, amount in (("q", 1000), ("r", 12)):
+        explained = found[name]
+        assert explained is not None
+        assert explained.message == (
+            f"its guarantee of {amount} CPU can't be kept, 0 counts: guarantees are more than there is"
+        )
+    assert found["s"] is None
+    assert len(result.binds) == 10
+
+
+@pytest.mark.parametrize("volcano", [False, True])
+def test_a_guarantee_above_the_cluster_evicts_nobody(volcano: bool) -> None:
+    """Who runs stays, and more of its pods start; in Volcano's way they don't."""
+    picture = """
+        node  n1 cpu=8
+        queue greedy guarantee=cpu:1000   queue lead   job lead/b min=1 n1*5 -*3
+        """
+    tree = {**policy.BUILT_IN, **({"compatibility": "volcano"} if volcano else {})}
+    result = running.run(pictures.documents(picture), tree)
+    assert (len(result.binds), result.evicts) == (0 if volcano else 3, ())
 
 
 def test_a_queue_that_owns_amounts_says_so() -> None:

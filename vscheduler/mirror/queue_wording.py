@@ -59,7 +59,7 @@ def explanation(
     first, *others = _by_part(bases)
     lead = bases[first]
     parts = [_first(first, lead), *(_also(name, bases[name]) for name in others)]
-    parts += exclusions(excluded)
+    parts += [*_unkept(bases), *exclusions(excluded)]
     return Explanation(reason=str(lead.bound), message=_cut("; ".join(filter(None, parts))))
 
 
@@ -110,10 +110,24 @@ def _idle(queue: decisions.QueueFigures, entitlement: decisions.Entitlement) -> 
         verb = "is" if len(named) == 1 and named[0].startswith("1 ") else "are"
         message = f"{wording.listed(named)} {verb} kept for it: its guarantee"
     elif _some(entitlement.deserved) or entitlement.share:
-        return None  # a plugin that doesn't say, or a queue that stands for those below it
+        message = ""  # a plugin that doesn't say, or a queue that stands for those below it
     else:
         message = "asks for nothing" + (" but places for pods" if queue.request else "")
-    return Explanation(reason=NO_REQUEST, message=_cut(message))
+    message = "; ".join(filter(None, [message, *_unkept(entitlement.bases)]))
+    return Explanation(reason=NO_REQUEST, message=_cut(message)) if message else None
+
+
+def _unkept(bases: Mapping[str, decisions.Basis]) -> list[str]:
+    """`its guarantee of 1000 CPU can't be kept, 0 counts: guarantees are more than there is`."""
+    found = []
+    for name in resources.ResourceSpace.of(bases).names:
+        basis = bases.get(name)
+        if basis is not None and basis.promised:
+            promised, kept = (wording.amount(name, each) for each in (basis.promised, basis.kept))
+            found.append(f"its guarantee of {promised} {_name(name)} can't be kept, {kept} counts")
+    if found:
+        found[-1] += ": guarantees are more than there is"
+    return found
 
 
 def _kept(basis: decisions.Basis) -> bool:

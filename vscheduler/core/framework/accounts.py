@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vscheduler.core import fairness
 from vscheduler.core.framework import contracts, reservations
 from vscheduler.core.model import decisions, queues, resources
 
@@ -32,6 +33,7 @@ class Account:
     __slots__ = (
         *("allocated", "ceiling", "deserved", "elastic", "entitled", "guarantee", "held"),
         *("limit", "line", "name", "named", "owned", "promised", "real", "share", "space"),
+        "unkept",
     )
 
     def __init__(self, name: str, size: int) -> None:
@@ -47,6 +49,9 @@ class Account:
         self.entitled = False
         """Whether it deserves anything but pod slots."""
         self.guarantee: Amounts = []
+        self.unkept: Amounts = []
+        """What of its spec.guarantee doesn't count, as guarantees are more than there is; empty
+        where nobody has looked."""
         self.named: frozenset[int] = frozenset()
         """The columns in which it counts whether it has more than it deserves."""
         self.real: Amounts = []
@@ -229,6 +234,8 @@ class Books:
         if not self._volcano:
             self._count_elsewhere(specs)
         below = [account for account in self.accounts.values() if account.name != self._top]
+        if not self._volcano:
+            self._cut_guarantees(specs)
         kept = {name: np.zeros(space.size) for name in self.accounts}
         for account in below:
             kept[account.line[1].name] += specs[account.name].guarantee
@@ -258,6 +265,39 @@ class Books:
             above.held = [max(pair) for pair in zip(above.owned, above.guarantee, strict=True)]
         if bounded:  # nobody is refused for a full cluster: the nodes do that, and say more
             self.accounts[self._top].limit = top.capability.tolist()
+
+    def _cut_guarantees(self, specs: Mapping[str, "_Spec"]) -> None:
+        """Leave of guarantees what counts, from root down: what is promised below a queue stays
+        within what that one is promised, for its own guarantee or for those below it.
+        """
+        below: dict[str, list[str]] = {}
+        bounds = {self._top: self._session.total.astype(np.float64)}
+        for name, account in self.accounts.items():
+            above = account.line[1].name if name != self._top else name
+            bounds[name] = np.minimum(bounds[above], specs[name].capability)
+            if name != self._top:
+                below.setdefault(above, []).append(name)
+        wanted = {name: spec.guarantee for name, spec in specs.items()}
+        for above in reversed(below):
+            kids = self._kept(bounds[above], [wanted[name] for name in below[above]])
+            wanted.update(zip(below[above], kids, strict=True))
+            wanted[above] = np.maximum(wanted[above], kids.sum(axis=0))
+        wanted[self._top] = np.minimum(wanted[self._top], bounds[self._top])
+        for above, names in below.items():
+            kids = np.array([wanted[name] for name in names])
+            ones = np.ones(len(names))
+            wanted.update(
+                zip(names, fairness.fitted_guarantees(wanted[above], ones, kids), strict=True)
+            )
+        for name, spec in specs.items():
+            if name != self._top:
+                self.accounts[name].unkept = np.maximum(spec.guarantee - wanted[name], 0.0).tolist()
+                spec.guarantee = np.minimum(spec.guarantee, wanted[name])
+
+    @staticmethod
+    def _kept(total: Rows, guarantees: Sequence[Rows]) -> Rows:
+        """Of queues side by side; their weights mean nothing here."""
+        return fairness.kept_guarantees(total, np.ones(len(guarantees)), np.array(guarantees))
 
     def _count_elsewhere(self, specs: Mapping[str, "_Spec"]) -> None:
         """What pods of a queue hold under other schedulers counts against its capability."""

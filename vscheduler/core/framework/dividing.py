@@ -111,24 +111,49 @@ class Division:
     def divide(self) -> sharing.Shares:
         """What queues deserve, what is guaranteed to those that don't ask for it included."""
         if self._shares is None:
-            asked = self._demands.sum(axis=1) + self._pinned
-            self._kept = np.maximum(self._limits.guarantee - asked, 0.0)
-            self._kept[self._limits.closed] = 0.0
+            guaranteed = self.guaranteed
+            self._kept = self._unasked(guaranteed)
             for place in np.flatnonzero(self._kept.any(axis=1)).tolist():
                 self.add(self._limits.names[place], self._kept[place])
             self._shares = sharing.shares(self.problem)
         return self._shares
 
+    @cached_property
+    def guaranteed(self) -> Rows:
+        """What of the guarantees counts, (Q, R): all, where there is as much. It is worked out once,
+        before groups are announced whose pods don't exist.
+        """
+        asked = self._demands.sum(axis=1) + self._pinned
+        closed = self._limits.closed[:, np.newaxis]
+        promised = np.where(closed, np.minimum(self._limits.guarantee, asked), self._limits.guarantee)
+        if not promised.any():
+            return promised
+        demands = self._demands.copy()
+        for place, column in np.argwhere(self._unasked(promised)).tolist():
+            lacks = promised[place, column] - asked[place, column]
+            demands[place, self._likely(place, column), column] += lacks
+        return sharing.kept_guarantees(self._problem(demands, promised))
+
+    def _unasked(self, guarantee: Rows) -> Rows:
+        """What of a guarantee a queue doesn't ask for; one that is closed is kept nothing."""
+        asked = self._demands.sum(axis=1) + self._pinned
+        kept: Rows = np.maximum(guarantee - asked, 0.0)
+        kept[self._limits.closed] = 0.0
+        return kept
+
     @property
     def problem(self) -> sharing.Problem:
         """What is asked for and what there is, as far as that has been told."""
+        return self._problem(self._demands, self.guaranteed)
+
+    def _problem(self, demands: Rows, guarantee: Rows) -> sharing.Problem:
         return sharing.Problem(
             weights=self._weights,
-            demands=self._demands,
+            demands=demands,
             reach=self._survey.reach,
             supply=self._survey.supply.astype(np.float64),
             pinned=self._pinned,
-            guarantee=self._limits.guarantee,
+            guarantee=guarantee,
             capability=self._limits.capability,
             whole=self._limits.whole,
         )
@@ -152,7 +177,7 @@ class Division:
         wide = self._rooms | reach[self._survey.open]
         most = wide @ supply
         most = np.where(most > 0.0, most, reach[self._survey.anywhere] @ supply) + self._pinned
-        guarantee = self._limits.guarantee
+        guarantee = self.guaranteed
         outside = (~wide).astype(np.float32) @ self._rooms.T.astype(np.float32)
         # No more can be kept from others than there is.
         owed = np.minimum(guarantee, self.usable)
@@ -201,11 +226,16 @@ class Division:
         place, shares = self.places[queue], self.divide()
         wanted = self._demands[place].sum(axis=0) + self._pinned[place]
         found = {}
-        for column in np.flatnonzero(wanted).tolist():
+        for column in np.flatnonzero(wanted + self._limits.guarantee[place]).tolist():
             deserved = float(shares.deserved[place, column])
             near = NEAR * max(1.0, float(self._survey.total[column]))
             capability = float(self._limits.capability[place, column])
-            guarantee = float(self._limits.guarantee[place, column])
+            guarantee = float(self.guaranteed[place, column])
+            promised = float(self._limits.guarantee[place, column])
+            if self._limits.closed[place]:
+                promised = 0.0
+            elif not (wanted[column] or promised > guarantee + near):
+                continue
             bound = decisions.Bound.WEIGHT
             if deserved >= min(wanted[column], capability) - near:
                 over = wanted[column] > capability + near
@@ -223,5 +253,7 @@ class Division:
                 weights=max(weight, round(float(shares.weights[place, column]))),
                 guaranteed=raised or bool(deserved > asked + near),
                 pinned=float(self._pinned[place, column]),
+                promised=promised if promised > guarantee + near else 0.0,
+                kept=guarantee,
             )
         return found

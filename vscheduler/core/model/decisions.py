@@ -228,6 +228,10 @@ class Basis:
     """Whether it gets more than its weight would give it, by its guarantee."""
     pinned: float = 0.0
     """What of it is held on nodes that take no more of its pods: cordoned, not ready, gone."""
+    promised: float = 0.0
+    """What it is guaranteed, where that is more than can be kept; else 0."""
+    kept: float = 0.0
+    """How much of that counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

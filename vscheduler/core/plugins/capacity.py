@@ -221,6 +221,7 @@ class Capacity(contracts.Plugin):
     def _bases(self, account: accounts.Account) -> Mapping[str, decisions.Basis]:
         """What the queue owns of each resource."""
         queue, total = self._session.queues[account.name], self._session.total.tolist()
+        unkept = account.unkept or [0.0] * len(total)
         return {
             name: decisions.Basis(
                 deserved=deserved,
@@ -229,11 +230,18 @@ class Capacity(contracts.Plugin):
                 weight=queue.weight,
                 weights=queue.weight,
                 guaranteed=queue.deserved.get(name, 0) < deserved,
+                promised=kept + lost if lost else 0.0,
+                kept=kept,
             )
-            for name, deserved, whole in zip(
-                self._session.space.names, account.deserved, total, strict=True
+            for name, deserved, whole, kept, lost in zip(
+                self._session.space.names,
+                account.deserved,
+                total,
+                account.guarantee,
+                unkept,
+                strict=True,
             )
-            if deserved
+            if deserved or lost
         }
 
     def _barred(self, queue: queues.Queue) -> decisions.ReasonCode | None:

@@ -9,6 +9,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import ClassVar, TypeGuard
 
+import numpy as np
+
+from vscheduler.core import fairness
 from vscheduler.core.framework import contracts, gangs
 from vscheduler.core.model import durations, jobs, queues, resources
 from vscheduler.core.model import usages as records
@@ -86,17 +89,29 @@ class FairShare(contracts.Plugin):
     }
 
     def open(self, session: contracts.Session) -> None:
-        """See how far queues are below their guarantees; usage is worked out when asked for."""
+        """Usage is worked out when asked for."""
         self._session = session
         self._half_life = self.seconds("fairshare.halfLife")
         self._units = self._weighed(session.space.names)
         self._used: dict[str, float] = {}
         self._used_within: dict[tuple[str, str], float] = {}
         self._floors: dict[str, Floor] = {}
-        for name, queue in session.queues.items():
-            if queue.guarantee:
-                self._floors[name] = Floor(dict(queue.guarantee))
-                self._floors[name].move(session.snapshot.elsewhere.get(name, {}), 1)
+
+    def start(self) -> None:
+        """See how far queues are below their guarantees, as far as these can be kept."""
+        session = self._session
+        busy = session.demands.queues
+        names = sorted(name for name in busy if session.queues[name].guarantee)
+        rows = [session.space.present(session.queues[name].guarantee) for name in names]
+        kept = fairness.kept_guarantees(
+            session.total.astype(np.float64),
+            np.array([session.queues[name].weight for name in names], dtype=np.float64),
+            np.array(rows, dtype=np.float64).reshape(len(names), session.space.size),
+        )
+        for name, row in zip(names, kept.tolist(), strict=True):
+            due = zip(session.space.names, row, strict=True)
+            self._floors[name] = Floor({each: int(amount) for each, amount in due if amount})
+            self._floors[name].move(session.snapshot.elsewhere.get(name, {}), 1)
         for gang in session.gangs.values() if self._floors else ():
             floor = self._floors.get(gang.job.queue)
             if floor is not None:
