@@ -161,7 +161,7 @@ def test_volcanos_queues_get_their_state_too(
     tenancy.a_child(cluster, "leaf", "top")
     tenancy.a_group(cluster, "job", "leaf", "Running")
     daemon = start("--only=controllers")
-    daemons.until(lambda: tenancy.counts_of(cluster, "leaf") == (0, 0, 1, 0, 0), daemon)
+    daemons.until(lambda: tenancy.counts_of(cluster, "leaf") == (1, 0, 0, 0, 0), daemon)
     tenancy.wish(cluster, "top", "Closed")
     daemons.until(lambda: tenancy.state_of(cluster, "leaf") == "Closing", daemon)
     daemons.until(lambda: daemon.said("queue.conditions_missing"), daemon)

@@ -9,23 +9,23 @@ import pytest
 
 from tests import pictures, running
 from tests.properties import shortages
-from vscheduler.core import fairness, sharing
+from vscheduler.core import guarantees, sharing
 from vscheduler.core.model import decisions
 
 
-def by_hand(total: int, weights: list[int], guarantees: list[int]) -> list[Fraction]:
+def by_hand(total: int, weights: list[int], promised: list[int]) -> list[Fraction]:
     """One resource that all can use, by the text of the rule: queue by queue, in fractions."""
-    if sum(guarantees) <= total:
-        return [Fraction(each) for each in guarantees]
-    modest = [each if each <= total else 0 for each in guarantees]
+    if sum(promised) <= total:
+        return [Fraction(each) for each in promised]
+    modest = [each if each <= total else 0 for each in promised]
     fitted = leveled(Fraction(total), weights, modest)
     left = total - sum(fitted)
-    greedy = [each if each > total else 0 for each in guarantees]
+    greedy = [each if each > total else 0 for each in promised]
     last = leveled(left, weights, greedy)
     together = [one + other for one, other in zip(fitted, last, strict=True)]
     return [
         max(Fraction(0), each - (promised - each))
-        for each, promised in zip(together, guarantees, strict=True)
+        for each, promised in zip(together, promised, strict=True)
     ]
 
 
@@ -36,12 +36,14 @@ def leveled(total: Fraction, weights: list[int], wanted: list[int]) -> list[Frac
     if sum(wanted) <= total:
         return [Fraction(each) for each in wanted]
     level = Fraction(0)
-    for full in sorted({Fraction(want, weight) for want, weight in zip(wanted, weights, strict=True)}):
+    for full in sorted(
+        {Fraction(want, weight) for want, weight in zip(wanted, weights, strict=True)}
+    ):
         if sum(min(Fraction(w), full * v) for w, v in zip(wanted, weights, strict=True)) > total:
-            below = [
-                (w, v) for w, v in zip(wanted, weights, strict=True) if Fraction(w, v) > level
-            ]
-            rest = total - sum(w for w, v in zip(wanted, weights, strict=True) if Fraction(w, v) <= level)
+            below = [(w, v) for w, v in zip(wanted, weights, strict=True) if Fraction(w, v) > level]
+            rest = total - sum(
+                w for w, v in zip(wanted, weights, strict=True) if Fraction(w, v) <= level
+            )
             level = rest / sum(v for _, v in below)
             break
         level = full
@@ -49,24 +51,24 @@ def leveled(total: Fraction, weights: list[int], wanted: list[int]) -> list[Frac
 
 
 def drawn(chance: random.Random) -> tuple[int, list[int], list[int]]:
-    """What there is, weights and guarantees: some fit, some don't, some are far above."""
+    """What there is, weights and promised: some fit, some don't, some are far above."""
     total, count = chance.randint(0, 60), chance.randint(1, 7)
     most = chance.choice((5, 20, 60, 200))
-    guarantees = [chance.choice((0, chance.randint(0, most))) for _ in range(count)]
+    promised = [chance.choice((0, chance.randint(0, most))) for _ in range(count)]
     if chance.random() < 0.3:
-        guarantees[chance.randrange(count)] = chance.choice((total, total + 1, 10**6))
-    return total, [chance.randint(1, 4) for _ in range(count)], guarantees
+        promised[chance.randrange(count)] = chance.choice((total, total + 1, 10**6))
+    return total, [chance.randint(1, 4) for _ in range(count)], promised
 
 
-def one_room(total: int, weights: list[int], guarantees: list[int], asks: int) -> shortages.Case:
+def one_room(total: int, weights: list[int], promised: list[int], asks: int) -> shortages.Case:
     """As a case of sharing, where all ask for so much, and at least for their guarantee."""
     return shortages.Case(
         weights=tuple(map(float, weights)),
-        demands=tuple((float(max(asks, each)),) for each in guarantees),
+        demands=tuple((float(max(asks, each)),) for each in promised),
         reach=((1,),),
         supply=(float(total),),
         pinned=tuple(0.0 for _ in weights),
-        guarantee=tuple(map(float, guarantees)),
+        guarantee=tuple(map(float, promised)),
         capability=tuple(shortages.INF for _ in weights),
     )
 
@@ -76,40 +78,40 @@ def test_it_is_what_the_rule_says(part: int) -> None:
     """1,500 cases: of totals, and by flows where these have nothing to say."""
     chance = random.Random(part)
     for _ in range(300):
-        total, weights, guarantees = drawn(chance)
-        expected = [float(each) for each in by_hand(total, weights, guarantees)]
-        plain = fairness.kept_guarantees(
+        total, weights, promised = drawn(chance)
+        expected = [float(each) for each in by_hand(total, weights, promised)]
+        plain = guarantees.kept(
             np.array([float(total)]),
             np.array(weights, dtype=np.float64),
-            np.array(guarantees, dtype=np.float64)[:, np.newaxis],
+            np.array(promised, dtype=np.float64)[:, np.newaxis],
         )[:, 0]
-        flows = sharing.kept_guarantees(one_room(total, weights, guarantees, 9).problem())[:, 0]
-        case = (total, weights, guarantees)
+        flows = guarantees.carried(one_room(total, weights, promised, 9).problem())[:, 0]
+        case = (total, weights, promised)
         assert plain.tolist() == pytest.approx(expected, abs=1e-6), case
         assert flows.tolist() == pytest.approx(expected, abs=1e-6), case
 
 
 @pytest.mark.parametrize("part", range(5))
 def test_a_guarantee_that_cannot_be_kept_starves_nobody(part: int) -> None:
-    """Who asks for something has a share, unless all there is is kept for guarantees that fit; and
+    """Who asks for something has a share, unless all there is is kept for promised that fit; and
     those within their weight's share are whole.
     """
     chance = random.Random(100 + part)
     for _ in range(200):
-        total, weights, guarantees = drawn(chance)
-        problem = one_room(total, weights, guarantees, chance.randint(1, 80)).problem()
-        kept = sharing.kept_guarantees(problem)
+        total, weights, promised = drawn(chance)
+        problem = one_room(total, weights, promised, chance.randint(1, 80)).problem()
+        kept = guarantees.carried(problem)
         found = sharing.shares(replace(problem, guarantee=kept)).deserved[:, 0]
-        case = (total, weights, guarantees)
+        case = (total, weights, promised)
         if kept.sum() < total - 1e-6:
             assert (found > 0).all(), case
         assert (found >= kept[:, 0] - 1e-6).all(), case
         for place, weight in enumerate(weights):
-            if guarantees[place] <= total * weight / sum(weights):
-                assert kept[place, 0] == guarantees[place], case
-        if sum(guarantees) > total > 0 and kept.sum() >= total - 1e-6:
+            if promised[place] <= total * weight / sum(weights):
+                assert kept[place, 0] == promised[place], case
+        if sum(promised) > total > 0 and kept.sum() >= total - 1e-6:
             # What fits fills everything: those that don't are above all there is, and get nothing.
-            whole = [each for each, has in zip(guarantees, kept[:, 0], strict=True) if has == each]
+            whole = [each for each, has in zip(promised, kept[:, 0], strict=True) if has == each]
             assert sum(whole) == total, case
 
 
@@ -147,16 +149,16 @@ def test_nobody_gains_by_promising_itself_more(part: int) -> None:
 
 
 def decided(case: shortages.Case) -> tuple[np.ndarray, np.ndarray]:
-    """What of guarantees counts, and what queues deserve."""
+    """What of promised counts, and what queues deserve."""
     problem = case.problem()
-    kept = sharing.kept_guarantees(problem)
+    kept = guarantees.carried(problem)
     found = sharing.shares(replace(problem, guarantee=kept)).deserved
     return kept[:, 0], found[:, 0]
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_what_nodes_can_carry_is_kept_whole(part: int) -> None:
-    """A linear program says whether all guarantees can be kept at once; then they are."""
+    """A linear program says whether all promised can be kept at once; then they are."""
     chance = random.Random(300 + part)
     whole = 0
     for _ in range(100):
@@ -170,7 +172,7 @@ def test_what_nodes_can_carry_is_kept_whole(part: int) -> None:
         if not any(case.guarantee) or most + oracle.pinned.sum() < due.sum() - shortages.CLOSE:
             continue
         whole += 1
-        kept = sharing.kept_guarantees(case.problem())[:, 0]
+        kept = guarantees.carried(case.problem())[:, 0]
         shares = sharing.shares(replace(case, guarantee=tuple(kept.tolist())).problem()).deserved
         assert (shares[:, 0] >= due - 20 * shortages.CLOSE).all(), case
     assert whole > 10
@@ -187,7 +189,7 @@ TREES = {
 @pytest.mark.parametrize("tiers", TREES.values(), ids=TREES)
 @pytest.mark.parametrize("seed", range(12))
 def test_everyone_who_asks_starts_something(tiers: str, seed: int) -> None:
-    """Beside any guarantees, of idle queues and of busy ones, that are above the cluster."""
+    """Beside any promised, of idle queues and of busy ones, that are above the cluster."""
     chance = random.Random(seed)
     lines = ["node n1 cpu=20", "node n2 cpu=20"]
     names = [f"q{number}" for number in range(chance.randint(2, 5))]

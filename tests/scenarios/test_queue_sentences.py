@@ -175,7 +175,8 @@ def test_a_queue_that_owns_more_than_there_is_says_so(plugin: str) -> None:
         explained = found[name]
         assert explained is not None
         assert explained.message == (
-            f"its guarantee of {amount} CPU can't be kept, 0 counts: guarantees are more than there is"
+            f"its guarantee of {amount} CPU can't be kept, 0 counts: "
+            "guarantees are more than there is"
         )
     assert found["s"] is None
     assert len(result.binds) == 10

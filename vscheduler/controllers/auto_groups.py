@@ -280,7 +280,7 @@ def _same(left: object, right: object) -> bool:
 
 def _plain(listed: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
-        return fields.amounts(listed, "", resources.REQUEST_MAX)
+        return fields.totals(listed, "")
     except (fields.FieldError, TypeError):
         return listed
 

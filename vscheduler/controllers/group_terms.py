@@ -186,4 +186,4 @@ def _amounts(text: str) -> dict[str, int]:
     listed = fields.json_object(text, '{"cpu": "4"}')
     for name, amount in listed.items():
         fields.check_quantity(name, amount)
-    return fields.amounts(listed, "amounts", resources.REQUEST_MAX)
+    return fields.totals(listed, "amounts")

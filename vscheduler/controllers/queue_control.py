@@ -13,13 +13,19 @@ def start(
     *,
     default_queue: str,
     observe: Callable[[str, str], None],
+    outlook: queue_keeping.Outlook,
 ) -> list[asyncio.Task[None]]:
     """Start its tasks; each ends when it is cancelled.
 
-    entry is how Kopf reaches the API server, observe is told of each write and what came of it.
+    entry is how Kopf reaches the API server, observe is told of each write and what came of it,
+    outlook is what is known of pods.
     """
     keeper = queue_keeping.QueueKeeper(
-        api, default_queue=default_queue, observe=observe, pace=queue_keeping.Pace()
+        api,
+        default_queue=default_queue,
+        observe=observe,
+        pace=queue_keeping.Pace(),
+        outlook=outlook,
     )
     kopf = operator.Operator(api, entry, keeper.feed, operator.Pace())
     return [

@@ -56,6 +56,16 @@ class Pace:
     retries: queue_retries.Growth = field(default_factory=queue_retries.Growth)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What others know of PodGroups."""
+
+    witness: queue_knowledge.Witness = queue_knowledge.as_written
+    """Where a group counts."""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when that may be somewhere else, and by the keeper itself when it learns something."""
+
+
 class QueueKeeper:
     """The Queue controller's ears and hands; what is to be done is decided in `queues`."""
 
@@ -66,15 +76,17 @@ class QueueKeeper:
         default_queue: str,
         observe: Callable[[str, str], None],
         pace: Pace,
+        outlook: Outlook | None = None,
     ) -> None:
         self._api = api
         self._default = default_queue
         self._observe = observe
         self._pace = pace
         self._writer = queue_writing.Writer(api, observe)
-        self._known = queue_knowledge.Known(default_queue)
+        outlook = outlook or Outlook()
+        self._known = queue_knowledge.Known(default_queue, outlook.witness)
         self._commands: dict[str, queue_objects.Command] = {}
-        self._changed = asyncio.Event()
+        self._changed = outlook.changed
         self._audit_at = 0.0
         """Like all instants here, as time.monotonic() tells it."""
         self._due = float("inf")

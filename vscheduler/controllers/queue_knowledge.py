@@ -4,22 +4,31 @@ Objects are told apart by UID, so that news of one that is gone never hides its 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from vscheduler.controllers import queue_objects
 
 Item: TypeAlias = queue_objects.Queue | queue_objects.Group
 
+Witness = Callable[[queue_objects.Group], str]
+"""Where a group counts, by what else is known of it."""
+
+
+def as_written(group: queue_objects.Group) -> str:
+    """Where a group counts, if its status is believed."""
+    return group.counter
+
 
 class Known:
     """All Queues and PodGroups, and how many of these each queue holds."""
 
-    def __init__(self, default_queue: str) -> None:
+    def __init__(self, default_queue: str, witness: Witness = as_written) -> None:
         self._default = default_queue
+        self._witness = witness
         self._items: dict[str, Item] = {}
         self._queues: dict[str, queue_objects.Queue] = {}
-        self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._groups: dict[str, queue_objects.Group] = {}
         self._news: dict[str, Item | None] | None = None
         """While a list is under way: what was seen, and, as None, what has gone."""
         self.complete = False
@@ -37,8 +46,11 @@ class Known:
 
     @property
     def counts(self) -> Mapping[str, Counter[str]]:
-        """PodGroups by queue and by the status field in which they count."""
-        return self._counts
+        """PodGroups by queue and by the status field in which they count, as of now."""
+        found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for group in self._groups.values():
+            found[group.queue or self._default][self._witness(group)] += 1
+        return found
 
     def see(self, item: Item) -> None:
         """This is how an object looks, unless a newer version of it is known."""
@@ -73,7 +85,7 @@ class Known:
         news, self._news = self._news or {}, None
         self._items.clear()
         self._queues.clear()
-        self._counts.clear()
+        self._groups.clear()
         for item in items:
             if news.get(item.uid, item) is not None:
                 self._add(item)
@@ -87,14 +99,11 @@ class Known:
         if isinstance(item, queue_objects.Queue):
             self._queues[item.uid] = item
         else:
-            self._counts[item.queue or self._default][item.counter] += 1
+            self._groups[item.uid] = item
 
     def _drop(self, item: Item) -> None:
         del self._items[item.uid]
         if isinstance(item, queue_objects.Queue):
             del self._queues[item.uid]
         else:
-            counts = self._counts[item.queue or self._default]
-            counts[item.counter] -= 1
-            if not counts.total():
-                del self._counts[item.queue or self._default]
+            del self._groups[item.uid]

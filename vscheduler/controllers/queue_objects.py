@@ -94,7 +94,9 @@ class Group:
     queue: str
     """spec.queue; empty where it names none."""
     counter: str
-    """The field of a Queue's status in which it counts."""
+    """The field of a Queue's status in which it counts, by what its own status says."""
+    key: str = ""
+    """`namespace/name`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +180,7 @@ def group(body: Object) -> Group:
         version=_text(metadata, "resourceVersion"),
         queue=_text(_part(body, "spec"), "queue"),
         counter=PHASES.get(_text(_part(body, "status"), "phase"), "unknown"),
+        key=f"{_text(metadata, 'namespace')}/{_text(metadata, 'name')}",
     )
 
 
@@ -239,6 +242,6 @@ def _text(body: Object, name: str) -> str:
 
 def _amounts(quantities: Object) -> resources.Amounts:
     try:
-        return fields.allocatable(quantities, "")
+        return fields.totals(quantities, "")
     except fields.FieldError:
         return {}

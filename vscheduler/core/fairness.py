@@ -16,10 +16,6 @@ COUNTED_FINELY = (resources.CPU, resources.MEMORY, "ephemeral-storage", "hugepag
 """Resources, or beginnings of their names, whose unit (a milli, a byte) nobody asks for singly."""
 
 
-NEAR = 1e-9
-"""Amounts that differ by less than this part of them are equal."""
-
-
 def real_capability(
     total: Amounts, promised: Amounts, guarantee: Amounts, capability: Amounts
 ) -> Amounts:
@@ -31,43 +27,6 @@ def real_capability(
     """
     spare = np.maximum(total - promised, 0.0)
     return np.minimum(spare + guarantee, capability)
-
-
-def kept_guarantees(total: Amounts, weights: Amounts, guarantee: Amounts) -> Amounts:
-    """What of each guarantee (Q, R) counts, where all may use all of `total` (R,).
-
-    Guarantees that fit count whole. Else those that are above all there is come last, and of the
-    others the largest by weight are cut to one level, so that they fit. Who was cut loses as much
-    once more, which is left to those who were promised nothing: see
-    docs/decisions/0011-guarantees-above-what-there-is.md.
-    """
-    if (guarantee.sum(axis=0) <= total).all():
-        return guarantee
-    beyond = guarantee > total
-    fitted = _fitted(total, weights, np.where(beyond, 0.0, guarantee))
-    left = np.maximum(total - fitted.sum(axis=0), 0.0)
-    last = _fitted(left, weights, np.where(beyond, guarantee, 0.0))
-    return cut_twice(guarantee, np.where(beyond, last, fitted))
-
-
-def fitted_guarantees(total: Amounts, weights: Amounts, guarantee: Amounts) -> Amounts:
-    """The same, cut once: what is promised below a queue, to fit into what that one is promised."""
-    if (guarantee.sum(axis=0) <= total).all():
-        return guarantee
-    return _fitted(total, weights, guarantee)
-
-
-def cut_twice(guarantee: Amounts, fitted: Amounts) -> Amounts:
-    """Guarantees less twice what they lack once they fit; nothing, where that is more."""
-    near = NEAR * guarantee
-    short = fitted < guarantee - near
-    found: Amounts = np.where(short, np.maximum(2.0 * fitted - guarantee, 0.0), guarantee)
-    return found
-
-
-def _fitted(total: Amounts, weights: Amounts, guarantee: Amounts) -> Amounts:
-    nothing = np.zeros_like(guarantee)
-    return water_fill(total, weights, guarantee, np.full_like(guarantee, np.inf), nothing)
 
 
 def water_fill(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core import fairness, rooms
+from vscheduler.core import rooms
 
 Amounts = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -32,7 +32,7 @@ class Problem:
     """What queues hold where nothing more is to be had: theirs in any case, and not part of demands
     or supply, (Q, R)."""
     guarantee: Amounts
-    """(Q, R), of which no more than `kept_guarantees` counts; what can't be kept all the same is
+    """(Q, R), of which no more than `guarantees.carried` counts; what can't be kept all the same is
     reduced in proportion."""
     capability: Amounts
     """The most that each queue may have, what is pinned included: (Q, R); inf is no limit."""
@@ -57,7 +57,7 @@ class Shares:
 def shares(problem: Problem) -> Shares:
     """The weighted max-min fair shares among those that a flow from demands to nodes carries."""
     assert (problem.weights > 0.0).all()
-    ground = _ground(problem)
+    ground = graph(problem)
     guarantee = (problem.guarantee / ground.scale).T.ravel()
     floors = np.maximum(np.minimum(guarantee, ground.limits), ground.pinned)
     if (floors > ground.pinned).any():
@@ -75,53 +75,7 @@ def shares(problem: Problem) -> Shares:
     )
 
 
-def kept_guarantees(problem: Problem) -> Amounts:
-    """What of each queue's guarantee counts, (Q, R), by what nodes can give it beside those of
-    others: fairness.kept_guarantees, where not all pods can use all nodes.
-
-    What a queue asks for where there is no room for it at all is nobody's fault but its own, so
-    that nothing is cut for it.
-    """
-    guarantee = problem.guarantee
-    if not guarantee.any():
-        return guarantee
-    ground = _ground(problem)
-    beyond = guarantee > np.minimum(_usable(problem), problem.whole)
-    due = np.where(beyond, guarantee, np.minimum(guarantee, _carried(problem)))
-    table = (ground.scale.size, problem.weights.size)
-    weights = np.tile(problem.weights, ground.scale.size)
-    limits = np.minimum((due / ground.scale).T.ravel(), ground.limits)
-    last = beyond.T.ravel()
-    division = rooms.Division(ground, weights)
-    division.divide(
-        ground.pinned, np.where(last, ground.pinned, np.maximum(limits, ground.pinned))
-    )
-    if last.any():
-        before, division = division.shares, rooms.Division(ground, weights)
-        division.divide(before, np.where(last, np.maximum(limits, before), before))
-    fitted = np.ascontiguousarray(division.shares.reshape(table).T) * ground.scale
-    near = fairness.NEAR * np.maximum(ground.total * ground.scale, 1.0)
-    cut = fairness.cut_twice(due, fitted)
-    kept: Amounts = np.where(fitted >= due - near, due, cut)
-    return kept
-
-
-def _usable(problem: Problem) -> Amounts:
-    """What nodes have that each queue wants something on, and what it has pinned: (Q, R)."""
-    wants = (problem.demands > 0.0).transpose(2, 0, 1).astype(np.float64)
-    kinds = (wants @ problem.reach.astype(np.float64)) > 0.0
-    found: Amounts = np.einsum("rqn,nr->qr", kinds, problem.supply) + problem.pinned
-    return found
-
-
-def _carried(problem: Problem) -> Amounts:
-    """At most so much could each queue have if there were no others: (Q, R)."""
-    stock = problem.reach.astype(np.float64) @ problem.supply
-    found: Amounts = np.minimum(problem.demands, stock).sum(axis=1) + problem.pinned
-    return found
-
-
-def _ground(problem: Problem) -> rooms.Ground:
+def graph(problem: Problem) -> rooms.Ground:
     """The problem as one graph, without what nobody wants or can use."""
     reach, supply, demands = _merged(problem)
     links: Flags = reach & (supply[:, np.newaxis, :] > 0.0)

@@ -9,7 +9,7 @@ from contextlib import suppress
 import structlog
 
 from vscheduler.cluster import connection, lanes, objects, watching
-from vscheduler.controllers import group_survey, grouping, owners
+from vscheduler.controllers import group_evidence, group_survey, grouping, owners
 from vscheduler.daemon import api, leadership, pauses, surroundings
 from vscheduler.mirror import events
 
@@ -82,7 +82,7 @@ class Controllers:
                     await asyncio.sleep(SETTLE_LOOK_SECONDS)
                 await self._around.calls.wait_until_quiet(lanes.Lane.BIND)
         await asyncio.to_thread(importlib.import_module, QUEUE_CONTROL)
-        from vscheduler.controllers import queue_control  # noqa: PLC0415 - whoever has no Queues to keep doesn't need Kopf, which takes long to import
+        from vscheduler.controllers import queue_control, queue_keeping  # noqa: PLC0415 - whoever has no Queues to keep doesn't need Kopf, which takes long to import
 
         around = self._around
         permit = around.permit(leadership.Mandate(held.values()))
@@ -93,6 +93,10 @@ class Controllers:
                 around.link,
                 default_queue=around.given.default_queue,
                 observe=around.observed.observe_write,
+                outlook=queue_keeping.Outlook(
+                    witness=group_evidence.Evidence(around.mirror).counter,
+                    changed=around.pods_moved,
+                ),
             )
 
     async def _follow(self, watch: watching.Watch[owners.Event]) -> None:

@@ -1,7 +1,8 @@
 """What outlives tenures: made once, handed to everything that is made anew for each."""
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from vscheduler.cluster import connection, heralding, lanes
 from vscheduler.daemon import following, leadership, metrics, settings
@@ -23,6 +24,9 @@ class Surroundings:
     """Whether nothing new may begin."""
     withholding: Callable[[], bool]
     """Whether what has begun isn't finished any more, either."""
+
+    pods_moved: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set whenever a pod came, changed or went; whoever waits for it clears it."""
 
     def permit(self, token: leadership.Token) -> leadership.Permit:
         """Good for as long as this is, and the daemon goes on."""

@@ -76,8 +76,13 @@ def int32(text: str, field: str) -> int:
 def allocatable(
     quantities_by_name: Mapping[str, quantities.Quantity], field: str
 ) -> dict[str, int]:
-    """Amounts of a node, or limits of a queue."""
+    """Amounts of a node."""
     return amounts(quantities_by_name, field, resources.ALLOCATABLE_MAX)
+
+
+def totals(quantities_by_name: Mapping[str, quantities.Quantity], field: str) -> dict[str, int]:
+    """What a queue or a namespace may have, or what a whole group needs."""
+    return amounts(quantities_by_name, field, resources.TOTAL_MAX)
 
 
 def json_object(text: str, what: str) -> dict[str, Any]:

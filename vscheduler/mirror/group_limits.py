@@ -35,5 +35,5 @@ def _parse(text: str) -> dict[str, resources.Amounts]:
             raise fields.FieldError(group, "must be an object: amounts by resource")
         for name, amount in amounts.items():
             fields.check_quantity(f"{group}.{name}", amount)
-        limits[group] = fields.allocatable(amounts, group)
+        limits[group] = fields.totals(amounts, group)
     return limits

@@ -57,7 +57,7 @@ def _amounts(listed: Mapping[str, quantities.Quantity], field: str) -> dict[str,
         name = _resource(key)
         if name is not None and not name.startswith(fields.QUOTA_PREFIX):
             try:
-                amounts = fields.allocatable({name: quantity}, field).values()
+                amounts = fields.totals({name: quantity}, field).values()
             except fields.FieldError as error:
                 raise fields.FieldError(f"{field}.{key}", error.message) from error
             found[name] = (*found.get(name, ()), *amounts)

@@ -113,9 +113,9 @@ def queue(queue: wire.Queue, scheduler_names: Sequence[str]) -> queues.Queue:
         state=_QUEUE_STATES.get(queue.status.state, queues.QueueState.UNKNOWN),
         reclaimable=spec.reclaimable,
         parent=spec.parent,
-        capability=fields.allocatable(spec.capability, "spec.capability"),
-        deserved=fields.allocatable(spec.deserved, "spec.deserved"),
-        guarantee=fields.allocatable(spec.guarantee.resource, "spec.guarantee.resource"),
+        capability=fields.totals(spec.capability, "spec.capability"),
+        deserved=fields.totals(spec.deserved, "spec.deserved"),
+        guarantee=fields.totals(spec.guarantee.resource, "spec.guarantee.resource"),
         annotations=usages.without_records(queue.metadata.annotations),
         namespaces=_namespaces(queue.metadata.annotations.get(NAMESPACES)),
         node_groups=None if spec.affinity is None else _node_groups(spec.affinity),
@@ -149,10 +149,9 @@ def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
         _check_count(least, f"spec.minTaskMember.{role}")
     least_resources = None
     if spec.min_resources is not None:
-        least_resources = fields.amounts(
+        least_resources = fields.totals(
             {name: each for name, each in spec.min_resources.items() if _is_requested(name)},
             "spec.minResources",
-            resources.REQUEST_MAX,
         )
     return Group(
         job=jobs.Job(

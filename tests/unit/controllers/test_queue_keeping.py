@@ -30,11 +30,15 @@ QUEUES = queue_objects.QUEUES
 
 @asynccontextmanager
 async def keeping(
-    server: queue_api.Server, pace: queue_keeping.Pace = PACE, *, deaf: bool = False
+    server: queue_api.Server,
+    pace: queue_keeping.Pace = PACE,
+    *,
+    deaf: bool = False,
+    outlook: queue_keeping.Outlook | None = None,
 ) -> AsyncIterator[queue_keeping.QueueKeeper]:
     """A keeper at work; a deaf one is told of no changes."""
     keeper = queue_keeping.QueueKeeper(
-        server, default_queue="default", observe=lambda *_: None, pace=pace
+        server, default_queue="default", observe=lambda *_: None, pace=pace, outlook=outlook
     )
     if not deaf:
         server.listeners.append(keeper.feed)
@@ -342,3 +346,48 @@ def test_what_is_heard_while_a_list_is_under_way_is_newer() -> None:
     assert known.counts["default"] == {"running": 1}
     known.forget("g")
     assert not known.counts.get("default")
+
+
+def test_groups_count_where_others_say() -> None:
+    """As of each look: what a status says may be borne out later, or no more."""
+    borne_out = {"ns/a"}
+    known = queue_knowledge.Known(
+        "default", lambda group: group.counter if group.key in borne_out else "pending"
+    )
+    for number, key in enumerate(("ns/a", "ns/b")):
+        known.see(
+            queue_objects.Group(uid=key, version=str(number), queue="", counter="running", key=key)
+        )
+    assert known.counts["default"] == {"running": 1, "pending": 1}
+    borne_out.add("ns/b")
+    assert known.counts["default"] == {"running": 2}
+    borne_out.clear()
+    assert known.counts["default"] == {"pending": 2}
+
+
+async def test_what_pods_bear_out_is_counted_when_they_move() -> None:
+    """Nothing happens to the group itself."""
+    server = queue_api.Server()
+    borne_out: set[str] = set()
+    outlook = queue_keeping.Outlook(
+        witness=lambda group: group.counter if group.key in borne_out else "pending"
+    )
+    server.put(f"{QUEUES}/red", {"metadata": {"name": "red"}, "spec": {}})
+    server.put(
+        f"{queue_api.GROUPS}/g",
+        {
+            "metadata": {"name": "g", "namespace": "default"},
+            "spec": {"queue": "red"},
+            "status": {"phase": "Running", "running": 1000},
+        },
+    )
+
+    def counts() -> tuple[int, int]:
+        status = server.objects[f"{QUEUES}/red"].get("status", {})
+        return status.get("pending", -1), status.get("running", -1)
+
+    async with keeping(server, outlook=outlook):
+        await until(lambda: counts() == (1, 0))
+        borne_out.add("default/g")
+        outlook.changed.set()
+        await until(lambda: counts() == (0, 1))

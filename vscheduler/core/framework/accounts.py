@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core import fairness
+from vscheduler.core import guarantees
 from vscheduler.core.framework import contracts, reservations
 from vscheduler.core.model import decisions, queues, resources
 
@@ -286,18 +286,16 @@ class Books:
         for above, names in below.items():
             kids = np.array([wanted[name] for name in names])
             ones = np.ones(len(names))
-            wanted.update(
-                zip(names, fairness.fitted_guarantees(wanted[above], ones, kids), strict=True)
-            )
+            wanted.update(zip(names, guarantees.fitted(wanted[above], ones, kids), strict=True))
         for name, spec in specs.items():
             if name != self._top:
                 self.accounts[name].unkept = np.maximum(spec.guarantee - wanted[name], 0.0).tolist()
                 spec.guarantee = np.minimum(spec.guarantee, wanted[name])
 
     @staticmethod
-    def _kept(total: Rows, guarantees: Sequence[Rows]) -> Rows:
+    def _kept(total: Rows, promised: Sequence[Rows]) -> Rows:
         """Of queues side by side; their weights mean nothing here."""
-        return fairness.kept_guarantees(total, np.ones(len(guarantees)), np.array(guarantees))
+        return guarantees.kept(total, np.ones(len(promised)), np.array(promised))
 
     def _count_elsewhere(self, specs: Mapping[str, "_Spec"]) -> None:
         """What pods of a queue hold under other schedulers counts against its capability."""
@@ -348,7 +346,23 @@ class Books:
         inner = self._inner
         for gang in self._session.gangs.values():
             if reservations.holds(gang) and gang.job.queue not in inner:
-                self.promise(self.accounts[gang.job.queue], reservations.outstanding(gang))
+                account = self.accounts[gang.job.queue]
+                promised = reservations.outstanding(gang)
+                if not self._volcano:
+                    promised = self._possible(account, promised)
+                self.promise(account, promised)
+
+    def _possible(self, account: Account, amounts: resources.Amounts) -> resources.Amounts:
+        """As much of a promise as the queue may have: more can't have been promised to it, whatever
+        somebody wrote into the status of a group, and would be kept from its relations.
+        """
+        columns = self._session.space.columns
+        left = {
+            name: max(0, int(account.real[columns[name]]) - account.committed(columns[name]))
+            for name in amounts.keys() & columns.keys()
+            if account.real[columns[name]] < np.inf
+        }
+        return reservations.within(amounts, left)
 
 
 def _spec(space: resources.ResourceSpace, queue: queues.Queue | None, *, clipped: bool) -> _Spec:

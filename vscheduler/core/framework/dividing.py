@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core import sharing
+from vscheduler.core import guarantees, sharing
 from vscheduler.core.framework import surveys
 from vscheduler.core.model import decisions, jobs, queues, resources
 
@@ -120,19 +120,22 @@ class Division:
 
     @cached_property
     def guaranteed(self) -> Rows:
-        """What of the guarantees counts, (Q, R): all, where there is as much. It is worked out once,
-        before groups are announced whose pods don't exist.
+        """What of the guarantees counts, (Q, R): all, where there is as much.
+
+        It is worked out once, before groups are announced whose pods don't exist.
         """
         asked = self._demands.sum(axis=1) + self._pinned
         closed = self._limits.closed[:, np.newaxis]
-        promised = np.where(closed, np.minimum(self._limits.guarantee, asked), self._limits.guarantee)
+        promised = np.where(
+            closed, np.minimum(self._limits.guarantee, asked), self._limits.guarantee
+        )
         if not promised.any():
             return promised
         demands = self._demands.copy()
         for place, column in np.argwhere(self._unasked(promised)).tolist():
             lacks = promised[place, column] - asked[place, column]
             demands[place, self._likely(place, column), column] += lacks
-        return sharing.kept_guarantees(self._problem(demands, promised))
+        return guarantees.carried(self._problem(demands, promised))
 
     def _unasked(self, guarantee: Rows) -> Rows:
         """What of a guarantee a queue doesn't ask for; one that is closed is kept nothing."""

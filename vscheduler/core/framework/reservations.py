@@ -42,6 +42,16 @@ def unborn(gang: gangs.Gang) -> resources.Amounts:
     return _less(_less(job.min_resources or {}, asked), _gated(job))
 
 
+def within(amounts: Mapping[str, int], left: dict[str, int]) -> resources.Amounts:
+    """As much of these amounts as is left, which they are taken from; what isn't named is left in
+    full.
+    """
+    found = {name: min(amount, left.get(name, amount)) for name, amount in amounts.items()}
+    for name in left.keys() & found.keys():
+        left[name] -= found[name]
+    return found
+
+
 def _gated(job: jobs.Job) -> Mapping[str, int]:
     if not job.counts.get(jobs.TaskStatus.GATED):
         return {}

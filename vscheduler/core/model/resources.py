@@ -13,11 +13,19 @@ PODS = "pods"
 FIRST = (CPU, MEMORY, PODS)
 """Every ResourceSpace has these, in its first columns."""
 
-ALLOCATABLE_MAX = 2**52
-"""A node's amount is clamped to this, so that sums over nodes stay exact in float64."""
+ALLOCATABLE_MAX = 2**47
+"""A node's amount is clamped to this, so that sums over nodes stay exact in float64; 128 TiB."""
 
-REQUEST_MAX = 2**53
-"""A pod's amount is clamped to this: more than any node has, and still exact in float64."""
+REQUEST_MAX = 2**48
+"""A pod's amount is clamped to this: more than any node has. What 30,000 pods hold that all ask for
+so much is still an int64; anybody may write such pods."""
+
+TOTAL_MAX = 2**53
+"""An amount that a queue or a group names is clamped to this: more than all nodes have, and exact
+in float64."""
+
+SUM_MAX = 2**62
+"""A sum that becomes a column is clamped to this: more would be no int64."""
 
 Vector = NDArray[np.int64]
 """One amount per column of a ResourceSpace: shape (R,), or (N, R) for N rows."""
@@ -60,7 +68,10 @@ class ResourceSpace:
         row = [0] * len(self.names)
         for name, amount in amounts.items():
             row[self.columns[name]] = amount
-        return np.array(row, dtype=np.int64)
+        try:
+            return np.array(row, dtype=np.int64)
+        except OverflowError:
+            return np.array([min(amount, SUM_MAX) for amount in row], dtype=np.int64)
 
     def present(self, amounts: Amounts) -> Vector:
         """Amounts as a row; what has no column is nowhere to be had, and left out."""

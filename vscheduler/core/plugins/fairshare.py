@@ -11,7 +11,7 @@ from typing import ClassVar, TypeGuard
 
 import numpy as np
 
-from vscheduler.core import fairness
+from vscheduler.core import guarantees
 from vscheduler.core.framework import contracts, gangs
 from vscheduler.core.model import durations, jobs, queues, resources
 from vscheduler.core.model import usages as records
@@ -103,7 +103,7 @@ class FairShare(contracts.Plugin):
         busy = session.demands.queues
         names = sorted(name for name in busy if session.queues[name].guarantee)
         rows = [session.space.present(session.queues[name].guarantee) for name in names]
-        kept = fairness.kept_guarantees(
+        kept = guarantees.kept(
             session.total.astype(np.float64),
             np.array([session.queues[name].weight for name in names], dtype=np.float64),
             np.array(rows, dtype=np.float64).reshape(len(names), session.space.size),

@@ -5,6 +5,7 @@ there when others end. Volcano counts the room of all nodes that are ready, whoe
 here a group is promised room on nodes that its pods could use.
 """
 
+import math
 from collections import defaultdict
 from typing import ClassVar
 
@@ -79,12 +80,30 @@ class Overcommit(contracts.Plugin):
         layout = self._session.snapshot.nodes.layout
         everyone = layout.ready if self._session.as_volcano else layout.ready & layout.schedulable
         self._open = _bits(everyone)
+        left: dict[str, dict[str, int]] = {}
         for gang in self._session.gangs.values():
             if not reservations.holds(gang):
                 continue
-            whole = self._session.as_volcano and gang.phase is jobs.Phase.INQUEUE
-            amounts = reservations.minimum if whole else reservations.outstanding
-            self._promise(gang, amounts(gang))
+            if not self._session.as_volcano:
+                amounts = left.setdefault(gang.job.queue, self._limits(gang.job.queue))
+                self._promise(gang, reservations.within(reservations.outstanding(gang), amounts))
+                continue
+            whole = gang.phase is jobs.Phase.INQUEUE
+            promised = reservations.minimum if whole else reservations.outstanding
+            self._promise(gang, promised(gang))
+
+    def _limits(self, queue: str) -> dict[str, int]:
+        """What a queue may have beyond what it has, of what its capability names: its groups can't
+        have been promised more, whatever somebody wrote into their status.
+        """
+        names = self._session.space.columns
+        held = self._session.demands.held[queue]
+        capability = self._session.queues[queue].ceiling(self._session.space).tolist()
+        return {
+            name: max(0, int(capability[column]) - held[column])
+            for name, column in names.items()
+            if capability[column] < math.inf
+        }
 
     def _promise(self, gang: gangs.Gang, amounts: resources.Amounts) -> None:
         if any(amounts.values()):

@@ -1,0 +1,54 @@
+"""What a tenant writes into the status of its own PodGroups is its own queue's business."""
+
+import pytest
+
+from tests import pictures, running
+from vscheduler.core.model import jobs
+
+CONFIGURATIONS = {
+    "built-in": "priority gang conformance pdb | overcommit drf predicates proportion nodeorder",
+    "capacity": "priority gang | predicates capacity nodeorder",
+    "a tree": "priority gang | predicates capacity:enableHierarchy=true nodeorder",
+    "both": "priority gang | overcommit predicates capacity:enableHierarchy=true nodeorder",
+}
+WORLD = """
+    node  n1 cpu=10
+    queue team capability=cpu:10
+    queue evil parent=team capability=cpu:2   queue good parent=team
+    job   good/new phase=Pending minresources=cpu:8   job good/late phase=Pending age=-9 -
+"""
+FORGED = [
+    "job evil/forged phase=Inqueue minresources=cpu:9",
+    "job evil/forged phase=Inqueue minresources=cpu:1000000",
+    "job evil/forged phase=Inqueue min=0 minresources=cpu:9",
+    "job evil/forged phase=Running min=0 minresources=cpu:9",
+    "job evil/forged phase=Running min=1 minresources=cpu:9 -",
+    "job evil/forged phase=Inqueue minresources=cpu:9 scheduler=other",
+    "job evil/forged phase=Completed minresources=cpu:9 -",
+    "job evil/a phase=Inqueue minresources=cpu:9 job evil/b phase=Inqueue minresources=cpu:9",
+]
+
+
+@pytest.mark.parametrize("forged", FORGED)
+@pytest.mark.parametrize("tiers", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
+def test_a_forged_status_keeps_nobody_else_out(tiers: str, forged: str) -> None:
+    """A group that says it was admitted claims no more than its queue may have."""
+    tree = {"actions": "enqueue, allocate, backfill, reclaim", "tiers": running.tiers(tiers)}
+    result = running.run_claimed(pictures.documents(WORLD + forged), tree)
+    phases = {each.job: each.phase for each in result.groups}
+    assert phases["default/new"] is jobs.Phase.INQUEUE, forged
+    assert "default/late-0" in {each.task.key for each in result.binds}
+    assert result.evicts == ()
+
+
+@pytest.mark.parametrize("name", ["built-in", "a tree", "both"])
+def test_what_was_really_promised_is_kept(name: str) -> None:
+    """Within what its queue may have, an admitted group keeps its place."""
+    tiers = running.tiers(CONFIGURATIONS[name])
+    tree = {"actions": "enqueue, allocate, backfill, reclaim", "tiers": tiers}
+    world = WORLD.replace("capability=cpu:2", "capability=cpu:5")
+    honest = "job evil/honest phase=Inqueue minresources=cpu:5"
+    result = running.run_claimed(pictures.documents(world + honest), tree)
+    phases = {each.job: each.phase for each in result.groups}
+    assert phases["default/new"] is jobs.Phase.PENDING
+    assert phases["default/honest"] is jobs.Phase.INQUEUE
