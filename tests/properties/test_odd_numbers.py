@@ -4,7 +4,7 @@ Each world has jobs of others, with room for all, and one object more with one o
 goes the ways of a manifest and of the wire.
 """
 
-import copy
+import functools
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
+from tests.properties import odd_worlds
 from vscheduler.core import cycle
 from vscheduler.core.model import decisions
 from vscheduler.mirror import decoding, events, state
@@ -233,7 +234,8 @@ ALL = {
 QUOTAS = {
     "actions": "enqueue, allocate, backfill, preempt, reclaim",
     "tiers": running.tiers(
-        "priority gang | overcommit predicates capacity:enableHierarchy=true fairshare nodegroup:strict=false"
+        "priority gang | "
+        "overcommit predicates capacity:enableHierarchy=true fairshare nodegroup:strict=false"
     ),
 }
 BRANCHES = {
@@ -246,145 +248,6 @@ OURS = {"built-in": BUILT_IN, "all": ALL, "quotas": QUOTAS, "branches": BRANCHES
 TREES = OURS | {
     f"{name}, as Volcano": {**tree, "compatibility": "volcano"} for name, tree in OURS.items()
 }
-ROOMY = """
-    node n1 cpu=900 memory=900Gi pods=500 example/gpu=50
-    node n2 cpu=900 memory=900Gi pods=500 example/gpu=50
-    queue mine weight=2   queue yours
-    job mine/first min=2 -*2   job yours/second min=2 -*2   job mine/runs min=1 n1*2
-"""
-
-WAYS = ("waits", "runs")
-
-
-def odd_one(way: str) -> list[Document]:
-    """A job of a queue of its own, a budget, a quota and a class: one has the odd number."""
-    place = {"name": "odd-0-1", "namespace": "odd"}
-    labels = {"app": "odd"}
-    spec: Document = {
-        "schedulerName": pictures.SCHEDULER,
-        "priorityClassName": "odd",
-        "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {}}}],
-    }
-    if way == "runs":
-        spec["nodeName"] = "n2"
-    status = {"phase": "Running" if way == "runs" else "Pending"}
-    group: Document = {"minMember": 1, "queue": "odd", "priorityClassName": "odd"}
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                **place,
-                "uid": "odd-uid",
-                "labels": labels,
-                "annotations": {
-                    "scheduling.k8s.io/group-name": "odd",
-                    "volcano.sh/resource-strategy-scoring-type": "MostAllocated",
-                    "volcano.sh/preemptable": "true",
-                    "volcano.sh/task-spec": "worker",
-                },
-            },
-            "spec": spec,
-            "status": status,
-        },
-        {
-            "apiVersion": "scheduling.volcano.sh/v1beta1",
-            "kind": "PodGroup",
-            "metadata": {**place, "name": "odd", "annotations": {}},
-            "spec": group,
-            "status": {"phase": "Running" if way == "runs" else "Inqueue"},
-        },
-        {
-            "apiVersion": "scheduling.volcano.sh/v1beta1",
-            "kind": "Queue",
-            "metadata": {
-                "name": "odd",
-                "annotations": {"volcano.sh/hierarchy": "root/odd"},
-            },
-            "spec": {"weight": 1, "reclaimable": True},
-        },
-        {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {**place, "name": "odd"},
-            "spec": {"selector": {"matchLabels": labels}},
-            "status": {"disruptionsAllowed": 1},
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "ResourceQuota",
-            "metadata": {**place, "name": "odd"},
-            "spec": {"hard": {"cpu": "9"}},
-            "status": {"used": {"cpu": "1"}},
-        },
-        {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": "odd"},
-            "value": 1,
-        },
-    ]
-
-
-TEMPLATES: Mapping[str, Any] = {
-    "spec.subGroupPolicy.0": {"name": "workers", "matchLabelKeys": ["app"]},
-    "spec.topologySpreadConstraints.0": {
-        "topologyKey": "kubernetes.io/hostname",
-        "labelSelector": {"matchLabels": {"app": "odd"}},
-        "maxSkew": 1,
-        "whenUnsatisfiable": "ScheduleAnyway",
-    },
-    "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution.0": {
-        "preference": {
-            "matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "Exists"}]
-        }
-    },
-    "spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution.0": {
-        "podAffinityTerm": {
-            "topologyKey": "kubernetes.io/hostname",
-            "labelSelector": {"matchLabels": {"app": "odd"}},
-        }
-    },
-    "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-    ".nodeSelectorTerms.0.matchExpressions.0": {"key": "generation", "operator": "Gt"},
-}
-"""What stands around a number, by the path of it."""
-
-
-def put(document: Document, path: str, value: Any) -> None:
-    """Write the value there; what is missing on the way is made."""
-    at: Any = document
-    steps = path.split(".")
-    for number, (step, following) in enumerate(zip(steps, [*steps[1:], None], strict=True)):
-        key: Any = int(step) if step.isdecimal() else step
-        if following is None:
-            if key == 0:
-                at[:] = [value]
-            else:
-                at[key] = value
-            return
-        if key == 0:
-            if not at:
-                at.append({})
-        else:
-            at.setdefault(key, [] if following == "0" else {})
-        at = at[key]
-        template = TEMPLATES.get(".".join(steps[: number + 1]))
-        if template is not None and isinstance(at, dict):
-            at.update(
-                {name: each for name, each in copy.deepcopy(template).items() if name not in at}
-            )
-
-
-def world(kind: str, path: str, value: Any, way: str) -> list[Document]:
-    """The others' jobs and an odd one; path is one of fields, or an annotation behind an @."""
-    odd = odd_one(way)
-    (document,) = (each for each in odd if each["kind"] == kind)
-    if path.startswith("@"):
-        document["metadata"]["annotations"][path[1:]] = value
-    else:
-        put(document, path, value)
-    return [*pictures.documents(ROOMY), *odd]
 
 
 def cycle_of(
@@ -429,6 +292,19 @@ def of_others(result: decisions.CycleResult) -> tuple[object, ...]:
     return bound, phases, gone
 
 
+SAMPLE = 16
+"""So many values, or up to twice as many, are tried in each place."""
+
+
+@functools.cache
+def alone(name: str) -> tuple[object, ...]:
+    """What is decided without an odd number."""
+    found = of_others(cycle_of(pictures.documents(odd_worlds.ROOMY), TREES[name], wire=False))
+    assert len(found[0]) == 4  # type: ignore[arg-type]  # a set
+    assert not found[2]
+    return found
+
+
 PLACES = [
     *((kind, path, values) for kind, paths in FIELDS.items() for path, values in paths.items()),
     *(
@@ -444,18 +320,39 @@ PLACES = [
 )
 def test_no_number_breaks_anything(kind: str, path: str, values: tuple[Any, ...]) -> None:
     """No plugin fails, no figure is no number, and all others start as they do without it."""
-    alone = {
-        name: of_others(cycle_of(pictures.documents(ROOMY), tree, wire=False))
-        for name, tree in TREES.items()
-    }
-    assert all(len(bound) == 4 and not gone for bound, _, gone in alone.values())  # type: ignore[arg-type, misc]
-    for number, value in enumerate(values):
-        way = WAYS[number % 2] if kind == "Pod" else "waits"
-        documents = world(kind, path, value, way)
-        name = list(TREES)[number // 2 % len(TREES)]
+    step = max(1, len(values) // SAMPLE)
+    for number, value in list(enumerate(values))[::step]:
+        way = odd_worlds.WAYS[number % 2] if kind == "Pod" else "waits"
+        documents = odd_worlds.world(kind, path, value, way)
+        name = list(TREES)[number // step % len(TREES)]
         plain = not (isinstance(value, float) and not math.isfinite(value))
         for wire in (False, True) if plain else (False,):
             result = cycle_of(documents, TREES[name], wire=wire)
             if "guarantee" in path and "Volcano" in name:
                 continue  # there, one that is above all there is takes everything
-            assert of_others(result) == alone[name], (value, name, way, wire)
+            assert of_others(result) == alone(name), (value, name, way, wire)
+
+
+@pytest.mark.parametrize("nodes", [("n2",), ("n1", "n2"), ("",)])
+def test_sums_of_what_very_many_ask_for_are_sums(nodes: tuple[str, ...]) -> None:
+    """1,100 pods that ask for all there could be, on nodes that they chose, or waiting."""
+    pod, *others = odd_worlds.odd_one("waits")
+    everything = {"memory": "1e400", "cpu": "1e400"}
+    crowd = []
+    for number in range(1100):
+        node = nodes[number % len(nodes)]
+        spec = {**pod["spec"], "containers": [{"name": "c", "resources": {"requests": everything}}]}
+        names = {"name": f"odd-0-{number}", "uid": f"odd-{number}"}
+        crowd.append(
+            {
+                **pod,
+                "metadata": {**pod["metadata"], **names},
+                "spec": {**spec, "nodeName": node} if node else spec,
+                "status": {"phase": "Running" if node else "Pending"},
+            }
+        )
+    documents = [*pictures.documents(odd_worlds.ROOMY), *crowd, *others]
+    for name, tree in OURS.items():
+        bound, _, gone = of_others(cycle_of(documents, tree, wire=False))
+        assert len(bound) == (0 if "n1" in nodes else 4), name  # type: ignore[arg-type]
+        assert not gone, name

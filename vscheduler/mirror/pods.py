@@ -11,12 +11,13 @@ from functools import lru_cache
 import msgspec
 from msgspec import structs
 
-from vscheduler.core.model import constraints, durations, jobs, nominations, resources
+from vscheduler.core.model import constraints, jobs, nominations, resources
 from vscheduler.mirror import (
     events,
     fields,
     nominees,
     origins,
+    pod_numbers,
     pod_terms,
     refusals,
     requests,
@@ -28,18 +29,12 @@ GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 """Annotations that name a pod's PodGroup; the second is a newer alias."""
 
 ROLE = "volcano.sh/task-spec"
-PRIORITY = "volcano.sh/task-priority"
 REVOCABLE_ZONE = "volcano.sh/revocable-zone"
 ANY_ZONE = "*"
 """The one value that counts (Volcano: GetPodRevocableZone)."""
 
 SCORING = ("volcano.sh/resource-strategy-scoring-type", "volcano.sh/resource-strategy-weight")
 """How a pod wants its nodes scored (Volcano: resource-strategy-fit)."""
-
-COOLDOWN = "volcano.sh/cooldown-time"
-"""Label, else annotation: for how long a pod is protected once it runs (Volcano: cdp)."""
-
-INDEX_DIGITS_MAX = 18
 
 OWN = "volcano.sh/"
 """Beginning of the annotations that tasks keep."""
@@ -269,7 +264,7 @@ def _task(
     metadata, spec = pod.metadata, pod.spec
     if status in (jobs.TaskStatus.PENDING, jobs.TaskStatus.GATED):
         check_supported(spec)
-        _check_numbers(metadata)
+        pod_numbers.check(metadata)
     return jobs.Task(
         uid=uid,
         namespace=metadata.namespace,
@@ -280,8 +275,8 @@ def _task(
         created=fields.seconds(metadata.creation_timestamp),
         node=spec.node_name or None,
         role=metadata.annotations.get(ROLE) or metadata.labels.get(ROLE, ""),
-        priority=_priority(pod),
-        index=_index(metadata.name),
+        priority=pod_numbers.priority(pod),
+        index=pod_numbers.index(metadata.name),
         preemptable=_preemptable(metadata),
         never_preempts=spec.preemption_policy == "Never",
         pod_priority=spec.priority or 0,
@@ -312,30 +307,6 @@ def check_supported(spec: wire.PodSpec) -> None:
             )
 
 
-def _check_numbers(metadata: wire.Metadata) -> None:
-    """FieldError for a number of an annotation that is out of range. What is no number at all is
-    passed over by those who read it, as in Volcano.
-    """
-    for kind, texts in (("labels", metadata.labels), ("annotations", metadata.annotations)):
-        if COOLDOWN in texts:
-            try:
-                durations.seconds(texts[COOLDOWN])
-            except durations.RangeError as error:
-                raise fields.FieldError(f"metadata.{kind}[{COOLDOWN}]", str(error)) from error
-            except ValueError:
-                pass
-    written = metadata.annotations.get(SCORING[1])
-    if written:
-        place = f"metadata.annotations[{SCORING[1]}]"
-        try:
-            weights = fields.json_object(written, "weights by resource")
-        except fields.FieldError:
-            return
-        for name, weight in weights.items():
-            if type(weight) is int:
-                fields.check_int32(weight, f"{place}.{name}")
-
-
 def _status(pod: wire.Pod) -> jobs.TaskStatus:
     """Volcano: getTaskStatus. A phase that nobody knows counts like Running or Pending."""
     match pod.status.phase:
@@ -357,25 +328,6 @@ def _group(metadata: wire.Metadata) -> str | None:
         if name := metadata.annotations.get(key):
             return name
     return None
-
-
-def _priority(pod: wire.Pod) -> int:
-    """The annotation, else spec.priority, else 1; FieldError for what is no number of 32 bits.
-
-    Volcano ignores such an annotation; so does this for pods that have a node, and one that waits
-    is refused.
-    """
-    text = pod.metadata.annotations.get(PRIORITY)
-    if text is not None:
-        try:
-            return fields.int32(text, f"metadata.annotations[{PRIORITY}]")
-        except fields.FieldError:
-            if not pod.spec.node_name:
-                raise
-    if pod.spec.priority is None:
-        return 1
-    fields.check_int32(pod.spec.priority, "spec.priority")
-    return pod.spec.priority
 
 
 def _preemptable(metadata: wire.Metadata) -> bool:
@@ -423,12 +375,3 @@ def _shared(texts: Mapping[str, str]) -> Mapping[str, str]:
 @lru_cache(maxsize=4096)
 def _shared_items(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     return dict(items)
-
-
-def _index(name: str) -> int:
-    """The trailing number of a name with at least two dashes, else -1; one that is larger than any
-    controller counts is none.
-    """
-    before, _, last = name.rpartition("-")
-    numbered = "-" in before and last.isascii() and last.isdigit()
-    return int(last) if numbered and len(last) <= INDEX_DIGITS_MAX else -1

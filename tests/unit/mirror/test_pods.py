@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.mirror import manifests
 from vscheduler.core.model import constraints, jobs
-from vscheduler.mirror import pods, wire
+from vscheduler.mirror import pod_numbers, pods, wire
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -71,8 +71,12 @@ def test_statuses_follow_phase_node_and_deletion(
         ({}, {}, {"priority": 1, "role": "", "preemptable": True, "index": -1}),
         ({}, {"priority": 0}, {"priority": 0}),
         ({}, {"priority": 7}, {"priority": 7}),
-        ({"annotations": {pods.PRIORITY: "9"}}, {"priority": 7}, {"priority": 9}),
-        ({"annotations": {pods.PRIORITY: "x"}}, {"nodeName": "n", "priority": 7}, {"priority": 7}),
+        ({"annotations": {pod_numbers.PRIORITY: "9"}}, {"priority": 7}, {"priority": 9}),
+        (
+            {"annotations": {pod_numbers.PRIORITY: "x"}},
+            {"nodeName": "n", "priority": 7},
+            {"priority": 7},
+        ),
         ({"annotations": {pods.ROLE: "ps"}, "labels": {pods.ROLE: "w"}}, {}, {"role": "ps"}),
         ({"labels": {pods.ROLE: "w"}}, {}, {"role": "w"}),
         ({"annotations": {jobs.PREEMPTABLE: "false"}}, {}, {"preemptable": False}),
@@ -322,7 +326,7 @@ def test_a_claim_does_not_stop_a_pod() -> None:
 
 def test_a_task_priority_that_is_no_number_is_refused() -> None:
     """The annotation is named as people find it."""
-    found = translated(manifests.pod("p", metadata={"annotations": {pods.PRIORITY: "high"}}))
+    found = translated(manifests.pod("p", metadata={"annotations": {pod_numbers.PRIORITY: "high"}}))
     assert found.rejection is not None
     place = "metadata.annotations[volcano.sh/task-priority]"
     assert str(found.rejection) == f"Pod ns/p: {place}: 'high' is no integer"

@@ -4,10 +4,10 @@ import pytest
 
 from tests.unit.mirror import manifests
 from vscheduler.core.model import jobs
-from vscheduler.mirror import pods, state
+from vscheduler.mirror import pod_numbers, pods, state
 
 CLAIMS = {"resourceClaims": [{"name": "gpu"}]}
-PRIORITY = {"annotations": {pods.GROUPS[0]: "g", pods.PRIORITY: "high"}}
+PRIORITY = {"annotations": {pods.GROUPS[0]: "g", pod_numbers.PRIORITY: "high"}}
 
 
 def rejections(*documents: manifests.Document) -> tuple[jobs.Rejection, ...]:

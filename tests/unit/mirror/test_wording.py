@@ -107,6 +107,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         {"subject": "b"},
         "queue a isn't for namespace b; name another, or have vscheduler.io/namespaces list it",
     ),
+    (
         Code.NOT_LEAF,
         {},
         "queue a has child queues, and jobs go to leaf queues; name one of those in spec.queue",
