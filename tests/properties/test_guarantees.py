@@ -19,7 +19,7 @@ def by_hand(total: int, weights: list[int], promised: list[int]) -> list[Fractio
         return [Fraction(each) for each in promised]
     modest = [each if each <= total else 0 for each in promised]
     fitted = leveled(Fraction(total), weights, modest)
-    left = total - sum(fitted)
+    left = total - sum(fitted, start=Fraction(0))
     greedy = [each if each > total else 0 for each in promised]
     last = leveled(left, weights, greedy)
     together = [one + other for one, other in zip(fitted, last, strict=True)]

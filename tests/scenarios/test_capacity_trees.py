@@ -103,7 +103,7 @@ def test_a_job_in_an_inner_queue_waits_alone(job: str, actions: str) -> None:
     if " -" in job:
         assert reasons(outcome.last)["wrong"] == ("QueueNotLeaf", "")
     phases = {each.job: each.phase for each in outcome.last.groups}
-    assert phases["default/new"] == "Inqueue"
+    assert phases[jobs.JobId("default/new")] == "Inqueue"
     tree = reporting.tree(outcome)
     assert all("message" not in tree["queues"][each] for each in ("team", "good", "twig"))
     assert cycle(f"{INNER} {job}", volcano=True).binds == ()

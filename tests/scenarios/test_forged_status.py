@@ -36,7 +36,7 @@ def test_a_forged_status_keeps_nobody_else_out(tiers: str, forged: str) -> None:
     tree = {"actions": "enqueue, allocate, backfill, reclaim", "tiers": running.tiers(tiers)}
     result = running.run_claimed(pictures.documents(WORLD + forged), tree)
     phases = {each.job: each.phase for each in result.groups}
-    assert phases["default/new"] is jobs.Phase.INQUEUE, forged
+    assert phases[jobs.JobId("default/new")] is jobs.Phase.INQUEUE, forged
     assert "default/late-0" in {each.task.key for each in result.binds}
     assert result.evicts == ()
 
@@ -50,5 +50,5 @@ def test_what_was_really_promised_is_kept(name: str) -> None:
     honest = "job evil/honest phase=Inqueue minresources=cpu:5"
     result = running.run_claimed(pictures.documents(world + honest), tree)
     phases = {each.job: each.phase for each in result.groups}
-    assert phases["default/new"] is jobs.Phase.PENDING
-    assert phases["default/honest"] is jobs.Phase.INQUEUE
+    assert phases[jobs.JobId("default/new")] is jobs.Phase.PENDING
+    assert phases[jobs.JobId("default/honest")] is jobs.Phase.INQUEUE

@@ -32,6 +32,7 @@ NO_ROOM = {
     "refusals": (("Insufficient cpu", 3), ("node(s) had untolerated taint {gpu: true}", 2)),
     "holes": (CPU_HOLE,),
 }
+LEAF = "queue a has child queues, and jobs go to leaf queues; name one of those in spec.queue"
 CLAIMS = jobs.Rejection(
     uid=jobs.TaskId("u"),
     namespace="ns",
@@ -107,29 +108,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         {"subject": "b"},
         "queue a isn't for namespace b; name another, or have vscheduler.io/namespaces list it",
     ),
-    (
-        Code.NOT_LEAF,
-        {},
-        "queue a has child queues, and jobs go to leaf queues; name one of those in spec.queue",
-    ),
-    (
-        Code.NOT_LEAF,
-        {"leaves": ("b",)},
-        "queue a has child queues, and jobs go to leaf queues: name b in spec.queue",
-    ),
-    (
-        Code.NOT_LEAF,
-        {"leaves": ("b", "c")},
-        "queue a has child queues, and jobs go to leaf queues: name one of b and c in spec.queue",
-    ),
-    (
-        Code.NOT_LEAF,
-        {"leaves": tuple("bcdefg")},
-        (
-            "queue a has child queues, and jobs go to leaf queues: "
-            "name one of b, c, d, e, f and others in spec.queue"
-        ),
-    ),
+    (Code.NOT_LEAF, {}, LEAF),
     (
         Code.SET_ASIDE,
         {"problem": problem("ParentMissing", "b", "c")},
