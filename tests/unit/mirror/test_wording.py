@@ -32,6 +32,7 @@ NO_ROOM = {
     "refusals": (("Insufficient cpu", 3), ("node(s) had untolerated taint {gpu: true}", 2)),
     "holes": (CPU_HOLE,),
 }
+BARRED = "queue a isn't for namespace b; name another, or have vscheduler.io/namespaces list it"
 LEAF = "queue a has child queues, and jobs go to leaf queues; name one of those in spec.queue"
 CLAIMS = jobs.Rejection(
     uid=jobs.TaskId("u"),
@@ -103,11 +104,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         "3 of 5 pods can't be used, such as pod ns/a: no claims",
     ),
     (Code.POD_REJECTED, {"tasks": 2, "rejected": 2}, "2 of 2 pods can't be used"),
-    (
-        Code.QUEUE_BARRED,
-        {"subject": "b"},
-        "queue a isn't for namespace b; name another, or have vscheduler.io/namespaces list it",
-    ),
+    (Code.QUEUE_BARRED, {"subject": "b"}, BARRED),
     (Code.NOT_LEAF, {}, LEAF),
     (
         Code.SET_ASIDE,
