@@ -76,6 +76,55 @@ def test_a_gang_that_had_its_minimum_keeps_what_is_left(phase: str) -> None:
     assert evicted(cycle(picture, 60.0, carried=running_out)) == ["half-0", "half-1"]
 
 
+BORN = -3600.0
+"""When the objects of pictures are made, seconds from their instant."""
+BOUND = HALF.replace("min=4", "min=4 age=99 scheduled=50")
+"""Its pods were bound 50 seconds before that."""
+
+
+def since(result: decisions.CycleResult) -> list[float]:
+    """Since when gangs are bound in part, seconds from the pictures' objects."""
+    return [instant - NOW - BORN for instant in result.carried.halves.values()]
+
+
+def test_its_time_goes_on_under_another_leader() -> None:
+    """Who hasn't seen it before knows from the API server since when it is bound in part."""
+    first = cycle(BOUND, BORN)
+    assert (evicted(first), since(first)) == ([], [-50])
+    assert first.wake_at == NOW + BORN + 10
+    assert evicted(cycle(BOUND, BORN + 9)) == []
+    assert evicted(cycle(BOUND, BORN + 10)) == ["half-0", "half-1"]
+
+
+def test_the_first_that_was_bound_counts() -> None:
+    """And not a pod of an earlier attempt that has failed long ago."""
+    documents = pictures.documents(BOUND)
+    instants = {"half-0": ("Failed", "10:00:00"), "half-1": ("Running", "10:59:40")}
+    for each in documents:
+        if each["metadata"]["name"] in instants:
+            phase, instant = instants[each["metadata"]["name"]]
+            each["status"]["phase"] = phase
+            each["status"]["conditions"][0]["lastTransitionTime"] = f"2026-01-01T{instant}Z"
+    assert since(running.run_at(documents, SIXTY, NOW + BORN)) == [-20]
+
+
+def test_who_has_seen_it_come_about_goes_by_its_own_clock() -> None:
+    """One that is ahead of the API server's evicts no gang that is being bound."""
+    seen = cycle("node n1 cpu=1 queue q").carried
+    later = cycle(BOUND, BORN + 30, carried=seen)
+    assert (evicted(later), since(later)) == ([], [30])
+
+
+def test_a_clock_behind_the_servers_waits_no_longer_than_its_time() -> None:
+    """What was bound in the future was bound now."""
+    assert since(cycle(BOUND, BORN - 80)) == [-80]
+
+
+def test_a_group_made_for_pods_that_ran_before_has_all_its_time() -> None:
+    """It is younger than they are."""
+    assert since(cycle(BOUND.replace("age=99", "age=7"), BORN)) == [-7]
+
+
 def test_how_long_is_an_argument_of_gang() -> None:
     """Without that plugin nobody goes."""
     tiers = [{"plugins": [{"name": "gang", "arguments": {"gang.bindTimeout": "2m"}}]}]

@@ -33,7 +33,7 @@ def settle(session: "working.Session") -> None:
         seconds = session.dispatch.first("start_timeout", None, gang)
         if seconds is None:
             continue
-        since = session.halves[uid] = session.snapshot.now if since is None else since
+        since = session.halves[uid] = _since(session, gang) if since is None else since
         session.wake(since + seconds)
         if since + seconds <= session.snapshot.now:
             _evict(session, gang)
@@ -42,6 +42,25 @@ def settle(session: "working.Session") -> None:
 def _is_half(gang: gangs.Gang) -> bool:
     """Whether pods of it have nodes, and fewer than its minimum (binds on the way don't count)."""
     return 0 < gang.scheduled_tasks < gang.job.min_member
+
+
+def _since(session: "working.Session", gang: gangs.Gang) -> float:
+    """Since when a gang that no cycle before has seen so is bound in part: an instant.
+
+    The first cycle of all has it from the API server, whose pods say when they were bound: the
+    time of a gang doesn't begin anew with each leader. Later cycles go by their own clock, so that
+    none that is being bound goes too soon where that is ahead of the API server's. A PodGroup that
+    is younger than its pods has had no longer than it is there.
+    """
+    now = session.snapshot.now
+    if session.snapshot.carried.seen is not None:
+        return now
+    bound = [
+        task.scheduled_at
+        for task in gang.job.tasks
+        if task.status in jobs.EVICTABLE and task.scheduled_at is not None
+    ]
+    return min(now, max(gang.job.created, min(bound, default=now)))
 
 
 def _evict(session: "working.Session", gang: gangs.Gang) -> None:

@@ -88,9 +88,10 @@ class Carried:
     shuffled_at: float | None = None
     """When the action shuffle last evicted a pod; None where it never did."""
     halves: Mapping[str, float] = field(default_factory=dict)
-    """Since when gangs that never had their minimum are bound in part, by UID."""
+    """Since when gangs that never had their minimum are bound in part, by UID. After a restart
+    their pods say when they were bound."""
     seen: Seen | None = field(default=None, compare=False, repr=False)
-    """The nodes of the last cycle, which tell what has gone since."""
+    """The nodes of the last cycle, which tell what has gone since; None where there was none."""
     losses: Mapping[str, Loss] = field(default_factory=dict)
     """By node, what a node that has gone, or has less than before, had a moment ago."""
     past_usage: Mapping[str, usages.Usage] = field(default_factory=dict)
