@@ -116,6 +116,7 @@ class Proxy:
         self._struck: Counter[str] = Counter()
         self._held: list[tuple[re.Pattern[str], asyncio.Event]] = []
         self._late: set[asyncio.Task[None]] = set()
+        self._hushed: list[tuple[re.Pattern[str], int]] = []
         self._open = 0
         self.url = ""
         """Where it listens."""
@@ -128,6 +129,13 @@ class Proxy:
     def follow(self, plan: plans.Plan) -> None:
         """From now on another plan. Any thread may ask."""
         self._plan = plan
+
+    def hush(self, pattern: str = "") -> None:
+        """From now on the watches that are open by now, and whose line the pattern is found in,
+        carry nothing: their connections stay open for as long as the client wants. Any thread may
+        ask.
+        """
+        self._hushed.append((re.compile(pattern), self._count))
 
     def notes(self, pattern: str = "", what: What | None = None) -> list[Note]:
         """What happened to requests whose line the pattern is found in. Any thread may ask."""
@@ -214,9 +222,18 @@ class Proxy:
             with suppress(ConnectionError):  # the client is gone, and need not be answered
                 await response.prepare(request)
                 while chunk := await _next_chunk(request, answer):
-                    await response.write(chunk)
+                    if not self._is_hushed(message):
+                        await response.write(chunk)
+                while self._is_hushed(message) and _is_there(request):  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(LOOK_SECONDS)
                 await response.write_eof()
             return response
+
+    def _is_hushed(self, message: _Message) -> bool:
+        return message.watches and any(
+            message.number <= last and pattern.search(message.line)
+            for pattern, last in self._hushed
+        )
 
     @asynccontextmanager
     async def _send(self, message: _Message) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -325,10 +342,15 @@ def upstream_of(kubeconfig: Path) -> Upstream:
 
 async def _next_chunk(request: web.BaseRequest, answer: aiohttp.ClientResponse) -> bytes:
     """What comes next of an answer; nothing at its end, or when its client is gone."""
-    while request.transport is not None and not request.transport.is_closing():
+    while _is_there(request):
         with suppress(TimeoutError):
             return await asyncio.wait_for(answer.content.readany(), LOOK_SECONDS)
     return b""
+
+
+def _is_there(request: web.BaseRequest) -> bool:
+    """Whether who asked still listens."""
+    return request.transport is not None and not request.transport.is_closing()
 
 
 def _end_to_end(headers: Any) -> dict[str, str]:

@@ -100,6 +100,22 @@ async def test_what_meets_no_fault_passes_whole() -> None:
         ]
 
 
+async def test_a_watch_that_is_hushed_stays_open_and_carries_nothing() -> None:
+    """Not even the server's end of it; those that begin later, and other kinds', do."""
+    async with behind() as (server, proxy, session):
+        async with session.get("/x?watch=true") as old, session.get("/y?watch=true") as other:
+            for each in (old, other):
+                assert await each.content.readline() == b"first\n"
+            proxy.hush("/x")
+            server.go_on.set()
+            assert await other.content.readline() == b"second\n"
+            async with session.get("/x?watch=true") as new:
+                assert await new.text() == "first\nsecond\n"
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(old.content.readany(), 3 * proxying.LOOK_SECONDS)
+        await until(lambda: len(proxy.notes("/x", proxying.What.DONE)) == 2)
+
+
 async def test_a_watch_passes_line_by_line() -> None:
     """Its first line is here while the second isn't written yet; it doesn't count as busy."""
     async with behind() as (server, proxy, session), session.get("/x?watch=true") as answer:
