@@ -8,12 +8,12 @@ import asyncio
 import ssl
 import urllib.parse
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self, cast
 
 import httptools
 
-from vscheduler.cluster import guarding
+from vscheduler.cluster import answers, guarding
 
 FINAL = 200
 """Statuses below it come before an answer."""
@@ -105,6 +105,18 @@ class Channels:
                 self._give_back(channel, reusable=reusable)
         return answer
 
+    def use(self, context: ssl.SSLContext) -> None:
+        """From now on connect so; connections that were made in another way carry nothing more."""
+        if self._address.context is not None and self._address.context is not context:
+            self._address = replace(self._address, context=context)
+            self.drop_idle()
+
+    def drop_idle(self) -> None:
+        """Connections that carry nothing now, and may be dead, aren't used again."""
+        for channel in self._idle:
+            channel.drop()
+        self._idle.clear()
+
     def close(self) -> None:
         """Drop all of them; requests under way fail."""
         for channel in list(self._all):
@@ -134,7 +146,7 @@ class Channels:
         loop, at = asyncio.get_running_loop(), self._address
         async with asyncio.timeout(self._connect_seconds):
             _, channel = await loop.create_connection(
-                lambda: Channel(loop, self._all.discard),
+                lambda: Channel(loop, self._all.discard, at.context),
                 at.host,
                 at.port,
                 ssl=at.context,
@@ -144,7 +156,7 @@ class Channels:
         return channel
 
     def _give_back(self, channel: "Channel", *, reusable: bool) -> None:
-        if not (reusable and channel.open):
+        if not (reusable and channel.open and channel.context is self._address.context):
             channel.drop()
             return
         loop = asyncio.get_running_loop()
@@ -171,15 +183,23 @@ class Channel(asyncio.Protocol):
     """One connection."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, on_end: Callable[["Channel"], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_end: Callable[["Channel"], None],
+        context: ssl.SSLContext | None = None,
     ) -> None:
         self._loop = loop
         self._on_end = on_end
+        self.context = context
+        """How it was connected."""
         self._transport: asyncio.Transport | None = None
         self._waiting: asyncio.Future[Answer] | None = None
         self._parser = httptools.HttpResponseParser(self)
-        self._body: list[bytes] = []
+        self._body = bytearray()
         self._retry_after: str | None = None
+        self._left = 0
+        """How many more bytes may come."""
+        self._headers = 0
         self.idle_since = 0.0
 
     @property
@@ -193,6 +213,7 @@ class Channel(asyncio.Protocol):
         if self._transport is None:
             raise BrokenError("the connection is closed")
         self._waiting = self._loop.create_future()
+        self._left, self._headers = answers.HEADERS_MAX_BYTES, 0
         self._transport.write(request)
         try:
             return await self._waiting
@@ -212,49 +233,64 @@ class Channel(asyncio.Protocol):
         """It has ended: an answer that isn't whole never will be."""
         self._transport = None
         self._on_end(self)
-        self._fail("the server has closed the connection" if exc is None else str(exc))
+        why = "the server has closed the connection" if exc is None else str(exc)
+        self._fail(BrokenError(why))
 
     def data_received(self, data: bytes) -> None:
         """A piece of an answer; what nobody has asked for ends the connection."""
         if self._waiting is None or self._waiting.done():
             self.drop()
             return
+        self._left -= len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.drop()
-            self._fail(f"not an answer: {error}")
+            self._fail(BrokenError(f"not an answer: {error}"))
+        if self._beyond():
+            self.drop()
+            self._fail(answers.TooLargeError("an answer beyond its bounds"))
 
     def on_message_begin(self) -> None:
         """httptools: an answer, or what comes before it. More than one ends the connection."""
-        self._body = []
+        self._body.clear()
         self._retry_after = None
         if self._waiting is None or self._waiting.done():
             self.drop()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """httptools: one of its headers."""
+        self._headers += 1
         if name.lower() == b"retry-after":
             self._retry_after = value.decode("latin-1").strip()
 
+    def on_headers_complete(self) -> None:
+        """httptools: those were all."""
+        if self._parser.get_status_code() >= FINAL:
+            self._left += answers.WRITTEN_MAX_BYTES
+
     def on_body(self, body: bytes) -> None:
         """httptools: a piece of its body."""
-        self._body.append(body)
+        self._body += body
 
     def on_message_complete(self) -> None:
         """httptools: it is whole."""
         status = self._parser.get_status_code()
-        if status < FINAL or self._waiting is None or self._waiting.done():
+        if status < FINAL or self._waiting is None or self._waiting.done() or self._beyond():
             return
         self._waiting.set_result(
             Answer(
                 status=status,
-                body=b"".join(self._body),
+                body=bytes(self._body),
                 retry_after=self._retry_after,
                 reusable=self._parser.should_keep_alive(),
             )
         )
 
-    def _fail(self, why: str) -> None:
+    def _beyond(self) -> bool:
+        """Whether it is more than an answer may be."""
+        return self._left < 0 or self._headers > answers.HEADERS_MAX
+
+    def _fail(self, error: ConnectionError) -> None:
         if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_exception(BrokenError(why))
+            self._waiting.set_exception(error)

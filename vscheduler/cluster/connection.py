@@ -6,19 +6,17 @@ a pod, so only its credentials and its transport are used.
 """
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 import aiohttp
 import msgspec
 import yarl
-from kubernetes.aio import client, config
-from kubernetes.aio.config import kube_config
+from kubernetes.aio import client
 
-from vscheduler.cluster import channels, guarding, sessions
+from vscheduler.cluster import answers, channels, credentials, guarding, sessions
 
 CALL_TIMEOUT_SECONDS = 30.0
 CONNECT_TIMEOUT_SECONDS = 10.0
@@ -41,8 +39,8 @@ BUDGET = "DisruptionBudget"
 """The cause that the Eviction API names where a budget forbids (policy/v1)."""
 
 
-class CredentialsError(Exception):
-    """No way to the API server can be worked out from what was given."""
+Access = credentials.Access
+CredentialsError = credentials.CredentialsError
 
 
 class ApiError(Exception):
@@ -127,58 +125,41 @@ def error_of(status: int, body: bytes, retry_after: str | None = None) -> ApiErr
     """
     try:
         told = _decode_status(body)
-    except msgspec.DecodeError:
+    except answers.GARBAGE:
         told = _Status(message=body[:300].decode(errors="replace").strip())
     status = status or told.code or 500
-    reason = told.reason or ""
-    message = told.message or f"HTTP status {status}"
+    reason = (told.reason or "")[: answers.MESSAGE_MAX]
+    message = (told.message or f"HTTP status {status}")[: answers.MESSAGE_MAX]
     causes = told.details.causes or () if told.details else ()
     if status == 429 and any(cause.reason == BUDGET for cause in causes):
         return Protected(message, status=status, reason=reason)
     if status == 429:
-        seconds = told.details.retryAfterSeconds if told.details else None
-        if retry_after is not None and retry_after.isdecimal():
-            seconds = float(retry_after)
-        return Throttled(message, reason=reason, retry_after_seconds=seconds or 1.0)
+        details = told.details.retryAfterSeconds if told.details else None
+        seconds = answers.patience(retry_after, details)
+        return Throttled(message, reason=reason, retry_after_seconds=seconds)
     if reason == "Expired":
         return Gone(message, status=status, reason=reason)
     kind = _BY_STATUS.get(status, Invalid if 400 <= status < 500 else Unavailable)
     return kind(message, status=status, reason=reason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """How to reach the API server; all empty means: as a pod in it, else ~/.kube/config."""
-
-    kubeconfig: str = ""
-    context: str = ""
-    master: str = ""
-    """An address that wins over the kubeconfig's."""
-
-
 class Connection:
     """Keep-alive connections to one API server."""
 
     def __init__(
-        self,
-        api: client.ApiClient,
-        loader: kube_config.KubeConfigLoader | None,
-        *middlewares: aiohttp.ClientMiddlewareType,
+        self, known: credentials.Credentials, *middlewares: aiohttp.ClientMiddlewareType
     ) -> None:
-        self._api = api
-        self._loader = loader
-        self._configuration = api.configuration
+        configuration = known.configuration
+        self._credentials = known
         self._home = asyncio.get_running_loop()
         self._on_throttled: Callable[[], None] | None = None
-        self._host: str = api.configuration.host.rstrip("/")
-        self._session = sessions.made(
-            api.rest_client.ssl_context, *middlewares, most=CONNECTIONS_MAX
+        self._host: str = configuration.host.rstrip("/")
+        self._proxy: str | None = configuration.proxy or sessions.proxy_of(self._host)
+        self._server_name: str | None = configuration.tls_server_name
+        signing = sessions.Authorizing(known, self._home, self._server_name)
+        self._sessions = sessions.Sessions(
+            partial(sessions.made, known.held.context, signing, *middlewares, most=CONNECTIONS_MAX)
         )
-        self._proxy: str | None = api.configuration.proxy or sessions.proxy_of(self._host)
-        api.rest_client.pool_manager = self._session
-        api.rest_client.proxy = self._proxy
-        api.user_agent = sessions.USER_AGENT
-        self._server_name: str | None = api.configuration.tls_server_name
         self._channels = None if middlewares or self._proxy else self._open_channels()
         self._call_timeout = aiohttp.ClientTimeout(
             total=CALL_TIMEOUT_SECONDS, sock_connect=CONNECT_TIMEOUT_SECONDS
@@ -190,27 +171,7 @@ class Connection:
 
         The middlewares are around each request that is sent.
         """
-        configuration = client.Configuration()
-        loader = None
-        try:
-            if access.kubeconfig or not (access.master or _in_cluster()):
-                loader = await config.load_kube_config(  # type: ignore[no-untyped-call]  # no types there
-                    config_file=access.kubeconfig or None,
-                    context=access.context or None,
-                    client_configuration=configuration,
-                    persist_config=False,
-                )
-            elif not access.master:
-                config.load_incluster_config(  # type: ignore[no-untyped-call]  # no types there
-                    client_configuration=configuration
-                )
-            if access.master:
-                configuration.host = access.master
-            api = client.ApiClient(configuration)
-        except Exception as error:  # the library raises whatever a bad file leads it to
-            where = access.kubeconfig or "neither flags, nor a pod's own, nor ~/.kube/config"
-            raise CredentialsError(f"no usable credentials ({where}): {error}") from error
-        return cls(api, loader, *middlewares)
+        return cls(await credentials.Credentials.read(access), *middlewares)
 
     @property
     def host(self) -> str:
@@ -224,7 +185,7 @@ class Connection:
         """
         if self._channels is not None:
             self._channels.close()
-        await self._api.close()  # type: ignore[no-untyped-call]  # no types there
+        await self._sessions.close()
         await asyncio.sleep(CLOSE_SECONDS)
 
     def tell_of_throttling(self, told: Callable[[], None]) -> None:
@@ -232,16 +193,14 @@ class Connection:
         self._on_throttled = told
 
     async def refresh_credentials(self) -> None:
-        """Keep a token from an exec plugin fresh for ever; returns at once where there is none.
+        """Read credentials again whenever what they come from changes, for ever."""
+        await self._credentials.keep_fresh()
 
-        A pod's own token is read anew by the library as requests go out.
-        """
-        if self._loader is not None:
-            await config.refresh_token(  # type: ignore[no-untyped-call]  # no types there
-                self._loader, self._configuration
-            )
+    async def wait_for_credentials(self, seconds: float) -> None:
+        """Until there are others than now, but no longer than this."""
+        await self._credentials.wait_for_others(seconds)
 
-    async def call(
+    async def call(  # noqa: PLR0913 - what a request is made of
         self,
         method: str,
         path: str,
@@ -250,21 +209,23 @@ class Connection:
         content_type: str = JSON,
         accept: str = JSON,
         may_send: Callable[[], bool] | None = None,
+        most_bytes: int = answers.PAGE_MAX_BYTES,
     ) -> bytes:
-        """One request; the answer's body. Raises an ApiError.
+        """One request; the answer's body, of no more than so many bytes. Raises an ApiError.
 
         Whether a body may be sent is asked when it is written. Without leave this is a
         guarding.WithheldError.
         """
-        headers = await self._headers(content_type if body is not None else None)
+        headers = {} if body is None else {"Content-Type": content_type}
         headers |= {"Accept": accept, "User-Agent": sessions.USER_AGENT}
         try:
             if self._channels is None or body is None or method not in WRITES:
-                answer = await self._ask(method, path, headers, body, may_send)
+                answer = await self._ask(method, path, headers, body, may_send, most_bytes)
             else:
-                async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
-                    answer = await self._channels.send(method, path, headers, body, may_send)
+                answer = await self._write(self._channels, method, path, headers, body, may_send)
         except (aiohttp.ClientError, TimeoutError, OSError) as lost:
+            if isinstance(lost, TimeoutError):
+                self.doubt()
             raise unavailable(lost) from lost
         if answer.status < 300:
             return answer.body
@@ -280,11 +241,12 @@ class Connection:
         headers: dict[str, str],
         body: bytes | None,
         may_send: Callable[[], bool] | None,
+        most_bytes: int,
     ) -> channels.Answer:
         """One request by aiohttp, which repeats it where that does no harm."""
         data = body if body is None or may_send is None else guarding.Body(body, may_send)
         try:
-            async with self._session.request(
+            async with self._sessions.current.request(
                 method,
                 self._url(path),
                 data=data,
@@ -292,11 +254,10 @@ class Connection:
                 timeout=self._call_timeout,
                 allow_redirects=False,
                 proxy=self._proxy,
-                server_hostname=self._server_name,
             ) as response:
                 return channels.Answer(
                     status=response.status,
-                    body=await response.read(),
+                    body=await answers.body(response, most_bytes),
                     retry_after=response.headers.get("Retry-After"),
                 )
         except (aiohttp.ClientError, OSError) as lost:
@@ -304,8 +265,37 @@ class Connection:
                 raise guarding.WithheldError from lost
             raise
 
+    async def _write(
+        self,
+        over: channels.Channels,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        may_send: Callable[[], bool] | None,
+    ) -> channels.Answer:
+        """One request over a channel; where the server doesn't know us, and there are other
+        credentials by then, another one.
+        """
+        known = self._credentials
+        for again in (False, True):
+            held = known.held
+            over.use(held.context)
+            async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
+                answer = await over.send(method, path, {**headers, **held.headers}, body, may_send)
+            if again or answer.status != sessions.UNAUTHORIZED or not await known.renew(held):
+                break
+        return answer
+
+    def doubt(self) -> None:
+        """Nothing came in time over one connection: what was opened before may be as dead, and
+        nothing more is sent over it.
+        """
+        if self._sessions.doubt() and self._channels is not None:
+            self._channels.drop_idle()
+
     def _open_channels(self) -> channels.Channels | None:
-        context = self._api.rest_client.ssl_context
+        context = self._credentials.held.context
         address = channels.Address.of(self._host, context, self._server_name)
         if address is None:
             return None
@@ -329,52 +319,40 @@ class Connection:
             total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=silence_seconds
         )
         try:
-            async with self._session.get(
-                self._url(path),
-                headers=await self._headers(None),
-                timeout=timeout,
-                allow_redirects=False,
-                proxy=self._proxy,
-                server_hostname=self._server_name,
+            async with self._sessions.current.get(
+                self._url(path), timeout=timeout, allow_redirects=False, proxy=self._proxy
             ) as response:
                 if response.status >= 300:
-                    retry_after = response.headers.get("Retry-After")
-                    raise error_of(response.status, await response.read(), retry_after)
+                    said = await answers.body(response, answers.WRITTEN_MAX_BYTES)
+                    raise error_of(response.status, said, response.headers.get("Retry-After"))
                 yield _chunks(response, gather_seconds)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if isinstance(error, TimeoutError):
+                self.doubt()
             raise unavailable(error) from error
 
     def coordination(self) -> client.CoordinationV1Api:
         """The library's functions for Leases, over this connection."""
-        return client.CoordinationV1Api(self._api)
+        api = client.ApiClient(self._credentials.configuration)
+        api.rest_client.pool_manager = self._sessions.current
+        api.rest_client.proxy = self._proxy
+        api.user_agent = sessions.USER_AGENT
+        return client.CoordinationV1Api(api)
 
     def session_elsewhere(self) -> aiohttp.ClientSession:
         """A session with our credentials for the event loop of another thread, where it is made,
-        used and closed. This one's loop goes on running: it is asked for a token at each request.
+        used and closed. This one's loop goes on running: it is asked for others after a 401.
         """
-
-        async def authorize(
-            request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
-        ) -> aiohttp.ClientResponse:
-            asked = asyncio.run_coroutine_threadsafe(self._headers(None), self._home)
-            headers: dict[str, str] = await asyncio.wrap_future(asked)
-            request.headers.update(headers)
-            request.server_hostname = self._server_name
-            return await send(request)
-
         return sessions.made(
-            self._api.rest_client.ssl_context, authorize, most=CONNECTIONS_MAX, proxy=self._proxy
+            self._credentials.held.context,
+            sessions.Authorizing(self._credentials, self._home, self._server_name),
+            sessions.refuse_nonsense,
+            most=CONNECTIONS_MAX,
+            proxy=self._proxy,
         )
 
     def _url(self, path: str) -> yarl.URL:
         return yarl.URL(self._host + path, encoded=True)
-
-    async def _headers(self, content_type: str | None) -> dict[str, str]:
-        headers = {} if content_type is None else {"Content-Type": content_type}
-        token = await self._configuration.get_api_key_with_prefix("BearerToken")
-        if token:
-            headers["Authorization"] = token
-        return headers
 
 
 async def _chunks(response: aiohttp.ClientResponse, gather_seconds: float) -> AsyncIterator[bytes]:
@@ -390,10 +368,8 @@ async def _chunks(response: aiohttp.ClientResponse, gather_seconds: float) -> As
                     transport.resume_reading()
 
 
-def _in_cluster() -> bool:
-    return bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
-
-
 def unavailable(error: Exception) -> Unavailable:
     """What it comes to that there was no answer."""
-    return Unavailable(f"no answer: {type(error).__name__}: {error}".rstrip(": "))
+    reason = answers.TOO_LARGE if isinstance(error, answers.TooLargeError) else ""
+    said = f"no answer: {type(error).__name__}: {error}".rstrip(": ")
+    return Unavailable(said[: answers.MESSAGE_MAX], reason=reason)

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from vscheduler.cluster import connection
+from vscheduler.cluster import answers, connection
 
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 PODS = "/api/v1/namespaces/{namespace}/pods/{name}"
@@ -139,5 +139,5 @@ async def ensure_queue(link: connection.Connection, name: str) -> bool:
 def _decoded(body: bytes) -> Object:
     try:
         return msgspec.json.decode(body, type=Object)
-    except msgspec.DecodeError as error:  # a proxy's page
+    except answers.GARBAGE as error:  # a proxy's page
         raise connection.Unavailable(f"not an object: {error}") from error

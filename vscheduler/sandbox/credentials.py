@@ -55,9 +55,21 @@ class Authority:
             alternatives=alternatives,
         )
 
-    def issue_client(self, user: str, groups: Sequence[str] = (), *, file: str) -> KeyPair:
+    def issue_client(
+        self,
+        user: str,
+        groups: Sequence[str] = (),
+        *,
+        file: str,
+        lifetime: dt.timedelta = LIFETIME,
+    ) -> KeyPair:
         """A certificate by which the API server knows a user and the user's groups."""
-        return self._issue(_name(user, groups), file=file, usage=ExtendedKeyUsageOID.CLIENT_AUTH)
+        return self._issue(
+            _name(user, groups),
+            file=file,
+            usage=ExtendedKeyUsageOID.CLIENT_AUTH,
+            lifetime=lifetime,
+        )
 
     def _issue(
         self,
@@ -66,9 +78,12 @@ class Authority:
         file: str,
         usage: x509.ObjectIdentifier,
         alternatives: x509.SubjectAlternativeName | None = None,
+        lifetime: dt.timedelta = LIFETIME,
     ) -> KeyPair:
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = _certificate(name, issuer=self.certificate.subject, key=key.public_key())
+        builder = _certificate(
+            name, issuer=self.certificate.subject, key=key.public_key(), lifetime=lifetime
+        )
         builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         if alternatives is not None:
             builder = builder.add_extension(alternatives, critical=False)
@@ -156,6 +171,7 @@ def _certificate(
     *,
     issuer: x509.Name,
     key: ec.EllipticCurvePublicKey,
+    lifetime: dt.timedelta = LIFETIME,
 ) -> x509.CertificateBuilder:
     now = dt.datetime.now(dt.UTC)
     return (
@@ -165,5 +181,5 @@ def _certificate(
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - CLOCK_SKEW)
-        .not_valid_after(now + LIFETIME)
+        .not_valid_after(now + lifetime)
     )

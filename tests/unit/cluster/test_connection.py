@@ -170,7 +170,7 @@ async def test_a_kubeconfig_gives_address_and_token(tmp_path: Path) -> None:
     ):
         link = await connection.Connection.open(access)
         assert link.host == host
-        assert await link._headers(None) == {"Authorization": f"Bearer {token}"}
+        assert link._credentials.held.headers == {"Authorization": f"Bearer {token}"}
         await link.close()
 
 
