@@ -4,6 +4,9 @@ One Watch per kind. It lists, follows from there, and resumes at the last resour
 when the connection ends. When that version is too old (410) it lists anew, and what isn't in the
 list is gone. All pods are followed, finished ones too: with a field selector that leaves them out,
 a pod that finishes would look deleted, and jobs count their succeeded and failed pods.
+
+Watches are short. A connection that stays open and carries nothing looks like a quiet cluster, but
+for the end of the watch and the bookmark before it, which come from the server in time.
 """
 
 import asyncio
@@ -11,18 +14,23 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Protocol, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 import structlog
 
-from vscheduler.cluster import connection
+from vscheduler.cluster import answers, connection
 
 log = structlog.get_logger(__name__)
 
 Event = TypeVar("Event")
 Read = TypeVar("Read")
+
+UNAUTHORIZED = 401
+
+SHRINK = 8
+"""By how much pages become smaller that were too large."""
 
 SLICE = 10
 """Objects that are read before others have a turn in the event loop: about a millisecond's worth.
@@ -50,11 +58,13 @@ class Pace:
     """How patient a watch is. Seconds."""
 
     page_size: int = 500
-    watch_seconds: float = 300.0
-    """The server ends a watch after this time, up to twice as long: so that not all watches end
-    at once, and load spreads over API servers that were added since."""
-    silence_seconds: float = 150.0
-    """Bookmarks come about once a minute; a connection that is silent for longer is dead."""
+    watch_seconds: float = 16.0
+    """The server ends a watch after this time, up to a quarter longer, so that not all end at once.
+    It sends a bookmark two seconds before."""
+    silence_seconds: float = 24.0
+    """A connection that is silent for longer than any watch takes is dead."""
+    moment_seconds: float = 2.0
+    """A watch that was heard of within this time isn't overtaken, but busy."""
     gather_seconds: float = 0.0
     """How long changes may wait after others, to be read with those that come meanwhile: to be
     woken costs more than to read one."""
@@ -67,9 +77,13 @@ class Pace:
     """Longest pause while the API itself is missing: its CRD may be installed any moment."""
 
 
+Version = Annotated[str, msgspec.Meta(max_length=answers.VERSION_MAX)]
+Token = Annotated[str, msgspec.Meta(max_length=answers.TOKEN_MAX)]
+
+
 class _Meta(msgspec.Struct):
-    resourceVersion: str = ""  # noqa: N815 - the wire's name
-    continue_: str = msgspec.field(default="", name="continue")
+    resourceVersion: Version = ""  # noqa: N815 - the wire's name
+    continue_: Token = msgspec.field(default="", name="continue")
 
 
 class _Object(msgspec.Struct):
@@ -118,6 +132,10 @@ class Watch(Generic[Event]):
         self._chance = chance
         self._version = ""
         self._failures = 0
+        self._size = pace.page_size
+        self._open: asyncio.Timeout | None = None
+        self.heard_at = time.monotonic()
+        """When the API server last said anything of this kind: time.monotonic()."""
         self.listed = asyncio.Event()
         """Set when the first list has been handed on, or the first one after `forget`."""
         self.ever_listed = False
@@ -133,6 +151,19 @@ class Watch(Generic[Event]):
         """Where it is run next, begin with a list."""
         self._version = ""
         self.listed.clear()
+
+    def overtake(self) -> bool:
+        """Something newer is known than this has shown: unless it was heard of a moment ago, go on
+        from the last version over another connection. Whether it does.
+        """
+        silent = time.monotonic() - self.heard_at
+        if self._open is None or silent < self._pace.moment_seconds:
+            return False
+        log.info("watch.overtaken", path=self._path, silent_seconds=round(silent, 1))
+        self._link.doubt()
+        self._open.reschedule(asyncio.get_running_loop().time())
+        self._open = None
+        return True
 
     async def run(self) -> None:
         """List and watch for ever; errors of the API server are logged and waited out."""
@@ -158,11 +189,16 @@ class Watch(Generic[Event]):
 
         No resourceVersion is asked for: any older state could show pods unbound that are bound.
         When the list changes under the continue token for too long, it is taken in one piece.
+        Where a page is too large, pages are smaller from then on.
         """
         try:
-            version, found = await self._pages(self._pace.page_size)
+            version, found = await self._pages(self._size)
         except connection.Gone:
             version, found = await self._pages(0)
+        except connection.Unavailable as error:
+            if error.reason == answers.TOO_LARGE:
+                self._size = max(1, self._size // SHRINK)
+            raise
         self._sink(self._codec.replace(found))
         self._version = version
         self.relists += self.listed.is_set()
@@ -176,16 +212,20 @@ class Watch(Generic[Event]):
         None is kept as it came: of a pod's four thousand bytes few are read.
         """
         found: list[Any] = []
+        token = ""
         ahead = asyncio.create_task(self._page(size, ""))
         try:
             while True:
                 page = await ahead
+                self.heard_at = time.monotonic()
+                if page.metadata.continue_ == token != "":
+                    raise connection.Unavailable("the list never ends")
                 token = page.metadata.continue_
                 if token:
                     ahead = asyncio.create_task(self._page(size, token))
                 items = page.items or []
                 for begin in range(0, len(items), SLICE):
-                    read = self._codec.read(items[begin : begin + SLICE])
+                    read = self._listed(items[begin : begin + SLICE])
                     if not self.ever_listed and (begun := self._codec.begin(read)):
                         self._sink(begun)
                     found += read
@@ -195,38 +235,62 @@ class Watch(Generic[Event]):
         finally:
             ahead.cancel()
 
+    def _listed(self, items: Sequence[msgspec.Raw]) -> list[Any]:
+        try:
+            return self._codec.read(items)
+        except answers.GARBAGE as error:
+            raise connection.Unavailable(f"not an object: {error}") from error
+
     async def _page(self, size: int, token: str) -> _List:
         query = {"limit": str(size), "continue": token}
         query = {name: value for name, value in query.items() if value not in ("", "0")}
+        path = f"{self._path}?{urlencode(query)}"
+        most = answers.PAGE_MAX_BYTES if size else answers.LIST_MAX_BYTES
         try:
-            return _decode_list(await self._link.call("GET", f"{self._path}?{urlencode(query)}"))
-        except msgspec.DecodeError as error:
+            page = _decode_list(await self._link.call("GET", path, most_bytes=most))
+        except answers.GARBAGE as error:
             raise connection.Unavailable(f"not a list: {error}") from error
+        if not page.metadata.resourceVersion:
+            raise connection.Unavailable("a list without a version")
+        return page
 
     async def _follow(self) -> None:
         """Hand on changes from the last version on, until the server ends the watch."""
-        seconds = self._pace.watch_seconds * (1 + self._chance.random())
+        seconds = self._pace.watch_seconds * (1 + self._chance.random() / 4)
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
             "timeoutSeconds": str(round(seconds)),
         }
-        path = f"{self._path}?{urlencode(query)}"
         started = time.monotonic()
+        try:
+            async with asyncio.timeout(None) as self._open:
+                await self._read_lines(f"{self._path}?{urlencode(query)}")
+        except TimeoutError:  # it was overtaken
+            return
+        finally:
+            self._open = None
+        if time.monotonic() - started < self._pace.at_once_seconds:
+            raise connection.Unavailable("the watch ended at once")
+
+    async def _read_lines(self, path: str) -> None:
+        """Hand on what one watch says, until it ends."""
         pace = self._pace
         async with self._link.stream(
             path, silence_seconds=pace.silence_seconds, gather_seconds=pace.gather_seconds
         ) as chunks:
+            self.heard_at = time.monotonic()
             rest = b""
             async for chunk in chunks:
+                self.heard_at = time.monotonic()
                 *lines, rest = (rest + chunk).split(b"\n")
+                if len(rest) > answers.LINE_MAX_BYTES:
+                    raise connection.Unavailable("a change without an end")
                 for begin in range(0, len(lines), SLICE):
                     if begin:
                         await asyncio.sleep(0)
                     self._hand_on(lines[begin : begin + SLICE])
-        if time.monotonic() - started < self._pace.at_once_seconds:
-            raise connection.Unavailable("the watch ended at once")
 
     def _hand_on(self, lines: Sequence[bytes]) -> None:
         """One batch of lines; an error among them ends the watch after those before it."""
@@ -249,7 +313,7 @@ class Watch(Generic[Event]):
             events = []
             if change.type != "BOOKMARK":
                 events = self._codec.change(change.type, _item(change.type, line))
-        except msgspec.DecodeError as error:
+        except answers.GARBAGE as error:
             self._version = ""  # what it said is lost: list anew
             raise connection.Unavailable(f"not a watch event: {error}") from error
         self._version = change.object.metadata.resourceVersion
@@ -261,7 +325,10 @@ class Watch(Generic[Event]):
         self._failures += 1
         event = "watch.absent" if isinstance(error, connection.NotFound) else "watch.failed"
         log.warning(event, path=self._path, message=str(error), retry_in_seconds=round(seconds, 2))
-        await asyncio.sleep(seconds)
+        if error.status == UNAUTHORIZED:
+            await self._link.wait_for_credentials(seconds)
+        else:
+            await asyncio.sleep(seconds)
 
 
 def _item(kind: str, line: bytes) -> bytes:

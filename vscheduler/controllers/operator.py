@@ -229,7 +229,8 @@ def settings() -> kopf.OperatorSettings:
     made.networking.error_backoffs = Patience()
     made.networking.request_timeout = 30.0
     made.networking.connect_timeout = 10.0
-    made.watching.server_timeout = 300
+    made.watching.server_timeout = 20
+    made.watching.inactivity_timeout = 24.0  # silent for longer than any watch takes: it is dead
     made.watching.chunk_size = 500
     made.queueing.idle_timeout = 1.0
     return made

@@ -5,7 +5,7 @@ changed is read from a list, which the API server answers from its newest state.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -23,18 +23,24 @@ RETRY_SECONDS = 0.5
 
 
 async def catch_up(
-    link: connection.Connection, mirror: state.Mirror, scheduler_names: Iterable[str]
+    link: connection.Connection,
+    mirror: state.Mirror,
+    scheduler_names: Iterable[str],
+    overtake: Callable[[], None],
 ) -> None:
     """Until the Mirror has every live pod of these schedulers as it is now, or as it was later.
 
-    Costs one list of these pods' metadata. Waits out errors of the API server.
+    Costs one list of these pods' metadata. Waits out errors of the API server. `overtake` is called
+    where a list shows what the watch of pods hasn't shown for a while.
     """
     for name in scheduler_names:
-        while not await _has_caught_up(link, mirror, name):
+        while not await _has_caught_up(link, mirror, name, overtake):
             log.info("pods.behind", scheduler=name)
 
 
-async def _has_caught_up(link: connection.Connection, mirror: state.Mirror, name: str) -> bool:
+async def _has_caught_up(
+    link: connection.Connection, mirror: state.Mirror, name: str, overtake: Callable[[], None]
+) -> bool:
     selector = f"spec.schedulerName={name},{LIVE}"
     try:
         listed = await objects.list_all(link, PODS, {"fieldSelector": selector}, metadata_only=True)
@@ -50,6 +56,7 @@ async def _has_caught_up(link: connection.Connection, mirror: state.Mirror, name
     deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
     while wanted := _behind(mirror, wanted):
         if asyncio.get_running_loop().time() > deadline:  # or it is gone, and no watch shows it
+            overtake()
             return False
         await asyncio.sleep(LOOK_SECONDS)
     return True

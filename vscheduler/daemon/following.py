@@ -87,6 +87,14 @@ class Following:
             self._tasks[kind] = self._group.create_task(anew, name=f"watch {kind}")
         await self.wait_for_lists()
 
+    def overtake(self, kind: events.Kind) -> None:
+        """Something newer of this kind is known than its watch has shown: where that has been
+        silent for a moment, it goes on over another connection, and so do all that are as silent.
+        """
+        if self._watches[kind].overtake():
+            for watch in self._watches.values():
+                watch.overtake()
+
     def stop(self) -> None:
         """Follow nothing any more, and begin nothing."""
         self._stopped = True

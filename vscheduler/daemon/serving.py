@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -135,7 +136,8 @@ class Serving:
         around = self._around
         if names == self._served:
             if around.given.election.enabled:
-                await catching_up.catch_up(around.link, around.mirror, names)
+                overtake = partial(around.followed.overtake, events.Kind.POD)
+                await catching_up.catch_up(around.link, around.mirror, names, overtake)
             return  # else there is no predecessor who went on after the lists were begun
         around.mirror.serve(names)
         self._served = names

@@ -287,3 +287,10 @@ def test_kopf_is_kept_from_what_it_would_do_by_itself() -> None:
     assert len(registry._watching.get_all_handlers()) == 3
     pauses = iter(operator.Patience())
     assert [next(pauses) for _ in range(9)][-3:] == [15, 15, 15]
+
+
+def test_kopf_takes_silence_for_an_end() -> None:
+    """No watch is silent for as long as it lasts: there is a bookmark just before its end."""
+    watching = operator.settings().watching
+    assert watching.server_timeout is not None
+    assert watching.server_timeout + 2 <= watching.inactivity_timeout < 30

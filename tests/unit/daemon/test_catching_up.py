@@ -34,6 +34,10 @@ class Server:
         return web.json_response({"metadata": {}, "items": items})
 
 
+def nobody() -> None:
+    """Who is told that a watch is behind, where that is of no interest."""
+
+
 @pytest.fixture(autouse=True)
 def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catching_up, "PATIENCE_SECONDS", 0.1)
@@ -45,7 +49,7 @@ async def test_it_returns_when_every_pod_is_seen_as_new(serve: Serve) -> None:
     server = Server(("a", 5), ("b", 9))
     mirror = manifests.mirror(manifests.pod("a", version=4))
     waiting = asyncio.create_task(
-        catching_up.catch_up(await serve(server.answer), mirror, ["vscheduler"])
+        catching_up.catch_up(await serve(server.answer), mirror, ["vscheduler"], nobody)
     )
     await worlds.until(lambda: server.queries)
     mirror.apply(manifests.event_of(manifests.pod("a", node="n1", version=5)))
@@ -61,7 +65,7 @@ async def test_a_pod_that_is_gone_before_a_watch_shows_it_holds_nobody_up(serve:
     """After some patience it is listed anew."""
     server = Server(("a", 5))
     waiting = asyncio.create_task(
-        catching_up.catch_up(await serve(server.answer), manifests.mirror(), ["vscheduler"])
+        catching_up.catch_up(await serve(server.answer), manifests.mirror(), ["vscheduler"], nobody)
     )
     await worlds.until(lambda: server.queries)
     server.versions.clear()
@@ -75,7 +79,9 @@ async def test_errors_are_waited_out_and_names_are_asked_for_in_turn(serve: Serv
     server = Server()
     server.failures = 2
     async with asyncio.timeout(10):
-        await catching_up.catch_up(await serve(server.answer), manifests.mirror(), ["a", "b"])
+        await catching_up.catch_up(
+            await serve(server.answer), manifests.mirror(), ["a", "b"], nobody
+        )
     names = [query["fieldSelector"].split(",")[0] for query in server.queries]
     assert names == ["spec.schedulerName=a"] * 3 + ["spec.schedulerName=b"]
 
@@ -98,6 +104,22 @@ async def test_versions_are_compared_as_numbers(
     done = False
     with suppress(TimeoutError):
         async with asyncio.timeout(5 if enough else 0.3):
-            await catching_up.catch_up(await serve(server.answer), mirror, ["vscheduler"])
+            await catching_up.catch_up(await serve(server.answer), mirror, ["vscheduler"], nobody)
             done = True
     assert done is enough
+
+
+async def test_a_watch_that_the_list_has_overtaken_is_told_of(serve: Serve) -> None:
+    """Not one for which there is no list."""
+    server = Server(("a", 5))
+    server.failures = 3
+    mirror = manifests.mirror()
+    told: list[int] = []
+
+    def overtake() -> None:
+        told.append(server.failures)
+        mirror.apply(manifests.event_of(manifests.pod("a", version=5)))
+
+    async with asyncio.timeout(10):
+        await catching_up.catch_up(await serve(server.answer), mirror, ["vscheduler"], overtake)
+    assert told == [0]

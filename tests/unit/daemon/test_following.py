@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import pytest
 from aiohttp import web
 
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
+from vscheduler.cluster import watching
 from vscheduler.daemon import following
 from vscheduler.mirror import entries, events, state
 
@@ -97,3 +99,24 @@ async def test_after_a_stop_nothing_is_listed_anew(serve: Serve) -> None:
         made.following.stop()
         await asyncio.sleep(0.1)
         asking.cancel()
+
+
+async def test_all_that_are_silent_go_on_anew_where_one_was_overtaken(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their connections are as old. Where that one is busy, they are left alone."""
+    asked: list[str] = []
+    busy = {"/api/v1/pods": True}
+
+    def overtake(watch: watching.Watch[entries.Event]) -> bool:
+        asked.append(watch.path)
+        return not busy.get(watch.path, False)
+
+    monkeypatch.setattr(watching.Watch, "overtake", overtake)
+    async with followed(serve) as made:
+        made.following.overtake(events.Kind.POD)
+        assert asked == ["/api/v1/pods"]
+        busy.clear()
+        made.following.overtake(events.Kind.POD)
+        made.following.stop()
+    assert set(asked) == {following.PATHS[kind] for kind in KINDS}
