@@ -21,7 +21,7 @@ PAUSE_SECONDS = 15.0
 """The longest between two binds, on a machine that is busy; on a quiet one it is below 5."""
 EVERY_SECONDS = 0.25
 UNKNOWN = 401
-SHORT = dt.timedelta(seconds=12)
+LONG, SHORT = dt.timedelta(hours=1), dt.timedelta(seconds=20)
 
 
 class Tokens:
@@ -72,16 +72,17 @@ class Certificates:
     ) -> None:
         self._cluster = cluster
         self._embedded = embedded
+        self._lifetimes = iter((LONG, SHORT, LONG))  # a slow start costs none of them its time
         self.kubeconfig = folder / "config"
         permissions.permit(cluster, USER)
         self.renew()
 
     def renew(self) -> None:
         """Write another."""
-        authority = self._cluster.authority
-        self._pair = authority.issue_client(USER, file=USER, lifetime=SHORT)
-        self._ends = time.monotonic() + SHORT.total_seconds()
-        files = {"client-certificate": self._pair.certificate, "client-key": self._pair.key}
+        self._lifetime = next(self._lifetimes)
+        pair = self._cluster.authority.issue_client(USER, file=USER, lifetime=self._lifetime)
+        self._ends = time.monotonic() + self._lifetime.total_seconds()
+        files = {"client-certificate": pair.certificate, "client-key": pair.key}
         user = {name: str(path) for name, path in files.items()}
         if self._embedded:
             user = {
@@ -92,10 +93,11 @@ class Certificates:
 
     @contextmanager
     def ending(self) -> Iterator[None]:
-        """The same; they end by themselves."""
-        ends = self._ends
+        """The same, where its life is short: it ends by itself."""
+        ends, waits = self._ends, self._lifetime is SHORT
         yield
-        time.sleep(max(0.0, ends + 1.0 - time.monotonic()))
+        if waits:
+            time.sleep(max(0.0, ends + 1.0 - time.monotonic()))
 
 
 def with_user(cluster: control_plane.ControlPlane, path: Path, user: dict[str, str]) -> Path:
