@@ -82,6 +82,12 @@ def ignored(command: flags.Decorated) -> flags.Decorated:
     show_default=True,
 )
 @flags.option(
+    "--cycle-deadline",
+    "How long a cycle may run before this instance gives up, for another to take over.",
+    default="30s",
+    show_default=True,
+)
+@flags.option(
     "--default-queue",
     "The queue of PodGroups that name none.",
     default="default",

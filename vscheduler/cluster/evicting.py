@@ -165,6 +165,7 @@ class Evictor:
                 steps.append(Step(evict=evict, verdict=Verdict.SPARED))
                 continue
             steps.append(await self._evict(evict, rehearsal=tell is None))
+            self._lanes.went_on()
             if tell is not None and steps[-1].verdict is Verdict.EVICTED:
                 tell(evict)
         return steps

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import msgspec
 
-from vscheduler.cluster import complaints, connection, lanes
+from vscheduler.cluster import complaints, connection, guarding, lanes
 from vscheduler.mirror import statuses
 
 NAME_MAX = 230
@@ -36,6 +37,13 @@ class Identity:
     """This process."""
 
 
+class Voice(Protocol):
+    """Tells of objects."""
+
+    def notify(self, notice: statuses.Notice) -> None:
+        """Record an event, after all that is more urgent."""
+
+
 class Herald:
     """Records events; each as it is, as often as it is told."""
 
@@ -55,23 +63,49 @@ class Herald:
         self._events = 0
         self._started = f"{time.time_ns():x}"
 
-    def notify(self, notice: statuses.Notice) -> None:
-        """Record an event, after all that is more urgent; where too many wait it is dropped."""
-        taken = self._lanes.put(lanes.Lane.EVENT, partial(self._record, notice, time.time()))
+    def under(self, may_send: Callable[[], bool]) -> Voice:
+        """Who tells for as long as that may be; what waits after that isn't sent."""
+        return _Permitted(self, may_send)
+
+    def notify(self, notice: statuses.Notice, may_send: Callable[[], bool]) -> None:
+        """Record an event, after all that is more urgent; where too many wait it is dropped.
+
+        Whether it may be sent is asked just before, and when its bytes are written.
+        """
+        record = partial(self._record, notice, time.time(), may_send)
+        taken = self._lanes.put(lanes.Lane.EVENT, record)
         if not taken:
             self._observe("event", "dropped")
 
-    async def _record(self, notice: statuses.Notice, when: float) -> None:
+    async def _record(
+        self, notice: statuses.Notice, when: float, may_send: Callable[[], bool]
+    ) -> None:
+        if not may_send():
+            self._observe("event", "withheld")
+            return
         self._events += 1
         name = f"{notice.name[:NAME_MAX]}.{self._started}{self._events:x}"
         body = event_body(notice, name, when, self._identity)
         path = f"/apis/events.k8s.io/v1/namespaces/{_namespace(notice)}/events"
         try:
-            await self._link.call("POST", path, body)
+            await self._link.call("POST", path, body, may_send=may_send)
+        except guarding.WithheldError:
+            self._observe("event", "withheld")
         except connection.ApiError as error:
             self._complaints.failed("event", error)
         else:
             self._observe("event", "written")
+
+
+@dataclass(frozen=True, slots=True)
+class _Permitted:
+    """Tells for as long as it may."""
+
+    herald: Herald
+    may_send: Callable[[], bool]
+
+    def notify(self, notice: statuses.Notice) -> None:
+        self.herald.notify(notice, self.may_send)
 
 
 def event_body(notice: statuses.Notice, name: str, when: float, identity: Identity) -> bytes:

@@ -45,6 +45,8 @@ class Lanes:
         self._done = asyncio.Event()
         """Neither stays set: setting them wakes those who wait for room, or for quiet."""
         self._under_way = [0 for _ in Lane]
+        self.steps = 0
+        """Calls that have ended, whatever came of them, and parts of those that are long."""
         self._turns = turns.Turns()
 
     def put(self, lane: Lane, call: Call) -> bool:
@@ -55,6 +57,15 @@ class Lanes:
         waiting.append(call)
         self._wake()
         return True
+
+    @property
+    def busy(self) -> bool:
+        """Whether any call waits or is under way. Any thread may ask."""
+        return any(self._waiting) or any(self._under_way)
+
+    def went_on(self) -> None:
+        """A call that is long has done a part."""
+        self.steps += 1
 
     def throttled(self) -> None:
         """The API server was too busy: make fewer calls at once."""
@@ -94,6 +105,7 @@ class Lanes:
                 await call()
             finally:
                 self._under_way[lane] -= 1
+                self.steps += 1
                 self._window.answered()
                 self._done.set()
                 self._done.clear()

@@ -69,7 +69,7 @@ class Reporter:
         link: connection.Connection,
         queue: lanes.Lanes,
         groups: Groups,
-        herald: heralding.Herald,
+        herald: heralding.Voice,
         *,
         may_commit: Callable[[], bool],
         observe: Callable[[str, str], None],

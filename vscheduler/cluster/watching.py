@@ -141,11 +141,20 @@ class Watch(Generic[Event]):
         self.ever_listed = False
         self.relists = 0
         self.reconnects = 0
+        self.problem: connection.ApiError | None = None
+        """Why nothing comes in; None: it does, or nobody has tried yet."""
+        self.problem_since = 0.0
+        """When the first of the failures in a row was, by the monotonic clock."""
 
     @property
     def path(self) -> str:
         """The collection that is followed."""
         return self._path
+
+    def _hear(self) -> None:
+        """Something came in: a page of a list, a watch that is open, a part of it."""
+        self.heard_at = time.monotonic()
+        self.problem = None
 
     def forget(self) -> None:
         """Where it is run next, begin with a list."""
@@ -217,7 +226,7 @@ class Watch(Generic[Event]):
         try:
             while True:
                 page = await ahead
-                self.heard_at = time.monotonic()
+                self._hear()
                 if page.metadata.continue_ == token != "":
                     raise connection.Unavailable("the list never ends")
                 token = page.metadata.continue_
@@ -280,10 +289,10 @@ class Watch(Generic[Event]):
         async with self._link.stream(
             path, silence_seconds=pace.silence_seconds, gather_seconds=pace.gather_seconds
         ) as chunks:
-            self.heard_at = time.monotonic()
+            self._hear()
             rest = b""
             async for chunk in chunks:
-                self.heard_at = time.monotonic()
+                self._hear()
                 *lines, rest = (rest + chunk).split(b"\n")
                 if len(rest) > answers.LINE_MAX_BYTES:
                     raise connection.Unavailable("a change without an end")
@@ -321,6 +330,9 @@ class Watch(Generic[Event]):
 
     async def _pause(self, error: connection.ApiError) -> None:
         """Wait before the next attempt."""
+        if self.problem is None:
+            self.problem_since = time.monotonic()
+        self.problem = error
         seconds = pause(self._pace, error, self._failures, self._chance)
         self._failures += 1
         event = "watch.absent" if isinstance(error, connection.NotFound) else "watch.failed"

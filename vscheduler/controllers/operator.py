@@ -66,8 +66,14 @@ class Operator:
     """Runs Kopf, and hands what it hears to the daemon's event loop."""
 
     def __init__(
-        self, api: ports.Api, entry: handlers.Entry, sink: handlers.Sink, pace: Pace
+        self,
+        api: ports.Api,
+        entry: handlers.Entry,
+        sink: handlers.Sink,
+        pace: Pace,
+        pulse: ports.Pulse,
     ) -> None:
+        self._pulse = pulse
         self._api = api
         self._pace = pace
         self._entry = entry
@@ -179,9 +185,16 @@ class Operator:
                 loop.call_soon_threadsafe(tell_end, outcome)
 
         log.info("kopf.started", kinds=sorted(kinds))
+        there = asyncio.new_event_loop()
+        self._pulse.begin(there)
         threading.Thread(
             target=_operate,
-            args=(handlers.registry(kinds, self._entry, hand_on), stop, tell_from_thread),
+            args=(
+                handlers.registry(kinds, self._entry, hand_on),
+                stop,
+                tell_from_thread,
+                there,
+            ),
             name="kopf",
             daemon=True,
         ).start()
@@ -192,6 +205,7 @@ class Operator:
                     return None
             return ended.result()
         finally:
+            self._pulse.end()
             stop.set()
             done, _ = await asyncio.wait({ended}, timeout=self._pace.stop_seconds)
             if not done:
@@ -240,13 +254,13 @@ def _operate(
     registry: kopf.OperatorRegistry,
     stop: threading.Event,
     tell_end: Callable[[BaseException], None],
+    loop: asyncio.AbstractEventLoop,
 ) -> None:
     """Run Kopf in this thread until it is told to stop, or dies; why it ended is told at once.
 
     Its own end is not waited for without a bound: a watch that dies while others log in anew waits
     for ever for credentials that nobody fetches any more.
     """
-    loop = asyncio.new_event_loop()
     try:
         loop.run_until_complete(_live(registry, stop, tell_end))
     except BaseException as error:  # noqa: BLE001 - whatever it is, the daemon is told

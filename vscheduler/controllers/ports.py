@@ -4,6 +4,7 @@ They know no connection: every call goes through `Api`, and what the server refu
 one RefusedError that says what kind of trouble it is.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -80,6 +81,16 @@ class Api(Protocol):
 
     async def delete(self, path: str, preconditions: Preconditions) -> None:
         """Delete that very object: CONFLICT where another, or another version, is there."""
+
+
+class Pulse(Protocol):
+    """Who sees to it that an event loop answers. Any thread may call it."""
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on this loop must answer."""
+
+    def end(self) -> None:
+        """No loop must."""
 
 
 class Pauses(Protocol):

@@ -14,11 +14,12 @@ def start(
     default_queue: str,
     observe: Callable[[str, str], None],
     outlook: queue_keeping.Outlook,
+    pulse: ports.Pulse,
 ) -> list[asyncio.Task[None]]:
     """Start its tasks; each ends when it is cancelled.
 
     entry is how Kopf reaches the API server, observe is told of each write and what came of it,
-    outlook is what is known of pods.
+    outlook is what is known of pods, and Kopf's event loop answers to pulse while it runs.
     """
     keeper = queue_keeping.QueueKeeper(
         api,
@@ -27,7 +28,7 @@ def start(
         pace=queue_keeping.Pace(),
         outlook=outlook,
     )
-    kopf = operator.Operator(api, entry, keeper.feed, operator.Pace())
+    kopf = operator.Operator(api, entry, keeper.feed, operator.Pace(), pulse)
     return [
         group.create_task(keeper.run(), name="keep queues"),
         group.create_task(kopf.run(), name="kopf"),

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import sys
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any
@@ -24,12 +24,15 @@ from vscheduler.daemon import (
     line_writer,
     logs,
     metrics,
+    readiness,
     reloading,
     serving,
     settings,
     signals,
+    supervision,
     surroundings,
     tenures,
+    watchdog,
 )
 from vscheduler.mirror import entries, events, state, statuses
 
@@ -58,8 +61,17 @@ FINISH_SECONDS = 4.0
 DRAIN_SECONDS = 10.0
 """How long it then waits for calls that are under way, before it gives its Leases back."""
 
-EVENTS_SECONDS = 5.0
-"""How long it then waits for events."""
+EVENTS_SECONDS = 2.0
+"""How long it then waits for events: of those that tell what was done under its Leases before it
+gives them back, and of one that tells of that after it."""
+
+QUIET_SECONDS = 3.0
+"""How long an instance that is stuck waits for calls that are under way, before it gives its Leases
+back; if they go on, it keeps them."""
+
+OWN_NEWS_SECONDS = 10.0
+"""How old an event may be that tells of this process itself: it belongs to no Lease. An instance
+that was frozen for as long as a Lease takes to run out sends none of before."""
 
 
 class Application:
@@ -71,8 +83,11 @@ class Application:
         loaded: configuration.Loaded,
         link: connection.Connection,
         lines: line_writer.LineWriter,
+        lifeline: Callable[[], None],
     ) -> None:
+        """`lifeline` is called again and again for as long as the interpreter does anything."""
         self._given = given
+        self._signs = supervision.Signs()
         self._link = link
         self._stopping = asyncio.Event()
         self._withholding = asyncio.Event()
@@ -106,6 +121,7 @@ class Application:
             observed=self._metrics,
             stopping=self._stopping.is_set,
             withholding=self._withholding.is_set,
+            signs=self._signs,
         )
         self._serving = serving.Serving(around, loaded.policy, owners.Owners())
         self._controllers = controlling.Controllers(
@@ -114,6 +130,21 @@ class Application:
         self._leadership = self._stand(identity)
         for standing in self._leadership.standings():
             self._metrics.observe_standing(standing)
+        self._watchdog = watchdog.Watchdog(
+            supervision.checks(
+                self._signs,
+                self._lanes,
+                self._followed.watches,
+                deadline_seconds=given.cycle_deadline_seconds,
+            ),
+            self._signs.pulses,
+            watchdog.Outlets(
+                give_up=self._give_up,
+                observe=lambda stuck: self._metrics.observe_stuck(stuck.cause.value),
+                hold=lifeline,
+                flush=lambda: lines.flush(logs.FLUSH_SECONDS),
+            ),
+        )
         self._reloader = reloading.Reloader(loaded, self._serving.adopt, self._tell_of_reload)
         self._metrics.observe_reload(successful=True, now=time.time())
 
@@ -126,6 +157,9 @@ class Application:
         """Until `stop` is called. A task that fails takes all others, and this, with it."""
         async with AsyncExitStack() as servers, asyncio.TaskGroup() as group:
             await self._serve(servers)
+            self._signs.loop.begin(asyncio.get_running_loop())
+            self._watchdog.start()
+            servers.callback(self._watchdog.stop)
             tasks = [group.create_task(each, name=name) for name, each in self._work().items()]
             if self._given.controls:
                 tasks += self._controllers.start(group)
@@ -183,10 +217,43 @@ class Application:
         except TimeoutError:
             log.warning("leases.kept", why="calls are under way still", seconds=DRAIN_SECONDS)
             return
+        await self._wait_for_events()
         await self._leadership.release()
+        await self._wait_for_events()
+
+    async def _wait_for_events(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(EVENTS_SECONDS):
                 await self._lanes.wait_until_quiet()
+
+    async def _give_up(self) -> None:
+        """Only a new process can help: send nothing more, and let others take over.
+
+        A cycle that comes back later finds that it may not commit. The Leases are kept where a call
+        may be done yet.
+        """
+        self._withholding.set()
+        try:
+            async with asyncio.timeout(QUIET_SECONDS):
+                await self._lanes.wait_until_quiet()
+        except TimeoutError:
+            log.warning("leases.kept", why="calls are under way still", seconds=QUIET_SECONDS)
+            return
+        await self._leadership.release()
+
+    def _report(self) -> readiness.Report:
+        """What /readyz says."""
+        return readiness.report(self._followed.states(), self._leadership.standings())
+
+    def _stuck(self) -> str:
+        """Why only a new process can help; empty where that isn't so."""
+        stuck = self._watchdog.stuck
+        return "" if stuck is None else stuck.message
+
+    def _exposition(self) -> bytes:
+        """The metrics as they are now."""
+        self._metrics.observe_stalled(self._watchdog.stalled())
+        return self._metrics.exposition()
 
     def _stand(self, identity: str) -> leadership.Leadership:
         """How it is found out what we may serve."""
@@ -207,21 +274,29 @@ class Application:
             ),
             on_change=partial(self._tell_of_standing, identity),
             observe_renewal=self._metrics.observe_renewal,
+            pulse=self._signs.election,
         )
 
     def _tell_of_standing(
         self, identity: str, before: leadership.Standing, after: leadership.Standing
     ) -> None:
-        """Count a change, and record on the Lease that we gained or lost it."""
+        """Count a change, and record on the Lease that we gained it, or have given it back.
+
+        That it was lost in another way its next holder tells: nothing is sent by who has lost it.
+        """
         self._metrics.observe_standing(after)
-        if before.leads != after.leads:
+        token = self._leadership.held((after.lease,)).get(after.lease)
+        if before.leads != after.leads and (token is not None or self._stopping.is_set()):
             lease = statuses.Subject(
                 kind="Lease",
                 namespace=self._given.election.namespace,
                 name=after.lease,
                 uid=after.uid or before.uid,
             )
-            self._herald.notify(statuses.lease_notice(lease, identity, leads=after.leads))
+            self._herald.notify(
+                statuses.lease_notice(lease, identity, leads=after.leads),
+                _while_new() if token is None else token.may_act,
+            )
 
     def _feed(self, batch: Sequence[entries.Event]) -> None:
         """Hand on what a watch saw."""
@@ -240,20 +315,27 @@ class Application:
             reference = self._mirror.reference(events.Kind.QUEUE, name)
             uid = "" if reference is None else reference.uid
             subject = statuses.Subject(kind="Queue", namespace="", name=name, uid=uid)
-        self._herald.notify(statuses.reload_notice(subject, reload.path, reload.problems))
+        notice = statuses.reload_notice(subject, reload.path, reload.problems)
+        self._herald.notify(notice, _while_new())
 
     async def _serve(self, servers: AsyncExitStack) -> None:
         """Open the servers that are wanted; one, where both are to listen at one address."""
         metrics_at, health_at = self._given.metrics_address, self._given.health_address
         for address in dict.fromkeys((metrics_at, health_at)):
             if address is not None:
-                exposition = self._metrics.exposition if address == metrics_at else None
                 pages = health.pages(
-                    ready=lambda: self._followed.ready,
-                    exposition=exposition,
+                    report=self._report,
+                    exposition=self._exposition if address == metrics_at else None,
                     standings=self._leadership.standings,
+                    stuck=self._stuck,
                 )
                 await servers.enter_async_context(health.serving(pages, address))
+
+
+def _while_new() -> leadership.Permit:
+    """Good for a moment from now on."""
+    end = candidates.clock() + OWN_NEWS_SECONDS
+    return lambda: candidates.clock() < end
 
 
 def _kinds(given: settings.Settings) -> list[events.Kind]:
@@ -276,11 +358,13 @@ async def run(
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     gc.set_threshold(YOUNG_OBJECTS_MAX)
     link = await connection.Connection.open(given.access)
+    lifeline = watchdog.Lifeline(given.cycle_deadline_seconds)
     try:
-        application = Application(given, loaded, link, lines)
+        application = Application(given, loaded, link, lines, lifeline.hold)
         signals.listen(application.stop, flush=lambda: lines.flush(logs.FLUSH_SECONDS))
         log.info("started", schedulers=given.scheduler_names, server=link.host)
         await application.run()
         log.info("stopped")
     finally:
+        lifeline.let_go()
         await link.close()

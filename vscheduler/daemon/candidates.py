@@ -286,6 +286,7 @@ class Candidate:
             holder="" if stored is None else stored.record.holder,
             uid="" if stored is None else stored.uid,
             problem=self._trouble.sentence,
+            reachable=self._trouble.kind is not connection.Unavailable,
         )
         if standing != self._told or tenure is not earlier:
             self._told = standing

@@ -97,6 +97,7 @@ class Controllers:
                     witness=group_evidence.Evidence(around.mirror).counter,
                     changed=around.pods_moved,
                 ),
+                pulse=around.signs.kopf,
             )
 
     async def _follow(self, watch: watching.Watch[owners.Event]) -> None:
@@ -120,22 +121,21 @@ def grouping_for(
     around: surroundings.Surroundings,
     known: owners.Owners,
     scheduler_names: tuple[str, ...],
-    permit: leadership.Permit,
+    token: leadership.Token,
 ) -> grouping.Grouping:
-    """Who looks after the PodGroups of pods of these schedulers, while the permit lasts."""
+    """Who looks after the PodGroups of pods of these schedulers, while the token is good."""
     given = around.given
+    told = around.herald.under(around.permit_to_tell(token))
     return grouping.Grouping(
         group_survey.Survey(around.mirror, known, scheduler_names),
-        api.Api(around.link, around.calls, permit),
+        api.Api(around.link, around.calls, around.permit(token)),
         pauses.Pauses[str](PAUSES),
         grouping.Options(
             schedulers=scheduler_names,
             grace_seconds=given.podgroup_grace_seconds,
             inherit_owner_annotations=given.inherit_owner_annotations,
         ),
-        outlets=grouping.Outlets(
-            observe=around.observed.observe_group_call, notify=around.herald.notify
-        ),
+        outlets=grouping.Outlets(observe=around.observed.observe_group_call, notify=told.notify),
         pace=grouping.Pace(),
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from vscheduler.daemon import candidates, leadership
+from vscheduler.daemon import candidates, leadership, progress
 
 log = structlog.get_logger(__name__)
 
@@ -50,8 +50,11 @@ class Elected:
         *,
         on_change: Told = _ignore_change,
         observe_renewal: Renewed = _ignore_renewal,
+        pulse: progress.Pulse | None = None,
     ) -> None:
+        """The thread's event loop answers to `pulse` while it runs."""
         names = sorted(leases)
+        self._pulse = progress.Pulse() if pulse is None else pulse
         self._open = open_leases
         self._on_change = on_change
         self._observe_renewal = observe_renewal
@@ -176,9 +179,13 @@ class Elected:
 
     async def _stand(self) -> None:
         """All candidates, each for itself."""
-        async with self._open() as transport, asyncio.TaskGroup() as group:
-            for name, candidate in self._candidates.items():
-                group.create_task(candidate.stand(transport), name=f"stand for {name}")
+        self._pulse.begin(asyncio.get_running_loop())
+        try:
+            async with self._open() as transport, asyncio.TaskGroup() as group:
+                for name, candidate in self._candidates.items():
+                    group.create_task(candidate.stand(transport), name=f"stand for {name}")
+        finally:
+            self._pulse.end()
 
 
 async def _wait_for(event: asyncio.Event) -> None:

@@ -2,9 +2,12 @@
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 
 from vscheduler.cluster import connection, watching
+from vscheduler.daemon import readiness
 from vscheduler.mirror import codecs, entries, events
 
 PATHS: Mapping[events.Kind, str] = {
@@ -21,6 +24,9 @@ PATHS: Mapping[events.Kind, str] = {
 
 NODE_PACE = watching.Pace(gather_seconds=0.2)
 """Thousands of nodes have a dozen heartbeats every second, which change nothing."""
+
+LOOK_SECONDS = 0.5
+"""How often it is looked whether a list that isn't in will never be."""
 
 Sink = Callable[[Sequence[entries.Event]], None]
 
@@ -58,12 +64,33 @@ class Following:
     @property
     def ready(self) -> bool:
         """Whether all lists have been in; what is listed anew was seen before."""
-        return all(watch.ever_listed for watch in self._watches.values())
+        return all(each.listed or each.absent for each in self.states())
+
+    @property
+    def watches(self) -> Collection["watching.Watch[entries.Event]"]:
+        """All of them."""
+        return self._watches.values()
+
+    def states(self) -> list[readiness.Followed]:
+        """How it stands with each kind."""
+        return [self._state(kind) for kind in self._watches]
 
     async def wait_for_lists(self) -> None:
-        """Until all lists are in."""
-        for watch in self._watches.values():
-            await watch.listed.wait()
+        """Until all lists are in, but for those of kinds that we go on without."""
+        for kind, watch in self._watches.items():
+            while not watch.listed.is_set() and not self._state(kind).absent:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await watch.listed.wait()
+
+    def _state(self, kind: events.Kind) -> readiness.Followed:
+        watch = self._watches[kind]
+        return readiness.Followed(
+            kind=kind,
+            listed=watch.ever_listed,
+            problem=watch.problem,
+            seconds=time.monotonic() - watch.problem_since if watch.problem else 0.0,
+        )
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Follow every kind for ever, or until `stop`."""

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import structlog
 from aiohttp import web
 
-from vscheduler.daemon import leadership, settings
+from vscheduler.daemon import leadership, readiness, settings
 
 log = structlog.get_logger(__name__)
 
@@ -20,24 +20,28 @@ class ListenError(Exception):
 
 def pages(
     *,
-    ready: Callable[[], bool],
+    report: Callable[[], readiness.Report],
     exposition: Callable[[], bytes] | None,
     standings: Callable[[], Sequence[leadership.Standing]],
+    stuck: Callable[[], str] = str,
 ) -> web.Application:
     """What a server answers: liveness, readiness, and the metrics where they are wanted.
 
     /healthz is Volcano's name for liveness. A standby is as ready as a leader: an update waits for
-    readiness, and the new instance can't lead before the old one has gone.
+    readiness, and the new instance can't lead before the old one has gone. `stuck` says why only a
+    new process can help, where that is so.
     """
 
     async def live(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+        why = stuck()
+        return web.Response(status=503, text=f"{why}\n") if why else web.Response(text="ok\n")
 
-    async def readiness(_: web.Request) -> web.Response:
-        leases = "".join(f"{told(standing)}\n" for standing in standings())
-        if ready():
-            return web.Response(text=f"ok\n{leases}")
-        return web.Response(status=503, text=f"the first lists aren't in yet\n{leases}")
+    async def ready(_: web.Request) -> web.Response:
+        why, found = stuck(), report()
+        waits = (why, *found.waits) if why else found.waits
+        lines = (*(waits or ("ok",)), *found.without, *map(told, standings()))
+        text = "".join(f"{line}\n" for line in lines)
+        return web.Response(status=503 if waits else 200, text=text)
 
     async def metrics(_: web.Request) -> web.Response:
         assert exposition is not None
@@ -46,7 +50,7 @@ def pages(
     application = web.Application()
     application.router.add_get("/livez", live)
     application.router.add_get("/healthz", live)
-    application.router.add_get("/readyz", readiness)
+    application.router.add_get("/readyz", ready)
     if exposition is not None:
         application.router.add_get("/metrics", metrics)
     return application

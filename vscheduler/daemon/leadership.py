@@ -71,6 +71,8 @@ class Standing:
     """The Lease's own; empty as long as it isn't known."""
     problem: str = ""
     """Why we can't stand for it at present: a sentence."""
+    reachable: bool = True
+    """Whether the API server has answered, if only to refuse."""
 
 
 class Leadership(Protocol):

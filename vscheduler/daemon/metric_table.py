@@ -100,6 +100,18 @@ TABLE = (
         about="Cycles thrown away because an invariant was broken: a defect of the scheduler.",
     ),
     Metric(
+        name="vscheduler_stuck_total",
+        kind=Kind.COUNTER,
+        about="Times that this process found that only a new one can help, and ended, by cause.",
+        labels=("cause",),
+    ),
+    Metric(
+        name="vscheduler_stalled_seconds",
+        kind=Kind.GAUGE,
+        about="For how long what must go on hasn't, by the cause that it would be stuck of.",
+        labels=("cause",),
+    ),
+    Metric(
         name="vscheduler_plugin_faults_total",
         kind=Kind.COUNTER,
         about="Plugins that failed in a hook.",

@@ -112,6 +112,15 @@ class Metrics:
         """Count a cycle that was thrown away."""
         self._count("vscheduler_cycles_dropped_total")
 
+    def observe_stuck(self, cause: str) -> None:
+        """Count that this process ends as only a new one can help. Any thread may call it."""
+        self._count("vscheduler_stuck_total", cause)
+
+    def observe_stalled(self, seconds: Mapping[str, float]) -> None:
+        """Note for how long each cause has seen no step. Any thread may call it."""
+        for cause, each in seconds.items():
+            self._gauges["vscheduler_stalled_seconds"].labels(cause).set(each)
+
     def observe_reload(self, *, successful: bool, now: float) -> None:
         """Note whether the configuration that was just read is in force."""
         self._gauges["vscheduler_config_last_reload_successful"].set(successful)

@@ -4,10 +4,8 @@ import asyncio
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent import futures
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import structlog
@@ -23,7 +21,7 @@ from vscheduler.cluster import (
 from vscheduler.core import cycle
 from vscheduler.core.framework import policy
 from vscheduler.core.model import decisions, jobs, nodes, snapshot
-from vscheduler.daemon import lags, metrics, pacing, pauses, telling
+from vscheduler.daemon import cycle_thread, lags, metrics, pacing, pauses, progress, telling
 from vscheduler.mirror import entries, events, state
 
 log = structlog.get_logger(__name__)
@@ -38,6 +36,8 @@ class Outlets:
     reporter: reporting.Reporter
     queue_reporter: queue_reporting.QueueReporter
     usage_writer: usage_writing.UsageWriter
+    cycles: progress.Cycles = field(default_factory=progress.Cycles)
+    """Notes which cycles run, for who watches from another thread."""
 
 
 class SchedulingLoop:
@@ -56,6 +56,7 @@ class SchedulingLoop:
         may_commit: Callable[[], bool],
         pace: pacing.Pace,
     ) -> None:
+        self._running = outlets.cycles
         self._mirror = mirror
         self._policy = configured
         self._may_commit = may_commit
@@ -95,10 +96,16 @@ class SchedulingLoop:
     async def run(self) -> None:
         """Cycle after cycle, for ever; the first at once."""
         self._pacing.changed()
-        with _thread() as thread:
+        self._running.dropped(0)
+        thread = cycle_thread.CycleThread(self._running)
+        thread.start()
+        try:
             while True:
                 await self._wait()
                 await self._cycle(thread)
+        finally:
+            thread.stop()
+            self._running.dropped(0)
 
     async def keep_time(self) -> None:
         """For ever: end pauses, and assumptions that were never confirmed; tell of objects that
@@ -217,7 +224,7 @@ class SchedulingLoop:
             await asyncio.sleep(self._pace.doubt_seconds)
         self._pacing.begin()
 
-    async def _cycle(self, thread: futures.Executor) -> None:
+    async def _cycle(self, thread: cycle_thread.CycleThread) -> None:
         """One cycle; a mistake of ours drops it whole, and the next one waits longer."""
         started = time.monotonic()
         carried = replace(self._carried, spared=self._spared.pausing, denied=self._denied.pausing)
@@ -227,11 +234,12 @@ class SchedulingLoop:
         run = partial(cycle.run_cycle, taken, self._policy, self._pace.budget)
         try:
             with lags.noted(self._metrics.observe_lag):
-                result = await asyncio.get_running_loop().run_in_executor(thread, run)
-        except Exception as error:  # noqa: BLE001 - any is a defect, and the process lives on
-            self._drop(error)
+                result = await thread.run(run)
+        except cycle_thread.FailedError as failed:  # any is a defect, and the process lives on
+            self._drop(failed.error)
             return
         self._dropped = 0
+        self._running.dropped(0)
         if not self._may_commit():
             log.info("cycle.withheld", binds=len(result.binds), evictions=len(result.evicts))
             self._pacing.changed()
@@ -254,8 +262,9 @@ class SchedulingLoop:
         self._metrics.observe_cycle(result, parts)
         self._teller.tell(result, cycle=self._cycles, bound=bound, parts=parts)
 
-    def _drop(self, error: Exception) -> None:
+    def _drop(self, error: BaseException) -> None:
         self._dropped += 1
+        self._running.dropped(self._dropped)
         pause = self._pace.growth().after(self._dropped)
         self._metrics.observe_dropped_cycle()
         log.error("cycle.dropped", retry_in_seconds=pause, exc_info=error)
@@ -339,13 +348,3 @@ class SchedulingLoop:
     def _still_fits(self, layout: nodes.NodeLayout, bind: decisions.Bind) -> bool:
         """Whether a bind that was decided on these nodes is still right."""
         return self._mirror.still_fits(bind.task.uid, layout.specs[layout.rows[bind.node]])
-
-
-@contextmanager
-def _thread() -> Iterator[futures.Executor]:
-    """A thread for cycles. One that still thinks when it isn't wanted any more isn't waited for."""
-    thread = futures.ThreadPoolExecutor(1, thread_name_prefix="cycle")
-    try:
-        yield thread
-    finally:
-        thread.shutdown(wait=False)

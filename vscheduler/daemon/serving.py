@@ -113,7 +113,6 @@ class Serving:
         names = tuple(name for name in given.scheduler_names if lease_of[name] in held)
         await around.followed.wait_for_lists()
         mandate = self._mandate = leadership.Mandate(held.values())
-        permit = around.permit(mandate)
         try:
             await self._look_from(names)
             log.info("serving", schedulers=names)
@@ -121,7 +120,7 @@ class Serving:
                 if given.schedules:
                     self._schedule(group, names[0], mandate)
                 if given.controls:
-                    self._grouping = controlling.grouping_for(around, self._owners, names, permit)
+                    self._grouping = controlling.grouping_for(around, self._owners, names, mandate)
                     group.create_task(self._grouping.run(), name="look after podgroups")
                 else:
                     ensured = controlling.ensure_queue(around.link, given.default_queue)
@@ -185,7 +184,7 @@ class Serving:
                 link,
                 queue,
                 StoredGroups(around.mirror),
-                around.herald,
+                around.herald.under(around.permit_to_tell(mandate)),
                 may_commit=permit,
                 observe=observe,
             ),
@@ -195,4 +194,5 @@ class Serving:
             usage_writer=usage_writing.UsageWriter(
                 link, queue, name, may_commit=permit, observe=observe
             ),
+            cycles=around.signs.cycles,
         )

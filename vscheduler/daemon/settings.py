@@ -13,6 +13,7 @@ T = TypeVar("T")
 
 VOLCANO = "volcano"
 PORT_MAX = 65535
+DEADLINE_LEAST_SECONDS = 1.0
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("console", "json")
 
@@ -53,6 +54,8 @@ class Settings:
     """One of HALVES, or empty for both."""
     inherit_owner_annotations: bool = True
     podgroup_grace_seconds: float = 30.0
+    cycle_deadline_seconds: float = 30.0
+    """How long a cycle may run before this instance gives up."""
 
     @property
     def schedules(self) -> bool:
@@ -93,6 +96,7 @@ class Given(election_settings.Given):
     only: str | None = None
     inherit_owner_annotations: bool = True
     podgroup_grace: str = "30s"
+    cycle_deadline: str = "30s"
 
 
 class SettingsError(Exception):
@@ -126,6 +130,9 @@ def check(given: Given) -> Settings:
     listen = _checked(problems, "--listen-address", address, given.listen_address)
     health = _checked(problems, "--healthz-address", address, given.healthz_address)
     grace = _checked(problems, "--podgroup-grace", durations.seconds, given.podgroup_grace)
+    deadline = _checked(problems, "--cycle-deadline", durations.seconds, given.cycle_deadline)
+    if deadline is not None and deadline < DEADLINE_LEAST_SECONDS:
+        problems.append("--cycle-deadline: less than 1s would end instances that work")
     for flag, value, choices in (
         ("--only", given.only or SCHEDULER, HALVES),
         ("--log-level", given.log_level, LOG_LEVELS),
@@ -137,7 +144,7 @@ def check(given: Given) -> Settings:
         schedules=given.only != CONTROLLERS, controls=given.only != SCHEDULER
     )
     elected = election_settings.check(given, schedulers, halves, problems)
-    if problems or period is None or grace is None:
+    if problems or period is None or grace is None or deadline is None:
         raise SettingsError(problems)
     claim = given.claim_unowned_podgroups
     return Settings(
@@ -160,6 +167,7 @@ def check(given: Given) -> Settings:
         only=given.only or "",
         inherit_owner_annotations=given.inherit_owner_annotations,
         podgroup_grace_seconds=grace,
+        cycle_deadline_seconds=deadline,
     )
 
 

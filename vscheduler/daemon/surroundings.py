@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from vscheduler.cluster import connection, heralding, lanes
-from vscheduler.daemon import following, leadership, metrics, settings
+from vscheduler.daemon import following, leadership, metrics, settings, supervision
 from vscheduler.mirror import state
 
 
@@ -24,14 +24,20 @@ class Surroundings:
     """Whether nothing new may begin."""
     withholding: Callable[[], bool]
     """Whether what has begun isn't finished any more, either."""
+    signs: supervision.Signs = field(default_factory=supervision.Signs)
+    """Whoever works gives these."""
 
     pods_moved: asyncio.Event = field(default_factory=asyncio.Event)
     """Set whenever a pod came, changed or went; whoever waits for it clears it."""
 
     def permit(self, token: leadership.Token) -> leadership.Permit:
         """Good for as long as this is, and the daemon goes on."""
-        return lambda: not self.stopping() and token.may_act()
+        return lambda: not (self.stopping() or self.withholding()) and token.may_act()
 
     def permit_to_finish(self, token: leadership.Token) -> leadership.Permit:
         """Good for what was decided before the daemon was stopped, too: a gang's last binds."""
         return lambda: not self.withholding() and token.may_act()
+
+    def permit_to_tell(self, token: leadership.Token) -> leadership.Permit:
+        """Good for events of what was done, until the Leases are given back."""
+        return token.may_act

@@ -129,7 +129,7 @@ async def desk(serve: Serve, answer: Callable[[str], int] = lambda _: 200) -> As
             queue,
             heralding.Identity(controller="vscheduler", instance="here"),
             observe=observe,
-        ),
+        ).under(lambda: True),
         may_commit=lambda: made.may_commit,
         observe=observe,
     )

@@ -15,6 +15,7 @@ from aiohttp import web
 from structlog import testing
 
 from vscheduler.controllers import handlers, operator, ports, queue_objects
+from vscheduler.daemon import progress
 
 SCHEDULING = "/apis/scheduling.volcano.sh/v1beta1"
 BUS = "/apis/bus.volcano.sh/v1alpha1"
@@ -38,6 +39,8 @@ class Cluster:
         self.tokens: list[str] = []
         self._watches: dict[str, list[web.StreamResponse]] = {}
         self.ended = False
+        self.pulse = progress.Pulse()
+        """Of Kopf's event loop."""
 
     def session_elsewhere(self) -> aiohttp.ClientSession:
         """A session for Kopf's loop."""
@@ -160,7 +163,7 @@ async def operating(
 ) -> AsyncIterator[tuple[list[queue_objects.Event], asyncio.Task[None]]]:
     """What is heard, and the task; Kopf's thread is gone afterwards."""
     heard: list[queue_objects.Event] = []
-    made = operator.Operator(cluster, cluster, heard.append, PACE)  # type: ignore[arg-type]  # no lists
+    made = operator.Operator(cluster, cluster, heard.append, PACE, cluster.pulse)  # type: ignore[arg-type]  # no lists
     task = asyncio.create_task(made.run())
     try:
         yield heard, task
@@ -294,3 +297,34 @@ def test_kopf_takes_silence_for_an_end() -> None:
     watching = operator.settings().watching
     assert watching.server_timeout is not None
     assert watching.server_timeout + 2 <= watching.inactivity_timeout < 30
+
+
+async def test_a_kopf_that_hangs_does_not_answer(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that works does, and where there is none nobody has to."""
+    assert cluster.pulse.mark() is None
+    inside, go = threading.Event(), threading.Event()
+    open_session = cluster.session_elsewhere
+
+    def hang() -> aiohttp.ClientSession:
+        inside.set()
+        go.wait(20)
+        return open_session()
+
+    async def answers() -> bool:
+        before = cluster.pulse.mark()
+        cluster.pulse.ask()
+        await asyncio.sleep(0.2)
+        return cluster.pulse.mark() not in (None, before)
+
+    monkeypatch.setattr(cluster, "session_elsewhere", hang)  # Kopf's thread calls it
+    async with operating(cluster):
+        await until(inside.is_set)
+        await answers()  # to a question of before
+        assert not await answers()
+        go.set()
+        async with asyncio.timeout(20):
+            while not await answers():
+                pass
+    assert cluster.pulse.mark() is None

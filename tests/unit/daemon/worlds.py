@@ -117,7 +117,7 @@ async def world(
                     queue,
                     heralding.Identity(controller="vscheduler", instance="test"),
                     observe=observed.observe_write,
-                ),
+                ).under(lambda: True),
                 may_commit=lambda: True,
                 observe=observed.observe_write,
             ),

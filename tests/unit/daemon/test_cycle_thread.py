@@ -1,0 +1,100 @@
+"""The thread of cycles: what comes back of what is raised there, and who waits for it."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from vscheduler.daemon import cycle_thread, progress
+
+
+@pytest.fixture
+def cycles() -> progress.Cycles:
+    """Nothing runs."""
+    return progress.Cycles()
+
+
+@pytest.fixture
+def thread(cycles: progress.Cycles) -> Iterator[cycle_thread.CycleThread]:
+    """One that works."""
+    made = cycle_thread.CycleThread(cycles)
+    made.start()
+    yield made
+    made.stop()
+
+
+async def test_it_runs_elsewhere_and_is_noted_while_it_runs(
+    thread: cycle_thread.CycleThread, cycles: progress.Cycles
+) -> None:
+    """What it returns comes back."""
+    seen = await thread.run(lambda: (threading.get_ident(), cycles.oldest()))
+    assert seen == (seen[0], 1)
+    assert seen[0] != threading.get_ident()
+    assert cycles.oldest() is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("no"), SystemExit(0), asyncio.CancelledError(), KeyboardInterrupt(), MemoryError()],
+)
+async def test_whatever_is_raised_is_a_failure_of_the_function(
+    thread: cycle_thread.CycleThread, cycles: progress.Cycles, error: BaseException
+) -> None:
+    """Else a plugin that raises SystemExit ends the thread, and one that raises CancelledError
+    the task that waits: both without a word.
+    """
+
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(cycle_thread.FailedError) as caught:
+        await thread.run(fail)
+    assert caught.value.error is error
+    assert cycles.oldest() is None
+    assert await thread.run(lambda: "next") == "next"
+
+
+async def test_who_is_cancelled_does_not_wait_and_the_cycle_is_still_noted(
+    thread: cycle_thread.CycleThread, cycles: progress.Cycles
+) -> None:
+    """Until it ends: its thread is stuck, whoever leads by then."""
+    go, begun = threading.Event(), threading.Event()
+
+    def hang() -> bool:
+        begun.set()
+        return go.wait(20)
+
+    task = asyncio.create_task(thread.run(hang))
+    assert await asyncio.to_thread(begun.wait, 20)
+    task.cancel()
+    await asyncio.wait({task}, timeout=20)
+    assert task.cancelled()
+    assert cycles.oldest() == 1
+    go.set()
+    async with asyncio.timeout(20):
+        while cycles.oldest() is not None:  # noqa: ASYNC110 - a thread tells nobody
+            await asyncio.sleep(0.01)
+
+
+def test_the_end_of_the_process_does_not_wait_for_it() -> None:
+    """As it would for one of the standard library's pools."""
+    program = """
+import asyncio, threading
+from vscheduler.daemon import cycle_thread, progress
+async def main():
+    thread = cycle_thread.CycleThread(progress.Cycles())
+    thread.start()
+    try:
+        async with asyncio.timeout(0.1):
+            await thread.run(threading.Event().wait)
+    except TimeoutError:
+        print("left")
+asyncio.run(main())
+"""
+    done = subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.returncode) == ("left\n", 0)

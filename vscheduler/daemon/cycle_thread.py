@@ -1,0 +1,82 @@
+"""The thread that cycles run in.
+
+Nobody waits for it: neither who is cancelled while a cycle runs, nor the process at its end.
+"""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from vscheduler.daemon import progress
+
+T = TypeVar("T")
+
+
+class FailedError(Exception):
+    """The function raised, whatever it was: what would end a thread or cancel a task included."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.error = error
+
+
+class CycleThread:
+    """Runs one function after the other, from `start` to `stop`."""
+
+    def __init__(self, cycles: progress.Cycles) -> None:
+        self._cycles = cycles
+        self._waiting: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
+
+    def start(self) -> None:
+        """Begin."""
+        threading.Thread(target=self._live, name="cycle", daemon=True).start()
+
+    def stop(self) -> None:
+        """Run nothing more; what runs isn't waited for."""
+        self._waiting.put(None)
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """What it returns. Raises FailedError."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[_Outcome[T]] = loop.create_future()
+
+        def take(outcome: _Outcome[T]) -> None:
+            if not answer.done():  # else who asked has gone
+                answer.set_result(outcome)
+
+        def piece() -> None:
+            self._cycles.begun(number)
+            try:
+                outcome = _Outcome(value=function())
+            except BaseException as error:  # noqa: BLE001 - SystemExit must not end the thread
+                outcome = _Outcome(error=error)
+            finally:
+                self._cycles.ended(number)
+            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                loop.call_soon_threadsafe(take, outcome)
+
+        number = self._cycles.handed_on()
+        self._waiting.put(piece)
+        outcome = await answer
+        if outcome.error is not None:
+            raise FailedError(outcome.error) from outcome.error
+        assert outcome.value is not None
+        return outcome.value
+
+    def _live(self) -> None:
+        while (piece := self._waiting.get()) is not None:
+            piece()
+
+
+_Piece = Callable[[], None]
+
+
+class _Outcome(Generic[T]):
+    """What came of a function: a value, or an error."""
+
+    def __init__(self, *, value: T | None = None, error: BaseException | None = None) -> None:
+        self.value = value
+        self.error = error
