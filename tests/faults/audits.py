@@ -14,9 +14,10 @@ from typing import Any
 
 CREATED = 201
 ENDED = "ResponseComplete"
-MARKS = (b'"leases"', b'"binding"', b'"pods"', b'"podgroups"')
+MARKS = (b'"leases"', b'"binding"', b'"pods"', b'"podgroups"', b'"queues"', b'"events"')
 """Lines without any of them are of no interest."""
 WRITES = ("create", "update", "patch")
+CHANGES = (*WRITES, "delete", "deletecollection")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,11 @@ def parse(event: dict[str, Any]) -> Iterable[Entry]:
 def attempts(entries: Iterable[Entry]) -> list[Entry]:
     """Requests to bind a pod, whatever came of them."""
     return [each for each in entries if each.resource == "pods/binding" and each.verb == "create"]
+
+
+def changes(entries: Iterable[Entry]) -> list[Entry]:
+    """Requests to write anything but a Lease, whatever came of them: events, too."""
+    return [each for each in entries if each.verb in CHANGES and each.resource != "leases"]
 
 
 def binds(entries: Iterable[Entry]) -> list[Entry]:

@@ -93,9 +93,7 @@ async def test_an_instance_that_is_stuck_is_neither_alive_nor_ready() -> None:
     """And says why; else what is missing stands below the ok."""
     why = ""
     found = readiness.Report(without=("without PriorityClass: forbidden",))
-    pages = health.pages(
-        report=lambda: found, exposition=None, standings=tuple, stuck=lambda: why
-    )
+    pages = health.pages(report=lambda: found, exposition=None, standings=tuple, stuck=lambda: why)
     async with health.serving(pages, LOOPBACK) as port, ClientSession() as client:
 
         async def get(path: str) -> tuple[int, str]:

@@ -158,7 +158,7 @@ async def test_a_process_that_was_suspended_is_not_stuck(monkeypatch: pytest.Mon
     made = scene.watchdog()
     made.start()
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while scene.holds < 8:  # noqa: ASYNC110 - it tells nobody
+        while scene.holds < 8:
             if scene.holds % 2:
                 scene.mark = scene.holds
             await asyncio.sleep(0)

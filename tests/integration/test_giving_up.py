@@ -1,0 +1,212 @@
+"""An instance that can't work doesn't lead: whatever hangs, it ends, and another one goes on."""
+
+import signal
+import socket
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.integration import daemons, hanging
+from vscheduler.daemon import watchdog
+from vscheduler.sandbox import control_plane
+
+PROGRAM = (sys.executable, "-m", "tests.integration.hanging")
+LEASE = f"{daemons.LEASES}/vscheduler"
+QUICK = (
+    "--cycle-deadline=4s",
+    "--leader-elect-lease-duration=6s",
+    "--leader-elect-renew-deadline=4s",
+    "--leader-elect-retry-period=1s",
+)
+PATIENCE_SECONDS = 90.0
+
+
+@dataclass
+class Pair:
+    """One instance that leads, and that goes wrong at a word, and one that stands by."""
+
+    cluster: control_plane.ControlPlane
+    kubeconfig: Path
+    folder: Path
+    running: list[daemons.Daemon] = field(default_factory=list)
+    ports: list[int] = field(default_factory=list)
+
+    def enter(self, *flags: str) -> daemons.Daemon:
+        """Start one; it has a file of its own for the word, and an address for its health."""
+        number = len(self.running)
+        folder = self.folder / str(number)
+        environment = hanging.install(folder)
+        environment[hanging.FAULT] = str(folder / "word")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.ports.append(free.getsockname()[1])
+        self.running.append(
+            daemons.Daemon(
+                self.kubeconfig,
+                folder / "log",
+                f"--scheduler-conf={folder / 'scheduler.conf'}",
+                "--enable-healthz",
+                f"--healthz-address=127.0.0.1:{self.ports[-1]}",
+                *flags,
+                program=PROGRAM,
+                environment=environment,
+            )
+        )
+        return self.running[-1]
+
+    def both(self, *flags: str) -> tuple[daemons.Daemon, daemons.Daemon]:
+        """The first leads and has bound; the second knows the cluster."""
+        self.cluster.create_nodes(count=2, cpu="16")
+        first = self.enter(*flags)
+        daemons.a_gang(self.cluster, "early", 1)
+        daemons.until(lambda: "early-0" in daemons.nodes_of(self.cluster), first)
+        second = self.enter(*flags)
+        daemons.until(lambda: self.health(1, "/readyz")[0] == 200, second)
+        daemons.until(lambda: first.said("kopf.started"), first)
+        return first, second
+
+    def spoil(self, number: int, word: str) -> float:
+        """From now on this goes wrong with an instance; gives the moment."""
+        (self.folder / str(number) / "word").write_text(word)
+        return time.monotonic()
+
+    def health(self, number: int, path: str) -> tuple[int, str]:
+        """What an instance says of itself; (0, "") where it says nothing within a second."""
+        url = f"http://127.0.0.1:{self.ports[number]}{path}"
+        try:
+            with urllib.request.urlopen(url, timeout=1.0) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def holder(self) -> str:
+        """Who has the Lease."""
+        return str(self.cluster.api.get(LEASE)["spec"]["holderIdentity"])
+
+    def until(self, done: Callable[[], object]) -> None:
+        """Wait until something is so."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not done():
+            assert time.monotonic() < deadline, [each.text()[-3000:] for each in self.running]
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def pair(cluster: control_plane.ControlPlane, kubeconfig: Path, tmp_path: Path) -> Iterator[Pair]:
+    """None runs yet; none outlives the test."""
+    made = Pair(cluster, kubeconfig, tmp_path)
+    yield made
+    for daemon in made.running:
+        daemon.process.kill()
+        daemon.process.wait()
+
+
+def why(daemon: daemons.Daemon) -> str:
+    """The cause in the one line that says why an instance has ended."""
+    (line,) = daemon.said("instance.stuck")
+    return str(line["cause"])
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [("loop", "cycle"), ("wait", "cycle"), ("exit", "dropped"), ("cancel", "dropped")],
+)
+def test_a_leader_whose_cycles_come_to_nothing_lets_another_lead(
+    pair: Pair, fault: str, cause: str
+) -> None:
+    """A plugin that never ends, or raises what nobody contains; the Lease is given back.
+
+    /livez answers for as long as the process lives.
+    """
+    first, second = pair.both(*QUICK)
+    before = pair.holder()
+    pair.spoil(0, fault)
+    daemons.a_gang(pair.cluster, "late", 2)
+    answers = []
+    while first.process.poll() is None:
+        answers.append(pair.health(0, "/livez"))
+        time.sleep(0.1)
+        assert len(answers) < 10 * PATIENCE_SECONDS
+    assert first.process.returncode == watchdog.STATUS
+    pair.until(lambda: {"late-0", "late-1"} <= set(daemons.nodes_of(pair.cluster)))
+    assert why(first) == cause
+    lost = [line["why"] for line in first.said("lease.lost")]
+    assert set(lost) == {"it is given back"}
+    assert {status for status, _ in answers[:-2]} == {200}
+    assert pair.holder() != before
+    assert second.process.poll() is None
+    assert not second.said("instance.stuck")
+    if fault == "loop":
+        (line,) = first.said("instance.stuck")
+        assert line["where"][-1].endswith(("hanging.py:62 overused", "overused"))
+
+
+@pytest.mark.at_length
+def test_with_default_settings_a_standby_binds_within_45_seconds_of_the_hang(pair: Pair) -> None:
+    """30 until the cycle is given up, and the rest for the other one."""
+    first, _ = pair.both()
+    began = pair.spoil(0, "loop")
+    daemons.a_gang(pair.cluster, "late", 2)
+    pair.until(lambda: {"late-0", "late-1"} <= set(daemons.nodes_of(pair.cluster)))
+    seconds = time.monotonic() - began
+    sys.stdout.write(f"\na standby has bound {seconds:.1f} s after the hang\n")
+    assert seconds < 45
+    assert first.process.wait(PATIENCE_SECONDS) == watchdog.STATUS
+
+
+def test_who_keeps_the_interpreter_to_himself_is_ended_by_the_kernel(pair: Pair) -> None:
+    """No thread of Python's can look then; the Lease runs out, and the stacks are in the log."""
+    first, _ = pair.both(*QUICK)
+    pair.spoil(0, "expression")
+    daemons.a_gang(pair.cluster, "late", 2)
+    pair.until(lambda: first.process.poll() is not None)
+    assert first.process.returncode == -signal.SIGPROF
+    assert "overused" in first.text()
+    pair.until(lambda: {"late-0", "late-1"} <= set(daemons.nodes_of(pair.cluster)))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_event_loop_that_is_blocked_ends_its_process(pair: Pair, number: int) -> None:
+    """A leader's, which keeps its Lease as calls may be under way, and a standby's."""
+    first, second = both = pair.both(*QUICK)
+    pair.spoil(number, "event loop")
+    daemons.a_gang(pair.cluster, "late", 2)
+    pair.until(lambda: both[number].process.poll() is not None)
+    assert both[number].process.returncode == watchdog.STATUS
+    assert why(both[number]) == "loop"
+    assert not both[number].said("lease.lost")
+    pair.until(lambda: {"late-0", "late-1"} <= set(daemons.nodes_of(pair.cluster)))
+    assert (second if number == 0 else first).process.poll() is None
+
+
+def test_a_kopf_that_hangs_ends_its_process(pair: Pair) -> None:
+    """Only where it runs: a standby has none."""
+    first, second = pair.both(*QUICK)
+    pair.spoil(0, "kopf")
+    pair.spoil(1, "nothing")
+    daemons.a_queue(pair.cluster, "another")
+    pair.until(lambda: first.process.poll() is not None)
+    assert first.process.returncode == watchdog.STATUS
+    assert why(first) == "kopf"
+    assert "it is given back" in {line["why"] for line in first.said("lease.lost")}
+    pair.until(lambda: second.said("kopf.started"))
+
+
+def test_a_stop_is_not_held_up_by_a_cycle_that_never_ends(pair: Pair) -> None:
+    """SIGTERM comes before the deadline; the Lease is given back."""
+    pair.cluster.create_nodes(count=2, cpu="16")
+    daemon = pair.enter()
+    daemons.until(lambda: daemon.said("serving"), daemon)
+    pair.spoil(0, "wait")
+    daemons.a_gang(pair.cluster, "late", 1)
+    time.sleep(2)
+    assert daemon.stop() == 0
+    assert pair.holder() == ""
