@@ -19,7 +19,7 @@ from vscheduler.sandbox import control_plane
 PROGRAM = (sys.executable, "-m", "tests.integration.hanging")
 LEASE = f"{daemons.LEASES}/vscheduler"
 QUICK = (
-    "--cycle-deadline=4s",
+    "--cycle-deadline=3s",
     "--leader-elect-lease-duration=6s",
     "--leader-elect-renew-deadline=4s",
     "--leader-elect-retry-period=1s",
@@ -117,7 +117,12 @@ def why(daemon: daemons.Daemon) -> str:
 
 @pytest.mark.parametrize(
     ("fault", "cause"),
-    [("loop", "cycle"), ("wait", "cycle"), ("exit", "dropped"), ("cancel", "dropped")],
+    [
+        ("loop", "cycle"),
+        ("exit", "dropped"),
+        pytest.param("wait", "cycle", marks=pytest.mark.at_length),
+        pytest.param("cancel", "dropped", marks=pytest.mark.at_length),
+    ],
 )
 def test_a_leader_whose_cycles_come_to_nothing_lets_another_lead(
     pair: Pair, fault: str, cause: str
@@ -173,7 +178,7 @@ def test_who_keeps_the_interpreter_to_himself_is_ended_by_the_kernel(pair: Pair)
     pair.until(lambda: {"late-0", "late-1"} <= set(daemons.nodes_of(pair.cluster)))
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.at_length)])
 def test_an_event_loop_that_is_blocked_ends_its_process(pair: Pair, number: int) -> None:
     """A leader's, which keeps its Lease as calls may be under way, and a standby's."""
     first, second = both = pair.both(*QUICK)

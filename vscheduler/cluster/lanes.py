@@ -7,12 +7,14 @@ urgent call that waits, so that what is only said about a bind never delays one.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from enum import IntEnum
 
-from vscheduler.cluster import turns, windows
+from vscheduler.cluster import guarding, turns, windows
 
 Call = Callable[[], Awaitable[None]]
-"""One call; what comes of it is its own business, and it raises nothing."""
+"""One call; what comes of it is its own business, and it raises nothing but guarding.WithheldError.
+"""
 
 
 class Lane(IntEnum):
@@ -102,7 +104,8 @@ class Lanes:
             if any(self._waiting):
                 self._wake()
             try:
-                await call()
+                with suppress(guarding.WithheldError):  # what isn't sent any more is over
+                    await call()
             finally:
                 self._under_way[lane] -= 1
                 self.steps += 1

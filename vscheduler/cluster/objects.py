@@ -1,6 +1,6 @@
 """One object at a time, as plain data: for the few that aren't worth a fast path."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import urlencode
 
@@ -18,6 +18,9 @@ MANAGER_MAX = 128
 
 Object: TypeAlias = dict[str, Any]
 
+MaySend: TypeAlias = Callable[[], bool] | None
+"""Whether a write may be sent, asked when its bytes are written; None: it may."""
+
 
 def field_manager(scheduler: str) -> dict[str, str]:
     """The query of a write that is known by the scheduler's name."""
@@ -29,12 +32,16 @@ async def get(link: connection.Connection, path: str) -> Object:
     return _decoded(await link.call("GET", path))
 
 
-async def create(link: connection.Connection, collection: str, body: Object) -> Object:
+async def create(
+    link: connection.Connection, collection: str, body: Object, *, may_send: MaySend = None
+) -> Object:
     """Create an object in a collection, and give it as it is stored.
 
-    Raises connection.ApiError: Conflict with reason AlreadyExists where the name is taken.
+    Raises connection.ApiError: Conflict with reason AlreadyExists where the name is taken; and
+    guarding.WithheldError, as all that writes here.
     """
-    return _decoded(await link.call("POST", collection, msgspec.json.encode(body)))
+    encoded = msgspec.json.encode(body)
+    return _decoded(await link.call("POST", collection, encoded, may_send=may_send))
 
 
 async def patch(
@@ -43,20 +50,27 @@ async def patch(
     body: Object,
     content_type: str = connection.MERGE_PATCH,
     params: Mapping[str, str] | None = None,
+    *,
+    may_send: MaySend = None,
 ) -> Object:
     """Change an object, and give it as it is stored.
 
     Raises connection.ApiError: Conflict where the body's metadata has another UID or
     resourceVersion than what is stored.
     """
-    target = with_query(path, params or {})
+    target, encoded = with_query(path, params or {}), msgspec.json.encode(body)
     return _decoded(
-        await link.call("PATCH", target, msgspec.json.encode(body), content_type=content_type)
+        await link.call("PATCH", target, encoded, content_type=content_type, may_send=may_send)
     )
 
 
 async def delete(
-    link: connection.Connection, path: str, *, uid: str, resource_version: str | None
+    link: connection.Connection,
+    path: str,
+    *,
+    uid: str,
+    resource_version: str | None,
+    may_send: MaySend = None,
 ) -> None:
     """Delete the object of this UID, in this version where one is given.
 
@@ -71,7 +85,7 @@ async def delete(
         "preconditions": preconditions,
         "propagationPolicy": "Background",
     }
-    await link.call("DELETE", path, msgspec.json.encode(options))
+    await link.call("DELETE", path, msgspec.json.encode(options), may_send=may_send)
 
 
 async def list_all(
@@ -112,7 +126,7 @@ def with_query(path: str, params: Mapping[str, str]) -> str:
     return f"{path}?{urlencode(params)}" if params else path
 
 
-async def ensure_queue(link: connection.Connection, name: str) -> bool:
+async def ensure_queue(link: connection.Connection, name: str, *, may_send: MaySend = None) -> bool:
     """Make the Queue that jobs go to which name none; False where it is there already.
 
     Volcano: the scheduler's cache makes it at its start, with weight 1.
@@ -130,7 +144,7 @@ async def ensure_queue(link: connection.Connection, name: str) -> bool:
     else:
         return False
     try:
-        await create(link, QUEUES, body)
+        await create(link, QUEUES, body, may_send=may_send)
     except connection.Conflict:  # another instance was quicker
         return False
     return True

@@ -143,7 +143,14 @@ class QueueReporter:
     async def _put(self, name: str, status: queue_statuses.Body) -> None:
         path = f"{objects.QUEUES}/{name}/status"
         body = queue_statuses.applied(name, status)
-        await objects.patch(self._link, path, body, connection.APPLY_PATCH, self._query)
+        await objects.patch(
+            self._link,
+            path,
+            body,
+            connection.APPLY_PATCH,
+            self._query,
+            may_send=self._may_commit,
+        )
         self._observe("queue", "written")
 
     def _narrow(self, whole: queue_statuses.Body) -> None:

@@ -268,7 +268,11 @@ class Reporter:
 
     async def _patch(self, path: str, body: object, content_type: str) -> bytes:
         return await self._link.call(
-            "PATCH", path, msgspec.json.encode(body), content_type=content_type
+            "PATCH",
+            path,
+            msgspec.json.encode(body),
+            content_type=content_type,
+            may_send=self._may_commit,
         )
 
 

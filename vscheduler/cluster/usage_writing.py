@@ -118,7 +118,13 @@ class UsageWriter:
             }
         }
         try:
-            await objects.patch(self._link, f"{objects.QUEUES}/{name}", body, params=self._query)
+            await objects.patch(
+                self._link,
+                f"{objects.QUEUES}/{name}",
+                body,
+                params=self._query,
+                may_send=self._may_commit,
+            )
         except connection.ApiError as error:
             if UID_DIFFERS in str(error):  # made anew, of which the watch will tell
                 self._observe("usage", "conflict")

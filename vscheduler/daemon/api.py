@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
-from vscheduler.cluster import connection, lanes, objects
+from vscheduler.cluster import connection, guarding, lanes, objects
 from vscheduler.controllers import ports
 
 T = TypeVar("T")
@@ -40,7 +40,9 @@ class Api:
 
     async def create(self, path: str, body: ports.Object) -> ports.Object:
         """Create an object."""
-        return await self._take_turn(lambda: objects.create(self._link, path, body))
+        return await self._take_turn(
+            lambda: objects.create(self._link, path, body, may_send=self._may_commit)
+        )
 
     async def patch(
         self,
@@ -51,7 +53,9 @@ class Api:
     ) -> ports.Object:
         """Change an object."""
         return await self._take_turn(
-            lambda: objects.patch(self._link, path, body, content_type, params)
+            lambda: objects.patch(
+                self._link, path, body, content_type, params, may_send=self._may_commit
+            )
         )
 
     async def delete(self, path: str, preconditions: ports.Preconditions) -> None:
@@ -62,6 +66,7 @@ class Api:
                 path,
                 uid=preconditions.uid,
                 resource_version=preconditions.resource_version,
+                may_send=self._may_commit,
             )
         )
 
@@ -77,6 +82,9 @@ class Api:
                 return
             try:
                 given = await call()
+            except guarding.WithheldError:
+                if not answer.done():
+                    answer.set_exception(ports.RefusedError(ports.Trouble.WITHHELD, "stopping"))
             except connection.ApiError as error:
                 if not answer.done():
                     answer.set_exception(refused(error))

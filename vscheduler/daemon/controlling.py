@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import structlog
 
-from vscheduler.cluster import connection, lanes, objects, watching
+from vscheduler.cluster import connection, guarding, lanes, objects, watching
 from vscheduler.controllers import group_evidence, group_survey, grouping, owners
 from vscheduler.daemon import api, leadership, pauses, surroundings
 from vscheduler.mirror import events
@@ -140,15 +140,18 @@ def grouping_for(
     )
 
 
-async def ensure_queue(link: connection.Connection, name: str) -> None:
+async def ensure_queue(link: connection.Connection, name: str, permit: leadership.Permit) -> None:
     """See to it that the default queue is there, where no controller of ours does.
 
     A missing CRD may come any moment.
     """
     while True:
         try:
-            if await objects.ensure_queue(link, name):
+            if await objects.ensure_queue(link, name, may_send=permit):
                 log.info("queue.created", queue=name)
+        except guarding.WithheldError:  # until the Lease was renewed, or the tenure ends
+            await asyncio.sleep(QUEUE_RETRY_SECONDS)
+            continue
         except connection.Forbidden as error:
             log.warning("queue.not_created", message=str(error))
         except connection.ApiError as error:

@@ -123,7 +123,8 @@ class Serving:
                     self._grouping = controlling.grouping_for(around, self._owners, names, mandate)
                     group.create_task(self._grouping.run(), name="look after podgroups")
                 else:
-                    ensured = controlling.ensure_queue(around.link, given.default_queue)
+                    permit = around.permit(mandate)
+                    ensured = controlling.ensure_queue(around.link, given.default_queue, permit)
                     group.create_task(ensured, name="ensure default queue")
         finally:
             mandate.end()

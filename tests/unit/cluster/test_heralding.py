@@ -1,6 +1,13 @@
+import asyncio
 import json
+from collections import Counter
 
-from vscheduler.cluster import heralding
+import pytest
+from aiohttp import web
+
+from tests.unit.cluster.conftest import Serve
+from tests.unit.cluster.leave import Ending
+from vscheduler.cluster import heralding, lanes
 from vscheduler.mirror import statuses
 
 
@@ -19,3 +26,32 @@ def test_an_event_of_a_lease_is_kept_beside_it() -> None:
         "uid": "u",
     }
     assert (body["reason"], body["action"]) == ("LeaderElection", "Electing")
+
+
+@pytest.mark.parametrize(("leave", "outcome"), [(0, "withheld"), (1, "withheld"), (2, "written")])
+async def test_what_lies_in_wait_when_leave_ends_is_not_sent(
+    serve: Serve, leave: int, outcome: str
+) -> None:
+    """Whoever was frozen finds hundreds of events that are to be sent; it is asked before each
+    is made, and before its first byte is written.
+    """
+    paths: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        paths.append(request.path)
+        return web.json_response({}, status=201)
+
+    told: Counter[tuple[str, str]] = Counter()
+    calls = lanes.Lanes(workers=1, waiting_max=9)
+    identity = heralding.Identity(controller="vscheduler", instance="i")
+    herald = heralding.Herald(
+        await serve(answer), calls, identity, observe=lambda *each: told.update([each])
+    )
+    lease = statuses.Subject(kind="Lease", namespace="volcano-system", name="a", uid="u")
+    herald.under(Ending(leave).may).notify(statuses.lease_notice(lease, "me", leads=True))
+    task = asyncio.create_task(calls.run())
+    await asyncio.wait_for(calls.wait_until_quiet(), 20)
+    task.cancel()
+    await asyncio.wait({task})
+    assert told == {("event", outcome): 1}
+    assert len(paths) == (outcome == "written")

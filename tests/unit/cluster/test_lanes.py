@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 
-from vscheduler.cluster import lanes, windows
+from vscheduler.cluster import guarding, lanes, windows
 
 
 async def run_until_quiet(queue: lanes.Lanes) -> None:
@@ -147,3 +147,20 @@ async def test_who_waits_for_urgent_calls_does_not_wait_for_others() -> None:
     assert seen == ["condition"] + ["event"] * 3
     task.cancel()
     await asyncio.wait([task])
+
+
+async def test_a_call_that_may_not_be_sent_is_over_and_its_worker_goes_on() -> None:
+    """It counts as a step, as the lane has moved."""
+    queue = lanes.Lanes(workers=1, waiting_max=10)
+    seen: list[object] = []
+
+    async def withheld() -> None:
+        raise guarding.WithheldError
+
+    assert not queue.busy
+    queue.put(lanes.Lane.BIND, withheld)
+    queue.put(lanes.Lane.BIND, noting("next", seen))
+    assert (queue.busy, queue.steps) == (True, 0)
+    await run_until_quiet(queue)
+    assert seen == ["next"]
+    assert (queue.busy, queue.steps) == (False, 2)

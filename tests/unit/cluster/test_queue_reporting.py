@@ -11,6 +11,7 @@ from aiohttp import web
 from structlog import testing
 
 from tests.unit.cluster.conftest import Serve
+from tests.unit.cluster.leave import Ending
 from vscheduler.cluster import connection, lanes, queue_reporting
 from vscheduler.core.model import decisions, queues, snapshot
 from vscheduler.mirror import queue_statuses
@@ -59,7 +60,7 @@ class Desk:
     headers: list[tuple[str, str]] = field(default_factory=list)
     """Content type and query of each patch."""
     written: Counter[str] = field(default_factory=Counter)
-    may_commit: bool = True
+    may_commit: bool | Ending = True
 
     def report(
         self,
@@ -116,7 +117,7 @@ async def desk(serve: Serve, answer: Answer = lambda _: (200, "")) -> AsyncItera
     queue = lanes.Lanes(workers=2, waiting_max=50)
     link = await serve(handle)
     reporter = queue_reporting.QueueReporter(
-        link, queue, "example.com", may_commit=lambda: made.may_commit, observe=observe
+        link, queue, "example.com", may_commit=lambda: bool(made.may_commit), observe=observe
     )
     made = Desk(reporter=reporter)
     task = asyncio.create_task(queue.run())
@@ -317,3 +318,18 @@ async def test_nothing_is_written_that_may_not_be_committed(serve: Serve) -> Non
         made.report(FIGURES)
         await made.settle()
         assert (made.looked, made.patches) == (0, [])
+
+
+async def test_leave_that_ends_while_the_queue_is_read_keeps_it_from_being_written(
+    serve: Serve,
+) -> None:
+    """It is asked again when the bytes are written."""
+    async with desk(serve) as made:
+        made.may_commit = Ending(1)
+        made.report(FIGURES)
+        async with asyncio.timeout(20):
+            while made.may_commit.left >= 0:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        assert made.looked == 1
+        assert made.patches == []

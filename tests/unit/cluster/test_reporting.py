@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from tests.unit.cluster.conftest import Serve
+from tests.unit.cluster.leave import Ending
 from vscheduler.cluster import heralding, lanes, reporting
 from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.mirror import statuses
@@ -58,7 +59,7 @@ class Desk:
     calls: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     written: Counter[tuple[str, str]] = field(default_factory=Counter)
     group: reporting.StoredGroup | None = None
-    may_commit: bool = True
+    may_commit: bool | Ending = True
 
     def stored_group(self, job: jobs.JobId) -> reporting.StoredGroup | None:
         """The PodGroup as the Mirror would have it."""
@@ -130,7 +131,7 @@ async def desk(serve: Serve, answer: Callable[[str], int] = lambda _: 200) -> As
             heralding.Identity(controller="vscheduler", instance="here"),
             observe=observe,
         ).under(lambda: True),
-        may_commit=lambda: made.may_commit,
+        may_commit=lambda: bool(made.may_commit),
         observe=observe,
     )
     task = asyncio.create_task(queue.run())
@@ -380,3 +381,15 @@ def test_an_event_fits_into_its_bounds() -> None:
     assert body["eventTime"] == "1970-01-01T00:00:01.500000Z"
     assert (body["reportingController"], body["action"]) == ("vscheduler", "Binding")
     assert body["regarding"]["uid"] == "uid-a-0"
+
+
+async def test_leave_that_ends_while_a_call_is_prepared_keeps_it_from_being_sent(
+    serve: Serve,
+) -> None:
+    """It is asked again when the bytes are written; and whoever may write later does."""
+    async with desk(serve) as made:
+        made.may_commit = Ending(1)
+        made.report(replace(WAITS, unplaced=()))
+        await made.settle()
+        assert made.may_commit.left < 0
+        assert made.calls == []

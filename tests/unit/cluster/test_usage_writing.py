@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from tests.unit.cluster.conftest import Serve
+from tests.unit.cluster.leave import Ending
 from vscheduler.cluster import lanes, usage_writing
 from vscheduler.core.model import decisions, queues, usages
 from vscheduler.mirror import usages as annotations
@@ -49,7 +50,7 @@ class Desk:
     hold: asyncio.Event | None = None
     """What it waits for before it answers."""
     written: Counter[tuple[str, str]] = field(default_factory=Counter)
-    may_commit: bool = True
+    may_commit: bool | Ending = True
 
     def report(
         self,
@@ -110,7 +111,7 @@ async def desk(serve: Serve) -> AsyncIterator[Desk]:
     link = await serve(handle)
     made = Desk(writer=None, queue=queue)  # type: ignore[arg-type]  # the next line
     made.writer = usage_writing.UsageWriter(
-        link, queue, "vscheduler", may_commit=lambda: made.may_commit, observe=observe
+        link, queue, "vscheduler", may_commit=lambda: bool(made.may_commit), observe=observe
     )
     task = asyncio.create_task(queue.run())
     yield made
@@ -269,3 +270,17 @@ async def test_a_stop_does_not_insist(serve: Serve, monkeypatch: pytest.MonkeyPa
         made.hold.set()
         await made.has_sent(1.0)
     assert made.written == {("usage", "unavailable"): 1}
+
+
+async def test_leave_that_ends_while_a_call_is_prepared_keeps_it_from_being_sent(
+    serve: Serve,
+) -> None:
+    """It is asked again when the bytes are written."""
+    async with desk(serve) as made:
+        made.may_commit = Ending(1)
+        made.report(used(1.0))
+        async with asyncio.timeout(20):
+            while made.may_commit.left >= 0:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+        await asyncio.wait_for(made.queue.wait_until_quiet(), 20)
+        assert made.calls == []

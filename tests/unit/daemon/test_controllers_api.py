@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 
 from tests.unit.cluster.conftest import Serve
+from tests.unit.cluster.leave import Ending
 from vscheduler.cluster import connection, lanes
 from vscheduler.controllers import ports
 from vscheduler.daemon import api
@@ -21,7 +22,7 @@ async def calling(
     serve: Serve,
     answer: Callable[[web.Request], web.Response],
     *,
-    may_commit: bool = True,
+    may_commit: bool | Ending = True,
 ) -> AsyncIterator[tuple[api.Api, list[Note]]]:
     """The port, on a server that notes method, path with query, content type and body."""
     notes: list[Note] = []
@@ -35,7 +36,7 @@ async def calling(
     link = await serve(note)
     queue = lanes.Lanes(workers=2, waiting_max=10)
     task = asyncio.create_task(queue.run())
-    yield api.Api(link, queue, lambda: may_commit), notes
+    yield api.Api(link, queue, lambda: bool(may_commit)), notes
     task.cancel()
     await asyncio.wait([task])
 
@@ -132,3 +133,22 @@ async def test_who_asked_may_go_away(serve: Serve) -> None:
             await asyncio.wait([asked])
         assert await port.get(PATH) == {}
     assert isinstance(api.refused(connection.Gone("old")), ports.RefusedError)
+
+
+@pytest.mark.parametrize("verb", ["create", "patch", "delete"])
+async def test_leave_that_ends_while_a_call_is_prepared_keeps_it_from_being_sent(
+    serve: Serve, verb: str
+) -> None:
+    """It is asked again when the bytes are written."""
+    answer, leave = web.json_response, Ending(1)
+    async with calling(serve, lambda _: answer({}), may_commit=leave) as (port, notes):
+        calls = {
+            "create": lambda: port.create(PATH, {"y": 2}),
+            "patch": lambda: port.patch(f"{PATH}/a", {"z": 3}),
+            "delete": lambda: port.delete(f"{PATH}/a", ports.Preconditions(uid="u")),
+        }
+        with pytest.raises(ports.RefusedError) as raised:
+            await calls[verb]()
+    assert raised.value.trouble is ports.Trouble.WITHHELD
+    assert leave.left < 0
+    assert notes == []
