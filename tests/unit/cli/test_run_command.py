@@ -41,6 +41,8 @@ def invoke(*words: str, environment: Mapping[str, str] | None = None) -> testing
             {"scheduler_names": ("a", "b"), "claim_unowned": False},
         ),
         (["--scheduler-name=volcano"], {"claim_unowned": True}),
+        ([], {"cycle_deadline_seconds": 30.0}),
+        (["--cycle-deadline=1m30s"], {"cycle_deadline_seconds": 90.0}),
         (["--claim-unowned-podgroups"], {"claim_unowned": True}),
         (["--priority-class=false"], {"priority_classes": False}),
         (["--priority-class", "--enable-metrics"], {"priority_classes": True}),

@@ -1,6 +1,6 @@
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -142,7 +142,7 @@ async def test_leave_that_ends_while_a_call_is_prepared_keeps_it_from_being_sent
     """It is asked again when the bytes are written."""
     answer, leave = web.json_response, Ending(1)
     async with calling(serve, lambda _: answer({}), may_commit=leave) as (port, notes):
-        calls = {
+        calls: dict[str, Callable[[], Awaitable[object]]] = {
             "create": lambda: port.create(PATH, {"y": 2}),
             "patch": lambda: port.patch(f"{PATH}/a", {"z": 3}),
             "delete": lambda: port.delete(f"{PATH}/a", ports.Preconditions(uid="u")),

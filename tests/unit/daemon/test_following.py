@@ -13,7 +13,7 @@ from aiohttp import web
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from vscheduler.cluster import watching
-from vscheduler.daemon import following
+from vscheduler.daemon import following, readiness
 from vscheduler.mirror import entries, events, state
 
 KINDS = (events.Kind.POD, events.Kind.QUEUE)
@@ -120,3 +120,65 @@ async def test_all_that_are_silent_go_on_anew_where_one_was_overtaken(
         made.following.overtake(events.Kind.POD)
         made.following.stop()
     assert set(asked) == {following.PATHS[kind] for kind in KINDS}
+
+
+@asynccontextmanager
+async def refused(
+    serve: Serve, refusals: dict[str, int]
+) -> AsyncIterator[tuple[following.Following, dict[str, int]]]:
+    """Pods and budgets that are followed, of which some are refused with a status."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        kind = request.path.rpartition("/")[2]
+        if kind in refusals:
+            return web.json_response({"message": "no"}, status=refusals[kind])
+        if "watch" not in request.query:
+            return web.json_response({"metadata": {"resourceVersion": "7"}, "items": []})
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await asyncio.sleep(60)
+        return response
+
+    mirror = state.Mirror(state.Options(scheduler_names=("vscheduler",)))
+    kinds = (events.Kind.POD, events.Kind.BUDGET)
+    made = following.Following(await serve(answer), kinds, mirror.read, lambda _: None)
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        made.start(group)
+        yield made, refusals
+        made.stop()
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_kind_that_is_refused_is_waited_for_only_for_a_while(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """And followed as soon as it is there."""
+    monkeypatch.setattr(readiness, "REFUSED_SECONDS", 0.2)
+    async with refused(serve, {"poddisruptionbudgets": status}) as (made, refusals):
+        assert not made.ready
+        await made.wait_for_lists()
+        assert made.ready
+        (pods, budgets) = sorted(made.states(), key=lambda each: each.absent)
+        assert (pods.listed, pods.problem, budgets.listed) == (True, None, False)
+        assert str(budgets.problem) == "no"
+        refusals.clear()
+        await worlds.until(lambda: all(each.listed for each in made.states()))
+        assert [each.problem for each in made.states()] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [("pods", 403), ("poddisruptionbudgets", 401), ("poddisruptionbudgets", 500)],
+)
+async def test_what_is_needed_or_may_come_is_waited_for(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, kind: str, status: int
+) -> None:
+    """Nothing is decided without pods, and a server that fails says nothing of its kinds."""
+    monkeypatch.setattr(readiness, "REFUSED_SECONDS", 0.0)
+    async with refused(serve, {kind: status}) as (made, _):
+        waiting = asyncio.create_task(made.wait_for_lists())
+        await worlds.until(lambda: any(each.problem for each in made.states()))
+        await asyncio.sleep(0.7)
+        assert not waiting.done()
+        assert not made.ready
+        waiting.cancel()

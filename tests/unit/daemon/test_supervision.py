@@ -100,11 +100,11 @@ async def test_calls_of_which_none_ends_are_told() -> None:
 
 async def test_a_watch_that_hears_nothing_and_tries_nothing_is_told(serve: Serve) -> None:
     """One that fails isn't: a new process wouldn't fare better."""
-    refuse = False
+    refusing: list[bool] = []
     lines = asyncio.Queue[bytes]()
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        if refuse:
+        if refusing:
             return web.json_response({"message": "no"}, status=403)
         if "watch" not in request.query:
             return web.json_response({"metadata": {"resourceVersion": "7"}, "items": []})
@@ -148,14 +148,14 @@ async def test_a_watch_that_hears_nothing_and_tries_nothing_is_told(serve: Serve
     bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "8"}}}
     lines.put_nowait(json.dumps(bookmark).encode() + b"\n")
     assert await changes(quiet) is not None
-    refuse = True
+    refusing.append(True)
     lines.put_nowait(b"")
     async with asyncio.timeout(20):
         while check.mark() is not None:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.005)
     assert watch.problem is not None
     assert watch.problem.status == 403
-    refuse = False
+    refusing.clear()
     assert await changes(None) is not None
     assert watch.problem is None
     lines.put_nowait(b"")

@@ -76,7 +76,7 @@ async def test_while_all_goes_on_nothing_happens() -> None:
     scene.pulse.begin(asyncio.get_running_loop())
     made = scene.watchdog()
     made.start()
-    marks = set()
+    marks: set[object] = set()
     async with asyncio.timeout(PATIENCE_SECONDS):
         while scene.holds < 20 or len(marks) < 5:
             assert scene.mark is not None
