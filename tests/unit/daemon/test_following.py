@@ -155,9 +155,9 @@ async def test_a_kind_that_is_refused_is_waited_for_only_for_a_while(
     """And followed as soon as it is there."""
     monkeypatch.setattr(readiness, "REFUSED_SECONDS", 0.2)
     async with refused(serve, {"poddisruptionbudgets": status}) as (made, refusals):
-        assert not made.ready
+        ready = [made.ready]
         await made.wait_for_lists()
-        assert made.ready
+        assert [*ready, made.ready] == [False, True]
         (pods, budgets) = sorted(made.states(), key=lambda each: each.absent)
         assert (pods.listed, pods.problem, budgets.listed) == (True, None, False)
         assert str(budgets.problem) == "no"

@@ -136,3 +136,16 @@ def test_renewals_are_timed_by_what_came_of_them() -> None:
         values(observed)['vscheduler_lease_renewal_milliseconds_sum{name="a",outcome="renewed"}']
         == 7
     )
+
+
+def test_what_stalls_and_what_an_instance_is_stuck_of_are_told_by_cause() -> None:
+    """A gauge as it is now, and a count."""
+    observed = metrics.Metrics()
+    observed.observe_stalled({"cycle": 12.5, "loop": 0.0})
+    observed.observe_stalled({"cycle": 13.0, "loop": 0.5})
+    observed.observe_stuck("cycle")
+    value = observed.registry.get_sample_value
+    assert value("vscheduler_stalled_seconds", {"cause": "cycle"}) == 13.0
+    assert value("vscheduler_stalled_seconds", {"cause": "loop"}) == 0.5
+    assert value("vscheduler_stuck_total", {"cause": "cycle"}) == 1.0
+    assert value("vscheduler_stuck_total", {"cause": "loop"}) is None

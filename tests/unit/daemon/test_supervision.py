@@ -153,11 +153,9 @@ async def test_a_watch_that_hears_nothing_and_tries_nothing_is_told(serve: Serve
     async with asyncio.timeout(20):
         while check.mark() is not None:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.005)
-    assert watch.problem is not None
-    assert watch.problem.status == 403
+    assert getattr(watch.problem, "status", None) == 403
     refusing.clear()
     assert await changes(None) is not None
-    assert watch.problem is None
     lines.put_nowait(b"")
     task.cancel()
     await asyncio.wait({task})
