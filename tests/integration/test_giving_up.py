@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from anyio import from_thread
 
+from tests.faults import plans, proxying
 from tests.integration import daemons, hanging
 from vscheduler.daemon import watchdog
-from vscheduler.sandbox import control_plane
+from vscheduler.sandbox import control_plane, credentials
 
 PROGRAM = (sys.executable, "-m", "tests.integration.hanging")
 LEASE = f"{daemons.LEASES}/vscheduler"
@@ -37,8 +39,11 @@ class Pair:
     running: list[daemons.Daemon] = field(default_factory=list)
     ports: list[int] = field(default_factory=list)
 
-    def enter(self, *flags: str) -> daemons.Daemon:
-        """Start one; it has a file of its own for the word, and an address for its health."""
+    def enter(self, *flags: str, through: Path | None = None) -> daemons.Daemon:
+        """Start one; it has a file of its own for the word, and an address for its health.
+
+        `through` is a kubeconfig of its own.
+        """
         number = len(self.running)
         folder = self.folder / str(number)
         environment = hanging.install(folder)
@@ -48,7 +53,7 @@ class Pair:
             self.ports.append(free.getsockname()[1])
         self.running.append(
             daemons.Daemon(
-                self.kubeconfig,
+                through or self.kubeconfig,
                 folder / "log",
                 f"--scheduler-conf={folder / 'scheduler.conf'}",
                 "--enable-healthz",
@@ -203,6 +208,34 @@ def test_a_kopf_that_hangs_ends_its_process(pair: Pair) -> None:
     assert why(first) == "kopf"
     assert "it is given back" in {line["why"] for line in first.said("lease.lost")}
     pair.until(lambda: second.said("kopf.started"))
+
+
+def test_a_leader_with_a_call_under_way_keeps_its_lease(pair: Pair) -> None:
+    """The bind may be done yet; so the other one waits until the Lease has run out."""
+    rule = plans.Rule(requests=r"^POST .*/pods/slow-0/binding", fault=plans.Delay(seconds=60))
+    served = proxying.serving(proxying.upstream_of(pair.kubeconfig), plans.Plan([rule]))
+    pair.cluster.create_nodes(count=2, cpu="16")
+    with (
+        from_thread.start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(served) as proxy,
+    ):
+        path = credentials.write_kubeconfig(
+            pair.folder / "proxied",
+            url=proxy.url,
+            authority=pair.cluster.authority.certificate_path,
+        )
+        daemon = pair.enter(*QUICK, through=path)
+        daemons.until(lambda: daemon.said("serving"), daemon)
+        holder = pair.holder()
+        daemons.a_gang(pair.cluster, "slow", 1)
+        daemons.until(lambda: proxy.notes("slow-0/binding", proxying.What.RECEIVED), daemon)
+        pair.spoil(0, "wait")
+        daemons.a_gang(pair.cluster, "late", 1)
+        pair.until(lambda: daemon.process.poll() is not None)
+    assert daemon.process.returncode == watchdog.STATUS
+    assert why(daemon) == "cycle"
+    assert daemon.said("leases.kept")
+    assert pair.holder() == holder != ""
 
 
 def test_a_stop_is_not_held_up_by_a_cycle_that_never_ends(pair: Pair) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.daemon import lease_store
 from vscheduler.cluster import connection, lease_records
-from vscheduler.daemon import candidates, electing, election, leadership
+from vscheduler.daemon import candidates, electing, election, leadership, progress
 
 LEASES = ("a", "b")
 TIMING = election.Timing(duration_seconds=6.0, renew_deadline_seconds=4.0, retry_period_seconds=0.2)
@@ -23,9 +23,15 @@ class Instance:
         self.changes: list[tuple[leadership.Standing, leadership.Standing]] = []
         self.renewals: list[tuple[str, str]] = []
         self.threads: set[int] = set()
+        self.pulse = progress.Pulse()
         terms = candidates.Terms(identity=identity, namespace=lease_store.NAMESPACE, timing=TIMING)
         self.elected = electing.Elected(
-            LEASES, terms, store.opened, on_change=self._change, observe_renewal=self._renewal
+            LEASES,
+            terms,
+            store.opened,
+            on_change=self._change,
+            observe_renewal=self._renewal,
+            pulse=self.pulse,
         )
         self.task = asyncio.create_task(self.elected.run())
 
@@ -98,6 +104,18 @@ async def test_what_is_gained_is_held(begin: Begin) -> None:
     await eventually(lambda: {("a", "done"), ("b", "done")} <= set(one.renewals))
     assert one.threads == {threading.get_ident()}
     assert one.elected.held(LEASES) == tokens
+
+
+async def test_the_thread_answers_for_as_long_as_it_stands(begin: Begin) -> None:
+    """One that hangs renews nothing, and nobody else would notice."""
+    one = begin("one")
+    await one.gain()
+    before = one.pulse.mark()
+    assert before is not None
+    one.pulse.ask()
+    await eventually(lambda: one.pulse.mark() != before)
+    await one.elected.release()
+    assert one.pulse.mark() is None
 
 
 async def test_a_successor_takes_what_is_given_back(begin: Begin, store: lease_store.Store) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +18,8 @@ from tests.unit.daemon import leading, surrounded, worlds
 from tests.unit.mirror import manifests
 from vscheduler.cluster import reporting, usage_writing
 from vscheduler.controllers import grouping, owners
+from vscheduler.core import cycle
+from vscheduler.core.model import decisions
 from vscheduler.daemon import metrics, serving, settings, tenures
 from vscheduler.mirror import decoding, state
 
@@ -38,6 +41,7 @@ class Half:
     begun: int = 0
     """Binds that were asked for, answered or not."""
     binds: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    events: int = 0
     lists: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     """Pods whose status was written to."""
@@ -68,6 +72,7 @@ async def half(
         body = json.loads(await request.read() or "{}")
         if request.method == "PATCH" and "/pods/" in request.path:
             made.told.append(request.path.split("/")[-2])
+        made.events += request.path.endswith("/events")
         if request.path.endswith("/binding"):
             made.begun += 1
             if made.slow is not None:
@@ -291,3 +296,48 @@ async def test_a_gang_that_is_being_bound_at_a_stop_is_finished(
         made.slow.set()
         await made.rest()
         assert len(made.bound()) == (4 if withheld else 12)
+
+
+async def test_a_cycle_that_comes_back_when_this_instance_has_given_up_commits_nothing(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may hang for long, and then go on as if nothing had been."""
+    inside, go = threading.Event(), threading.Event()
+    run_cycle = cycle.run_cycle
+
+    def hang(*arguments: Any) -> decisions.CycleResult:
+        if not inside.is_set():
+            inside.set()
+            go.wait(20)
+        return run_cycle(*arguments)
+
+    async with half(serve, "vscheduler") as made:
+        made.show(*waiting("early"))
+        monkeypatch.setattr(cycle, "run_cycle", hang)
+        made.decided.gain("vscheduler")
+        assert await asyncio.to_thread(inside.wait, 20)
+        made.withholding = True
+        go.set()
+        await made.rest()
+        assert made.bound() == {}
+        assert made.told == []
+        made.withholding = False
+        await worlds.until(lambda: made.bound() == {"early": 1})
+
+
+async def test_events_ask_for_the_same_leave_as_binds(serve: Serve) -> None:
+    """They go out after all else: those that wait when the Lease is lost aren't sent."""
+    async with half(serve, "vscheduler") as made:
+        made.decided.gain("vscheduler")
+        made.show(*waiting("early"))
+        await worlds.until(lambda: made.events)
+        made.slow = asyncio.Event()
+        made.show(*waiting("late"))
+        await worlds.until(lambda: made.begun == 2)
+        await made.rest()
+        before = made.events
+        made.decided.tokens["vscheduler"].good = False
+        made.slow.set()
+        await worlds.until(lambda: made.bound() == {"early": 1, "late": 1})
+        await made.rest()
+        assert made.events == before
