@@ -63,6 +63,8 @@ class Desk:
     """What the server was asked, and what was told and reported."""
 
     def __init__(self) -> None:
+        self.steps: list[int] = []
+        """Of the lanes, at each call."""
         self.calls: list[tuple[str, str, dict[str, Any] | None]] = []
         self.told: list[str] = []
         self.outcomes: list[evicting.Outcome] = []
@@ -91,11 +93,13 @@ async def carry_out(
 ) -> Desk:
     """Carry one plan out on a server; `pod` is what a read of a pod gives."""
     desk = Desk()
+    queue = lanes.Lanes(workers=2, waiting_max=1)
 
     async def handle(request: web.Request) -> web.Response:
         text = await request.read()
         body = json.loads(text) if text else None
         desk.calls.append((request.method, request.path, body))
+        desk.steps.append(queue.steps)
         if body is None:
             if isinstance(pod, int):
                 return web.json_response({"message": "no"}, status=pod)
@@ -106,7 +110,6 @@ async def carry_out(
             code, details = 429, {"causes": [{"reason": "DisruptionBudget", "message": "x"}]}
         return web.json_response({"message": "no", "details": details}, status=code)
 
-    queue = lanes.Lanes(workers=2, waiting_max=1)
     evictor = evicting.Evictor(await serve(handle), queue, may_commit)
     task = asyncio.create_task(queue.run())
     plan = evicting.Plan(evicts=tuple(evicts))
@@ -217,6 +220,12 @@ async def test_an_eviction_without_a_clear_answer_is_looked_after(
     )
     assert desk.verdicts() == [verdict]
     assert bool(desk.told) == (verdict is Verdict.EVICTED)
+
+
+async def test_a_long_plan_is_seen_to_go_on(serve: Serve) -> None:
+    """It is one call, and takes as long as its evictions: each is a step."""
+    desk = await carry_out(serve, [an_evict("a-0"), an_evict("a-1")])
+    assert desk.steps == [0, 1, 2, 3]
 
 
 async def test_nothing_is_sent_without_leave(serve: Serve) -> None:

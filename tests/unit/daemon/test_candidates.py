@@ -234,6 +234,7 @@ async def test_what_has_to_be_mended_is_said_once(
     assert bench.store.calls.count("create") > 10
     (told,) = bench.changes
     assert told.standing.problem.startswith(named)
+    assert told.standing.reachable
     assert told.standing.problem.endswith(("-resource-namespace", ": vscheduler cannot create"))
     bench.store = store
     await bench.live(60.0)
@@ -272,6 +273,7 @@ async def test_an_outage_is_one_problem_whatever_it_looks_like(store: lease_stor
         "the API server doesn't do it: no answer: 0",
         "",
     ]
+    assert [change.standing.reachable for change in bench.changes] == [False, True]
 
 
 async def test_a_lease_is_given_back_after_its_tenure_has_ended(leader: lease_bench.Bench) -> None:

@@ -95,24 +95,37 @@ async def test_a_gang_of_which_a_pod_went_while_the_cycle_ran_is_not_bound(serve
 
 
 async def test_a_cycle_with_a_mistake_is_dropped_and_the_next_one_works(serve: Serve) -> None:
-    """Nothing of it is sent; it is logged and counted; the process lives."""
+    """Nothing of it is sent; it is logged and counted; the process lives.
+
+    Who watches is told when it happens again and again.
+    """
 
     class Broken(allocate.Allocate):
-        """Goes wrong twice, after it has decided."""
+        """Goes wrong three times, after it has decided."""
 
-        left: ClassVar[list[Exception]] = [AssertionError("node over"), KeyError("x")]
+        left: ClassVar[list[BaseException]] = [
+            AssertionError("node over"),
+            KeyError("x"),
+            SystemExit(0),
+        ]
 
         def execute(self, session: working.Session) -> None:
             super().execute(session)
+            assert made.cycles.oldest() is not None
             if self.left:
                 assert not made.bound()
                 raise self.left.pop()
+            told.append(made.cycles.keeps_dropping())
 
+    told: list[bool | None] = []
     with testing.capture_logs() as said:
         async with worlds.world(serve, TWO_GANGS, action=Broken) as made:
             await worlds.until(lambda: len(made.bound()) == 3)
-            assert b"vscheduler_cycles_dropped_total 2.0" in made.observed.exposition()
-    assert [each["event"] for each in said].count("cycle.dropped") == 2
+            assert b"vscheduler_cycles_dropped_total 3.0" in made.observed.exposition()
+            await worlds.until(lambda: made.cycles.keeps_dropping() is None)
+            assert made.cycles.oldest() is None
+    assert [each["event"] for each in said].count("cycle.dropped") == 3
+    assert told[0] is True
 
 
 async def test_a_cycle_that_its_budget_cuts_short_is_continued(serve: Serve) -> None:

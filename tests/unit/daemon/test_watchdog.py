@@ -120,8 +120,11 @@ async def test_who_can_not_even_give_up_ends_all_the_same(monkeypatch: pytest.Mo
     assert scene.happened[-1] == f"ends with {watchdog.STATUS}"
 
 
-async def test_an_event_loop_that_is_blocked_is_not_waited_for() -> None:
+async def test_an_event_loop_that_is_blocked_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What it sends when it goes on nobody knows: so it never does."""
+    monkeypatch.setattr(watchdog, "LAST_WILL_SECONDS", 1000.0)
     scene = Scene(cause=progress.Cause.LOOP, mark=1)
     scene.watchdog().start()
     assert scene.ended.wait(PATIENCE_SECONDS)  # blocks it, too

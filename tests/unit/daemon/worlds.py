@@ -23,7 +23,7 @@ from vscheduler.cluster import (
 )
 from vscheduler.core.actions import allocate
 from vscheduler.core.framework import policy
-from vscheduler.daemon import metrics, pacing, scheduling_loop, serving
+from vscheduler.daemon import metrics, pacing, progress, scheduling_loop, serving
 from vscheduler.mirror import decoding, events, state
 
 PACE = pacing.Pace(
@@ -38,6 +38,7 @@ class World:
     mirror: state.Mirror
     loop: scheduling_loop.SchedulingLoop
     observed: metrics.Metrics
+    cycles: progress.Cycles
     calls: list[tuple[str, str, dict[str, Any]]]
     answers: dict[str, list[int]] = field(default_factory=dict)
     """HTTP statuses by the end of a path, one after the other; then 201."""
@@ -102,6 +103,7 @@ async def world(
     if tree is None:
         actions = (policy.ActionSetting(action=action),)
         configured = policy.Policy(actions=actions, tiers=configured.tiers)
+    cycles = progress.Cycles()
     loop = scheduling_loop.SchedulingLoop(
         mirror,
         configured,
@@ -127,12 +129,13 @@ async def world(
             usage_writer=usage_writing.UsageWriter(
                 link, queue, "vscheduler", may_commit=lambda: True, observe=observed.observe_write
             ),
+            cycles=cycles,
         ),
         observed,
         may_commit=lambda: made.leads,
         pace=pace,
     )
-    made = World(mirror=mirror, loop=loop, observed=observed, calls=[], answers=answers or {})
+    made = World(mirror, loop, observed, cycles, calls=[], answers=answers or {})
     made.show(*pictures.documents(picture))
 
     tasks = [asyncio.create_task(task) for task in (queue.run(), loop.run(), loop.keep_time())]
