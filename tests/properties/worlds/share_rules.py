@@ -226,6 +226,8 @@ def _would_do(moment: moments.Moment, pod: manifests.Document, victim: manifests
     if group is None or pod["metadata"]["namespace"] != manifests.NAMESPACE:
         return False
     spec = group["spec"]
+    if spec["queue"] not in moment.census.queues:
+        return False
     queue = moment.census.queues[spec["queue"]]["spec"]
     members = moment.census.members[censuses.group_of(pod)]
     protected = manifests.PREEMPTABLE in {
