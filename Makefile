@@ -26,6 +26,7 @@ test-faults: binaries  ## what make test does of races and takeovers, all of it 
 	$(BIN)/pytest -s --at-length --lease-timing=default tests/integration/test_takeovers.py \
 		tests/integration/test_side_by_side.py
 	$(BIN)/pytest -s --at-length tests/integration/test_giving_up.py
+	$(BIN)/pytest -s --at-length tests/integration/test_hostile_objects.py
 
 test-worlds: $(READY)  ## random clusters in which everything changes and evicted pods come back, 2,100 of them
 	$(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal --at-length tests/properties/test_worlds.py

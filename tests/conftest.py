@@ -1,6 +1,10 @@
 import signal
+from collections.abc import Iterator
 
 import pytest
+
+from vscheduler import containment
+from vscheduler.mirror import statuses
 
 pytest.register_assert_rewrite("tests.checks", "tests.running", "tests.scenarios.deciding")
 
@@ -28,6 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line(
+        "markers", "contains_failures: unexpected failures are what the test is about"
+    )
+    config.addinivalue_line(
         "markers", "at_length: takes long; `make test-faults` or `make test-worlds` runs it"
     )
 
@@ -45,3 +52,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def rounds(pytestconfig: pytest.Config) -> int:
     """Rounds of each race."""
     return int(pytestconfig.getoption("--rounds"))
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_contained(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """What the daemon would contain fails a test, unless it is what the test is about."""
+    if request.node.get_closest_marker("contains_failures"):
+        yield
+        return
+    found: list[str] = []
+    real = containment.Failures.failed
+
+    def note(
+        failures: containment.Failures,
+        area: str,
+        key: str,
+        error: Exception,
+        subject: statuses.Subject | None = None,
+    ) -> None:
+        found.append(f"{area}: {key}: {error!r}")
+        real(failures, area, key, error, subject)
+
+    monkeypatch.setattr(containment.Failures, "failed", note)
+    yield
+    assert found == []

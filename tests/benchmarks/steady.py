@@ -17,7 +17,8 @@ from tests.benchmarks import (
     processes,
     running,
 )
-from vscheduler.sandbox import control_plane, populating
+from vscheduler.mirror import paths
+from vscheduler.sandbox import control_plane
 
 HEARTBEAT_SECONDS = 300
 """A kubelet writes its node's status so often where nothing in it changes."""
@@ -129,7 +130,7 @@ def heartbeats(plane: control_plane.ControlPlane, names: Sequence[str]) -> Itera
         while not stopped.wait(HEARTBEAT_SECONDS / len(names)):
             now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now}
-            path = f"{populating.NODES}/{next(turn)}/status"
+            path = f"{paths.NODES.everywhere}/{next(turn)}/status"
             plane.api.patch(path, {"status": {"conditions": [ready]}}, kind="strategic")
             beaten.append(time.monotonic())
 

@@ -46,7 +46,10 @@ def kubeconfig(plane: control_plane.ControlPlane) -> Path:
 
 @pytest.fixture
 def start(
-    cluster: control_plane.ControlPlane, kubeconfig: Path, tmp_path: Path
+    request: pytest.FixtureRequest,
+    cluster: control_plane.ControlPlane,
+    kubeconfig: Path,
+    tmp_path: Path,
 ) -> Iterator[daemons.Start]:
     """Start schedulers; none outlives the test."""
     del cluster  # only that it is clean
@@ -61,6 +64,8 @@ def start(
         if daemon.process.poll() is None:
             daemon.process.kill()
             daemon.process.wait()
+    if request.node.get_closest_marker("contains_failures") is None:
+        assert [line for daemon in started for line in daemon.said("work.failed")] == []
 
 
 @pytest.fixture(scope="module")

@@ -41,8 +41,10 @@ class Ours:
             [LEASE],
             candidates.Terms(identity=identity, namespace=namespace, timing=timing),
             opened,
-            on_change=lambda *standings: self.changes.append(standings[-1]),
-            observe_renewal=lambda *renewal: self.renewals.append(renewal[-1]),
+            electing.Outlets(
+                on_change=lambda *standings: self.changes.append(standings[-1]),
+                observe_renewal=lambda *renewal: self.renewals.append(renewal[-1]),
+            ),
         )
         self._task = asyncio.create_task(self.elected.run())
 

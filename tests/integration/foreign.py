@@ -3,18 +3,19 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from vscheduler.sandbox import control_plane, definitions
+from vscheduler.mirror import paths
+from vscheduler.sandbox import control_plane
 
 
 @contextmanager
 def kind(plane: control_plane.ControlPlane, group: str, version: str, name: str) -> Iterator[None]:
     """A namespaced kind for the time of the block: `Command` has the plural commands."""
     singular = name.lower()
-    path = f"{definitions.COLLECTION}/{singular}s.{group}"
+    path = f"{paths.DEFINITIONS.everywhere}/{singular}s.{group}"
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     served = {"name": version, "served": True, "storage": True}
     plane.api.create(
-        definitions.COLLECTION,
+        paths.DEFINITIONS.everywhere,
         {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",

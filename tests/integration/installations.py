@@ -8,7 +8,8 @@ from typing import Any
 import yaml
 
 from tests.integration import daemons, permissions
-from vscheduler.sandbox import client, control_plane, definitions
+from vscheduler.mirror import paths
+from vscheduler.sandbox import client, control_plane
 
 Document = dict[str, Any]
 
@@ -37,7 +38,7 @@ def of_kind(documents: list[Document], kind: str) -> list[Document]:
 
 def install(plane: control_plane.ControlPlane) -> str:
     """Take away what the sandbox has of it, and apply all in one go; what kubectl says."""
-    taken = [f"{definitions.COLLECTION}/{name}.scheduling.volcano.sh" for name in KINDS]
+    taken = [f"{paths.DEFINITIONS.everywhere}/{name}.scheduling.volcano.sh" for name in KINDS]
     for path in (*taken, NAMESPACE):
         plane.api.delete(path)
     for path in (*taken, NAMESPACE):

@@ -3,12 +3,13 @@
 import pytest
 
 from tests.integration import daemons
-from vscheduler.sandbox import control_plane, populating
+from vscheduler.mirror import paths
+from vscheduler.sandbox import control_plane
 
 
 def label(cluster: control_plane.ControlPlane, node: str, **labels: str | None) -> None:
     """Set labels of a node, or take them away (None)."""
-    cluster.api.patch(f"{populating.NODES}/{node}", {"metadata": {"labels": labels}})
+    cluster.api.patch(f"{paths.NODES.everywhere}/{node}", {"metadata": {"labels": labels}})
 
 
 def reason(cluster: control_plane.ControlPlane, group: str) -> str:

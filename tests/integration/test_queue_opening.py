@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration import daemons, foreign, tenancy
-from vscheduler.sandbox import client, control_plane, definitions
+from vscheduler.mirror import paths
+from vscheduler.sandbox import client, control_plane
 
 COMMANDS = "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands"
 
@@ -113,7 +114,7 @@ def test_the_command_opens_and_closes(
 @pytest.fixture
 def narrow(cluster: control_plane.ControlPlane) -> Iterator[None]:
     """A CRD of Queue as Volcano's: no conditions, and a status needs `allocated`."""
-    path = f"{definitions.COLLECTION}/queues.scheduling.volcano.sh"
+    path = f"{paths.DEFINITIONS.everywhere}/queues.scheduling.volcano.sh"
     ours = cluster.api.get(path)["spec"]["versions"]
     lacking = copy.deepcopy(ours)
     for version in lacking:

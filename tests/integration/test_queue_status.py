@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tests.integration import daemons
-from vscheduler.sandbox import client, control_plane, definitions
+from vscheduler.mirror import paths
+from vscheduler.sandbox import client, control_plane
 
-DEFINITION = f"{definitions.COLLECTION}/queues.scheduling.volcano.sh"
+DEFINITION = f"{paths.DEFINITIONS.everywhere}/queues.scheduling.volcano.sh"
 TAINT = "node-role.kubernetes.io/control-plane"
 OURS = ("deserved", "request", "realCapability", "share", "conditions")
 CONDITION = "vscheduler/FairShare"

@@ -10,7 +10,7 @@ from typing import Any
 from structlog import testing
 
 from vscheduler.cluster import connection, watching
-from vscheduler.mirror import codecs, entries, events
+from vscheduler.mirror import codecs, entries, events, paths
 from vscheduler.sandbox import control_plane
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -53,7 +53,12 @@ async def following(
                     seen.append(f"={','.join(sorted(event.found))}")
 
     watch = watching.Watch(
-        link, path, codecs.Codec(kind, named), note, pace=pace, chance=random.Random(1)
+        link,
+        paths.Path.to(path),
+        codecs.Codec(kind, named),
+        note,
+        pace=pace,
+        chance=random.Random(1),
     )
     task = asyncio.create_task(watch.run())
     try:

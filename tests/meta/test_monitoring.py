@@ -50,6 +50,7 @@ def exported() -> dict[str, set[str]]:
     observed.observe_dropped_cycle()
     observed.observe_stuck("cycle")
     observed.observe_stalled({"cycle": 0.5})
+    observed.observe_failure("call")
     observed.observe_reload(successful=True, now=0)
     observed.observe_standing(leadership.Standing(lease="a", leads=True, holder="b"))
     observed.observe_renewal("a", 0.1, "renewed")

@@ -13,6 +13,7 @@ import click
 import urllib3
 
 from vscheduler.cli import scene, screen, showing, watching
+from vscheduler.mirror import paths
 from vscheduler.sandbox import client, control_plane, errors, processes, reporting
 
 POLL_SECONDS = 0.2
@@ -23,9 +24,6 @@ READY_SECONDS = 30.0
 TIMEOUT_SECONDS = 60.0
 DAEMON = "vscheduler"
 LOOPBACK = "127.0.0.1"
-GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
-PODS = "/api/v1/namespaces/{}/pods"
-QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 
 
 @click.command("demo", short_help="Show gangs and fair shares on this machine.")
@@ -118,7 +116,7 @@ def _stage() -> Iterator[Stage]:
         plane.create_nodes(count=scene.WORKERS, prefix="worker", cpu=str(scene.WORKER_CPU))
         for tenant in scene.TENANTS:
             plane.create_namespace(tenant)
-            plane.api.create(QUEUES, scene.queue(tenant))
+            plane.api.create(paths.QUEUES.everywhere, scene.queue(tenant))
         port = _free_port()
         directory = plane.directory / "daemon"
         directory.mkdir()
@@ -152,9 +150,9 @@ def _free_port() -> int:
 def _create_jobs(api: client.Client) -> None:
     """PodGroups first; the gang that can't fit last, when the tenants' shares are known."""
     for gang in (*scene.FITTING, *scene.WAITING):
-        api.create(GROUPS.format(gang.tenant), gang.pod_group())
+        api.create(paths.POD_GROUPS.within(gang.tenant), gang.pod_group())
     for gang in (*scene.FITTING, *scene.WAITING):
-        api.create_all(PODS.format(gang.tenant), gang.members())
+        api.create_all(paths.PODS.within(gang.tenant), gang.members())
 
 
 def _wait(stage: Stage) -> None:

@@ -9,10 +9,9 @@ from prometheus_client import parser
 
 from vscheduler.cli import scene
 from vscheduler.core.model import jobs
+from vscheduler.mirror import paths
 from vscheduler.sandbox import client
 
-GROUPS = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
-PODS = "/api/v1/pods"
 MILLI = 1000.0
 TIMEOUT = urllib3.Timeout(total=5)
 
@@ -106,7 +105,7 @@ def is_ready(url: str, pool: urllib3.PoolManager) -> bool:
 
 def look(api: client.Client, url: str, pool: urllib3.PoolManager) -> View:
     """The cluster as it is now; the daemon answers at `url`."""
-    pods = api.list(PODS)
+    pods = api.list(paths.PODS.everywhere)
     bound: Counter[str] = Counter()
     running: Counter[str] = Counter()
     for pod in pods:
@@ -116,7 +115,7 @@ def look(api: client.Client, url: str, pool: urllib3.PoolManager) -> View:
         running[key] += pod["status"].get("phase") == "Running"
     stored = {
         f"{each['metadata']['namespace']}/{each['metadata']['name']}": each.get("status", {})
-        for each in api.list(GROUPS)
+        for each in api.list(paths.POD_GROUPS.everywhere)
     }
     groups = tuple(
         Group(

@@ -42,6 +42,18 @@ class TooLargeError(ConnectionError):
     """An answer beyond its bound; it isn't read to its end."""
 
 
+class _Name(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Named(msgspec.Struct):
+    metadata: _Name = msgspec.field(default_factory=_Name)
+
+
+_decode_named = msgspec.json.Decoder(_Named).decode
+
+
 async def body(response: aiohttp.ClientResponse, most: int) -> bytes:
     """An answer's body. Raises TooLargeError where it has more bytes than that."""
     pieces: list[bytes] = []
@@ -65,3 +77,12 @@ def patience(header: str | None, details: float | None) -> float:
     if header is not None and header.isascii() and header.isdecimal():
         told = float(header[:9])
     return min(told, RETRY_AFTER_MAX_SECONDS) if told > 0 else RETRY_AFTER_SECONDS
+
+
+def name_of(item: bytes | msgspec.Raw) -> str:
+    """`namespace/name` of an object, for the log; empty where it has none."""
+    try:
+        metadata = _decode_named(item).metadata
+    except msgspec.DecodeError:
+        return ""
+    return f"{metadata.namespace}/{metadata.name}".lstrip("/")

@@ -13,8 +13,9 @@ from functools import partial
 
 import msgspec
 
-from vscheduler.cluster import connection, guarding, lanes, objects, patience
+from vscheduler.cluster import connection, guarding, lanes, patience
 from vscheduler.core.model import decisions
+from vscheduler.mirror import paths, statuses
 
 HOLDER = "vscheduler.io/lease-holder"
 """A bind's annotation, which the API server copies onto the pod: the identity of who bound it."""
@@ -103,7 +104,10 @@ class Committer:
         await self._lanes.wait_for_room(lanes.Lane.BIND, most)
 
     async def _bind(self, bind: decisions.Bind, report: Report, still: Still) -> None:
-        report(await self._outcome(bind, still))
+        outcome = Outcome(bind=bind, verdict=Verdict.UNKNOWN, message="the scheduler failed at it")
+        with self._lanes.failures.contained("bind", bind.task.key, _subject(bind)):
+            outcome = await self._outcome(bind, still)
+        report(outcome)
 
     async def _outcome(self, bind: decisions.Bind, still: Still) -> Outcome:
         overtaken = False
@@ -131,7 +135,7 @@ class Committer:
     async def _look_after(self, bind: decisions.Bind, message: str) -> Outcome:
         """What became of a bind that got no clear answer: it may have been done."""
         task = bind.task
-        path = objects.PODS.format(namespace=task.namespace, name=task.name)
+        path = paths.PODS.at(task.name, task.namespace)
         try:
             pod = await patience.get(self._link, path)
         except connection.NotFound as error:
@@ -141,14 +145,19 @@ class Committer:
         verdict = Verdict.FAILED
         if pod["metadata"]["uid"] != task.uid:
             verdict = Verdict.MISSING
-        elif node := pod["spec"].get("nodeName"):
+        elif node := pod.get("spec", {}).get("nodeName"):
             verdict = Verdict.BOUND if node == bind.node else Verdict.CONFLICT
         return Outcome(bind=bind, verdict=verdict, message=message)
 
 
-def binding_path(bind: decisions.Bind) -> str:
+def _subject(bind: decisions.Bind) -> statuses.Subject:
+    task = bind.task
+    return statuses.Subject(kind="Pod", namespace=task.namespace, name=task.name, uid=task.uid)
+
+
+def binding_path(bind: decisions.Bind) -> paths.Path:
     """Where the binding of a pod is made."""
-    return f"/api/v1/namespaces/{bind.task.namespace}/pods/{bind.task.name}/binding"
+    return paths.PODS.part(bind.task.name, bind.task.namespace, "binding")
 
 
 def binding_body(bind: decisions.Bind, holder: str = "") -> bytes:

@@ -13,8 +13,9 @@ from functools import partial
 
 import msgspec
 
-from vscheduler.cluster import connection, guarding, lanes, objects, patience
+from vscheduler.cluster import connection, guarding, lanes, patience
 from vscheduler.core.model import decisions, jobs, limits
+from vscheduler.mirror import paths
 
 
 class Verdict(StrEnum):
@@ -164,7 +165,10 @@ class Evictor:
             if steps and steps[-1].verdict not in FREED:
                 steps.append(Step(evict=evict, verdict=Verdict.SPARED))
                 continue
-            steps.append(await self._evict(evict, rehearsal=tell is None))
+            step = Step(evict=evict, verdict=Verdict.UNKNOWN, message="the scheduler failed at it")
+            with self._lanes.failures.contained("eviction", evict.task.key):
+                step = await self._evict(evict, rehearsal=tell is None)
+            steps.append(step)
             self._lanes.went_on()
             if tell is not None and steps[-1].verdict is Verdict.EVICTED:
                 tell(evict)
@@ -189,7 +193,7 @@ class Evictor:
     async def _look_after(self, evict: decisions.Evict, message: str) -> Step:
         """What became of a pod after an answer that doesn't say."""
         task = evict.task
-        path = objects.PODS.format(namespace=task.namespace, name=task.name)
+        path = paths.PODS.at(task.name, task.namespace)
         verdict = Verdict.FAILED
         try:
             pod = await patience.get(self._link, path)
@@ -206,9 +210,9 @@ class Evictor:
         return Step(evict=evict, verdict=verdict, message=message)
 
 
-def eviction_path(evict: decisions.Evict) -> str:
+def eviction_path(evict: decisions.Evict) -> paths.Path:
     """Where a pod's eviction is asked for."""
-    return f"/api/v1/namespaces/{evict.task.namespace}/pods/{evict.task.name}/eviction"
+    return paths.PODS.part(evict.task.name, evict.task.namespace, "eviction")
 
 
 def eviction_body(evict: decisions.Evict, *, rehearsal: bool) -> bytes:

@@ -12,17 +12,16 @@ from typing import Protocol
 import msgspec
 
 from vscheduler.cluster import complaints, connection, guarding, lanes
-from vscheduler.mirror import statuses
+from vscheduler.mirror import paths, statuses
 
 NAME_MAX = 230
 NOTE_MAX = 1000
 """Of a name and a note that an Event may have, with some left."""
 INSTANCE_MAX = 128
-VOLCANO = "scheduling.volcano.sh/v1beta1"
 API_VERSIONS = {
     "Pod": "v1",
-    "PodGroup": VOLCANO,
-    "Queue": VOLCANO,
+    "PodGroup": paths.VOLCANO,
+    "Queue": paths.VOLCANO,
     "Lease": "coordination.k8s.io/v1",
 }
 
@@ -86,7 +85,7 @@ class Herald:
         self._events += 1
         name = f"{notice.name[:NAME_MAX]}.{self._started}{self._events:x}"
         body = event_body(notice, name, when, self._identity)
-        path = f"/apis/events.k8s.io/v1/namespaces/{_namespace(notice)}/events"
+        path = paths.EVENTS.within(_namespace(notice))
         try:
             await self._link.call("POST", path, body, may_send=may_send)
         except guarding.WithheldError:

@@ -10,11 +10,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import IntEnum
 
+from vscheduler import containment
 from vscheduler.cluster import guarding, turns, windows
 
 Call = Callable[[], Awaitable[None]]
-"""One call; what comes of it is its own business, and it raises nothing but guarding.WithheldError.
-"""
+"""One call; what comes of it is its own business, and what it raises ends nothing but itself.
+guarding.WithheldError says that it isn't sent any more."""
 
 
 class Lane(IntEnum):
@@ -29,6 +30,9 @@ class Lane(IntEnum):
     EVENT = 5
 
 
+NAMES = tuple(lane.name.lower() for lane in Lane)
+"""What calls of each lane are called in logs."""
+
 UNBOUNDED = (Lane.BIND, Lane.EVICTION, Lane.CONTROL)
 """Always taken: there are no more of them than pods."""
 
@@ -36,7 +40,11 @@ UNBOUNDED = (Lane.BIND, Lane.EVICTION, Lane.CONTROL)
 class Lanes:
     """Calls that wait, and the workers that make them; all in one event loop."""
 
-    def __init__(self, *, workers: int, waiting_max: int) -> None:
+    def __init__(
+        self, *, workers: int, waiting_max: int, failures: containment.Failures | None = None
+    ) -> None:
+        self.failures = failures or containment.Failures()
+        """Who is told of calls that raise, and of what goes wrong around them."""
         self._workers = workers
         self._waiting_max = waiting_max
         self._waiting: tuple[deque[Call], ...] = tuple(deque() for _ in Lane)
@@ -104,7 +112,8 @@ class Lanes:
             if any(self._waiting):
                 self._wake()
             try:
-                with suppress(guarding.WithheldError):  # what isn't sent any more is over
+                # What isn't sent any more is over.
+                with self.failures.contained("call", NAMES[lane]), suppress(guarding.WithheldError):
                     await call()
             finally:
                 self._under_way[lane] -= 1

@@ -2,14 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
-from urllib.parse import urlencode
 
 import msgspec
 
 from vscheduler.cluster import answers, connection
-
-QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
-PODS = "/api/v1/namespaces/{namespace}/pods/{name}"
+from vscheduler.mirror import paths
 
 PAGE_SIZE = 500
 
@@ -21,32 +18,90 @@ Object: TypeAlias = dict[str, Any]
 MaySend: TypeAlias = Callable[[], bool] | None
 """Whether a write may be sent, asked when its bytes are written; None: it may."""
 
+PARTIAL = "PartialObjectMetadata"
+"""The kind of objects of which only the metadata was asked for."""
+
+
+class UnexpectedError(connection.Unavailable):
+    """The answer isn't what was asked for: another object, a list, or neither."""
+
+
+class _Owner(msgspec.Struct):
+    apiVersion: str  # noqa: N815 - the wire's name, like those below
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+
+
+class _Metadata(msgspec.Struct):
+    """What an object has that is stored, and the types of what it may have."""
+
+    name: str
+    uid: str
+    resourceVersion: str  # noqa: N815
+    namespace: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: list[str] = []
+    ownerReferences: list[_Owner] = []  # noqa: N815
+    deletionTimestamp: str | None = None  # noqa: N815
+
+
+class _Item(msgspec.Struct):
+    metadata: _Metadata
+    spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}
+
+
+class _Whole(_Item, kw_only=True):
+    kind: str
+    apiVersion: str  # noqa: N815
+
+
+class _ListMetadata(msgspec.Struct):
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _List(msgspec.Struct):
+    kind: str
+    items: list[_Item] | None
+    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
+
+
+_decode_whole = msgspec.json.Decoder(_Whole, strict=True).decode
+_decode_list = msgspec.json.Decoder(_List).decode
+
 
 def field_manager(scheduler: str) -> dict[str, str]:
     """The query of a write that is known by the scheduler's name."""
     return {"fieldManager": scheduler[:MANAGER_MAX]}
 
 
-async def get(link: connection.Connection, path: str) -> Object:
-    """The object at this path. Raises connection.ApiError, NotFound among them."""
-    return _decoded(await link.call("GET", path))
+async def get(link: connection.Connection, path: paths.Path) -> Object:
+    """The object at this path. Raises connection.ApiError, NotFound among them.
+
+    UnexpectedError where what is there is another object; of a collection, where it is no list.
+    """
+    return _checked(await link.call("GET", path), path)
 
 
 async def create(
-    link: connection.Connection, collection: str, body: Object, *, may_send: MaySend = None
+    link: connection.Connection, collection: paths.Path, body: Object, *, may_send: MaySend = None
 ) -> Object:
     """Create an object in a collection, and give it as it is stored.
 
     Raises connection.ApiError: Conflict with reason AlreadyExists where the name is taken; and
     guarding.WithheldError, as all that writes here.
     """
-    encoded = msgspec.json.encode(body)
-    return _decoded(await link.call("POST", collection, encoded, may_send=may_send))
+    answer = await link.call("POST", collection, msgspec.json.encode(body), may_send=may_send)
+    name = body.get("metadata", {}).get("name", "")
+    return _checked(answer, collection, name) if name else _decoded(answer)
 
 
 async def patch(
     link: connection.Connection,
-    path: str,
+    path: paths.Path,
     body: Object,
     content_type: str = connection.MERGE_PATCH,
     params: Mapping[str, str] | None = None,
@@ -58,15 +113,19 @@ async def patch(
     Raises connection.ApiError: Conflict where the body's metadata has another UID or
     resourceVersion than what is stored.
     """
-    target, encoded = with_query(path, params or {}), msgspec.json.encode(body)
-    return _decoded(
-        await link.call("PATCH", target, encoded, content_type=content_type, may_send=may_send)
+    answer = await link.call(
+        "PATCH",
+        path.with_query(params or {}),
+        msgspec.json.encode(body),
+        content_type=content_type,
+        may_send=may_send,
     )
+    return _checked(answer, path)
 
 
 async def delete(
     link: connection.Connection,
-    path: str,
+    path: paths.Path,
     *,
     uid: str,
     resource_version: str | None,
@@ -90,7 +149,7 @@ async def delete(
 
 async def list_all(
     link: connection.Connection,
-    path: str,
+    path: paths.Path,
     params: Mapping[str, str],
     *,
     metadata_only: bool = False,
@@ -108,22 +167,19 @@ async def list_all(
 
 
 async def _pages(
-    link: connection.Connection, path: str, params: Mapping[str, str], accept: str
+    link: connection.Connection, path: paths.Path, params: Mapping[str, str], accept: str
 ) -> list[Object]:
     found: list[Object] = []
     token = ""
     while True:
         query = {**params, "continue": token} if token else params
-        page = _decoded(await link.call("GET", with_query(path, query), accept=accept))
-        found += page.get("items") or ()
-        token = page.get("metadata", {}).get("continue", "")
+        kind = PARTIAL if accept == connection.METADATA_LIST else path.kind
+        page, token = _listed(
+            await link.call("GET", path.with_query(query), accept=accept), f"{kind}List"
+        )
+        found += page
         if not token:
             return found
-
-
-def with_query(path: str, params: Mapping[str, str]) -> str:
-    """The path with these parameters."""
-    return f"{path}?{urlencode(params)}" if params else path
 
 
 async def ensure_queue(link: connection.Connection, name: str, *, may_send: MaySend = None) -> bool:
@@ -138,20 +194,57 @@ async def ensure_queue(link: connection.Connection, name: str, *, may_send: MayS
         "spec": {"weight": 1, "reclaimable": True},
     }
     try:
-        await get(link, f"{QUEUES}/{name}")
+        await get(link, paths.QUEUES.at(name))
     except connection.NotFound:
         pass
     else:
         return False
     try:
-        await create(link, QUEUES, body, may_send=may_send)
+        await create(link, paths.QUEUES.everywhere, body, may_send=may_send)
     except connection.Conflict:  # another instance was quicker
         return False
     return True
+
+
+def version_of(answer: bytes) -> str:
+    """The resourceVersion of the object that a write was answered with; empty where it has none."""
+    try:
+        return _decode_whole(answer).metadata.resourceVersion
+    except msgspec.DecodeError:
+        return ""
+
+
+def _checked(answer: bytes, path: paths.Path, name: str = "") -> Object:
+    """An answer that is what is at this path, or what was created there under this name."""
+    name = name or path.name
+    if not path.kind:
+        return _decoded(answer)
+    if not name:
+        _listed(answer, f"{path.kind}List")
+        return _decoded(answer)
+    try:
+        found = _decode_whole(answer)
+    except answers.GARBAGE as error:
+        raise UnexpectedError(f"not a {path.kind}: {error}") from error
+    there = (found.apiVersion, found.kind, found.metadata.name)
+    if there != (path.api_version, path.kind, name):
+        raise UnexpectedError(f"not {path.kind} {name!r}, but {found.kind} {found.metadata.name!r}")
+    return _decoded(answer)
+
+
+def _listed(answer: bytes, kind: str) -> tuple[list[Object], str]:
+    """The objects of a page, and the token of the next one; empty where there is none."""
+    try:
+        page = _decode_list(answer)
+    except answers.GARBAGE as error:
+        raise UnexpectedError(f"not a {kind}: {error}") from error
+    if page.kind != kind:
+        raise UnexpectedError(f"not a {kind}, but a {page.kind}")
+    return _decoded(answer).get("items") or [], page.metadata.continue_
 
 
 def _decoded(body: bytes) -> Object:
     try:
         return msgspec.json.decode(body, type=Object)
     except answers.GARBAGE as error:  # a proxy's page
-        raise connection.Unavailable(f"not an object: {error}") from error
+        raise UnexpectedError(f"not an object: {error}") from error

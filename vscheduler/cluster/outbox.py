@@ -2,11 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
 from functools import partial
 
-from vscheduler.cluster import lanes
+from vscheduler.cluster import guarding, lanes
 
 Write = Callable[[], Awaitable[None]]
+
+DOUBLINGS_MAX = 6
+"""How often a key's rest doubles, while its writes raise what nobody expects."""
 
 
 class Outbox:
@@ -23,6 +27,8 @@ class Outbox:
         self._waiting: dict[Hashable, Write] = {}
         self._busy: set[Hashable] = set()
         """Keys in their lane, under way, or at rest."""
+        self._failures: dict[Hashable, int] = {}
+        """How often in a row a key's write has raised."""
 
     def offer(self, key: Hashable, write: Write) -> None:
         """Write this as soon as it is the key's turn."""
@@ -43,6 +49,7 @@ class Outbox:
     def withdraw(self, key: Hashable) -> None:
         """There is nothing to write any more."""
         self._waiting.pop(key, None)
+        self._failures.pop(key, None)
 
     def _queue(self, key: Hashable) -> None:
         # A lane that is full is tried again after the rest.
@@ -57,13 +64,22 @@ class Outbox:
         if write is None:
             self._busy.discard(key)
             return
+        piece = self._lanes.failures.contained("write", str(key))
         try:
-            await write()
+            with piece, suppress(guarding.WithheldError):  # what isn't sent any more is over
+                await write()
         finally:
+            if piece.failed:
+                self._failures[key] = self._failures.get(key, 0) + 1
+                self._waiting.setdefault(key, write)
+            else:
+                self._failures.pop(key, None)
             self._rest(key)
 
     def _rest(self, key: Hashable) -> None:
-        asyncio.get_running_loop().call_later(self._spacing_seconds, self._rested, key)
+        doubled = 2.0 ** min(self._failures.get(key, 0), DOUBLINGS_MAX)
+        seconds = self._spacing_seconds * doubled
+        asyncio.get_running_loop().call_later(seconds, self._rested, key)
 
     def _rested(self, key: Hashable) -> None:
         self._busy.discard(key)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from vscheduler.cluster import connection, guarding, objects
+from vscheduler.mirror import paths
 
 ATTEMPTS = 4
 """How often a throttled call is made, and an unanswered one looked after."""
@@ -32,7 +33,7 @@ async def post(
             return
 
 
-async def get(link: connection.Connection, path: str) -> objects.Object:
+async def get(link: connection.Connection, path: paths.Path) -> objects.Object:
     """An object, from a server that may need a moment to come back.
 
     Raises connection.ApiError: Unavailable or Throttled after the last attempt.

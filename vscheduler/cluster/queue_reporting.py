@@ -14,7 +14,7 @@ import structlog
 
 from vscheduler.cluster import complaints, connection, lanes, objects, outbox
 from vscheduler.core.model import decisions, queues
-from vscheduler.mirror import queue_statuses
+from vscheduler.mirror import paths, queue_statuses
 
 log = structlog.get_logger(__name__)
 
@@ -105,7 +105,7 @@ class QueueReporter:
         sent = self._sent.get(name)
         if sent is not None and sent.uid == uid:
             return sent
-        stored = await objects.get(self._link, f"{objects.QUEUES}/{name}")
+        stored = await objects.get(self._link, paths.QUEUES.at(name))
         if stored.get("metadata", {}).get("uid") != uid:
             return None
         return _Sent(uid=uid, whole=stored.get("status", {}), status=None)
@@ -141,7 +141,7 @@ class QueueReporter:
         return status
 
     async def _put(self, name: str, status: queue_statuses.Body) -> None:
-        path = f"{objects.QUEUES}/{name}/status"
+        path = paths.QUEUES.status(name)
         body = queue_statuses.applied(name, status)
         await objects.patch(
             self._link,

@@ -16,7 +16,7 @@ import msgspec
 
 from vscheduler.cluster import complaints, connection, heralding, lanes, objects, outbox
 from vscheduler.core.model import decisions, jobs
-from vscheduler.mirror import statuses
+from vscheduler.mirror import paths, statuses
 
 GROUP_SPACING_SECONDS = 1.0
 POD_SPACING_SECONDS = 10.0
@@ -48,17 +48,6 @@ class _Sent:
     uid: str
     version: int
     state: jobs.GroupState
-
-
-class _Meta(msgspec.Struct):
-    resourceVersion: str = ""  # noqa: N815 - the wire's name
-
-
-class _Object(msgspec.Struct):
-    metadata: _Meta
-
-
-_decode_object = msgspec.json.Decoder(_Object).decode
 
 
 class Reporter:
@@ -184,7 +173,7 @@ class Reporter:
         """
         if not self._may_commit():
             return False
-        path = f"{objects.PODS.format(namespace=task.namespace, name=task.name)}/status"
+        path = paths.PODS.status(task.name, task.namespace)
         body = {"metadata": {"uid": task.uid}, "status": status}
         try:
             await self._patch(path, body, connection.STRATEGIC_PATCH)
@@ -225,7 +214,7 @@ class Reporter:
             return
         body = {"metadata": {"resourceVersion": known.resource_version}, "status": patch}
         namespace, _, name = status.job.partition("/")
-        path = f"/apis/{heralding.VOLCANO}/namespaces/{namespace}/podgroups/{name}"
+        path = paths.POD_GROUPS.at(name, namespace)
         try:
             answer = await self._patch(path, body, connection.MERGE_PATCH)
         except connection.ApiError as error:
@@ -233,7 +222,7 @@ class Reporter:
                 again = partial(self._write_group, status, transition, pods)
                 self._group_box.offer_again(status.job, again)
             return
-        version = _number(_decode_object(answer).metadata.resourceVersion)
+        version = _number(objects.version_of(answer))
         self._sent[status.job] = _Sent(uid=known.uid, version=version, state=wanted)
         self._observe("podgroup", "written")
         notice = statuses.group_notice(status, stored, wanted, pods=pods)
@@ -250,7 +239,7 @@ class Reporter:
         told = self._told.get(pod.uid)
         if told == words or not self._may_commit():
             return
-        path = f"{objects.PODS.format(namespace=pod.namespace, name=pod.name)}/status"
+        path = paths.PODS.status(pod.name, pod.namespace)
         body = {
             "metadata": {"uid": pod.uid},
             "status": statuses.pod_patch(words, now=time.time()),

@@ -11,7 +11,7 @@ from functools import partial
 from vscheduler.cluster import complaints, connection, lanes, objects, outbox
 from vscheduler.core.model import decisions, queues
 from vscheduler.core.model import usages as records
-from vscheduler.mirror import usages
+from vscheduler.mirror import paths, usages
 
 SPACING_SECONDS = 30.0
 """From one write of a queue's record to the next: how much a crash may lose."""
@@ -120,7 +120,7 @@ class UsageWriter:
         try:
             await objects.patch(
                 self._link,
-                f"{objects.QUEUES}/{name}",
+                paths.QUEUES.at(name),
                 body,
                 params=self._query,
                 may_send=self._may_commit,

@@ -15,12 +15,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, Protocol, TypeVar
-from urllib.parse import urlencode
 
 import msgspec
 import structlog
 
+from vscheduler import containment
 from vscheduler.cluster import answers, connection
+from vscheduler.mirror import paths
 
 log = structlog.get_logger(__name__)
 
@@ -92,6 +93,7 @@ class _Object(msgspec.Struct):
 
 class _List(msgspec.Struct):
     metadata: _Meta
+    kind: str = ""
     items: list[msgspec.Raw] | None = None
 
 
@@ -114,16 +116,18 @@ _decode_raw_change = msgspec.json.Decoder(_RawChange).decode
 class Watch(Generic[Event]):
     """Follows one kind for ever."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - whom it asks, what about, and whom it tells
         self,
         link: connection.Connection,
-        path: str,
+        path: paths.Path,
         codec: Codec[Event, Any],
         sink: Callable[[list[Event]], None],
         *,
         pace: Pace,
         chance: random.Random,
+        failures: containment.Failures | None = None,
     ) -> None:
+        self._contained = failures or containment.Failures()
         self._link = link
         self._path = path
         self._codec = codec
@@ -147,7 +151,7 @@ class Watch(Generic[Event]):
         """When the first of the failures in a row was, by the monotonic clock."""
 
     @property
-    def path(self) -> str:
+    def path(self) -> paths.Path:
         """The collection that is followed."""
         return self._path
 
@@ -192,6 +196,10 @@ class Watch(Generic[Event]):
                     await self._pause(error)
             except connection.ApiError as error:
                 await self._pause(error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the rest is followed on
+                self._version = ""
+                self._contained.failed("watch", self._path, error)
+                await self._pause(connection.Unavailable(f"{type(error).__name__}: {error}"))
 
     async def _list(self) -> None:
         """The newest state, in pages.
@@ -234,7 +242,7 @@ class Watch(Generic[Event]):
                     ahead = asyncio.create_task(self._page(size, token))
                 items = page.items or []
                 for begin in range(0, len(items), SLICE):
-                    read = self._listed(items[begin : begin + SLICE])
+                    read = self._read_some(items[begin : begin + SLICE])
                     if not self.ever_listed and (begun := self._codec.begin(read)):
                         self._sink(begun)
                     found += read
@@ -244,21 +252,29 @@ class Watch(Generic[Event]):
         finally:
             ahead.cancel()
 
-    def _listed(self, items: Sequence[msgspec.Raw]) -> list[Any]:
+    def _read_some(self, items: Sequence[msgspec.Raw]) -> list[Any]:
+        """Some objects of a list, without those that the codec fails at."""
         try:
             return self._codec.read(items)
-        except answers.GARBAGE as error:
-            raise connection.Unavailable(f"not an object: {error}") from error
+        except UnicodeDecodeError as error:  # no API server writes that
+            raise connection.Unavailable(f"not a list: {error}") from error
+        except Exception as error:  # noqa: BLE001 - one object hides no other
+            if len(items) == 1:
+                self._contained.failed("object", f"{self._path} {answers.name_of(items[0])}", error)
+                return []
+            return [each for item in items for each in self._read_some([item])]
 
     async def _page(self, size: int, token: str) -> _List:
         query = {"limit": str(size), "continue": token}
         query = {name: value for name, value in query.items() if value not in ("", "0")}
-        path = f"{self._path}?{urlencode(query)}"
+        path = self._path.with_query(query)
         most = answers.PAGE_MAX_BYTES if size else answers.LIST_MAX_BYTES
         try:
             page = _decode_list(await self._link.call("GET", path, most_bytes=most))
         except answers.GARBAGE as error:
             raise connection.Unavailable(f"not a list: {error}") from error
+        if self._path.kind and page.kind != f"{self._path.kind}List":
+            raise connection.Unavailable(f"not a list of {self._path.kind}, but a {page.kind}")
         if not page.metadata.resourceVersion:
             raise connection.Unavailable("a list without a version")
         return page
@@ -275,7 +291,7 @@ class Watch(Generic[Event]):
         started = time.monotonic()
         try:
             async with asyncio.timeout(None) as self._open:
-                await self._read_lines(f"{self._path}?{urlencode(query)}")
+                await self._read_lines(self._path.with_query(query))
         except TimeoutError:  # it was overtaken
             return
         finally:
@@ -283,7 +299,7 @@ class Watch(Generic[Event]):
         if time.monotonic() - started < self._pace.at_once_seconds:
             raise connection.Unavailable("the watch ended at once")
 
-    async def _read_lines(self, path: str) -> None:
+    async def _read_lines(self, path: paths.Path) -> None:
         """Hand on what one watch says, until it ends."""
         pace = self._pace
         async with self._link.stream(
@@ -319,14 +335,24 @@ class Watch(Generic[Event]):
             change = _decode_change(line)
             if change.type == "ERROR":
                 raise connection.error_of(0, bytes(_decode_raw_change(line).object))
-            events = []
+            events: list[Event] = []
             if change.type != "BOOKMARK":
-                events = self._codec.change(change.type, _item(change.type, line))
+                events = self._changed(change.type, _item(change.type, line))
         except answers.GARBAGE as error:
             self._version = ""  # what it said is lost: list anew
             raise connection.Unavailable(f"not a watch event: {error}") from error
         self._version = change.object.metadata.resourceVersion
         return events
+
+    def _changed(self, kind: str, item: bytes) -> list[Event]:
+        """One object; none where the codec fails at it."""
+        try:
+            return self._codec.change(kind, item)
+        except UnicodeDecodeError:  # no API server writes that
+            raise
+        except Exception as error:  # noqa: BLE001 - one object hides no other
+            self._contained.failed("object", f"{self._path} {answers.name_of(item)}", error)
+            return []
 
     async def _pause(self, error: connection.ApiError) -> None:
         """Wait before the next attempt."""

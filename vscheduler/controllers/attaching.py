@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import structlog
 
 from vscheduler.controllers import auto_groups, deletion, group_notices, group_reading, ports
+from vscheduler.mirror import paths
 
 log = structlog.get_logger(__name__)
 
@@ -93,8 +94,10 @@ class Attacher:
         settled = list(crew.named)
 
         async def join(member: auto_groups.Member) -> None:
-            if await self._join(member):
-                settled.append(member.uid)
+            key = f"{member.namespace}/{member.name}"
+            with self._notes.failures.contained("join", key, group_notices.subject_of(member)):
+                if await self._join(member):
+                    settled.append(member.uid)
 
         await group_reading.each(join, crew.joining)
         return settled
@@ -144,7 +147,7 @@ class Attacher:
         member = crew.spokesman
         try:
             made = await self._api.create(
-                group_reading.GROUPS.format(namespace=crew.namespace), self.wanted(crew, owner)
+                paths.POD_GROUPS.within(crew.namespace), self.wanted(crew, owner)
             )
         except ports.RefusedError as error:
             self._notes.refused("create", crew.key, error)
@@ -160,14 +163,14 @@ class Attacher:
             podgroup=crew.key,
             uid=made["metadata"]["uid"],
             pods=len(crew.members),
-            min_member=made["spec"]["minMember"],
-            queue=made["spec"]["queue"],
+            min_member=made.get("spec", {}).get("minMember"),
+            queue=made.get("spec", {}).get("queue"),
         )
         return made
 
     async def _unmark(self, crew: Crew, step: deletion.Unmark) -> ports.Object | None:
         """The group without its mark, or as it is now where it changed meanwhile."""
-        path = f"{group_reading.GROUPS.format(namespace=crew.namespace)}/{crew.name}"
+        path = paths.POD_GROUPS.at(crew.name, crew.namespace)
         try:
             group = await self._api.patch(path, deletion.unmarking(step))
         except ports.RefusedError as error:
@@ -182,7 +185,7 @@ class Attacher:
         self, crew: Crew, owner: auto_groups.Owner | None, group: ports.Object | None
     ) -> None:
         """Its numbers follow the owner; the schedulers' own writes may come between."""
-        path = f"{group_reading.GROUPS.format(namespace=crew.namespace)}/{crew.name}"
+        path = paths.POD_GROUPS.at(crew.name, crew.namespace)
         for _ in range(ATTEMPTS):
             patch = None if group is None else auto_groups.change(group, self.wanted(crew, owner))
             if patch is None:
@@ -202,7 +205,7 @@ class Attacher:
 
     async def _join(self, member: auto_groups.Member) -> bool:
         """Put a pod into its group; whether nothing is left to do for it."""
-        path = f"{group_reading.PODS.format(namespace=member.namespace)}/{member.name}"
+        path = paths.PODS.at(member.name, member.namespace)
         try:
             await self._api.patch(path, auto_groups.attachment(member))
         except ports.RefusedError as error:

@@ -15,6 +15,13 @@ TOLD_MAX = 10_000
 """Pods whose refusals are remembered; past them all are told once more."""
 
 
+def subject_of(member: auto_groups.Member) -> statuses.Subject:
+    """The pod, as what an event is about."""
+    return statuses.Subject(
+        kind="Pod", namespace=member.namespace, name=member.name, uid=member.uid
+    )
+
+
 class Notices:
     """Tells pods of a refusal once, and again when it is another."""
 
@@ -32,10 +39,7 @@ class Notices:
         for member in members:
             if self._told.get(member.uid) != message:
                 self._told[member.uid] = message
-                pod = statuses.Subject(
-                    kind="Pod", namespace=member.namespace, name=member.name, uid=member.uid
-                )
-                self._notify(statuses.refused_notice(pod, message))
+                self._notify(statuses.refused_notice(subject_of(member), message))
 
     def settled(self, member: auto_groups.Member) -> None:
         """It is in its PodGroup, or gone."""

@@ -6,14 +6,13 @@ from typing import TypeVar
 
 import structlog
 
+from vscheduler import containment
 from vscheduler.controllers import auto_groups, deletion, owners, ports
+from vscheduler.mirror import paths
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
-
-GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{namespace}/podgroups"
-PODS = "/api/v1/namespaces/{namespace}/pods"
 
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 """Field selector: pods that can be alive; of metadata alone the phase can't be read."""
@@ -33,7 +32,10 @@ EXPECTED = (
 class Notes:
     """Counts calls, and logs of each kind of trouble once until such a call succeeds again."""
 
-    def __init__(self, observe: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, observe: Callable[[str, str], None], failures: containment.Failures | None = None
+    ) -> None:
+        self.failures = failures or containment.Failures()
         self._observe = observe
         self._told: set[tuple[str, ports.Trouble]] = set()
 
@@ -67,7 +69,7 @@ class Reader:
     async def group(self, namespace: str, name: str) -> ports.Object | None:
         """The PodGroup as it is stored now. Raises RefusedError."""
         try:
-            return await self._api.get(f"{GROUPS.format(namespace=namespace)}/{name}")
+            return await self._api.get(paths.POD_GROUPS.at(name, namespace))
         except ports.RefusedError as error:
             if error.trouble is ports.Trouble.MISSING:
                 return None
@@ -81,7 +83,10 @@ class Reader:
 
         One that we may not read is of no known kind. Raises RefusedError.
         """
-        path = owners.path_of(ref, namespace)
+        try:
+            path = owners.path_of(ref, namespace)
+        except paths.UnusableNameError:
+            return deletion.OwnerState.GONE, None
         if path is None:
             return deletion.OwnerState.UNKNOWN, None
         try:
@@ -98,7 +103,7 @@ class Reader:
 
     async def pods(self, namespace: str) -> list[deletion.Pod]:
         """The pods of a namespace that haven't finished. Raises RefusedError."""
-        path, query = PODS.format(namespace=namespace), {"fieldSelector": UNFINISHED}
+        path, query = paths.PODS.within(namespace), {"fieldSelector": UNFINISHED}
         try:
             found = await self._api.list(path, query, metadata_only=True)
         except ports.RefusedError as error:

@@ -12,9 +12,10 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
+from vscheduler import containment
 from vscheduler.controllers import (
     attaching,
     auto_groups,
@@ -77,6 +78,8 @@ class Outlets:
     """Each call, and what came of it."""
     notify: Callable[[statuses.Notice], None]
     """What people are to know of their pods."""
+    failures: containment.Failures = field(default_factory=containment.Failures)
+    """Work that fails unexpectedly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,8 @@ class Grouping:
         outlets: Outlets,
         pace: Pace,
     ) -> None:
-        notes = group_reading.Notes(outlets.observe)
+        self._failures = outlets.failures
+        notes = group_reading.Notes(outlets.observe, self._failures)
         self._survey = survey
         self._attacher = attaching.Attacher(
             api,
@@ -162,11 +166,14 @@ class Grouping:
             self._changed.clear()
             started = time.monotonic()
             self._pauses.ended(started)
-            if self._work.qsize() <= self._pace.backlog_max // 2:
-                self._admit(started)
-            self._follow_owners(started)
+            with self._failures.contained("podgroups", "pods without one"):
+                if self._work.qsize() <= self._pace.backlog_max // 2:
+                    self._admit(started)
+            with self._failures.contained("podgroups", "owners that change"):
+                self._follow_owners(started)
             if started >= self._survey_at and self._may_part(started):
-                self._find_unused(started)
+                with self._failures.contained("podgroups", "unused ones"):
+                    self._find_unused(started)
                 self._surveyed = True
                 self._survey_at = started + min(self._pace.survey_seconds, self._grace_seconds)
             took = time.monotonic() - started
@@ -192,11 +199,25 @@ class Grouping:
     async def _do(self, waiting: "asyncio.Queue[tuple[str, Work]]") -> None:
         while True:
             key, work = await waiting.get()
+            piece = self._failures.contained("podgroup", key)
             try:
-                await work()
+                with piece:
+                    await work()
             finally:
+                if piece.failed:
+                    self._pauses.failed(key, time.monotonic())
                 self._busy.discard(key)
                 self._changed.set()
+
+    def _contained(self, key: str, pod: pods.Pod) -> containment.Contained:
+        """A block about a group, of which this pod is told when it fails."""
+        subject = statuses.Subject(
+            kind="Pod",
+            namespace=pod.namespace,
+            name=pod.key.removeprefix(f"{pod.namespace}/"),
+            uid=pod.uid,
+        )
+        return self._failures.contained("podgroup", key, subject)
 
     def _start(self, key: str, work: Work) -> None:
         self._busy.add(key)
@@ -221,15 +242,18 @@ class Grouping:
         for key, found in waiting.items():
             if self._work.qsize() >= pace.backlog_max:
                 break
-            crew = self._survey.crew(key, found)
-            assert crew is not None, "someone waits"
-            self._start(key, partial(self._attach, key, crew))
+            with self._contained(key, found[0]) as piece:
+                crew = self._survey.crew(key, found)
+                assert crew is not None, "someone waits"
+                self._start(key, partial(self._attach, key, crew))
+            if piece.failed:
+                self._pauses.failed(key, now)
 
     async def _attach(self, key: jobs.JobId, crew: attaching.Crew) -> None:
-        try:
+        settled: list[str] = []
+        subject = group_notices.subject_of(crew.spokesman)
+        with self._failures.contained("podgroup", key, subject), suppress(ports.RefusedError):
             settled = await self._attacher.attach(crew)
-        except ports.RefusedError:
-            settled = []
         now = time.monotonic()
         self._sent.update(dict.fromkeys(settled, now))
         if len(settled) < len(crew.joining) + len(crew.named):
@@ -244,17 +268,23 @@ class Grouping:
         for key, follow in list(self._follow.items()):
             if not self._is_free(key):
                 continue
-            there = self._survey.has(key)
-            crew = self._survey.crew(key) if there else None
-            if crew is None:
-                if now >= follow.until or not (there or follow.patient):
-                    del self._follow[key]
-                continue
-            del self._follow[key]
-            uid = key.partition(f"/{auto_groups.PREFIX}")[2]
-            owner = self._survey.owner(uid)
-            if owner and self._survey.differs(key, self._attacher.wanted(crew, owner)):
-                self._start(key, partial(self._amend, key, crew))
+            with self._failures.contained("podgroup", key) as piece:
+                self._follow_owner(key, follow, now)
+            if piece.failed:
+                self._follow.pop(key, None)
+
+    def _follow_owner(self, key: jobs.JobId, follow: Follow, now: float) -> None:
+        there = self._survey.has(key)
+        crew = self._survey.crew(key) if there else None
+        if crew is None:
+            if now >= follow.until or not (there or follow.patient):
+                del self._follow[key]
+            return
+        del self._follow[key]
+        uid = key.partition(f"/{auto_groups.PREFIX}")[2]
+        owner = self._survey.owner(uid)
+        if owner and self._survey.differs(key, self._attacher.wanted(crew, owner)):
+            self._start(key, partial(self._amend, key, crew))
 
     async def _amend(self, key: jobs.JobId, crew: attaching.Crew) -> None:
         try:

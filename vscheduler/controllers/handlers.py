@@ -12,12 +12,14 @@ from typing import Any, Protocol
 import aiohttp
 import kopf
 
+from vscheduler import containment
 from vscheduler.controllers import queue_objects
+from vscheduler.mirror import paths
 
-GROUP_VERSIONS: Mapping[queue_objects.Kind, tuple[str, str]] = {
-    queue_objects.Kind.QUEUE: ("scheduling.volcano.sh", "v1beta1"),
-    queue_objects.Kind.POD_GROUP: ("scheduling.volcano.sh", "v1beta1"),
-    queue_objects.Kind.COMMAND: ("bus.volcano.sh", "v1alpha1"),
+COLLECTIONS: Mapping[queue_objects.Kind, paths.Collection] = {
+    queue_objects.Kind.QUEUE: paths.QUEUES,
+    queue_objects.Kind.POD_GROUP: paths.POD_GROUPS,
+    queue_objects.Kind.COMMAND: paths.COMMANDS,
 }
 
 LOGIN_SECONDS = 2.0
@@ -39,14 +41,20 @@ class Entry(Protocol):
 
 
 def registry(
-    kinds: Collection[queue_objects.Kind], entry: Entry, sink: Sink
+    kinds: Collection[queue_objects.Kind],
+    entry: Entry,
+    sink: Sink,
+    failures: containment.Failures | None = None,
 ) -> kopf.OperatorRegistry:
     """Handlers for these kinds, and the login."""
+    contained = failures or containment.Failures()
     made = kopf.OperatorRegistry()
     kopf.on.login(registry=made, id="daemon")(_login(entry))
     for kind in kinds:
-        group, version = GROUP_VERSIONS[kind]
-        kopf.on.event(group, version, str(kind), registry=made, id=str(kind))(_handler(kind, sink))
+        group, _, version = COLLECTIONS[kind].api_version.partition("/")
+        kopf.on.event(group, version, str(kind), registry=made, id=str(kind))(
+            _handler(kind, sink, contained)
+        )
     return made
 
 
@@ -77,10 +85,13 @@ def _login(entry: Entry) -> Callable[..., Any]:
     return log_in
 
 
-def _handler(kind: queue_objects.Kind, sink: Sink) -> Callable[..., Any]:
-    async def hand_on(event: Mapping[str, Any], **_: Any) -> None:
-        told = event_of(kind, event)
-        if told is not None:
-            sink(told)
+def _handler(
+    kind: queue_objects.Kind, sink: Sink, failures: containment.Failures
+) -> Callable[..., Any]:
+    async def hand_on(event: Mapping[str, Any], name: str, **_: Any) -> None:
+        with failures.contained("kopf handler", f"{kind} {name}"):
+            told = event_of(kind, event)
+            if told is not None:
+                sink(told)
 
     return hand_on

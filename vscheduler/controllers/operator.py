@@ -2,20 +2,22 @@
 
 In one loop with others its stop would cancel tasks that aren't its own, and in the main thread it
 would take over the signal handlers. It starts when the kinds that it follows are there, and anew
-when another of them is; when it dies, the daemon ends.
+when another of them is, or when it has died.
 """
 
 import asyncio
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import kopf
 import structlog
 
+from vscheduler import containment
 from vscheduler.controllers import handlers, ports, queue_objects
+from vscheduler.mirror import paths
 
 log = structlog.get_logger(__name__)
 
@@ -25,7 +27,6 @@ ALL: Kinds = frozenset(queue_objects.Kind)
 NEEDED: Kinds = frozenset({queue_objects.Kind.QUEUE, queue_objects.Kind.POD_GROUP})
 """Without these there is nothing to do; Commands are followed where their CRD is installed."""
 
-REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 END_SECONDS = 2.0
 """How long Kopf's tasks may take to end after they are cancelled."""
 
@@ -47,6 +48,21 @@ class Pace:
     """After Kopf's death, how long a kind's end may take to show."""
     stop_seconds: float = 10.0
     """How long Kopf may take to end."""
+
+
+def _ignore() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlets:
+    """Whom it tells, beside the sink."""
+
+    pulse: ports.Pulse
+    """Who asks whether Kopf's event loop still answers."""
+    absent: Callable[[], None] = _ignore
+    """Called again and again while kinds are missing."""
+    failures: containment.Failures = field(default_factory=containment.Failures)
 
 
 class OperatorError(Exception):
@@ -71,9 +87,11 @@ class Operator:
         entry: handlers.Entry,
         sink: handlers.Sink,
         pace: Pace,
-        pulse: ports.Pulse,
+        outlets: Outlets,
     ) -> None:
-        self._pulse = pulse
+        self._pulse = outlets.pulse
+        self._failures = outlets.failures
+        self._on_absent = outlets.absent
         self._api = api
         self._pace = pace
         self._entry = entry
@@ -81,14 +99,17 @@ class Operator:
         self._missed: Kinds = frozenset()
 
     async def run(self) -> None:
-        """For ever. Raises OperatorError when Kopf dies of anything but a kind that has gone."""
+        """For ever. A Kopf that dies of anything but a kind that has gone is one that failed."""
+        await self._failures.keep_on("kopf", self._run)
+
+    async def _run(self) -> None:
+        """Until Kopf dies of anything but a kind that has gone: that is an OperatorError."""
         while True:
             kinds = await self._wait_for_kinds()
             died = await self._serve(kinds)
             if died is None or await self._lost(kinds):
                 log.info("kopf.again", message="" if died is None else str(died))
                 continue
-            log.error("kopf.died", message=f"{type(died).__name__}: {died}")
             raise OperatorError(f"Kopf has ended: {type(died).__name__}: {died}") from died
 
     async def _lost(self, kinds: Kinds) -> bool:
@@ -108,6 +129,8 @@ class Operator:
             if kinds is not None and kinds >= NEEDED:
                 self._missed = frozenset()
                 return kinds
+            if kinds is not None:
+                self._on_absent()
             missed = NEEDED if kinds is None else NEEDED - kinds
             if kinds is not None and missed != self._missed:
                 self._missed = missed
@@ -122,11 +145,12 @@ class Operator:
         """
         found = set()
         try:
-            for group, version in dict.fromkeys(handlers.GROUP_VERSIONS.values()):
-                served = await self._served(f"/apis/{group}/{version}")
-                for kind, place in handlers.GROUP_VERSIONS.items():
-                    here = kind in among and place == (group, version) and str(kind) in served
-                    if here and await self._listed(f"/apis/{group}/{version}/{kind}"):
+            wanted = {kind: handlers.COLLECTIONS[kind] for kind in sorted(ALL)}
+            for version in dict.fromkeys(each.api_version for each in wanted.values()):
+                served = await self._served(paths.version(version))
+                for kind, collection in wanted.items():
+                    here = kind in among and collection.api_version == version
+                    if here and kind in served and await self._listed(collection.everywhere):
                         found.add(kind)
             if found >= NEEDED & among:
                 found = {kind for kind in found if await self._watchable(kind)}
@@ -135,7 +159,7 @@ class Operator:
             return None
         return frozenset(found)
 
-    async def _served(self, path: str) -> frozenset[str]:
+    async def _served(self, path: paths.Path) -> frozenset[str]:
         try:
             listed = await self._api.get(path)
         except ports.RefusedError as error:
@@ -144,10 +168,10 @@ class Operator:
             return frozenset()
         return frozenset(each["name"] for each in listed.get("resources") or ())
 
-    async def _listed(self, path: str) -> bool:
+    async def _listed(self, path: paths.Path) -> bool:
         """Whether we may list this kind: a Kopf that may not gives up."""
         try:
-            await self._api.get(f"{path}?limit=1")
+            await self._api.get(path.with_query({"limit": "1"}))
         except ports.RefusedError as error:
             if error.trouble not in (ports.Trouble.MISSING, ports.Trouble.FORBIDDEN):
                 raise
@@ -156,14 +180,14 @@ class Operator:
 
     async def _watchable(self, kind: queue_objects.Kind) -> bool:
         """Whether we may watch it, too."""
-        group, _ = handlers.GROUP_VERSIONS[kind]
+        group = handlers.COLLECTIONS[kind].api_version.partition("/")[0]
         spec = {"resourceAttributes": {"group": group, "resource": str(kind), "verb": "watch"}}
         review: ports.Object = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
             "spec": spec,
         }
-        answer = await self._api.create(REVIEWS, review)
+        answer = await self._api.create(paths.REVIEWS.everywhere, review)
         return bool(answer.get("status", {}).get("allowed"))
 
     async def _serve(self, kinds: Kinds) -> BaseException | None:
@@ -190,7 +214,7 @@ class Operator:
         threading.Thread(
             target=_operate,
             args=(
-                handlers.registry(kinds, self._entry, hand_on),
+                handlers.registry(kinds, self._entry, hand_on, self._failures),
                 stop,
                 tell_from_thread,
                 there,

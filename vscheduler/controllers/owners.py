@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from vscheduler.controllers import auto_groups, deletion
-from vscheduler.mirror import origins, wire
+from vscheduler.mirror import origins, paths, wire
 
 
 class Kind(StrEnum):
@@ -29,17 +29,14 @@ API_VERSIONS: Mapping[Kind, str] = {
     Kind.JOB: "batch/v1",
 }
 
-COLLECTIONS: Mapping[tuple[str, str], str] = {
-    ("v1", "Pod"): "/api/v1/namespaces/{namespace}/pods",
-    ("apps/v1", Kind.REPLICA_SET): "/apis/apps/v1/namespaces/{namespace}/replicasets",
-    ("apps/v1", Kind.STATEFUL_SET): "/apis/apps/v1/namespaces/{namespace}/statefulsets",
-    ("batch/v1", Kind.JOB): "/apis/batch/v1/namespaces/{namespace}/jobs",
+COLLECTIONS: Mapping[tuple[str, str], paths.Collection] = {
+    (each.api_version, each.kind): each
+    for each in (paths.PODS, paths.REPLICA_SETS, paths.STATEFUL_SETS, paths.JOBS)
 }
 """Where an owner can be read, by apiVersion and kind."""
 
-WATCHED: Mapping[Kind, str] = {
-    kind: COLLECTIONS[API_VERSIONS[kind], kind].replace("/namespaces/{namespace}", "")
-    for kind in Kind
+WATCHED: Mapping[Kind, paths.Path] = {
+    kind: COLLECTIONS[API_VERSIONS[kind], kind].everywhere for kind in Kind
 }
 """The collections of all namespaces."""
 
@@ -183,7 +180,10 @@ class Owners:
         return deletion.owner_state(ref.uid, None if seen is None else seen.owner)
 
 
-def path_of(ref: auto_groups.OwnerRef, namespace: str) -> str | None:
-    """Where the owner can be read; None for a kind that isn't known."""
+def path_of(ref: auto_groups.OwnerRef, namespace: str) -> paths.Path | None:
+    """Where the owner can be read; None for a kind that isn't known.
+
+    Raises paths.UnusableNameError where no object can be called so.
+    """
     collection = COLLECTIONS.get((ref.api_version, ref.kind))
-    return None if collection is None else f"{collection.format(namespace=namespace)}/{ref.name}"
+    return None if collection is None else collection.at(ref.name, namespace)

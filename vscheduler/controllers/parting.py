@@ -12,11 +12,14 @@ from dataclasses import dataclass
 import structlog
 
 from vscheduler.controllers import deletion, group_reading, ports
+from vscheduler.mirror import paths
 
 log = structlog.get_logger(__name__)
 
 ROUNDS = 4
 """How often a write is tried in a row, where something came between."""
+
+FAILED = "the scheduler failed at it"
 
 
 @dataclass(slots=True)
@@ -96,13 +99,19 @@ class Parter:
                     case.owner = await self._owner_state(namespace, case.group)
             except ports.RefusedError as error:
                 unread[case.name] = deletion.Keep(why=str(error))
+            except Exception as error:  # noqa: BLE001 - one group keeps no other
+                self._notes.failures.failed("part", case.key, error)
+                unread[case.name] = deletion.Keep(why=FAILED)
 
         await group_reading.each(read, cases)
         pods: defaultdict[str, list[deletion.Pod]] = defaultdict(list)
         for pod in await self._reader.pods(namespace):
             pods[pod.group or pod.automatic].append(pod)
         for case in cases:
-            case.verdict = unread.get(case.name) or self._judge(case, pods[case.name])
+            verdict: deletion.Step | None = unread.get(case.name, deletion.Keep(why=FAILED))
+            with self._notes.failures.contained("part", case.key):
+                verdict = unread.get(case.name) or self._judge(case, pods[case.name])
+            case.verdict = verdict
 
     async def _owner_state(self, namespace: str, group: ports.Object) -> deletion.OwnerState:
         ref = deletion.owner_ref(group)
@@ -138,7 +147,7 @@ class Parter:
 
     async def _obey(self, case: Case) -> bool:
         """Do what was decided; whether to judge the group anew at once."""
-        path = f"{group_reading.GROUPS.format(namespace=case.namespace)}/{case.name}"
+        path = paths.POD_GROUPS.at(case.name, case.namespace)
         step = case.verdict
         action = type(step).__name__.lower()
         try:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
+from vscheduler.mirror import paths
+
 Object: TypeAlias = dict[str, Any]
 """An object as plain data, as JSON has it."""
 
@@ -59,27 +61,31 @@ class Preconditions:
 class Api(Protocol):
     """Calls to the API server. Each raises RefusedError, and nothing else."""
 
-    async def get(self, path: str) -> Object:
+    async def get(self, path: paths.Path) -> Object:
         """The object at this path, as it is stored now."""
 
     async def list(
-        self, path: str, params: Mapping[str, str] | None = None, *, metadata_only: bool = False
+        self,
+        path: paths.Path,
+        params: Mapping[str, str] | None = None,
+        *,
+        metadata_only: bool = False,
     ) -> list[Object]:
         """All objects of a collection as they are stored now; or of each only its metadata."""
 
-    async def create(self, path: str, body: Object) -> Object:
+    async def create(self, path: paths.Path, body: Object) -> Object:
         """Create an object in a collection; as it is stored."""
 
     async def patch(
         self,
-        path: str,
+        path: paths.Path,
         body: Object,
         content_type: str = MERGE_PATCH,
         params: Mapping[str, str] | None = None,
     ) -> Object:
         """Change an object; as it is stored then."""
 
-    async def delete(self, path: str, preconditions: Preconditions) -> None:
+    async def delete(self, path: paths.Path, preconditions: Preconditions) -> None:
         """Delete that very object: CONFLICT where another, or another version, is there."""
 
 

@@ -1,6 +1,7 @@
 """The Queue controller put together: Kopf's ears, the keeper's hands."""
 
 import asyncio
+import dataclasses
 
 from vscheduler.controllers import handlers, operator, ports, queue_keeping
 
@@ -10,13 +11,14 @@ def start(
     api: ports.Api,
     entry: handlers.Entry,
     keeper: queue_keeping.QueueKeeper,
-    pulse: ports.Pulse,
+    outlets: operator.Outlets,
 ) -> list[asyncio.Task[None]]:
     """Start its tasks; each ends when it is cancelled.
 
-    entry is how Kopf reaches the API server, and its event loop answers to pulse while it runs.
+    entry is how Kopf reaches the API server; the keeper is told of kinds that are missing.
     """
-    kopf = operator.Operator(api, entry, keeper.feed, operator.Pace(), pulse)
+    outlets = dataclasses.replace(outlets, absent=keeper.miss)
+    kopf = operator.Operator(api, entry, keeper.feed, operator.Pace(), outlets)
     return [
         group.create_task(keeper.run(), name="keep queues"),
         group.create_task(kopf.run(), name="kopf"),

@@ -13,8 +13,10 @@ from typing import Any
 
 import structlog
 
+from vscheduler import containment
 from vscheduler.controllers import (
     ports,
+    queue_kinds,
     queue_knowledge,
     queue_objects,
     queue_retries,
@@ -22,6 +24,7 @@ from vscheduler.controllers import (
     queues,
 )
 from vscheduler.core.model import queues as model
+from vscheduler.mirror import paths, statuses
 
 log = structlog.get_logger(__name__)
 
@@ -30,6 +33,9 @@ TOLD_MAX = 1000
 
 PASSING = frozenset({ports.Trouble.CONFLICT, ports.Trouble.MISSING, ports.Trouble.WITHHELD})
 """What is nothing to tell of: news of the object are on their way, or all ends."""
+
+KINDS = "kinds"
+"""What stands for the question whether Queues and PodGroups are there to stay."""
 
 LISTS = "lists"
 """What stands for the live lists where objects have their UIDs, and queues that lack, names."""
@@ -53,6 +59,8 @@ class Pace:
     """The same, while a deletion waits for what a queue holds."""
     settle_seconds: float = 1.0
     """How long Kopf says nothing more of a list until the live lists are taken."""
+    kinds_seconds: float = 2.0
+    """Between two questions whether kinds are being taken away, while it may be so."""
     retries: queue_retries.Growth = field(default_factory=queue_retries.Growth)
 
 
@@ -77,7 +85,9 @@ class QueueKeeper:
         observe: Callable[[str, str], None],
         pace: Pace,
         outlook: Outlook | None = None,
+        failures: containment.Failures | None = None,
     ) -> None:
+        self._failures = failures or containment.Failures()
         self._api = api
         self._default = default_queue
         self._observe = observe
@@ -85,6 +95,10 @@ class QueueKeeper:
         self._writer = queue_writing.Writer(api, observe)
         outlook = outlook or Outlook()
         self._known = queue_knowledge.Known(default_queue, outlook.witness)
+        self._served = queue_kinds.Served(api)
+        self._missed = False
+        """Whether somebody has missed a kind since that was last asked."""
+        self._ask_at = 0.0
         self._commands: dict[str, queue_objects.Command] = {}
         self._changed = outlook.changed
         self._audit_at = 0.0
@@ -109,11 +123,17 @@ class QueueKeeper:
                 self._known.forget(event.uid)
         self._changed.set()
 
+    def miss(self) -> None:
+        """Learn that a kind isn't there, so that nothing is heard of what becomes of objects."""
+        self._missed = True
+        self._changed.set()
+
     async def run(self) -> None:
         """Look whenever something has changed, and write what differs, for ever."""
         while True:
             self._changed.clear()
-            await self._look()
+            with self._failures.contained("queues", "all of them"):
+                await self._look()
             await asyncio.sleep(self._pace.spacing_seconds)
             await self._wait()
 
@@ -131,15 +151,52 @@ class QueueKeeper:
         """One look: a step with each queue that isn't as it should be."""
         self._due = float("inf")
         self._retries.begin()
+        if self._may_go():
+            if time.monotonic() >= self._ask_at and self._retries.may(KINDS):
+                await self._try(KINDS, self._ask())
+            self._due = min(self._due, self._ask_at)
         if time.monotonic() >= self._audit_at:
             await self._try(LISTS, self._audit())
-        if self._known.complete:
+        if self._served.goes:
+            await self._let_go()
+        elif self._known.complete:
             await self._ensure()
             for command in sorted(self._commands.values(), key=_age):
                 if self._retries.may(command.uid):
                     await self._try(command.uid, self._obey(command))
             await self._keep()
         self._due = min(self._due, self._retries.end())
+
+    def _may_go(self) -> bool:
+        """Whether it may be that a kind is being taken away: somebody has missed it, or a queue
+        that is being deleted is held.
+        """
+        if self._missed or not self._served.whole:
+            return True
+        return any(map(queues.is_held, self._known.queues.values()))
+
+    async def _ask(self) -> None:
+        """Learn whether kinds are there to stay; while they aren't, look at lists each time."""
+        was_whole = self._served.whole
+        self._missed = False
+        self._ask_at = time.monotonic() + self._pace.kinds_seconds
+        await self._served.ask()
+        if not (was_whole and self._served.whole):
+            self._audit_at = 0.0
+        if was_whole and not self._served.whole:
+            log.warning(
+                "queue.kinds_leave",
+                absent=sorted(self._served.absent),
+                leaving=sorted(self._served.leaving),
+            )
+
+    async def _let_go(self) -> None:
+        """Queues go with their kind: whatever they hold, nothing waits for it."""
+        held = [each for each in self._known.queues.values() if queues.is_held(each)]
+        steps: Steps = [(each, queues.Release()) for each in held if self._retries.may(each.uid)]
+        await asyncio.gather(
+            *(self._try(queue.uid, self._take(queue, step)) for queue, step in steps)
+        )
 
     async def _keep(self) -> None:
         """Take the next step with each queue that needs one."""
@@ -164,8 +221,11 @@ class QueueKeeper:
             queue = known[name]
             if not self._retries.may(queue.uid):
                 continue
-            sent = self._writer.sent(queue)
-            step = queues.next_step(queue, plan, sent, now)
+            sent, step = self._writer.sent(queue), None
+            with self._failures.contained("queue", name, _subject(queue)) as piece:
+                step = queues.next_step(queue, plan, sent, now)
+            if piece.failed:
+                self._retries.failed(queue.uid, ports.Trouble.UNANSWERED)
             if isinstance(step, queues.Tell) and queues.only_counts(step.status, sent):
                 until = self._written_at.get(queue.uid, 0.0) + self._pace.counts_seconds
                 if time.monotonic() < until:
@@ -200,8 +260,8 @@ class QueueKeeper:
     async def _audit(self) -> None:
         """Take the live lists for what there is."""
         self._known.begin()
-        listed = await self._api.list(queue_objects.QUEUES)
-        groups = await self._api.list(queue_objects.POD_GROUPS)
+        listed = await self._served.list(queue_objects.Kind.QUEUE)
+        groups = await self._served.list(queue_objects.Kind.POD_GROUP)
         self._known.replace([*map(queue_objects.queue, listed), *map(queue_objects.group, groups)])
         left = self._known.queues.values()
         held = any(each.deleting for each in left)
@@ -227,11 +287,11 @@ class QueueKeeper:
             "spec": {"weight": 1, "reclaimable": name != model.ROOT},
         }
         try:
-            stored = await self._api.create(queue_objects.QUEUES, body)
+            stored = await self._api.create(paths.QUEUES.everywhere, body)
         except ports.RefusedError as error:
             if error.trouble is not ports.Trouble.EXISTS:
                 raise
-            stored = await self._api.get(f"{queue_objects.QUEUES}/{name}")
+            stored = await self._api.get(paths.QUEUES.at(name))
         else:
             log.info("queue.created", queue=name)
         self._known.see(queue_objects.queue(stored))
@@ -265,7 +325,9 @@ class QueueKeeper:
     async def _live(self, name: str) -> queue_objects.Queue | None:
         """The Queue of this name as it is stored now: news of it may be later than a Command."""
         try:
-            return queue_objects.queue(await self._api.get(f"{queue_objects.QUEUES}/{name}"))
+            return queue_objects.queue(await self._api.get(paths.QUEUES.at(name)))
+        except paths.UnusableNameError:
+            return None
         except ports.RefusedError as error:
             if error.trouble is not ports.Trouble.MISSING:
                 raise
@@ -287,6 +349,12 @@ class QueueKeeper:
             if key == LISTS or error.trouble not in PASSING:
                 self._complain(error)
             return False
+        except Exception as error:  # noqa: BLE001 - one queue stops no other
+            self._failures.failed("queue", key, error)
+            self._retries.failed(key, ports.Trouble.UNANSWERED)
+            if key == LISTS:
+                self._audit_at = self._retries.until(LISTS)
+            return False
         return True
 
     def _complain(self, error: ports.RefusedError) -> None:
@@ -297,6 +365,10 @@ class QueueKeeper:
         goes_on = error.trouble in {*queue_retries.LASTING, ports.Trouble.MISSING}
         if goes_on and len(self._told) < TOLD_MAX:
             self._told.add(message)
+
+
+def _subject(queue: queue_objects.Queue) -> statuses.Subject:
+    return statuses.Subject(kind="Queue", namespace="", name=queue.name, uid=queue.uid)
 
 
 def _age(command: queue_objects.Command) -> tuple[int, str]:

@@ -11,12 +11,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from vscheduler.core.model import resources
-from vscheduler.mirror import fields
-
-SCHEDULING = "/apis/scheduling.volcano.sh/v1beta1"
-QUEUES = f"{SCHEDULING}/queues"
-POD_GROUPS = f"{SCHEDULING}/podgroups"
-BUS = "/apis/bus.volcano.sh/v1alpha1"
+from vscheduler.mirror import fields, paths
 
 WANTED_STATE = "vscheduler.io/wanted-state"
 """Annotation on a Queue: Open or Closed, what its owner wants it to be."""
@@ -114,9 +109,9 @@ class Command:
     """Empty where it doesn't say which Queue of that name."""
 
     @property
-    def path(self) -> str:
+    def path(self) -> paths.Path:
         """Where it is."""
-        return f"{BUS}/namespaces/{self.namespace}/commands/{self.name}"
+        return paths.COMMANDS.at(self.name, self.namespace)
 
 
 Known: TypeAlias = Queue | Group | Command

@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from vscheduler.controllers import ports, queue_objects, queues
-from vscheduler.mirror import queue_statuses
+from vscheduler.mirror import paths, queue_statuses
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +46,7 @@ class Writer:
 
     async def mark(self, queue: queue_objects.Queue, patch: queues.Body) -> ports.Object:
         """Change a Queue's metadata; as it is stored then. Raises ports.RefusedError."""
-        stored = await self._api.patch(f"{queue_objects.QUEUES}/{queue.name}", patch)
+        stored = await self._api.patch(paths.QUEUES.at(queue.name), patch)
         self._observe("queue", "marked")
         return stored
 
@@ -88,7 +88,7 @@ class Writer:
     async def _put_status(self, queue: queue_objects.Queue, status: queues.Body) -> ports.Object:
         body = queue_statuses.applied(queue.name, status)
         body["metadata"]["uid"] = queue.uid
-        path = f"{queue_objects.QUEUES}/{queue.name}/status"
+        path = paths.QUEUES.status(queue.name)
         return await self._api.patch(path, body, ports.APPLY_PATCH, MANAGER)
 
     def _narrow(self) -> None:

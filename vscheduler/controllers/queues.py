@@ -118,7 +118,7 @@ def next_step(
     status = queue_statuses.since(plan.status, dict(sent), now)
     if status != sent or status["state"] != queue.state:
         return Tell(status=status)
-    if queue.deleting and _holds(queue) and not plan.held:
+    if is_held(queue) and not plan.held:
         return Release()
     return _mark(queue, marked=plan.closed_by_parent, held=_holds(queue) and plan.held)
 
@@ -126,6 +126,11 @@ def next_step(
 def only_counts(status: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
     """Whether of these two nothing but the counts differ."""
     return all(status.get(name) == sent.get(name) for name in ("state", "conditions"))
+
+
+def is_held(queue: queue_objects.Queue) -> bool:
+    """Whether the Queue is being deleted, and our finalizer keeps it."""
+    return queue.deleting and _holds(queue)
 
 
 def release(queue: queue_objects.Queue) -> Body:

@@ -6,11 +6,14 @@ from typing import TypeVar
 
 from vscheduler.cluster import connection, guarding, lanes, objects
 from vscheduler.controllers import ports
+from vscheduler.mirror import paths
 
 T = TypeVar("T")
 
 ALREADY_EXISTS = "AlreadyExists"
 """The reason of the 409 that says that a name is taken."""
+
+FAILED = "the scheduler failed at the call"
 
 
 class Api:
@@ -26,19 +29,23 @@ class Api:
         self._lanes = queue
         self._may_commit = may_commit
 
-    async def get(self, path: str) -> ports.Object:
+    async def get(self, path: paths.Path) -> ports.Object:
         """The object at this path."""
         return await self._take_turn(lambda: objects.get(self._link, path))
 
     async def list(
-        self, path: str, params: Mapping[str, str] | None = None, *, metadata_only: bool = False
+        self,
+        path: paths.Path,
+        params: Mapping[str, str] | None = None,
+        *,
+        metadata_only: bool = False,
     ) -> list[ports.Object]:
         """All objects of a collection."""
         return await self._take_turn(
             lambda: objects.list_all(self._link, path, params or {}, metadata_only=metadata_only)
         )
 
-    async def create(self, path: str, body: ports.Object) -> ports.Object:
+    async def create(self, path: paths.Path, body: ports.Object) -> ports.Object:
         """Create an object."""
         return await self._take_turn(
             lambda: objects.create(self._link, path, body, may_send=self._may_commit)
@@ -46,7 +53,7 @@ class Api:
 
     async def patch(
         self,
-        path: str,
+        path: paths.Path,
         body: ports.Object,
         content_type: str = ports.MERGE_PATCH,
         params: Mapping[str, str] | None = None,
@@ -58,7 +65,7 @@ class Api:
             )
         )
 
-    async def delete(self, path: str, preconditions: ports.Preconditions) -> None:
+    async def delete(self, path: paths.Path, preconditions: ports.Preconditions) -> None:
         """Delete an object, that one only."""
         await self._take_turn(
             lambda: objects.delete(
@@ -77,23 +84,31 @@ class Api:
         async def make() -> None:
             if answer.done():  # who asked has gone
                 return
-            if not self._may_commit():
-                answer.set_exception(ports.RefusedError(ports.Trouble.WITHHELD, "stopping"))
-                return
             try:
-                given = await call()
-            except guarding.WithheldError:
+                given = await self._made(call)
+            except ports.RefusedError as refusal:
                 if not answer.done():
-                    answer.set_exception(ports.RefusedError(ports.Trouble.WITHHELD, "stopping"))
-            except connection.ApiError as error:
-                if not answer.done():
-                    answer.set_exception(refused(error))
+                    answer.set_exception(refusal)
             else:
                 if not answer.done():
                     answer.set_result(given)
 
         self._lanes.put(lanes.Lane.CONTROL, make)
         return await answer
+
+    async def _made(self, call: Callable[[], Awaitable[T]]) -> T:
+        """What the call gives; whatever it raises is a RefusedError, so that who asked has one."""
+        if not self._may_commit():
+            raise ports.RefusedError(ports.Trouble.WITHHELD, "stopping")
+        try:
+            return await call()
+        except guarding.WithheldError as error:
+            raise ports.RefusedError(ports.Trouble.WITHHELD, "stopping") from error
+        except connection.ApiError as error:
+            raise refused(error) from error
+        except Exception as error:
+            self._lanes.failures.failed("call", "control", error)
+            raise ports.RefusedError(ports.Trouble.UNANSWERED, FAILED) from error
 
 
 def refused(error: connection.ApiError) -> ports.RefusedError:

@@ -4,13 +4,13 @@ import asyncio
 import gc
 import sys
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import Any
 
 import structlog
 
+from vscheduler import containment
 from vscheduler.cluster import connection, heralding, lanes, leases
 from vscheduler.controllers import owners
 from vscheduler.daemon import (
@@ -24,6 +24,7 @@ from vscheduler.daemon import (
     line_writer,
     logs,
     metrics,
+    mishaps,
     readiness,
     reloading,
     serving,
@@ -92,7 +93,8 @@ class Application:
         self._stopping = asyncio.Event()
         self._withholding = asyncio.Event()
         self._metrics = metrics.Metrics(lambda: lines.dropped)
-        self._lanes = lanes.Lanes(workers=WORKERS, waiting_max=WAITING_MAX)
+        self._failures = containment.Failures(self._metrics.observe_failure, self._notify)
+        self._lanes = lanes.Lanes(workers=WORKERS, waiting_max=WAITING_MAX, failures=self._failures)
         link.tell_of_throttling(self._lanes.throttled)
         self._mirror = state.Mirror(
             state.Options(
@@ -101,9 +103,12 @@ class Application:
                 node_selector=given.node_selector,
                 claim_unowned=given.claim_unowned,
                 priority_classes=given.priority_classes,
-            )
+            ),
+            told=partial(mishaps.tell_of_object, self._failures),
         )
-        self._followed = following.Following(link, _kinds(given), self._mirror.read, self._feed)
+        self._followed = following.Following(
+            link, _kinds(given), self._mirror.read, self._feed, self._failures
+        )
         identity = leadership.identity()
         self._herald = heralding.Herald(
             link,
@@ -130,21 +135,7 @@ class Application:
         self._leadership = self._stand(identity)
         for standing in self._leadership.standings():
             self._metrics.observe_standing(standing)
-        self._watchdog = watchdog.Watchdog(
-            supervision.checks(
-                self._signs,
-                self._lanes,
-                self._followed.watches,
-                deadline_seconds=given.cycle_deadline_seconds,
-            ),
-            self._signs.pulses,
-            watchdog.Outlets(
-                give_up=self._give_up,
-                observe=lambda stuck: self._metrics.observe_stuck(stuck.cause.value),
-                hold=lifeline,
-                flush=lambda: lines.flush(logs.FLUSH_SECONDS),
-            ),
-        )
+        self._watchdog = self._guarded(lines, lifeline)
         self._reloader = reloading.Reloader(loaded, self._serving.adopt, self._tell_of_reload)
         self._metrics.observe_reload(successful=True, now=time.time())
 
@@ -154,13 +145,20 @@ class Application:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Until `stop` is called. A task that fails takes all others, and this, with it."""
+        """Until `stop` is called. A task that fails is begun anew, but for that of the election."""
+        asyncio.get_running_loop().set_exception_handler(
+            partial(mishaps.tell_of_callback, self._failures)
+        )
         async with AsyncExitStack() as servers, asyncio.TaskGroup() as group:
             await self._serve(servers)
             self._signs.loop.begin(asyncio.get_running_loop())
             self._watchdog.start()
             servers.callback(self._watchdog.stop)
-            tasks = [group.create_task(each, name=name) for name, each in self._work().items()]
+            tasks = [
+                group.create_task(self._failures.keep_on(name, work), name=name)
+                for name, work in self._work().items()
+            ]
+            tasks.append(group.create_task(self._leadership.run(), name="stand for election"))
             if self._given.controls:
                 tasks += self._controllers.start(group)
             self._followed.start(group)
@@ -170,24 +168,24 @@ class Application:
             for task in tasks:
                 task.cancel()
 
-    def _work(self) -> dict[str, Coroutine[Any, Any, None]]:
+    def _work(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """What is done all the time, by name."""
         election = self._given.election
-        work = {
-            "refresh credentials": self._link.refresh_credentials(),
-            "commit": self._lanes.run(),
-            "collect garbage": self._collect_garbage(),
-            "stand for election": self._leadership.run(),
-            "serve": tenures.serve(
+        work: dict[str, Callable[[], Awaitable[None]]] = {
+            "refresh credentials": self._link.refresh_credentials,
+            "commit": self._lanes.run,
+            "collect garbage": self._collect_garbage,
+            "serve": lambda: tenures.serve(
                 self._leadership, election.lease_of.values(), self._serving.work, name="serve"
             ),
         }
         if self._given.schedules:
-            work["follow configuration"] = self._reloader.run()
+            work["follow configuration"] = self._reloader.run
         if election.controllers_lease:
-            work["keep queues"] = tenures.serve(
+            lease = election.controllers_lease
+            work["keep queues"] = lambda: tenures.serve(
                 self._leadership,
-                (election.controllers_lease,),
+                (lease,),
                 self._controllers.keep_queues,
                 name="keep queues",
             )
@@ -255,6 +253,26 @@ class Application:
         self._metrics.observe_stalled(self._watchdog.stalled())
         return self._metrics.exposition()
 
+    def _guarded(
+        self, lines: line_writer.LineWriter, lifeline: Callable[[], None]
+    ) -> watchdog.Watchdog:
+        """Who sees to it that what works goes on, or ends the process."""
+        return watchdog.Watchdog(
+            supervision.checks(
+                self._signs,
+                self._lanes,
+                self._followed.watches,
+                deadline_seconds=self._given.cycle_deadline_seconds,
+            ),
+            self._signs.pulses,
+            watchdog.Outlets(
+                give_up=self._give_up,
+                observe=lambda stuck: self._metrics.observe_stuck(stuck.cause.value),
+                hold=lifeline,
+                flush=lambda: lines.flush(logs.FLUSH_SECONDS),
+            ),
+        )
+
     def _stand(self, identity: str) -> leadership.Leadership:
         """How it is found out what we may serve."""
         election = self._given.election
@@ -272,9 +290,12 @@ class Application:
                 election.namespace,
                 call_seconds=election.timing.call_seconds,
             ),
-            on_change=partial(self._tell_of_standing, identity),
-            observe_renewal=self._metrics.observe_renewal,
-            pulse=self._signs.election,
+            electing.Outlets(
+                on_change=partial(self._tell_of_standing, identity),
+                observe_renewal=self._metrics.observe_renewal,
+                failures=self._failures,
+                pulse=self._signs.election,
+            ),
         )
 
     def _tell_of_standing(
@@ -297,6 +318,10 @@ class Application:
                 statuses.lease_notice(lease, identity, leads=after.leads),
                 _while_new() if token is None else token.may_act,
             )
+
+    def _notify(self, notice: statuses.Notice) -> None:
+        """Record an event of something that failed, soon or not at all."""
+        self._herald.notify(notice, _while_new())
 
     def _feed(self, batch: Sequence[entries.Event]) -> None:
         """Hand on what a watch saw."""

@@ -124,6 +124,8 @@ class Outlets:
     """The Lease, how long a renewal took, and what came of it."""
     doubted: Callable[[str, Tenure], None]
     """Called by the daemon's own thread."""
+    failed: Callable[[str, Exception], None]
+    """The Lease, and what nobody expects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +183,11 @@ class Candidate:
     async def stand(self, transport: Transport) -> None:
         """Until it is told to resign; then give the Lease back if it is ours."""
         while not self._resigning:
-            await self.step(transport)
+            try:
+                await self.step(transport)
+            except Exception as error:  # noqa: BLE001 - what isn't renewed ends; others stand on
+                self._outlets.failed(self._lease, error)
+                self._fail(error)
             await self._pause()
         await self._give_back(transport)
 
@@ -219,6 +225,13 @@ class Candidate:
             await self._look(transport, now)
         else:
             await self._write(transport, write, now)
+        self._tell()
+
+    def _fail(self, error: Exception) -> None:
+        """A step of ours has failed: as if its call had."""
+        failure = connection.Unavailable(f"the election failed: {type(error).__name__}: {error}")
+        self._state = election.failed(self._state, self._terms.timing, at=self._terms.clock())
+        self._trouble = self._trouble.after("", failure, self._terms.namespace)
         self._tell()
 
     async def _look(self, transport: Transport, sent_at: float) -> None:

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from vscheduler.cluster import connection, objects
-from vscheduler.mirror import entries, events, state
+from vscheduler.mirror import entries, events, paths, state
 
 log = structlog.get_logger(__name__)
 
-PODS = "/api/v1/pods"
 LIVE = "status.phase!=Succeeded,status.phase!=Failed"
 LOOK_SECONDS = 0.01
 PATIENCE_SECONDS = 1.0
@@ -43,7 +42,9 @@ async def _has_caught_up(
 ) -> bool:
     selector = f"spec.schedulerName={name},{LIVE}"
     try:
-        listed = await objects.list_all(link, PODS, {"fieldSelector": selector}, metadata_only=True)
+        listed = await objects.list_all(
+            link, paths.PODS.everywhere, {"fieldSelector": selector}, metadata_only=True
+        )
     except connection.ApiError as error:
         log.warning("pods.not_listed", scheduler=name, message=str(error))
         await asyncio.sleep(RETRY_SECONDS)

@@ -5,6 +5,7 @@ import importlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 import structlog
 
@@ -52,21 +53,24 @@ class Controllers:
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Follow owners, whether we lead or not."""
         chance = random.Random()  # noqa: S311 - spreads retries; no secret
-        return [
-            group.create_task(
-                self._follow(
-                    watching.Watch(
-                        self._around.link,
-                        path,
-                        owners.Codec(kind),
-                        self._sink,
-                        pace=watching.Pace(),
-                        chance=chance,
-                    )
-                ),
-                name=f"watch {kind}",
+        failures = self._around.failures
+        watches = {
+            kind: watching.Watch(
+                self._around.link,
+                path,
+                owners.Codec(kind),
+                self._sink,
+                pace=watching.Pace(),
+                chance=chance,
+                failures=failures,
             )
             for kind, path in owners.WATCHED.items()
+        }
+        return [
+            group.create_task(
+                failures.keep_on("owners", partial(self._follow, watch)), name=f"watch {kind}"
+            )
+            for kind, watch in watches.items()
         ]
 
     async def keep_queues(self, held: Mapping[str, leadership.Token]) -> None:
@@ -82,7 +86,7 @@ class Controllers:
                     await asyncio.sleep(SETTLE_LOOK_SECONDS)
                 await self._around.calls.wait_until_quiet(lanes.Lane.BIND)
         await asyncio.to_thread(importlib.import_module, QUEUE_CONTROL)
-        from vscheduler.controllers import queue_control, queue_keeping  # noqa: PLC0415 - whoever has no Queues to keep doesn't need Kopf, which takes long to import
+        from vscheduler.controllers import operator, queue_control, queue_keeping  # noqa: PLC0415 - whoever has no Queues to keep doesn't need Kopf, which takes long to import
 
         around = self._around
         permit = around.permit(leadership.Mandate(held.values()))
@@ -97,15 +101,17 @@ class Controllers:
                     witness=group_evidence.Evidence(around.mirror).counter,
                     changed=around.pods_moved,
                 ),
+                failures=around.failures,
             )
-            queue_control.start(group, port, around.link, keeper, around.signs.kopf)
+            outlets = operator.Outlets(pulse=around.signs.kopf, failures=around.failures)
+            queue_control.start(group, port, around.link, keeper, outlets)
 
     async def _follow(self, watch: watching.Watch[owners.Event]) -> None:
         """Follow a kind of owners; where we may not, say so once, and go on without."""
         told = False
         while True:
             try:
-                await self._around.link.call("GET", f"{watch.path}?limit=1")
+                await self._around.link.call("GET", watch.path.with_query({"limit": "1"}))
             except connection.Forbidden as error:
                 if not told:
                     log.warning("owners.forbidden", path=watch.path, message=str(error))
@@ -135,7 +141,11 @@ def grouping_for(
             grace_seconds=given.podgroup_grace_seconds,
             inherit_owner_annotations=given.inherit_owner_annotations,
         ),
-        outlets=grouping.Outlets(observe=around.observed.observe_group_call, notify=told.notify),
+        outlets=grouping.Outlets(
+            observe=around.observed.observe_group_call,
+            notify=told.notify,
+            failures=around.failures,
+        ),
         pace=grouping.Pace(),
     )
 

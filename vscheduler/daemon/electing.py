@@ -8,17 +8,22 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import structlog
 
+from vscheduler import containment
 from vscheduler.daemon import candidates, leadership, progress
 
 log = structlog.get_logger(__name__)
 
 RELEASE_SECONDS = 2.0
 """How long a stop waits until everything is given back."""
+
+AGAIN_SECONDS = 1.0
+"""How long a candidate that failed pauses: what it holds ends by itself if it isn't renewed."""
 
 Open = Callable[[], AbstractAsyncContextManager[candidates.Transport]]
 """Opens the way to the Leases, in the event loop that calls it."""
@@ -36,6 +41,17 @@ def _ignore_renewal(lease: str, seconds: float, outcome: str) -> None:
     del lease, seconds, outcome
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlets:
+    """Who is told of what."""
+
+    on_change: Told = _ignore_change
+    observe_renewal: Renewed = _ignore_renewal
+    failures: containment.Failures = field(default_factory=containment.Failures)
+    pulse: progress.Pulse = field(default_factory=progress.Pulse)
+    """The thread's event loop answers to it while it runs."""
+
+
 class Elected:
     """Stands for each of these Leases, independently of the others: a `leadership.Leadership`.
 
@@ -47,17 +63,13 @@ class Elected:
         leases: Iterable[str],
         terms: candidates.Terms,
         open_leases: Open,
-        *,
-        on_change: Told = _ignore_change,
-        observe_renewal: Renewed = _ignore_renewal,
-        pulse: progress.Pulse | None = None,
+        told: Outlets | None = None,
     ) -> None:
-        """The thread's event loop answers to `pulse` while it runs."""
+        told = told or Outlets()
+        self._failures, self._pulse = told.failures, told.pulse
+        self._on_change, self._observe_renewal = told.on_change, told.observe_renewal
         names = sorted(leases)
-        self._pulse = progress.Pulse() if pulse is None else pulse
         self._open = open_leases
-        self._on_change = on_change
-        self._observe_renewal = observe_renewal
         self._standings = {name: leadership.Standing(lease=name, leads=False) for name in names}
         self._held: dict[str, candidates.Tenure] = {}
         self._change = asyncio.Event()
@@ -68,6 +80,7 @@ class Elected:
         outlets = candidates.Outlets(
             changed=lambda change: self._at_home(self._take, change),
             renewed=lambda *renewal: self._at_home(self._observe_renewal, *renewal),
+            failed=partial(self._failures.failed, "election"),
             doubted=lambda lease, tenure: self._in_thread(self._candidates[lease].doubted, tenure),
         )
         self._candidates = {name: candidates.Candidate(name, terms, outlets) for name in names}
@@ -183,7 +196,11 @@ class Elected:
         try:
             async with self._open() as transport, asyncio.TaskGroup() as group:
                 for name, candidate in self._candidates.items():
-                    group.create_task(candidate.stand(transport), name=f"stand for {name}")
+                    stand = partial(candidate.stand, transport)
+                    group.create_task(
+                        self._failures.keep_on("election", stand, longest_seconds=AGAIN_SECONDS),
+                        name=f"stand for {name}",
+                    )
         finally:
             self._pulse.end()
 

@@ -6,19 +6,20 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
+from vscheduler import containment
 from vscheduler.cluster import connection, watching
 from vscheduler.daemon import readiness
-from vscheduler.mirror import codecs, entries, events
+from vscheduler.mirror import codecs, entries, events, paths
 
-PATHS: Mapping[events.Kind, str] = {
-    events.Kind.NODE: "/api/v1/nodes",
-    events.Kind.POD: "/api/v1/pods",
-    events.Kind.POD_GROUP: "/apis/scheduling.volcano.sh/v1beta1/podgroups",
-    events.Kind.QUEUE: "/apis/scheduling.volcano.sh/v1beta1/queues",
-    events.Kind.PRIORITY_CLASS: "/apis/scheduling.k8s.io/v1/priorityclasses",
-    events.Kind.BUDGET: "/apis/policy/v1/poddisruptionbudgets",
-    events.Kind.QUOTA: "/api/v1/resourcequotas",
-    events.Kind.NAMESPACE: "/api/v1/namespaces",
+PATHS: Mapping[events.Kind, paths.Path] = {
+    events.Kind.NODE: paths.NODES.everywhere,
+    events.Kind.POD: paths.PODS.everywhere,
+    events.Kind.POD_GROUP: paths.POD_GROUPS.everywhere,
+    events.Kind.QUEUE: paths.QUEUES.everywhere,
+    events.Kind.PRIORITY_CLASS: paths.PRIORITY_CLASSES.everywhere,
+    events.Kind.BUDGET: paths.BUDGETS.everywhere,
+    events.Kind.QUOTA: paths.QUOTAS.everywhere,
+    events.Kind.NAMESPACE: paths.NAMESPACES.everywhere,
 }
 """Where each kind is listed and watched."""
 
@@ -40,6 +41,7 @@ class Following:
         kinds: Collection[events.Kind],
         read: codecs.Translate,
         sink: Sink,
+        failures: containment.Failures | None = None,
     ) -> None:
         """`read` and `sink` are how objects are shown to a Mirror: what they come to is worked out
         by the first, and taken in by the second.
@@ -53,6 +55,7 @@ class Following:
                 sink,
                 pace=NODE_PACE if kind is events.Kind.NODE else watching.Pace(),
                 chance=chance,
+                failures=failures,
             )
             for kind in PATHS
             if kind in kinds

@@ -112,6 +112,12 @@ TABLE = (
         labels=("cause",),
     ),
     Metric(
+        name="vscheduler_contained_failures_total",
+        kind=Kind.COUNTER,
+        about="Work that failed in a way that nobody expects, by where: a defect of the scheduler.",
+        labels=("area",),
+    ),
+    Metric(
         name="vscheduler_plugin_faults_total",
         kind=Kind.COUNTER,
         about="Plugins that failed in a hook.",

@@ -108,6 +108,10 @@ class Metrics:
         """Count a call about an automatic PodGroup."""
         self._count("vscheduler_podgroup_calls_total", action, outcome)
 
+    def observe_failure(self, area: str) -> None:
+        """Count work that failed unexpectedly."""
+        self._count("vscheduler_contained_failures_total", area)
+
     def observe_dropped_cycle(self) -> None:
         """Count a cycle that was thrown away."""
         self._count("vscheduler_cycles_dropped_total")

@@ -10,6 +10,7 @@ from functools import partial
 
 import structlog
 
+from vscheduler import containment
 from vscheduler.cluster import (
     committing,
     evicting,
@@ -38,6 +39,8 @@ class Outlets:
     usage_writer: usage_writing.UsageWriter
     cycles: progress.Cycles = field(default_factory=progress.Cycles)
     """Notes which cycles run, for who watches from another thread."""
+    failures: containment.Failures = field(default_factory=containment.Failures)
+    """Who is told of work that fails unexpectedly."""
 
 
 class SchedulingLoop:
@@ -57,6 +60,7 @@ class SchedulingLoop:
         pace: pacing.Pace,
     ) -> None:
         self._running = outlets.cycles
+        self._failures = outlets.failures
         self._mirror = mirror
         self._policy = configured
         self._may_commit = may_commit
@@ -102,7 +106,11 @@ class SchedulingLoop:
         try:
             while True:
                 await self._wait()
-                await self._cycle(thread)
+                try:
+                    await self._cycle(thread)
+                except Exception as error:  # noqa: BLE001 - a defect, like that of a cycle itself
+                    self._failures.failed("schedule", "what is around a cycle", error)
+                    self._drop(error)
         finally:
             thread.stop()
             self._running.dropped(0)
@@ -112,11 +120,14 @@ class SchedulingLoop:
         are left out.
         """
         while True:
-            self._release()
-            self._tell_of_strays()
-            if expired := self._mirror.expire(time.time()):
-                log.warning("call.unconfirmed", pods=len(expired))
-                self._pacing.changed()
+            with self._failures.contained("schedule", "pauses"):
+                self._release()
+            with self._failures.contained("schedule", "objects that are left out"):
+                self._tell_of_strays()
+            with self._failures.contained("schedule", "what was never confirmed"):
+                if expired := self._mirror.expire(time.time()):
+                    log.warning("call.unconfirmed", pods=len(expired))
+                    self._pacing.changed()
             await asyncio.sleep(self._pace.tick_seconds)
 
     def _tell_of_strays(self) -> None:
@@ -282,10 +293,14 @@ class SchedulingLoop:
         right = await self._right(result.binds, still, now)
         self._committer.bind(right, self.take, still)
         self._carried = result.carried
-        self._evict(taken, result, now)
-        self._reporter.report(result, {job.id: job for job in taken.jobs}, str(uuid.uuid4()))
-        self._queue_reporter.report(result, taken.queues)
-        self._usage_writer.report(result.queues, taken.queues)
+        with self._failures.contained("schedule", "evictions"):
+            self._evict(taken, result, now)
+        with self._failures.contained("schedule", "statuses of jobs"):
+            self._reporter.report(result, {job.id: job for job in taken.jobs}, str(uuid.uuid4()))
+        with self._failures.contained("schedule", "statuses of queues"):
+            self._queue_reporter.report(result, taken.queues)
+        with self._failures.contained("schedule", "usage of queues"):
+            self._usage_writer.report(result.queues, taken.queues)
         return len(right)
 
     async def _right(

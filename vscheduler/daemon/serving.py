@@ -80,7 +80,10 @@ class Serving:
 
     def feed(self, batch: Sequence[entries.Event]) -> None:
         """Take in what a watch saw; a standby, too, has it all in its Mirror."""
-        changes = [self._around.mirror.apply(event) for event in batch]
+        changes: list[entries.Change] = []
+        for event in batch:
+            with self._around.failures.contained("mirror", event.kind):
+                changes.append(self._around.mirror.apply(event))
         if self._loop is not None:
             self._loop.changed(max(changes, default=entries.Change.NONE))
         if any(event.kind is events.Kind.POD for event in batch):
@@ -91,7 +94,10 @@ class Serving:
 
     def feed_owners(self, batch: Sequence[owners.Event]) -> None:
         """Take in what a watch saw of the owners of pods."""
-        seen = [each for event in batch for each in self._owners.apply(event)]
+        seen: list[owners.Seen] = []
+        for event in batch:
+            with self._around.failures.contained("owners", event.kind):
+                seen += self._owners.apply(event)
         if self._grouping is not None:
             self._grouping.follow(seen)
 
@@ -177,6 +183,7 @@ class Serving:
         permit, to_finish = around.permit(mandate), around.permit_to_finish(mandate)
         stamp = committing.Stamp(holder=mandate.holder, doubt=mandate.doubt)
         return scheduling_loop.Outlets(
+            failures=around.failures,
             committer=committing.Committer(
                 link, queue, to_finish, stamp=stamp if mandate.holder else None
             ),

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from vscheduler import containment
 from vscheduler.cluster import connection, heralding, lanes
 from vscheduler.daemon import following, leadership, metrics, settings, supervision
 from vscheduler.mirror import state
@@ -29,6 +30,11 @@ class Surroundings:
 
     pods_moved: asyncio.Event = field(default_factory=asyncio.Event)
     """Set whenever a pod came, changed or went; whoever waits for it clears it."""
+
+    @property
+    def failures(self) -> containment.Failures:
+        """Who is told of work that fails unexpectedly."""
+        return self.calls.failures
 
     def permit(self, token: leadership.Token) -> leadership.Permit:
         """Good for as long as this is, and the daemon goes on."""

@@ -1,6 +1,6 @@
 """Objects as the Mirror keeps them: what each kind is to it, and what is wrong with it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TypeAlias
@@ -81,6 +81,10 @@ Event: TypeAlias = events.Event | Replace | Part
 """What a Mirror can be told."""
 
 
+Told: TypeAlias = Callable[[events.Reject, Exception], None]
+"""Told of an object that is left out because the scheduler failed at it."""
+
+
 class Reader:
     """From wire objects to entries."""
 
@@ -90,7 +94,12 @@ class Reader:
         scheduler_names: tuple[str, ...],
         default_queue: str,
         node_selector: tuple[tuple[str, str], ...],
+        told: Told | None = None,
     ) -> None:
+        """Told of objects at which reading fails unexpectedly, which are left out then; None:
+        nobody is, and what fails is raised.
+        """
+        self._told = told
         self._translator = pods.Translator(scheduler_names)
         self._scheduler_names = scheduler_names
         self._default_queue = default_queue
@@ -100,6 +109,19 @@ class Reader:
         """Whose pods are ours from now on."""
         self._translator.serve(scheduler_names)
         self._scheduler_names = scheduler_names
+
+    def take(self, event: events.Upsert | events.Reject) -> tuple[str, Entry]:
+        """An object's key (a pod's UID), and what it comes to."""
+        if isinstance(event, events.Reject):
+            return refused(event)
+        try:
+            return self.read(event.kind, event.object)
+        except Exception as error:
+            if self._told is None:
+                raise
+            rejected = failed(event)
+            self._told(rejected, error)
+            return refused(rejected)
 
     def read(self, kind: events.Kind, found: wire.Object) -> tuple[str, Entry]:
         """The object's key (a pod's UID), and what it means."""
@@ -149,6 +171,19 @@ def refused(event: events.Reject) -> tuple[str, Entry]:
     if event.kind is events.Kind.POD:
         key = event.uid or key
     return key, Entry(Reference(uid=event.uid, resource_version=""), None, event.rejection)
+
+
+def failed(event: events.Upsert) -> events.Reject:
+    """An object that the scheduler itself fails at is left out like one that doesn't decode."""
+    metadata = event.object.metadata
+    return events.Reject(
+        kind=event.kind,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        field="",
+        message="the scheduler failed at it, which is a defect of it: see its log",
+    )
 
 
 def change(before: Value | None, after: Value | None) -> Change:

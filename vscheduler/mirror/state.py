@@ -70,7 +70,7 @@ class Mirror:
     PodGroup isn't there yet, or a PodGroup whose Queue isn't, waits for it.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, *, told: entries.Told | None = None) -> None:
         self._options = options
         self.work: Counter[str] = Counter()
         """What snapshots have cost: jobs, rows, layouts and seats that were made anew."""
@@ -83,6 +83,7 @@ class Mirror:
             scheduler_names=options.scheduler_names,
             default_queue=options.default_queue,
             node_selector=options.node_selector,
+            told=told,
         )
         self._seating = seating.Seating(self.work)
         self._columns = columns.Columns(self.work, self._seating.groups)
@@ -115,9 +116,7 @@ class Mirror:
 
     def read(self, event: events.Upsert | events.Reject) -> tuple[str, entries.Entry]:
         """An object's key (a pod's UID) and what it comes to; nothing changes."""
-        if isinstance(event, events.Reject):
-            return entries.refused(event)
-        return self._reader.read(event.kind, event.object)
+        return self._reader.take(event)
 
     def apply(self, event: entries.Event) -> entries.Change:
         """Take in what happened; what it changed, as far as decisions could depend on it.

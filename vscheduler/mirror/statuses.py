@@ -32,6 +32,9 @@ READY_REASON = "tasks in gang are ready to be scheduled"
 GROUP_REFUSED = "PodGroupRefused"
 """The reason of events about pods that can't have an automatic PodGroup."""
 
+FAILED = "SchedulerFailed"
+"""The reason of events about objects at which the scheduler itself failed."""
+
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 REASONS = {
     decisions.ReasonCode.QUEUE_MISSING: "QueueNotFound",
@@ -292,6 +295,12 @@ def reload_notice(subject: Subject, path: str, problems: Sequence[str]) -> Notic
 def refused_notice(pod: Subject, why: str) -> Notice:
     """The event of a pod that can't have an automatic PodGroup, in the API server's words."""
     return _notice(pod, ("Warning", GROUP_REFUSED, f"waits for a PodGroup: {why}"))
+
+
+def failure_notice(about: Subject, area: str) -> Notice:
+    """The event of an object at which the scheduler itself failed; its log has the details."""
+    message = f"the scheduler failed at this ({area}), which is a defect of it; it goes on trying"
+    return _notice(about, ("Warning", FAILED, message))
 
 
 def lease_notice(lease: Subject, holder: str, *, leads: bool) -> Notice:

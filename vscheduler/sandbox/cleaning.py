@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from vscheduler.mirror import paths
 from vscheduler.sandbox import client, definitions, errors
 
 TIMEOUT_SECONDS = 60.0
@@ -14,50 +15,44 @@ METADATA_ONLY = {"accept": "application/json;as=PartialObjectMetadataList;g=meta
 
 # What makes pods goes before pods, so that nothing makes new ones.
 WORKLOADS = (
-    "/apis/batch/v1/cronjobs",
-    "/apis/batch/v1/jobs",
-    "/apis/apps/v1/deployments",
-    "/apis/apps/v1/statefulsets",
-    "/apis/apps/v1/daemonsets",
-    "/apis/apps/v1/replicasets",
+    paths.CRON_JOBS,
+    paths.JOBS,
+    paths.DEPLOYMENTS,
+    paths.STATEFUL_SETS,
+    paths.DAEMON_SETS,
+    paths.REPLICA_SETS,
 )
 NAMESPACED = (
-    "/api/v1/pods",
-    "/apis/policy/v1/poddisruptionbudgets",
-    "/api/v1/resourcequotas",
-    "/api/v1/limitranges",
-    "/api/v1/persistentvolumeclaims",
-    "/apis/coordination.k8s.io/v1/leases",
-    "/api/v1/events",
+    paths.PODS,
+    paths.BUDGETS,
+    paths.QUOTAS,
+    paths.LIMIT_RANGES,
+    paths.CLAIMS,
+    paths.LEASES,
+    paths.CORE_EVENTS,
 )
-CLUSTER_WIDE = (
-    "/api/v1/nodes",
-    "/api/v1/persistentvolumes",
-    "/apis/scheduling.k8s.io/v1/priorityclasses",
-)
+CLUSTER_WIDE = (paths.NODES, paths.VOLUMES, paths.PRIORITY_CLASSES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
     """One object that has to go."""
 
-    collection: str
+    collection: paths.Collection
     namespace: str
     name: str
     finalizers: bool
 
     @property
-    def collection_path(self) -> str:
+    def collection_path(self) -> paths.Path:
         """The collection in its namespace, which is what can be deleted at once."""
-        if not self.namespace:
-            return self.collection
-        root, _, plural = self.collection.rpartition("/")
-        return f"{root}/namespaces/{self.namespace}/{plural}"
+        where = self.collection
+        return where.within(self.namespace) if self.namespace else where.everywhere
 
     @property
-    def path(self) -> str:
+    def path(self) -> paths.Path:
         """The object itself."""
-        return f"{self.collection_path}/{self.name}"
+        return self.collection.at(self.name, self.namespace)
 
 
 def clean(api: client.Client, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
@@ -78,13 +73,15 @@ def clean(api: client.Client, *, timeout_seconds: float = TIMEOUT_SECONDS) -> No
         time.sleep(POLL_SECONDS)
 
 
-def find_leftovers(api: client.Client, collections: Iterable[str]) -> Iterator[Leftover]:
+def find_leftovers(
+    api: client.Client, collections: Iterable[paths.Collection]
+) -> Iterator[Leftover]:
     """List what tests left in these collections over all namespaces."""
-    found: dict[str, list[client.Object]] = {}
+    found: dict[paths.Collection, list[client.Object]] = {}
 
-    def look(collection: str) -> None:
+    def look(collection: paths.Collection) -> None:
         try:
-            answer = api.request("GET", collection, headers=METADATA_ONLY)
+            answer = api.request("GET", collection.everywhere, headers=METADATA_ONLY)
         except errors.ApiError as error:
             if error.status != 404:  # a definition that is on its way out is served no more
                 raise
@@ -106,15 +103,15 @@ def find_leftovers(api: client.Client, collections: Iterable[str]) -> Iterator[L
 
 
 def _belongs_to_the_system(leftover: Leftover) -> bool:
-    if leftover.collection.endswith("/priorityclasses"):
+    if leftover.collection == paths.PRIORITY_CLASSES:
         return leftover.name.startswith("system-")
     # The API servers' identities, and leases that nodes would have.
-    return leftover.collection.endswith("/leases") and leftover.namespace.startswith("kube-")
+    return leftover.collection == paths.LEASES and leftover.namespace.startswith("kube-")
 
 
 def _delete(api: client.Client, leftovers: list[Leftover]) -> None:
     """Delete by collection where all of it goes, else one by one; strip finalizers."""
-    single = [each for each in leftovers if each.collection.endswith("/priorityclasses")]
+    single = [each for each in leftovers if each.collection == paths.PRIORITY_CLASSES]
     whole = {each.collection_path for each in leftovers if each not in single}
     options = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
     client.in_parallel(lambda path: api.delete(path, **options), sorted(whole))

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
+from vscheduler.mirror import paths
 from vscheduler.sandbox import (
     binaries,
     building,
@@ -103,7 +104,7 @@ class ControlPlane:
 
     def token(self, namespace: str, name: str) -> str:
         """Ask for a token of a service account, as a kubelet does for its pods."""
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        path = paths.SERVICE_ACCOUNTS.part(name, namespace, "token")
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import yaml
 
+from vscheduler.mirror import paths
 from vscheduler.sandbox import client, errors
 
-COLLECTION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ESTABLISH_TIMEOUT_SECONDS = 20.0
 
 
@@ -29,25 +29,31 @@ def apply_folder(api: client.Client, folder: Path) -> None:
     ]
     if not definitions:
         raise errors.SandboxError(f"there is no custom resource definition in {folder}")
-    paths = []
+    found = []
     for definition in definitions:
-        path = f"{COLLECTION}/{definition['metadata']['name']}"
+        path = paths.DEFINITIONS.at(definition["metadata"]["name"])
         api.apply(path, definition)
-        paths.append(path)
-    for path in paths:
+        found.append(path)
+    for path in found:
         api.wait_for(path, _is_established, timeout_seconds=ESTABLISH_TIMEOUT_SECONDS)
     for collection in collections(api):
-        api.list(collection)  # the first request makes the server set up its store
+        api.list(collection.everywhere)  # the first request makes the server set up its store
 
 
-def collections(api: client.Client) -> dict[str, bool]:
-    """The path of every custom resource's collection, and whether it is namespaced."""
-    found = {}
-    for definition in api.list(COLLECTION):
+def collections(api: client.Client) -> list[paths.Collection]:
+    """Every custom resource's collection."""
+    found = []
+    for definition in api.list(paths.DEFINITIONS.everywhere):
         spec = definition["spec"]
         version = next(each["name"] for each in spec["versions"] if each["storage"])
-        path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
-        found[path] = spec["scope"] == "Namespaced"
+        found.append(
+            paths.Collection(
+                api_version=f"{spec['group']}/{version}",
+                kind=spec["names"]["kind"],
+                plural=spec["names"]["plural"],
+                namespaced=spec["scope"] == "Namespaced",
+            )
+        )
     return found
 
 

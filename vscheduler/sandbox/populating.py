@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
+from vscheduler.mirror import paths
 from vscheduler.sandbox import client, errors
 
-NODES = "/api/v1/nodes"
 POLL_SECONDS = 0.1
 
 
@@ -89,7 +89,7 @@ def create_nodes(
 ) -> list[str]:
     """Create nodes and wait until all can take pods; give their names in order."""
     nodes = [shape.node(number) for number in range(first, first + count)]
-    api.create_all(NODES, nodes)
+    api.create_all(paths.NODES.everywhere, nodes)
     names = [node["metadata"]["name"] for node in nodes]
     _wait_until_usable(api, set(names), timeout_seconds=30 + count * 0.02)
     return names
@@ -98,12 +98,12 @@ def create_nodes(
 def create_namespace(api: client.Client, name: str) -> None:
     """Make a namespace, unless it is there, and wait until pods may be created in it."""
     try:
-        api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+        api.create(paths.NAMESPACES.everywhere, {"metadata": {"name": name}})
     except errors.ApiError as error:
         if error.status != 409:
             raise
     # Admission refuses pods until the controller has made the default service account.
-    api.wait_for(f"/api/v1/namespaces/{name}/serviceaccounts/default", lambda _: True)
+    api.wait_for(paths.SERVICE_ACCOUNTS.at("default", name), lambda _: True)
 
 
 def is_usable(node: client.Object) -> bool:
@@ -120,7 +120,9 @@ def is_usable(node: client.Object) -> bool:
 def _wait_until_usable(api: client.Client, names: set[str], *, timeout_seconds: float) -> None:
     deadline = time.monotonic() + timeout_seconds
     while True:
-        usable = {node["metadata"]["name"] for node in api.list(NODES) if is_usable(node)}
+        usable = {
+            node["metadata"]["name"] for node in api.list(paths.NODES.everywhere) if is_usable(node)
+        }
         if names <= usable:
             return
         if time.monotonic() > deadline:

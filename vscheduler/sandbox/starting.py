@@ -10,6 +10,7 @@ from pathlib import Path
 
 import urllib3
 
+from vscheduler.mirror import paths
 from vscheduler.sandbox import (
     binaries,
     client,
@@ -119,7 +120,7 @@ class Start:
                     self._kubeconfig_for("system:kube-scheduler"),
                 ),
             )
-        self.api.create("/api/v1/namespaces", {"metadata": {"name": SYSTEM_NAMESPACE}})
+        self.api.create(paths.NAMESPACES.everywhere, {"metadata": {"name": SYSTEM_NAMESPACE}})
         if self._wish.crds is not None:
             definitions.apply_folder(self.api, self._wish.crds)
         for name, url in ready.items():
@@ -127,7 +128,7 @@ class Start:
         # Only then may pods be created in the default namespace.
         self._wait_until(
             "kube-controller-manager",
-            lambda: self.api.find("/api/v1/namespaces/default/serviceaccounts/default") is not None,
+            lambda: self.api.find(paths.SERVICE_ACCOUNTS.at("default", "default")) is not None,
         )
 
     def _program(self, name: str) -> Path:

@@ -15,6 +15,9 @@ from tests.unit.cluster import test_watching
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from vscheduler.cluster import answers, connection, leases, objects, watching
+from vscheduler.mirror import paths
+
+THINGS = paths.Path.to("/things")
 
 OK = b"HTTP/1.1 200 OK\r\n"
 MIB = 2**20
@@ -221,8 +224,8 @@ async def test_an_object_that_cannot_be_read_is_unavailable(body: bytes, serve: 
 
     link = await serve(answer)
     for ask in (
-        objects.get(link, "/x"),
-        objects.list_all(link, "/x", {}),
+        objects.get(link, THINGS),
+        objects.list_all(link, THINGS, {}),
         lease(link),
     ):
         with pytest.raises(connection.Unavailable):
@@ -323,7 +326,7 @@ async def test_pages_that_are_too_large_become_smaller(
     seen: list[test_watching.Event] = []
     watch: watching.Watch[test_watching.Event] = watching.Watch(
         link,
-        "/things",
+        THINGS,
         test_watching.Names(),
         seen.extend,
         pace=test_watching.FAST,

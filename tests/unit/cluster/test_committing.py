@@ -1,10 +1,12 @@
 import asyncio
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from aiohttp import web
 
+from tests import answers
 from tests.unit.cluster.conftest import Handler, Serve
 from vscheduler.cluster import committing, lanes
 from vscheduler.core.model import decisions, jobs
@@ -98,16 +100,16 @@ async def test_a_refusal_is_an_outcome(serve: Serve, code: int, verdict: Verdict
 @pytest.mark.parametrize(
     ("pod", "verdict"),
     [
-        ({"metadata": {"uid": "uid-a-0"}, "spec": {"nodeName": "n1"}}, Verdict.BOUND),
-        ({"metadata": {"uid": "uid-a-0"}, "spec": {"nodeName": "n2"}}, Verdict.CONFLICT),
-        ({"metadata": {"uid": "uid-a-0"}, "spec": {}}, Verdict.FAILED),
-        ({"metadata": {"uid": "other"}, "spec": {}}, Verdict.MISSING),
+        ({"uid": "uid-a-0", "spec": {"nodeName": "n1"}}, Verdict.BOUND),
+        ({"uid": "uid-a-0", "spec": {"nodeName": "n2"}}, Verdict.CONFLICT),
+        ({"uid": "uid-a-0", "spec": {}}, Verdict.FAILED),
+        ({"uid": "other", "spec": {}}, Verdict.MISSING),
         (404, Verdict.MISSING),
         (403, Verdict.UNKNOWN),
     ],
 )
 async def test_a_bind_without_a_clear_answer_is_looked_after(
-    serve: Serve, pod: object, verdict: Verdict
+    serve: Serve, pod: dict[str, Any] | int, verdict: Verdict
 ) -> None:
     """A server that broke down may have bound the pod: the pod itself says."""
 
@@ -116,7 +118,7 @@ async def test_a_bind_without_a_clear_answer_is_looked_after(
             return web.Response(status=500)
         if isinstance(pod, int):
             return web.Response(status=pod)
-        return web.json_response(pod)
+        return web.json_response(answers.an_object(request.path, **pod))
 
     (outcome,) = await commit(serve, answer, [a_bind()])
     assert outcome.verdict is verdict
@@ -237,3 +239,25 @@ async def test_other_refusals_raise_no_doubts(
     stamp = committing.Stamp(holder="host_1", doubt=doubts.append)
     (outcome,) = await commit(serve, answer, [a_bind()], stamp=stamp)
     assert (outcome.verdict, doubts) == (verdict, [])
+
+
+@pytest.mark.contains_failures
+async def test_a_bind_that_the_scheduler_fails_at_may_have_been_done(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its outcome isn't known, and is told like any other; the next bind is sent."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=201)
+
+    real = committing.binding_body
+    left = [ZeroDivisionError()]
+
+    def body(bind: decisions.Bind, holder: str) -> bytes:
+        if left:
+            raise left.pop()
+        return real(bind, holder)
+
+    monkeypatch.setattr(committing, "binding_body", body)
+    outcomes = await commit(serve, answer, [a_bind(), a_bind()])
+    assert [each.verdict for each in outcomes] == [Verdict.UNKNOWN, Verdict.BOUND]

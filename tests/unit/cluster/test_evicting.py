@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from tests import answers
 from tests.unit.cluster.conftest import Serve
 from vscheduler.cluster import evicting, lanes
 from vscheduler.core.model import constraints, decisions, jobs, limits, snapshot
@@ -103,7 +104,7 @@ async def carry_out(
         if body is None:
             if isinstance(pod, int):
                 return web.json_response({"message": "no"}, status=pod)
-            return web.json_response(pod)
+            return web.json_response(answers.an_object(request.path, **pod))
         code = answer(request.path.split("/")[-2], "dryRun" in body["deleteOptions"])
         details: dict[str, Any] = {"retryAfterSeconds": 0.001}
         if code == 4290:
@@ -196,7 +197,7 @@ async def test_a_pod_that_has_gone_is_no_obstacle(serve: Serve) -> None:
     evicts = [an_evict("a-0"), an_evict("a-1")]
     desk = await carry_out(serve, evicts, lambda name, _: 404 if name == "a-0" else 201)
     assert (desk.verdicts(), desk.told) == ([Verdict.GONE, Verdict.EVICTED], ["a-1"])
-    other = {"metadata": {"uid": "other"}}
+    other = {"uid": "other"}
     desk = await carry_out(serve, evicts, lambda name, _: 409 if name == "a-0" else 201, pod=other)
     assert desk.verdicts() == [Verdict.GONE, Verdict.EVICTED]
 
@@ -204,9 +205,9 @@ async def test_a_pod_that_has_gone_is_no_obstacle(serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("pod", "verdict"),
     [
-        ({"metadata": {"uid": "uid-a-0", "deletionTimestamp": "now"}}, Verdict.EVICTED),
-        ({"metadata": {"uid": "uid-a-0"}}, Verdict.FAILED),
-        ({"metadata": {"uid": "other"}}, Verdict.GONE),
+        ({"uid": "uid-a-0", "metadata": {"deletionTimestamp": "now"}}, Verdict.EVICTED),
+        ({"uid": "uid-a-0"}, Verdict.FAILED),
+        ({"uid": "other"}, Verdict.GONE),
         (404, Verdict.GONE),
         (403, Verdict.UNKNOWN),
     ],
@@ -285,3 +286,18 @@ def test_pods_under_a_budget_go_first() -> None:
     assert [evict.task.name for evict in plan.evicts] == ["a-2", "a-0", "a-1"]
     (plan,) = evicting.plans(result(*evicts), ())
     assert [evict.task.name for evict in plan.evicts] == ["a-0", "a-1", "a-2"]
+
+
+@pytest.mark.contains_failures
+async def test_a_plan_that_the_scheduler_fails_at_is_told_of(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It isn't begun; who waits for its end hears of it."""
+
+    def body(*_: object, **__: object) -> bytes:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(evicting, "eviction_body", body)
+    desk = await carry_out(serve, [an_evict("a-0"), an_evict("a-1")])
+    assert desk.verdicts() == [Verdict.UNKNOWN, Verdict.SPARED]
+    assert desk.calls == []

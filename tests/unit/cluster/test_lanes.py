@@ -2,6 +2,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 
+import pytest
+
+from vscheduler import containment
 from vscheduler.cluster import guarding, lanes, windows
 
 
@@ -164,3 +167,28 @@ async def test_a_call_that_may_not_be_sent_is_over_and_its_worker_goes_on() -> N
     await run_until_quiet(queue)
     assert seen == ["next"]
     assert (queue.busy, queue.steps) == (False, 2)
+
+
+@pytest.mark.contains_failures
+async def test_a_call_that_raises_ends_no_worker() -> None:
+    """It is counted, and the calls behind it are made."""
+    counts: list[str] = []
+    queue = lanes.Lanes(workers=1, waiting_max=10, failures=containment.Failures(counts.append))
+    made = asyncio.Event()
+
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    async def note() -> None:
+        made.set()
+
+    for lane in lanes.Lane:
+        queue.put(lane, fail)
+    queue.put(lanes.Lane.EVENT, note)
+    task = asyncio.create_task(queue.run())
+    async with asyncio.timeout(10):
+        await made.wait()
+        await queue.wait_until_quiet()
+    assert counts == ["call"] * len(lanes.Lane)
+    task.cancel()
+    await asyncio.wait([task])

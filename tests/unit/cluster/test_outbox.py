@@ -1,5 +1,8 @@
 import asyncio
+import itertools
 from typing import TypeVar
+
+import pytest
 
 from vscheduler.cluster import lanes, outbox
 
@@ -74,5 +77,31 @@ async def test_an_outbox_tries_a_full_lane_again() -> None:
     task = asyncio.create_task(queue.run())
     await asyncio.sleep(0.05)
     assert sorted(seen) == ["a", "b"]
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@pytest.mark.contains_failures
+async def test_a_write_that_raises_is_made_again_later_and_later() -> None:
+    """Until it works; others are written meanwhile."""
+    queue = lanes.Lanes(workers=1, waiting_max=10)
+    box = outbox.Outbox(queue, lanes.Lane.STATUS, spacing_seconds=0.01)
+    loop, seen, tried = asyncio.get_running_loop(), list[str](), list[float]()
+
+    async def write() -> None:
+        tried.append(loop.time())
+        if len(tried) < 4:
+            raise ZeroDivisionError
+        seen.append("bad")
+
+    task = asyncio.create_task(queue.run())
+    box.offer("bad", write)
+    box.offer("good", noting("good", seen))
+    async with asyncio.timeout(10):
+        while len(seen) < 2:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.005)
+    assert seen == ["good", "bad"]
+    pauses = [after - before for before, after in itertools.pairwise(tried)]
+    assert all(pause >= least for pause, least in zip(pauses, (0.02, 0.04, 0.08), strict=True))
     task.cancel()
     await asyncio.wait([task])

@@ -15,6 +15,9 @@ from tests.unit.cluster import test_watching
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from vscheduler.cluster import connection, watching
+from vscheduler.mirror import paths
+
+THINGS = paths.Path.to("/things")
 
 PACE = watching.Pace(moment_seconds=0.05, at_once_seconds=0)
 """Its connections may be silent for as long as by default."""
@@ -61,7 +64,7 @@ async def running(
     link = await serve(server.answer)
     seen: list[test_watching.Event] = []
     watch: watching.Watch[test_watching.Event] = watching.Watch(
-        link, "/things", test_watching.Names(), seen.extend, pace=pace, chance=random.Random(1)
+        link, THINGS, test_watching.Names(), seen.extend, pace=pace, chance=random.Random(1)
     )
     task = asyncio.create_task(watch.run())
     try:

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 from structlog import testing
 
+from tests import answers
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.leave import Ending
 from vscheduler.cluster import connection, lanes, queue_reporting
@@ -103,12 +104,15 @@ async def desk(serve: Serve, answer: Answer = lambda _: (200, "")) -> AsyncItera
     async def handle(request: web.Request) -> web.Response:
         if request.method == "GET":
             made.looked += 1
-            return web.json_response({"metadata": {"uid": made.uid}, "status": made.stored})
+            found = answers.an_object(request.path, uid=made.uid, status=made.stored)
+            return web.json_response(found)
         assert request.path == f"{PATH}/status"
         made.headers.append((request.content_type, request.query_string))
         made.patches.append(json.loads(await request.read()))
         code, message = answer(made.patches[-1]["status"])
-        return web.json_response({"message": message}, status=code)
+        return web.json_response(
+            {**answers.an_object(request.path), "message": message}, status=code
+        )
 
     def observe(what: str, outcome: str) -> None:
         assert what == "queue"

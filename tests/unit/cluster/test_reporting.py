@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from tests import answers
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.leave import Ending
 from vscheduler.cluster import heralding, lanes, reporting
@@ -111,7 +112,9 @@ async def desk(serve: Serve, answer: Callable[[str], int] = lambda _: 200) -> As
 
     async def handle(request: web.Request) -> web.Response:
         made.calls.append((request.method, request.path, json.loads(await request.read())))
-        body = {"metadata": {"resourceVersion": "20"}, "message": "no"}
+        body = {"message": "no"}
+        if request.method == "PATCH":
+            body |= answers.an_object(request.path, version="20")
         return web.json_response(body, status=answer(request.path))
 
     def observe(what: str, outcome: str) -> None:

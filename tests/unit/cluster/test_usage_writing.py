@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from tests import answers
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.leave import Ending
 from vscheduler.cluster import lanes, usage_writing
@@ -102,7 +103,9 @@ async def desk(serve: Serve) -> AsyncIterator[Desk]:
         if made.hold is not None:
             await made.hold.wait()
         code = made.codes.pop(0) if made.codes else 200
-        return web.json_response({"message": made.message}, status=code)
+        return web.json_response(
+            {**answers.an_object(request.path), "message": made.message}, status=code
+        )
 
     def observe(what: str, outcome: str) -> None:
         made.written[what, outcome] += 1

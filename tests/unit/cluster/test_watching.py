@@ -1,7 +1,8 @@
 import asyncio
+import itertools
 import json
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +13,9 @@ from aiohttp import web
 from structlog import testing
 
 from tests.unit.cluster.conftest import Serve
+from vscheduler import containment
 from vscheduler.cluster import connection, watching
+from vscheduler.mirror import paths
 
 FAST = watching.Pace(
     retry_seconds=0.001, absent_max_seconds=0.002, silence_seconds=5, at_once_seconds=0
@@ -103,13 +106,31 @@ class Script:
 
 @asynccontextmanager
 async def following(
-    serve: Serve, script: Script, pace: watching.Pace = FAST
+    serve: Serve,
+    script: Script,
+    pace: watching.Pace = FAST,
+    *,
+    codec: Names | None = None,
+    sink: Callable[[list[Event]], None] = lambda _: None,
+    failed: Callable[[str], None] = lambda _: None,
+    kind: str = "",
 ) -> AsyncIterator[tuple[watching.Watch[Event], list[list[Event]]]]:
     """A watch that has gone through the whole script, and the batches it handed on."""
     link = await serve(script.answer)
     batches: list[list[Event]] = []
+
+    def take(batch: list[Event]) -> None:
+        sink(batch)
+        batches.append(batch)
+
     watch = watching.Watch(
-        link, "/things", Names(), batches.append, pace=pace, chance=random.Random(1)
+        link,
+        paths.Path.to("/things", kind=kind),
+        codec or Names(),
+        take,
+        pace=pace,
+        chance=random.Random(1),
+        failures=containment.Failures(failed),
     )
     task = asyncio.create_task(watch.run())
     try:
@@ -291,7 +312,7 @@ async def test_a_silent_watch_is_taken_up_again(serve: Serve) -> None:
     link = await serve(answer)
     pace = watching.Pace(silence_seconds=0.02, retry_seconds=0.001)
     watch: watching.Watch[Event] = watching.Watch(
-        link, "/things", Names(), lambda _: None, pace=pace, chance=random.Random(1)
+        link, paths.Path.to("/things"), Names(), lambda _: None, pace=pace, chance=random.Random(1)
     )
     task = asyncio.create_task(watch.run())
     await asyncio.wait_for(seen.wait(), 3)
@@ -311,3 +332,64 @@ def test_pauses_grow_up_to_a_bound(error: connection.ApiError, bound: float) -> 
     assert pauses[3] > pauses[0]
     assert bound / 2 <= pauses[-1] <= bound
     assert watching.pause(watching.Pace(), connection.Throttled("x"), 0, chance) == 1.0
+
+
+class Fragile(Names):
+    """A codec that fails at an object of one name."""
+
+    def read(self, items: Sequence[msgspec.Raw]) -> list[str]:
+        """The names."""
+        found = super().read(items)
+        assert "bad" not in found
+        return found
+
+    def change(self, kind: str, item: bytes) -> list[Event]:
+        """One event for a change."""
+        assert name_of(item) != "bad"
+        return super().change(kind, item)
+
+
+@pytest.mark.contains_failures
+async def test_an_object_that_a_codec_fails_at_hides_no_other(serve: Serve) -> None:
+    """In a list, and in a watch, which goes on behind it."""
+    changes = [line("ADDED", 11, "a"), line("ADDED", 12, "bad"), line("ADDED", 13, "b")]
+    script = Script([a_list("x", "bad", "y"), [b"".join(changes)], [line("ADDED", 14, "c")]])
+    failed: list[str] = []
+    with testing.capture_logs() as logs:
+        async with following(serve, script, codec=Fragile(), failed=failed.append) as (_, batches):
+            pass
+    events = [*itertools.chain(*batches)]
+    assert events == [("REPLACE", "x,y"), ("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
+    assert failed == ["object", "object"]
+    assert [each["object"] for each in logs if each["event"] == "work.failed"] == ["/things bad"]
+    assert script.asked[-1]["resourceVersion"] == "13"
+
+
+@pytest.mark.contains_failures
+async def test_a_watch_whose_sink_fails_begins_anew(serve: Serve) -> None:
+    """What the sink has missed is in the next list."""
+    script = Script([a_list("a"), a_list("a", "b"), [line("ADDED", 11, "c")]])
+    failed: list[str] = []
+    left = [ZeroDivisionError()]
+
+    def sink(_: list[Event]) -> None:
+        if left:
+            raise left.pop()
+
+    async with following(serve, script, sink=sink, failed=failed.append) as (_, batches):
+        pass
+    assert [*itertools.chain(*batches)] == [("REPLACE", "a,b"), ("ADDED", "c")]
+    assert failed == ["watch"]
+
+
+@pytest.mark.parametrize("kind", ["Pod", "PodList", "Status", ""])
+async def test_what_is_no_list_of_its_kind_empties_nothing(serve: Serve, kind: str) -> None:
+    """An answer of another kind has no items: were it taken, all would be gone."""
+    wrong = web.json_response({"kind": kind, "metadata": {"resourceVersion": "1"}})
+    right = {"kind": "ThingList", "metadata": {"resourceVersion": "10"}, "items": []}
+    script = Script([wrong, web.json_response(right)])
+    with testing.capture_logs() as logs:
+        async with following(serve, script, kind="Thing") as (_, batches):
+            pass
+    assert batches == [[("REPLACE", "")]]
+    assert any("not a list of Thing" in each.get("message", "") for each in logs)

@@ -20,12 +20,12 @@ from vscheduler.controllers import (
     ports,
 )
 from vscheduler.daemon import pauses
-from vscheduler.mirror import codecs, decoding, entries, events, state, statuses
+from vscheduler.mirror import codecs, decoding, entries, events, paths, state, statuses
 
 Document = dict[str, Any]
 
-PODS = group_reading.PODS.format(namespace="ns")
-GROUPS = group_reading.GROUPS.format(namespace="ns")
+PODS = paths.PODS.within("ns")
+GROUPS = paths.POD_GROUPS.within("ns")
 REPLICA_SETS = "/apis/apps/v1/namespaces/ns/replicasets"
 KINDS = {
     PODS: ("v1", "Pod"),

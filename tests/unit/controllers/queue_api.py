@@ -6,10 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vscheduler.controllers import ports, queue_objects
+from vscheduler.mirror import paths
 
 MANAGED = ("state", *queue_objects.COUNTERS, "conditions")
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
-COMMANDS = f"{queue_objects.BUS}/namespaces/default/commands"
+COMMANDS = paths.COMMANDS.within("default")
+
+
+VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 
 class Server:
@@ -20,6 +24,10 @@ class Server:
         self.calls: list[tuple[str, str]] = []
         self.refuse: Callable[[str, str, Any], None] = lambda *_: None
         """Called before each call with method, path and body: may raise."""
+        self.offers: dict[str, tuple[str, ...]] = {"queues": VERBS, "podgroups": VERBS}
+        """What discovery says of kinds."""
+        self.silent = False
+        """Whether discovery isn't answered."""
         self.listeners: list[Callable[[queue_objects.Event], None]] = []
         self._numbers = itertools.count(1)
 
@@ -54,7 +62,12 @@ class Server:
         self.edit(path, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
 
     async def get(self, path: str) -> ports.Object:
-        """One object."""
+        """One object; or what is offered."""
+        if path == paths.version(paths.VOLCANO):
+            if self.silent:
+                raise ports.RefusedError(ports.Trouble.UNANSWERED, "no")
+            found = [{"name": name, "verbs": [*verbs]} for name, verbs in self.offers.items()]
+            return {"resources": found}
         self._called("get", path)
         return copy.deepcopy(self._found(path))
 
@@ -64,7 +77,9 @@ class Server:
         """All of a collection; PodGroups are in one namespace."""
         del params, metadata_only
         self._called("list", path)
-        prefix = GROUPS if path == queue_objects.POD_GROUPS else path
+        if path.rpartition("/")[2] not in self.offers and "commands" not in path:
+            raise ports.RefusedError(ports.Trouble.MISSING, f"no {path}")
+        prefix = GROUPS if path == paths.POD_GROUPS.everywhere else path
         return [
             copy.deepcopy(each)
             for at, each in self.objects.items()
@@ -142,7 +157,7 @@ def merged(body: Any, patch: Any) -> Any:
 
 def a_queue(server: Server, name: str, **spec: Any) -> str:
     """A Queue; its path."""
-    path = f"{queue_objects.QUEUES}/{name}"
+    path = f"{paths.QUEUES.everywhere}/{name}"
     server.put(path, {"metadata": {}, "spec": {"weight": 1, **spec}})
     return path
 
@@ -165,7 +180,7 @@ def a_command(server: Server, name: str, action: str, queue: str, uid: str = "")
 
 def status_of(server: Server, name: str) -> Mapping[str, Any]:
     """A Queue's status; empty where there is no such Queue."""
-    stored = server.objects.get(f"{queue_objects.QUEUES}/{name}", {})
+    stored = server.objects.get(f"{paths.QUEUES.everywhere}/{name}", {})
     status: Mapping[str, Any] = stored.get("status", {})
     return status
 

@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -16,6 +16,7 @@ from structlog import testing
 
 from vscheduler.controllers import handlers, operator, ports, queue_objects
 from vscheduler.daemon import progress
+from vscheduler.mirror import paths
 
 SCHEDULING = "/apis/scheduling.volcano.sh/v1beta1"
 BUS = "/apis/bus.volcano.sh/v1alpha1"
@@ -62,7 +63,7 @@ class Cluster:
 
     async def create(self, path: str, body: ports.Object) -> ports.Object:
         """What we may."""
-        assert path == operator.REVIEWS
+        assert path == paths.REVIEWS.everywhere
         asked = body["spec"]["resourceAttributes"]
         self.reviews.append(asked["resource"])
         return {"status": {"allowed": asked["resource"] not in self.unwatched}}
@@ -163,7 +164,8 @@ async def operating(
 ) -> AsyncIterator[tuple[list[queue_objects.Event], asyncio.Task[None]]]:
     """What is heard, and the task; Kopf's thread is gone afterwards."""
     heard: list[queue_objects.Event] = []
-    made = operator.Operator(cluster, cluster, heard.append, PACE, cluster.pulse)  # type: ignore[arg-type]  # no lists
+    outlets = operator.Outlets(pulse=cluster.pulse)
+    made = operator.Operator(cluster, cluster, heard.append, PACE, outlets)  # type: ignore[arg-type]  # no lists
     task = asyncio.create_task(made.run())
     try:
         yield heard, task
@@ -196,7 +198,9 @@ async def test_events_arrive_as_values_and_nothing_is_written(cluster: Cluster) 
         await until(lambda: cluster.watched("podgroups"))
         await cluster.tell("podgroups", "ADDED", an_item("g", status={"phase": "Running"}))
         await until(lambda: len(heard) == 2)
-        group = queue_objects.Group(uid="uid-g", version="5", queue="", counter="running")
+        group = queue_objects.Group(
+            uid="uid-g", version="5", queue="", counter="running", key="ns/g"
+        )
         assert heard[1] == queue_objects.Seen(item=group)
         await cluster.tell("podgroups", "DELETED", an_item("g"))
         await until(lambda: len(heard) == 3)
@@ -266,16 +270,18 @@ async def test_a_kind_that_goes_is_waited_for_again(cluster: Cluster) -> None:
             assert not task.done()
 
 
-async def test_a_kopf_that_dies_is_told_of(cluster: Cluster) -> None:
-    """Whoever waits for it gets an error, and the log a line."""
+@pytest.mark.contains_failures
+async def test_a_kopf_that_dies_is_told_of_and_begins_anew(cluster: Cluster) -> None:
+    """The log has a line, and the kinds are followed again."""
     with testing.capture_logs() as logs:
         async with operating(cluster) as (_, task):
             await until(lambda: cluster.watched("queues"))
             await cluster.tell("queues", "ERROR", {"kind": "Status", "code": 500})
-            await until(task.done)
-            error = task.exception()
-    assert isinstance(error, operator.OperatorError)
-    (died,) = [each for each in logs if each["event"] == "kopf.died"]
+            cluster.forget_watches()
+            await until(lambda: cluster.watched("queues"))
+            assert not task.done()
+    (died,) = [each for each in logs if each["event"] == "work.failed"]
+    assert died["area"] == "kopf"
     assert "WatchingError" in died["message"]
 
 
@@ -328,3 +334,21 @@ async def test_a_kopf_that_hangs_does_not_answer(
             while not await answers():
                 pass
     assert cluster.pulse.mark() is None
+
+
+async def test_kinds_that_are_missing_are_told_of(cluster: Cluster) -> None:
+    """Nobody hears of objects meanwhile: whoever keeps them has to look."""
+    told: list[bool] = []
+    cluster.kinds[SCHEDULING].discard("podgroups")
+    outlets = operator.Outlets(pulse=cluster.pulse, absent=lambda: told.append(True))
+    api = cast("ports.Api", cluster)
+    made = operator.Operator(api, cluster, lambda _: None, PACE, outlets)
+    task = asyncio.create_task(made.run())
+    await until(lambda: len(told) > 2)
+    cluster.kinds[SCHEDULING].add("podgroups")
+    await until(lambda: cluster.watched("queues"))
+    before = len(told)
+    await asyncio.sleep(0.05)
+    assert len(told) == before
+    task.cancel()
+    await asyncio.wait([task])

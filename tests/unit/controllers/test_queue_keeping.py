@@ -17,6 +17,7 @@ from vscheduler.controllers import (
     queue_objects,
     queue_retries,
 )
+from vscheduler.mirror import paths
 
 PACE = queue_keeping.Pace(
     together_seconds=0,
@@ -25,7 +26,7 @@ PACE = queue_keeping.Pace(
     settle_seconds=0.01,
     retries=queue_retries.Growth(first_seconds=0.005, longest_seconds=0.05, absent_seconds=0.01),
 )
-QUEUES = queue_objects.QUEUES
+QUEUES = paths.QUEUES.everywhere
 
 
 @asynccontextmanager

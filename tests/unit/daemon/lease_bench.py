@@ -27,6 +27,7 @@ class Bench:
             changed=self.changes.append,
             renewed=lambda *renewal: self.renewals.append(renewal[-1]),
             doubted=lambda *doubt: self.doubts.append(doubt[-1]),
+            failed=lambda *_: None,
         )
         self.candidate = candidates.Candidate(LEASE, terms, outlets)
 

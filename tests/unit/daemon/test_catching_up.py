@@ -6,6 +6,7 @@ from contextlib import suppress
 import pytest
 from aiohttp import web
 
+from tests import answers
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from tests.unit.mirror import manifests
@@ -31,7 +32,7 @@ class Server:
             {"metadata": {"name": uid, "uid": uid, "resourceVersion": str(version)}}
             for uid, version in self.versions.items()
         ]
-        return web.json_response({"metadata": {}, "items": items})
+        return web.json_response(answers.a_metadata_list(items))
 
 
 def nobody() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 
+from tests import answers
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from vscheduler.cluster import watching
@@ -42,7 +43,7 @@ async def followed(serve: Serve) -> AsyncIterator[Followed]:
         kind = request.path.rpartition("/")[2]
         if "watch" not in request.query:
             made.lists[kind] += 1
-            return web.json_response({"metadata": {"resourceVersion": "7"}, "items": []})
+            return web.json_response(answers.a_list(request.path, resourceVersion="7"))
         response = web.StreamResponse()
         await response.prepare(request)
         made.watched[kind] += 1
@@ -133,7 +134,7 @@ async def refused(
         if kind in refusals:
             return web.json_response({"message": "no"}, status=refusals[kind])
         if "watch" not in request.query:
-            return web.json_response({"metadata": {"resourceVersion": "7"}, "items": []})
+            return web.json_response(answers.a_list(request.path, resourceVersion="7"))
         response = web.StreamResponse()
         await response.prepare(request)
         await asyncio.sleep(60)

@@ -149,3 +149,13 @@ def test_what_stalls_and_what_an_instance_is_stuck_of_are_told_by_cause() -> Non
     assert value("vscheduler_stalled_seconds", {"cause": "loop"}) == 0.5
     assert value("vscheduler_stuck_total", {"cause": "cycle"}) == 1.0
     assert value("vscheduler_stuck_total", {"cause": "loop"}) is None
+
+
+def test_unexpected_failures_are_counted_by_where() -> None:
+    """Each of them, told of or not."""
+    observed = metrics.Metrics()
+    for area in ("call", "call", "object"):
+        observed.observe_failure(area)
+    text = observed.exposition().decode()
+    assert 'vscheduler_contained_failures_total{area="call"} 2.0' in text
+    assert 'vscheduler_contained_failures_total{area="object"} 1.0' in text

@@ -3,7 +3,7 @@ import threading
 import time
 from collections import Counter
 from types import SimpleNamespace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from structlog import testing
@@ -11,10 +11,11 @@ from structlog import testing
 from tests import pictures, running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
-from vscheduler.cluster import turns
+from vscheduler.cluster import reporting, turns
 from vscheduler.core.actions import allocate
 from vscheduler.core.framework import session as working
 from vscheduler.daemon import pacing, scheduling_loop
+from vscheduler.mirror import state
 
 TWO_GANGS = """
     node  n1 cpu=4
@@ -259,3 +260,43 @@ async def test_an_end_between_two_jobs_leaves_nothing_assumed(
         assert made.mirror.assumed == asked[-1] > 0
     assert made.mirror.assumed == 0
     assert made.bound() == {}
+
+
+@pytest.mark.contains_failures
+async def test_a_writer_that_fails_keeps_no_bind_back(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of those who are handed what a cycle found out may fail by itself."""
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(reporting.Reporter, "report", fail)
+    monkeypatch.setattr(scheduling_loop.SchedulingLoop, "_evict", fail)
+    with testing.capture_logs() as said:
+        async with worlds.world(serve, TWO_GANGS) as made:
+            await worlds.until(lambda: len(made.bound()) == 3)
+            await worlds.until(lambda: made.loop.cycles)
+    failed = {each["object"] for each in said if each["event"] == "work.failed"}
+    assert failed == {"evictions", "statuses of jobs"}
+
+
+@pytest.mark.contains_failures
+async def test_what_fails_around_a_cycle_drops_it_and_the_next_one_works(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snapshot, say."""
+    left = [ZeroDivisionError(), KeyError("x")]
+    real = state.Mirror.snapshot
+
+    def fail(*arguments: Any) -> Any:
+        if left:
+            raise left.pop()
+        return real(*arguments)
+
+    monkeypatch.setattr(state.Mirror, "snapshot", fail)
+    with testing.capture_logs() as said:
+        async with worlds.world(serve, TWO_GANGS) as made:
+            await worlds.until(lambda: len(made.bound()) == 3)
+            assert b"vscheduler_cycles_dropped_total 2.0" in made.observed.exposition()
+    assert [each["event"] for each in said].count("cycle.dropped") == 2

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests import running
+from tests import answers, running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import leading, surrounded, worlds
 from tests.unit.mirror import manifests
@@ -21,7 +21,7 @@ from vscheduler.controllers import grouping, owners
 from vscheduler.core import cycle
 from vscheduler.core.model import decisions
 from vscheduler.daemon import metrics, serving, settings, tenures
-from vscheduler.mirror import decoding, state
+from vscheduler.mirror import decoding, entries, events, state
 
 HOLDER = "vscheduler.io/lease-holder"
 
@@ -70,7 +70,9 @@ async def half(
     async def answer(request: web.Request) -> web.Response:
         if request.method == "GET":
             made.lists += request.query.getall("fieldSelector", [])
-            return web.json_response({"metadata": {}, "items": []})
+            partial = "PartialObjectMetadataList" in request.headers["Accept"]
+            found = answers.a_metadata_list() if partial else answers.a_list(request.path)
+            return web.json_response(found)
         made.writes.append(request.path)
         body = json.loads(await request.read() or "{}")
         if request.method == "PATCH" and "/pods/" in request.path:
@@ -81,7 +83,7 @@ async def half(
             if made.slow is not None:
                 await made.slow.wait()
             made.binds.append((request.path.split("/")[-2], body))
-        return web.json_response({"metadata": {"resourceVersion": "99"}}, status=201)
+        return web.json_response(answers.an_object(request.path, version="99"), status=201)
 
     given = settings.check(settings.Given(scheduler_name=names, only=only, leader_elect=elected))
     around = surrounded.by(
@@ -344,3 +346,23 @@ async def test_events_ask_for_the_same_leave_as_binds(serve: Serve) -> None:
         await worlds.until(lambda: made.bound() == {"early": 1, "late": 1})
         await made.rest()
         assert made.events == before
+
+
+@pytest.mark.contains_failures
+async def test_an_object_that_the_mirror_fails_at_hides_no_other(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one batch the rest is taken in, and placed."""
+    real = state.Mirror.apply
+
+    def apply(mirror: state.Mirror, event: entries.Event) -> entries.Change:
+        if isinstance(event, events.Upsert) and event.object.metadata.name == "bad":
+            raise ZeroDivisionError
+        return real(mirror, event)
+
+    async with half(serve, "vscheduler") as made:
+        monkeypatch.setattr(state.Mirror, "apply", apply)
+        made.decided.gain("vscheduler")
+        documents = [*waiting("bad"), *waiting("good")]
+        made.serving.feed([worlds.event_of(each) for each in documents])
+        await worlds.until(lambda: made.bound() == {"good": 1})

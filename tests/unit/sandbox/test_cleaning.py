@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import pytest
 
+from vscheduler.mirror import paths
 from vscheduler.sandbox import cleaning, client, errors
 
 
@@ -23,7 +24,8 @@ class Server:
 def left(status: int) -> list[str]:
     """What is found when a collection isn't there, or can't be listed."""
     api = cast("client.Client", Server(status))
-    found = cleaning.find_leftovers(api, ["/apis/example.com/v1/things", "/api/v1/nodes"])
+    things = paths.Collection(api_version="example.com/v1", kind="Thing", plural="things")
+    found = cleaning.find_leftovers(api, [things, paths.NODES])
     return [each.path for each in found]
 
 

@@ -1,0 +1,156 @@
+"""The paths of all requests to an API server: no other module writes one.
+
+Names come from objects that tenants write, an owner reference's among them, which API servers take
+as they are. So every segment is quoted, and what no object can be called is refused: an API server
+decodes a path before it divides it, so that there a quoted slash divides it, too.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
+
+NAME_MAX = 253
+"""Characters that a name may have (Kubernetes: Object Names and IDs)."""
+
+FORBIDDEN = re.compile(r"[/%]")
+"""What no name may have in it (Kubernetes: Path Segment Names)."""
+
+RELATIVE = (".", "..")
+"""Segments that stand for others."""
+
+
+class UnusableNameError(ValueError):
+    """No object can have this name, so that there is no path to one."""
+
+
+class Path(str):
+    """A path as it is sent, and what is found there."""
+
+    __slots__ = ("api_version", "kind", "name")
+
+    kind: str
+    """Of the object, or of each that is listed; empty where the answer is something else."""
+    api_version: str
+    name: str
+    """The object's; empty for a collection."""
+
+    @classmethod
+    def to(cls, text: str, *, kind: str = "", api_version: str = "", name: str = "") -> "Path":
+        """A path to an object of this kind and name, or to a collection of such."""
+        made = cls(text)
+        made.kind, made.api_version, made.name = kind, api_version, name
+        return made
+
+    def with_query(self, params: Mapping[str, str]) -> "Path":
+        """The path with these parameters, quoted."""
+        if not params:
+            return self
+        text = f"{self}{'&' if '?' in self else '?'}{urlencode(params)}"
+        return Path.to(text, kind=self.kind, api_version=self.api_version, name=self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collection:
+    """Where the objects of one kind are."""
+
+    api_version: str
+    """`v1`, or `GROUP/VERSION`."""
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def everywhere(self) -> Path:
+        """The whole collection, of all namespaces."""
+        return self._to(version(self.api_version), self.plural)
+
+    def within(self, namespace: str) -> Path:
+        """The part of a namespace. Raises UnusableNameError."""
+        assert self.namespaced, f"{self.plural} are in no namespace"
+        return self._to(self._root(namespace), self.plural)
+
+    def at(self, name: str, namespace: str = "") -> Path:
+        """One object; the namespace of those that are in one. Raises UnusableNameError."""
+        return self._to(self._root(namespace), self.plural, name)
+
+    def status(self, name: str, namespace: str = "") -> Path:
+        """The status of an object: its answers are the object. Raises UnusableNameError."""
+        path = self.at(name, namespace)
+        return Path.to(f"{path}/status", kind=self.kind, api_version=self.api_version, name=name)
+
+    def part(self, name: str, namespace: str, subresource: str) -> Path:
+        """A subresource that is an object of another kind. Raises UnusableNameError."""
+        return Path.to(f"{self.at(name, namespace)}/{segment(subresource)}")
+
+    def _root(self, namespace: str) -> str:
+        root = version(self.api_version)
+        return f"{root}/namespaces/{segment(namespace)}" if self.namespaced else root
+
+    def _to(self, root: str, plural: str, *names: str) -> Path:
+        text = "/".join((root, segment(plural), *map(segment, names)))
+        return Path.to(text, kind=self.kind, api_version=self.api_version, name="".join(names))
+
+
+def segment(name: str) -> str:
+    """A name as one segment of a path. Raises UnusableNameError."""
+    if not name or name in RELATIVE or len(name) > NAME_MAX or FORBIDDEN.search(name):
+        shown = name if len(name) <= NAME_MAX else f"{name[:NAME_MAX]}…"
+        raise UnusableNameError(f"nothing can be called {shown!r}")
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError as error:  # half a character, which JSON can hold
+        raise UnusableNameError(f"nothing can be called {name!r}") from error
+
+
+def version(api_version: str) -> Path:
+    """Where a version of a group is described. Raises UnusableNameError."""
+    root = "apis" if "/" in api_version else "api"
+    return Path.to("/".join(("", root, *map(segment, api_version.split("/", 1)))))
+
+
+VOLCANO = "scheduling.volcano.sh/v1beta1"
+
+NAMESPACES = Collection(api_version="v1", kind="Namespace", plural="namespaces", namespaced=False)
+NODES = Collection(api_version="v1", kind="Node", plural="nodes", namespaced=False)
+PODS = Collection(api_version="v1", kind="Pod", plural="pods")
+QUOTAS = Collection(api_version="v1", kind="ResourceQuota", plural="resourcequotas")
+SERVICE_ACCOUNTS = Collection(api_version="v1", kind="ServiceAccount", plural="serviceaccounts")
+CORE_EVENTS = Collection(api_version="v1", kind="Event", plural="events")
+LIMIT_RANGES = Collection(api_version="v1", kind="LimitRange", plural="limitranges")
+CLAIMS = Collection(api_version="v1", kind="PersistentVolumeClaim", plural="persistentvolumeclaims")
+VOLUMES = Collection(
+    api_version="v1", kind="PersistentVolume", plural="persistentvolumes", namespaced=False
+)
+REPLICA_SETS = Collection(api_version="apps/v1", kind="ReplicaSet", plural="replicasets")
+STATEFUL_SETS = Collection(api_version="apps/v1", kind="StatefulSet", plural="statefulsets")
+DEPLOYMENTS = Collection(api_version="apps/v1", kind="Deployment", plural="deployments")
+DAEMON_SETS = Collection(api_version="apps/v1", kind="DaemonSet", plural="daemonsets")
+JOBS = Collection(api_version="batch/v1", kind="Job", plural="jobs")
+CRON_JOBS = Collection(api_version="batch/v1", kind="CronJob", plural="cronjobs")
+EVENTS = Collection(api_version="events.k8s.io/v1", kind="Event", plural="events")
+LEASES = Collection(api_version="coordination.k8s.io/v1", kind="Lease", plural="leases")
+BUDGETS = Collection(
+    api_version="policy/v1", kind="PodDisruptionBudget", plural="poddisruptionbudgets"
+)
+PRIORITY_CLASSES = Collection(
+    api_version="scheduling.k8s.io/v1",
+    kind="PriorityClass",
+    plural="priorityclasses",
+    namespaced=False,
+)
+DEFINITIONS = Collection(
+    api_version="apiextensions.k8s.io/v1",
+    kind="CustomResourceDefinition",
+    plural="customresourcedefinitions",
+    namespaced=False,
+)
+REVIEWS = Collection(
+    api_version="authorization.k8s.io/v1",
+    kind="SelfSubjectAccessReview",
+    plural="selfsubjectaccessreviews",
+    namespaced=False,
+)
+QUEUES = Collection(api_version=VOLCANO, kind="Queue", plural="queues", namespaced=False)
+POD_GROUPS = Collection(api_version=VOLCANO, kind="PodGroup", plural="podgroups")
+COMMANDS = Collection(api_version="bus.volcano.sh/v1alpha1", kind="Command", plural="commands")
