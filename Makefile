@@ -22,7 +22,7 @@ test-alerts: $(READY)  ## alert rules and dashboard queries, under promtool: fou
 
 test-faults: binaries  ## what make test does of races and takeovers, all of it and at length
 	$(BIN)/pytest -s --at-length --rounds=100 tests/integration/test_group_races.py \
-		tests/integration/test_leases.py
+		tests/integration/test_leases.py tests/integration/test_costly_tenants.py
 	$(BIN)/pytest -s --at-length --lease-timing=default tests/integration/test_takeovers.py \
 		tests/integration/test_side_by_side.py
 	$(BIN)/pytest -s --at-length tests/integration/test_giving_up.py

@@ -3,15 +3,16 @@
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import yaml
 
-from vscheduler.cli import offline, reading, screen
+from vscheduler.cli import bound_flags, offline, reading, screen
 from vscheduler.cli.checks import complaints, inspection, schemas
 from vscheduler.core.framework import policy
 from vscheduler.daemon import configuration, settings
-from vscheduler.mirror import events
+from vscheduler.mirror import bounds, events
 from vscheduler.sandbox import definitions
 from vscheduler.simulator import run
 
@@ -26,6 +27,7 @@ Level = complaints.Level
 @click.option(
     "--autoscaler", is_flag=True, help="Warn of what keeps a cluster autoscaler from its work, too."
 )
+@bound_flags.bounded(bound_flags.plain)
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
 @offline.output("text")
 def command(  # noqa: PLR0913 - one parameter per flag
@@ -37,6 +39,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
     autoscaler: bool,
     strict: bool,
     output: str,
+    **most: Any,
 ) -> None:
     """Say what is wrong with a configuration and with manifests of Queues, PodGroups and the like:
     all of it at once, each with its file and line. No cluster is needed.
@@ -60,6 +63,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
         scheduler_names=checked.scheduler_names,
         claim_unowned=True,
         default_queue=checked.default_queue,
+        most=bounds.of(most),
     )
     wish = inspection.Wish(options=options, schemas=_schemas(), autoscaler=autoscaler)
     report = _inspected(files, scheduler_conf, built_in, wish)

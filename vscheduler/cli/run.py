@@ -9,7 +9,7 @@ import click
 import structlog
 import uvloop
 
-from vscheduler.cli import election_flags, flags, screen
+from vscheduler.cli import bound_flags, election_flags, flags, screen
 from vscheduler.cluster import connection
 from vscheduler.daemon import application, configuration, health, logs, settings, signals
 
@@ -145,6 +145,7 @@ def ignored(command: flags.Decorated) -> flags.Decorated:
     default="console",
     show_default=True,
 )
+@bound_flags.bounded()
 @election_flags.election
 @ignored
 def command(**words: Any) -> None:
@@ -155,8 +156,9 @@ def command(**words: Any) -> None:
     signals.end_at_once()
     hidden = [*IGNORED_SWITCHES, *IGNORED_VALUES]
     given = {name: words.pop(name.replace("-", "_")) for name in hidden}
+    most = bound_flags.take(words)
     try:
-        checked = settings.check(settings.Given(**words, **own_pod(os.environ)))
+        checked = settings.check(settings.Given(**words, most=most, **own_pod(os.environ)))
         loaded = configuration.load(checked.scheduler_conf)
     except (settings.SettingsError, configuration.ConfigurationError) as error:
         screen.say(*error.problems, err=True)

@@ -4,12 +4,14 @@ import datetime as dt
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
-from vscheduler.cli import offline, reading, screen, tables
+from vscheduler.cli import bound_flags, offline, reading, screen, tables
 from vscheduler.daemon import configuration, settings
+from vscheduler.mirror import bounds
 from vscheduler.simulator import manifests, reporting, run
 
 CYCLES_MAX = 10_000
@@ -38,6 +40,7 @@ CYCLES_MAX = 10_000
     callback=lambda _context, _option, text: _instant(text),
     help="Instant of the first cycle, as 2026-01-31T12:00:00Z; else the latest in the manifests.",
 )
+@bound_flags.bounded(bound_flags.plain)
 @click.option("--strict", is_flag=True, help="Fail if anything in the input can't be used.")
 @offline.output("table")
 def command(  # noqa: PLR0913 - one parameter per flag
@@ -52,6 +55,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
     now: float | None,
     strict: bool,
     output: str,
+    **most: Any,
 ) -> None:
     """Say what scheduling cycles would decide on these manifests, and why; no cluster is needed.
 
@@ -80,6 +84,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
         cycles=cycles,
         now=now,
         evicted_return=evicted_return,
+        most=bounds.of(most),
     )
     outcome = run.simulate(documents, loaded.policy, options)
     screen.say(*loaded.warnings, *outcome.notes, *_faults(outcome), err=True)

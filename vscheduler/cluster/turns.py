@@ -2,7 +2,19 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+
+Piece = TypeVar("Piece", bytes, msgspec.Raw)
+
+SLICE = 10
+"""Objects that are read before others have a turn in the event loop: about a millisecond's worth.
+"""
+
+SLICE_BYTES = 65_536
+"""How large they are together, at most, but for one that is larger by itself."""
 
 TURN_SECONDS = 0.004
 """About how much may be done in one turn."""
@@ -32,3 +44,16 @@ class Turns:
 
     def _end(self) -> None:
         self._began = None
+
+
+def slices(items: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
+    """So much at a time that others don't wait long for their turn."""
+    begin = size = 0
+    for at, item in enumerate(items):
+        more = len(memoryview(item))
+        if at - begin == SLICE or (at > begin and size + more > SLICE_BYTES):
+            yield items[begin:at]
+            begin, size = at, 0
+        size += more
+    if begin < len(items):
+        yield items[begin:]

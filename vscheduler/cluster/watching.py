@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from vscheduler import containment
-from vscheduler.cluster import answers, connection
+from vscheduler.cluster import answers, connection, turns
 from vscheduler.mirror import paths
 
 log = structlog.get_logger(__name__)
@@ -32,10 +32,6 @@ UNAUTHORIZED = 401
 
 SHRINK = 8
 """By how much pages become smaller that were too large."""
-
-SLICE = 10
-"""Objects that are read before others have a turn in the event loop: about a millisecond's worth.
-"""
 
 
 class Codec(Protocol[Event, Read]):
@@ -241,8 +237,8 @@ class Watch(Generic[Event]):
                 if token:
                     ahead = asyncio.create_task(self._page(size, token))
                 items = page.items or []
-                for begin in range(0, len(items), SLICE):
-                    read = self._read_some(items[begin : begin + SLICE])
+                for some in turns.slices(items):
+                    read = self._read_some(some)
                     if not self.ever_listed and (begun := self._codec.begin(read)):
                         self._sink(begun)
                     found += read
@@ -312,10 +308,10 @@ class Watch(Generic[Event]):
                 *lines, rest = (rest + chunk).split(b"\n")
                 if len(rest) > answers.LINE_MAX_BYTES:
                     raise connection.Unavailable("a change without an end")
-                for begin in range(0, len(lines), SLICE):
-                    if begin:
+                for number, some in enumerate(turns.slices(lines)):
+                    if number:
                         await asyncio.sleep(0)
-                    self._hand_on(lines[begin : begin + SLICE])
+                    self._hand_on(some)
 
     def _hand_on(self, lines: Sequence[bytes]) -> None:
         """One batch of lines; an error among them ends the watch after those before it."""

@@ -103,6 +103,7 @@ class Application:
                 node_selector=given.node_selector,
                 claim_unowned=given.claim_unowned,
                 priority_classes=given.priority_classes,
+                most=given.most,
             ),
             told=partial(mishaps.tell_of_object, self._failures),
         )

@@ -313,8 +313,7 @@ class SchedulingLoop:
         right: list[decisions.Bind] = []
         try:
             for job, binds in by_job.items():
-                await self._turns.give_way()
-                if self._assume(binds, still, now):
+                if await self._assume(binds, still, now):
                     right += binds
                 else:
                     log.info("job.changed", job=job, binds=len(binds))
@@ -350,15 +349,24 @@ class SchedulingLoop:
     def _is_there(self, task: jobs.Task) -> bool:
         return self._mirror.reference(events.Kind.POD, task.uid) is not None
 
-    def _assume(self, binds: Sequence[decisions.Bind], still: committing.Still, now: float) -> bool:
-        """Count all of these as being bound; False, and none counts, where one can't be."""
-        if all(self._mirror.assume(bind.task.uid, bind.node, now) for bind in binds) and all(
-            map(still, binds)
-        ):
-            return True
-        for bind in binds:
-            self._mirror.forget(bind.task.uid)
-        return False
+    async def _assume(
+        self, binds: Sequence[decisions.Bind], still: committing.Still, now: float
+    ) -> bool:
+        """Count all of these as being bound; False, and none counts, where one can't be. Others
+        have their turn in between: what they change is seen in the end.
+        """
+        complete = False
+        try:
+            for bind in binds:
+                await self._turns.give_way()
+                if not self._mirror.assume(bind.task.uid, bind.node, now):
+                    return False
+            complete = all(map(still, binds))
+        finally:
+            if not complete:
+                for bind in binds:
+                    self._mirror.forget(bind.task.uid)
+        return complete
 
     def _still_fits(self, layout: nodes.NodeLayout, bind: decisions.Bind) -> bool:
         """Whether a bind that was decided on these nodes is still right."""

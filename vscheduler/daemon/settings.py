@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 from vscheduler.cluster import connection
 from vscheduler.core.model import durations
 from vscheduler.daemon import election_settings, names
-from vscheduler.mirror import statuses
+from vscheduler.mirror import bounds, statuses
 
 T = TypeVar("T")
 
@@ -56,6 +56,8 @@ class Settings:
     podgroup_grace_seconds: float = 30.0
     cycle_deadline_seconds: float = 30.0
     """How long a cycle may run before this instance gives up."""
+    most: bounds.Bounds = bounds.DEFAULT
+    """What one pod may ask for."""
 
     @property
     def schedules(self) -> bool:
@@ -97,6 +99,8 @@ class Given(election_settings.Given):
     inherit_owner_annotations: bool = True
     podgroup_grace: str = "30s"
     cycle_deadline: str = "30s"
+    most: bounds.Bounds = bounds.DEFAULT
+    """Checked as they were read."""
 
 
 class SettingsError(Exception):
@@ -168,6 +172,7 @@ def check(given: Given) -> Settings:
         inherit_owner_annotations=given.inherit_owner_annotations,
         podgroup_grace_seconds=grace,
         cycle_deadline_seconds=deadline,
+        most=given.most,
     )
 
 

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from vscheduler.core.model import jobs, queues
 from vscheduler.core.model import limits as limit_values
-from vscheduler.mirror import events, fields, limits, pods, translation, usages, wire
+from vscheduler.mirror import bounds, events, fields, limits, pods, translation, usages, wire
 
 STARTING = frozenset({jobs.TaskStatus.BINDING, jobs.TaskStatus.BOUND})
 STARTED = frozenset({jobs.TaskStatus.BOUND, jobs.TaskStatus.RUNNING})
@@ -94,13 +94,14 @@ class Reader:
         scheduler_names: tuple[str, ...],
         default_queue: str,
         node_selector: tuple[tuple[str, str], ...],
+        most: bounds.Bounds,
         told: Told | None = None,
     ) -> None:
         """Told of objects at which reading fails unexpectedly, which are left out then; None:
         nobody is, and what fails is raised.
         """
         self._told = told
-        self._translator = pods.Translator(scheduler_names)
+        self._translator = pods.Translator(scheduler_names, most)
         self._scheduler_names = scheduler_names
         self._default_queue = default_queue
         self._node_selector = frozenset(node_selector)

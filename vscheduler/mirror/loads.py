@@ -1,9 +1,18 @@
 """What all pods of a node hold, kept up to date at each step, for a last look before a bind."""
 
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 
 from vscheduler.core.model import jobs, masks, nodes
 from vscheduler.mirror import pods, translation
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """A bind that was sent and that the watch hasn't shown yet."""
+
+    node: str
+    since: float
 
 
 class Loads:

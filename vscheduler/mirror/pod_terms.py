@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from vscheduler.core.model import constraints
-from vscheduler.mirror import fields, selectors, wire, wire_terms
+from vscheduler.mirror import bounds, fields, selectors, wire, wire_terms
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -35,6 +35,56 @@ def of_resident(spec: wire.PodSpec, metadata: wire.Metadata) -> constraints.Cons
     its conditions on pods that come later.
     """
     return _with_affinity(selectors.of_ports(spec), spec.affinity, metadata)
+
+
+def in_short(
+    spec: wire.PodSpec, metadata: wire.Metadata, most: bounds.Bounds, *, ours: bool
+) -> constraints.Constraints:
+    """What counts of a pod that can't be refused, and asks for more than is looked at.
+
+    Whom its required anti-affinity keeps away stays away. Where that is too much to look at, it
+    keeps away every pod of the namespaces that any of its terms names, from the same topology
+    domains. Its affinity and its preferences, which are about scores only, count for nothing.
+    """
+    nodes = bounds.node_values(spec) <= most.max_pod_selector_values
+    whole = ours and nodes and len(spec.tolerations) <= most.max_pod_tolerations
+    found = selectors.of_pod(spec) if whole else selectors.of_ports(spec)
+    affinity = spec.affinity.pod_anti_affinity if spec.affinity else None
+    if affinity is None or not affinity.required:
+        return found
+    if (
+        len(affinity.required) <= most.max_pod_affinity_terms
+        and bounds.pod_values(affinity.required) <= most.max_pod_selector_values
+    ):
+        terms = _required(affinity, metadata, "podAntiAffinity")
+    else:
+        terms = tuple(_widest(affinity.required, metadata, most.max_pod_affinity_terms))
+    return replace(found, pod_anti_affinity=terms)
+
+
+def _widest(
+    terms: Sequence[wire_terms.PodAffinityTerm], metadata: wire.Metadata, most: int
+) -> Iterator[constraints.PodTerm]:
+    """One term for each topology key, about all pods that any of these could be about; for so many
+    keys at most, by name, and for all namespaces where more are named.
+    """
+    by_key: dict[str, list[wire_terms.PodAffinityTerm]] = {}
+    for term in terms:
+        if term.label_selector is not None:
+            by_key.setdefault(term.topology_key, []).append(term)
+    for key in sorted(filter(None, by_key))[:most]:
+        named: set[str] = set()
+        everywhere = False
+        for term in by_key[key]:
+            named.update(term.namespaces)
+            everywhere |= term.namespace_selector is not None
+            if not term.namespaces and term.namespace_selector is None:
+                named.add(metadata.namespace)
+        everywhere |= len(named) > most
+        anything = constraints.Selector()
+        names = () if everywhere else tuple(sorted(named))
+        pods = constraints.PodSet(names, anything, anything if everywhere else None)
+        yield constraints.PodTerm(pods, key)
 
 
 def _names_pods(affinity: wire_terms.Affinity | None) -> bool:

@@ -3,7 +3,6 @@
 Volcano: api.NewTaskInfo, getTaskStatus.
 """
 
-import weakref
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -11,17 +10,16 @@ from functools import lru_cache
 import msgspec
 from msgspec import structs
 
-from vscheduler.core.model import constraints, jobs, nominations, resources
+from vscheduler.core.model import jobs, nominations
 from vscheduler.mirror import (
+    bounds,
     events,
     fields,
     nominees,
     origins,
+    pod_classes,
     pod_numbers,
-    pod_terms,
     refusals,
-    requests,
-    selectors,
     wire,
 )
 
@@ -44,8 +42,6 @@ NONE: Mapping[str, str] = {}
 
 TRUE = ("1", "t", "T", "true", "TRUE", "True")
 """What Go's ParseBool takes for true."""
-
-_encode = msgspec.json.Encoder().encode
 
 DEFAULT_SCHEDULER = "default-scheduler"
 FINISHED = frozenset({jobs.TaskStatus.SUCCEEDED, jobs.TaskStatus.FAILED})
@@ -123,15 +119,12 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 class Translator:
     """Makes Pods; equal ones share one TaskClass for as long as any of them is there."""
 
-    def __init__(self, scheduler_names: tuple[str, ...]) -> None:
+    def __init__(
+        self, scheduler_names: tuple[str, ...], most: bounds.Bounds = bounds.DEFAULT
+    ) -> None:
+        """`most` is what a pod may ask for."""
         self._ours = frozenset(scheduler_names)
-        self._classes: weakref.WeakValueDictionary[object, jobs.TaskClass] = (
-            weakref.WeakValueDictionary()
-        )
-        self._known: weakref.WeakValueDictionary[bytes, jobs.TaskClass] = (
-            weakref.WeakValueDictionary()
-        )
-        """The same, by what they were worked out from: most pods are like others of their job."""
+        self._classes = pod_classes.Classes(most)
 
     def serve(self, scheduler_names: tuple[str, ...]) -> None:
         """Whose pods are ours from now on."""
@@ -159,10 +152,13 @@ class Translator:
         task = rejection = None
         labels = _shared(metadata.labels)
         try:
-            kind = self._kind(pod, ours=ours)
+            waits = ours and status in jobs.WAITING
+            kind = self._classes.kind(
+                pod, _hints(metadata) if ours else NONE, ours=ours, waits=waits
+            )
             task = _task(pod, uid, group, kind, status, labels) if ours else None
         except fields.FieldError as error:
-            kind = self._held(pod)
+            kind = self._classes.held(pod)
             rejection = events.Rejection(
                 kind=events.Kind.POD, key=key, field=error.field, message=error.message
             )
@@ -181,71 +177,6 @@ class Translator:
             answer=refusals.of_pod(pod) if ours else None,
             nominated=None if ours else nominees.of_pod(pod, key, kind, status, labels),
         )
-
-    def _kind(self, pod: wire.Pod, *, ours: bool) -> jobs.TaskClass:
-        """What the pod asks for; that of others only as far as it means something on its node."""
-        hints = _hints(pod.metadata) if ours else NONE
-        key = _basis(pod, hints, ours=ours)
-        kind = self._known.get(key)
-        if kind is None:
-            terms = pod_terms.of_pod if ours else pod_terms.of_resident
-            kind = self._intern(requests.of_pod(pod), terms(pod.spec, pod.metadata), hints)
-            self._known[key] = kind
-        return kind
-
-    def _held(self, pod: wire.Pod) -> jobs.TaskClass:
-        """What a pod with a mistake in it holds on its node, as far as that can be read."""
-        try:
-            request = requests.of_pod(pod)
-        except fields.FieldError:
-            request = {resources.PODS: 1}
-        return self._intern(request, selectors.of_ports(pod.spec))
-
-    def _intern(
-        self,
-        request: dict[str, int],
-        conditions: constraints.Constraints,
-        hints: Mapping[str, str] = NONE,
-    ) -> jobs.TaskClass:
-        key = (tuple(request.items()), conditions, tuple(hints.items()))
-        kind = self._classes.get(key)
-        if kind is None:
-            kind = jobs.TaskClass(request=request, constraints=conditions, hints=hints)
-            self._classes[key] = kind
-        return kind
-
-
-def _basis(pod: wire.Pod, hints: Mapping[str, str], *, ours: bool) -> bytes:
-    """All that a pod's class is worked out from, in bytes, which are made and compared quickly."""
-    spec, status, metadata = pod.spec, pod.status, pod.metadata
-    given: object = None
-    own: object = None
-    if spec.node_name and (
-        status.container_statuses or status.init_container_statuses or status.resources
-    ):
-        reasons = [(each.type, each.reason) for each in status.conditions]
-        whole = (status.resources, status.allocated_resources)
-        given = (status.container_statuses, status.init_container_statuses, whole, reasons)
-    if spec.affinity or spec.topology_spread_constraints:
-        own = (metadata.namespace, metadata.labels)
-    return _encode(
-        (
-            ours,
-            hints,
-            given,
-            own,
-            spec.containers,
-            spec.init_containers,
-            spec.resources,
-            spec.overhead,
-            spec.host_network,
-            spec.host_users,
-            spec.node_selector,
-            spec.affinity,
-            spec.tolerations,
-            spec.topology_spread_constraints,
-        )
-    )
 
 
 def uid_of(metadata: wire.Metadata) -> jobs.TaskId:

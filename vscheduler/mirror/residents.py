@@ -94,6 +94,7 @@ class Census:
         self._companies: Ledger[residents.Company] = Ledger()
         self._finder: residents.Finder[residents.Company] = residents.Finder()
         self._ties: Ledger[residents.Tie] = Ledger()
+        self._tie_finder: residents.Finder[residents.Tie] = residents.Finder()
         self._named: dict[str, dict[str, dict[jobs.TaskId, pods.Pod]]] = {}
         """Pods that hold room by label and value; only labels that questions name."""
         self._namers: Counter[str] = Counter()
@@ -136,7 +137,11 @@ class Census:
         now = (companies, ties, self._namespaces)
         if any(before is not after for before, after in zip(known, now, strict=True)):
             self._frozen = residents.Residents(
-                companies=companies, ties=ties, namespaces=self._namespaces
+                companies=companies,
+                ties=ties,
+                namespaces=self._namespaces,
+                company_finder=self._finder.freeze(),
+                tie_finder=self._tie_finder.freeze(),
             )
         return self._frozen
 
@@ -144,13 +149,15 @@ class Census:
         for company in _asked(pod):
             self._ask(company)
         for tie in _carried(pod):
-            self._ties.hold(tie)
+            if self._ties.hold(tie):
+                self._tie_finder.add(tie, (tie.term.pods,))
 
     def _release(self, pod: pods.Pod) -> None:
         for company in _asked(pod):
             self._ask_no_more(company)
         for tie in _carried(pod):
-            self._ties.release(tie)
+            if self._ties.release(tie):
+                self._tie_finder.discard(tie, (tie.term.pods,))
 
     def _ask(self, company: residents.Company) -> None:
         if self._companies.hold(company):
@@ -197,17 +204,22 @@ class Census:
         self._named[key] = named
 
     def _name(self, pod: pods.Pod) -> None:
-        for key, named in self._named.items():
-            if key in pod.labels:
-                named.setdefault(pod.labels[key], {})[pod.uid] = pod
+        for key, value in self._naming(pod):
+            self._named[key].setdefault(value, {})[pod.uid] = pod
 
     def _unname(self, pod: pods.Pod) -> None:
-        for key, named in self._named.items():
-            if key in pod.labels:
-                found = named[pod.labels[key]]
-                del found[pod.uid]
-                if not found:
-                    del named[pod.labels[key]]
+        for key, value in self._naming(pod):
+            found = self._named[key][value]
+            del found[pod.uid]
+            if not found:
+                del self._named[key][value]
+
+    def _naming(self, pod: pods.Pod) -> Iterable[tuple[str, str]]:
+        """The pod's labels that questions name: both may be very many."""
+        named, labels = self._named, pod.labels
+        if len(named) < len(labels):
+            return [(key, labels[key]) for key in named if key in labels]
+        return [pair for pair in labels.items() if pair[0] in named]
 
     def _seat(self, pod: pods.Pod, step: int) -> None:
         if self._companies:
@@ -229,17 +241,17 @@ def _same(old: pods.Pod, new: pods.Pod) -> bool:
     ) and (old.kind is new.kind or old.kind.constraints == new.kind.constraints)
 
 
-def _asked(pod: pods.Pod) -> set[residents.Company]:
-    """What the pod asks about, while it waits."""
+def _asked(pod: pods.Pod) -> Iterable[residents.Company]:
+    """What the pod asks about, while it waits; each once."""
     limits = pod.kind.constraints
     if limits is constraints.ANYWHERE or not pod.waits:
-        return set()
-    return set(residents.companies(limits))
+        return ()
+    return dict.fromkeys(residents.companies(limits))
 
 
-def _carried(pod: pods.Pod) -> set[residents.Tie]:
-    """What the pod carries with it, or will."""
+def _carried(pod: pods.Pod) -> Iterable[residents.Tie]:
+    """What the pod carries with it, or will; each once."""
     limits = pod.kind.constraints
     if limits is constraints.ANYWHERE or not (pod.waits or pod.holds_room):
-        return set()
-    return set(residents.ties(limits))
+        return ()
+    return dict.fromkeys(residents.ties(limits))

@@ -8,10 +8,13 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping
 
+import msgspec
 import numpy as np
 
 from vscheduler.core.model import jobs, resources, seats
 from vscheduler.mirror import pods
+
+_encode = msgspec.json.Encoder().encode
 
 
 class Places:
@@ -20,7 +23,9 @@ class Places:
     """
 
     def __init__(self, kind: jobs.TaskClass) -> None:
-        self.rank = repr((list(kind.request.items()), kind.constraints, list(kind.hints.items())))
+        self.rank = _encode(
+            (list(kind.request.items()), kind.constraints, list(kind.hints.items()))
+        )
         """Orders classes, whatever order they came in: no two of them are written alike."""
         self._nodes: list[str] = []
         self._queues: list[str] = []

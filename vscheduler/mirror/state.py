@@ -13,6 +13,7 @@ from typing import TypeVar
 from vscheduler.core.model import jobs, limits, nodes, queues
 from vscheduler.core.model import snapshot as snapshots
 from vscheduler.mirror import (
+    bounds,
     columns,
     dimensions,
     entries,
@@ -53,14 +54,8 @@ class Options:
     """Whether PriorityClasses order jobs."""
     assume_seconds: float = 30.0
     """How long a bind that was sent may stay unseen."""
-
-
-@dataclass(frozen=True, slots=True)
-class Assumption:
-    """A bind that was sent and that the watch hasn't shown yet."""
-
-    node: str
-    since: float
+    most: bounds.Bounds = bounds.DEFAULT
+    """What one pod may ask for."""
 
 
 class Mirror:
@@ -84,6 +79,7 @@ class Mirror:
             default_queue=options.default_queue,
             node_selector=options.node_selector,
             told=told,
+            most=options.most,
         )
         self._seating = seating.Seating(self.work)
         self._columns = columns.Columns(self.work, self._seating.groups)
@@ -97,7 +93,7 @@ class Mirror:
             claim_unowned=options.claim_unowned,
             priority_classes=options.priority_classes,
         )
-        self._assumed: dict[jobs.TaskId, Assumption] = {}
+        self._assumed: dict[jobs.TaskId, loads.Assumption] = {}
         self._evicting: dict[jobs.TaskId, float] = {}
         """Pods whose eviction was sent, and when, until the watch shows that they go."""
         self._dimensions = dimensions.Dimensions()
@@ -147,7 +143,7 @@ class Mirror:
         if pod is None or not pod.waits:
             return False
         before = self._as_seen(pod)
-        self._assumed[task] = Assumption(node, now)
+        self._assumed[task] = loads.Assumption(node, now)
         self._move_pod(before, self._as_seen(pod))
         return True
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from vscheduler.core import cycle
 from vscheduler.core.framework import policy as policies
 from vscheduler.core.model import decisions, jobs, queues, snapshot
-from vscheduler.mirror import decoding, events, pods, state, statuses, wording
+from vscheduler.mirror import bounds, decoding, events, pods, state, statuses, wording
 from vscheduler.simulator import manifests, world
 from vscheduler.simulator import repetition as repetitions
 
@@ -29,6 +29,8 @@ class Options:
     """Seconds since the epoch; None is the latest instant in the input, never the clock."""
     evicted_return: bool = False
     """Whether owners make evicted pods anew."""
+    most: bounds.Bounds = bounds.DEFAULT
+    """What one pod may ask for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,7 @@ def read(documents: Iterable[manifests.Manifest | Mapping[str, object]], options
             default_queue=options.default_queue,
             node_selector=options.node_selector,
             claim_unowned=options.claim_unowned,
+            most=options.most,
         )
     )
     objects = _with_standing_queues(collected.objects, options.default_queue)

@@ -255,3 +255,18 @@ def test_now_is_the_instant_of_the_first_cycle(scene: Path, now: str) -> None:
         for each in group["conditions"]
     }
     assert times == {"2027-01-01T12:00:00Z"}
+
+
+def test_a_bound_of_one_pod_is_that_of_the_daemon(tmp_path: Path) -> None:
+    """The same flag: a pod with more waits, and the group's reason names the bound."""
+    documents = pictures.documents("node n1 cpu=2 queue q job q/j min=1 cpu=1 -")
+    pod = documents[-1]
+    pod["spec"]["tolerations"] = [{"key": str(each), "operator": "Exists"} for each in range(3)]
+    path = write(tmp_path / "a.yaml", documents)
+    assert json.loads(invoke(path, "-o", "json").stdout)["binds"]
+    done = invoke(path, "--max-pod-tolerations=2", "-o", "json")
+    said = "asks for 3 tolerations; at most 2 are looked at (--max-pod-tolerations)"
+    (group,) = json.loads(done.stdout)["podGroups"].values()
+    assert group["reason"] == "PodRejected"
+    assert said in group["message"]
+    assert said in done.stderr

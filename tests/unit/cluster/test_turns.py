@@ -1,6 +1,9 @@
 import asyncio
 from collections import Counter
 
+import msgspec
+import pytest
+
 from vscheduler.cluster import turns
 
 
@@ -54,3 +57,22 @@ async def test_nobody_gives_way_for_ever() -> None:
     assert sum(name == "hog" for _, name in made.done) > 1
     for task in tasks:
         task.cancel()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([], []),
+        ([1] * 25, [10, 10, 5]),
+        ([turns.SLICE_BYTES] * 3, [1, 1, 1]),
+        ([2 * turns.SLICE_BYTES, 1, 1], [1, 2]),
+        ([turns.SLICE_BYTES // 2] * 5, [2, 2, 1]),
+    ],
+)
+def test_large_objects_are_read_a_few_at_a_time(sizes: list[int], expected: list[int]) -> None:
+    """By number and by size, and none is left out, as pieces of a list or as lines."""
+    lines = [bytes(size) for size in sizes]
+    found = list(turns.slices(lines))
+    assert [len(each) for each in found] == expected
+    assert [line for each in found for line in each] == lines
+    assert [len(each) for each in turns.slices(list(map(msgspec.Raw, lines)))] == expected

@@ -14,7 +14,7 @@ from structlog import testing
 
 from tests.unit.cluster.conftest import Serve
 from vscheduler import containment
-from vscheduler.cluster import connection, watching
+from vscheduler.cluster import connection, turns, watching
 from vscheduler.mirror import paths
 
 FAST = watching.Pace(
@@ -178,21 +178,21 @@ async def test_a_long_list_holds_nobody_up(serve: Serve, monkeypatch: pytest.Mon
     """It is read in slices, in order, and others have their turn in between."""
     names = [f"n{number}" for number in range(5)]
     script = Script([a_list(*names, more="next"), a_list("z"), []])
-    turns: list[int] = []
+    others: list[int] = []
     reads: list[int] = []
 
     class Slow(Names):
         def read(self, items: Sequence[msgspec.Raw]) -> list[str]:
             reads.append(len(items))
-            asyncio.get_running_loop().call_soon(lambda: turns.append(len(reads)))
+            asyncio.get_running_loop().call_soon(lambda: others.append(len(reads)))
             return super().read(items)
 
-    monkeypatch.setattr(watching, "SLICE", 2)
+    monkeypatch.setattr(turns, "SLICE", 2)
     monkeypatch.setattr("tests.unit.cluster.test_watching.Names", Slow)
     async with following(serve, script) as (_, batches):
         assert flat(batches) == [("REPLACE", ",".join([*names, "z"]))]
     assert reads == [2, 2, 1, 1]
-    assert turns == [1, 2, 3, 4]
+    assert others == [1, 2, 3, 4]
 
 
 async def test_the_first_list_is_handed_on_as_it_comes_in(
@@ -229,7 +229,7 @@ async def test_many_events_at_once_hold_nobody_up(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are handed on in several batches, in order, up to the last one before an error."""
-    monkeypatch.setattr(watching, "SLICE", 2)
+    monkeypatch.setattr(turns, "SLICE", 2)
     text = b"".join(line("MODIFIED", 20 + number, f"n{number}") for number in range(5))
     script = Script([a_list(), [text + gone()], a_list(), []])
     async with following(serve, script) as (_, batches):

@@ -7,7 +7,7 @@ import functools
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum, auto
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from vscheduler.core.framework import (
     best_effort,
@@ -19,6 +19,7 @@ from vscheduler.core.framework import (
     roomless,
     statement,
     subgroups,
+    worksheets,
 )
 from vscheduler.core.framework import session as working
 from vscheduler.core.model import decisions, jobs, queues
@@ -42,18 +43,8 @@ class Placed(Enum):
     """Its queue may not take it, or a task like it found no node before."""
 
 
-class Worksheet:
-    """What is left to do for one job in this cycle."""
-
-    __slots__ = ("failed_kinds", "failed_roles", "gang", "tasks")
-
-    def __init__(self, gang: gangs.Gang, tasks: deque[jobs.Task]) -> None:
-        self.gang = gang
-        self.tasks = tasks
-        self.failed_roles: set[str] = set()
-        """Roles of which a task found no node: their other tasks aren't tried (Volcano:
-        TaskHasFitErrors), but for tasks without a role."""
-        self.failed_kinds: set[jobs.TaskClass] = set()
+Lines: TypeAlias = dict[str, ordering.Line[worksheets.Worksheet]]
+"""By queue, the jobs that have something to place."""
 
 
 class Allocate(contracts.Action):
@@ -68,37 +59,70 @@ class Allocate(contracts.Action):
         """Queue after queue, one job a turn; a queue that is overused has no more turns.
 
         Jobs for which there is no node are told so after all turns, for which budgets are first.
+        Half of the budget is left for turns, whatever admission has cost; what lining up costs
+        leaves one turn at least.
         """
-        for gang in promises.redeemable(session):
+        for gang in session.spending.in_turn(promises.redeemable(session)):
             _redeem(session, gang)
-        spent = session.exhausted  # so far: what lining up costs leaves one turn at least
+        session.spending.grant(2)
         lines, roomless_groups = _line_up(session)
-        waiting: ordering.Line[queues.Queue] = ordering.Line()
-        key = functools.partial(ordering.queue_key, session.dispatch)
-        shrink = session.policy.has_tree("drf")
-        leave = waiting.leave_smallest if shrink else waiting.leave_as_things_stand
-        for name in lines:
-            queue = session.queues[name]
-            waiting.join(key(queue), queue)
-        while waiting and not spent:
-            session.spend("turns", TURN_COST)
-            queue = leave(key)
-            line = lines[queue.name]
-            if not line:
-                continue
-            if session.dispatch.any_says("overused", queue):
-                for sheet in line.rest():
-                    _note_share(session, queue, sheet)
-                continue
-            sheet = line.leave()
-            if _place(session, queue, sheet) and sheet.tasks:
-                line.join(ordering.job_key(session.dispatch, sheet.gang), sheet)
-            waiting.join(key(queue), queue)
-            spent = session.exhausted
-        for queue in waiting.rest():
-            session.unreached.update(sheet.gang.job.id for sheet in lines[queue.name].rest())
+        later: Lines = {}
+        spent = _take_turns(session, lines, later)
+        if not spent:
+            _take_turns(session, later, None)
+        for line in (*lines.values(), *later.values()):
+            session.unreached.update(sheet.gang.job.id for sheet in line.rest())
         for group in roomless_groups:
             _tell_roomless(session, *group)
+
+
+def _take_turns(session: working.Session, lines: Lines, later: Lines | None) -> bool:
+    """Give turns as long as the budget lasts; whether it is spent. later: in a hurry, jobs whose
+    namespaces have had their part wait there.
+    """
+    waiting: ordering.Line[queues.Queue] = ordering.Line()
+    key = functools.partial(ordering.queue_key, session.dispatch)
+    shrink = session.policy.has_tree("drf")
+    leave = waiting.leave_smallest if shrink else waiting.leave_as_things_stand
+    for name in lines:
+        queue = session.queues[name]
+        waiting.join(key(queue), queue)
+    spent = False
+    while waiting and not spent:
+        session.spend("turns", TURN_COST)
+        queue = leave(key)
+        line = lines[queue.name]
+        if later is not None:
+            _stand_back(session, line, later, queue.name)
+        if not line:
+            continue
+        if session.dispatch.any_says("overused", queue):
+            for sheet in line.rest():
+                worksheets.note_share(session, queue, sheet)
+            lines[queue.name] = ordering.Line()
+            continue
+        sheet = line.leave()
+        session.spending.payer = sheet.gang.job.namespace
+        if _place(session, queue, sheet) and sheet.tasks:
+            line.join(ordering.job_key(session.dispatch, sheet.gang), sheet)
+        session.spending.payer = ""
+        waiting.join(key(queue), queue)
+        spent = session.spending.over
+    return spent
+
+
+def _stand_back(
+    session: working.Session, line: ordering.Line[worksheets.Worksheet], later: Lines, queue: str
+) -> None:
+    """Who is first in line, and all behind it whose namespaces have had their part, waits until
+    others have had theirs.
+    """
+
+    def has_had(sheet: worksheets.Worksheet) -> bool:
+        return session.spending.has_had_its_part(sheet.gang.job.namespace)
+
+    if line and has_had(line.first):
+        line.part(has_had, later.setdefault(queue, ordering.Line()))
 
 
 def _redeem(session: working.Session, gang: gangs.Gang) -> None:
@@ -115,7 +139,7 @@ def _redeem(session: working.Session, gang: gangs.Gang) -> None:
         for task in tasks:
             trial.withdraw(task)
         withdrawn = trial.checkpoint()
-        sheet = Worksheet(gang, deque(task for task in tasks if not task.best_effort))
+        sheet = worksheets.Worksheet(gang, deque(task for task in tasks if not task.best_effort))
         while sheet.tasks:
             before = len(sheet.tasks)
             _fill(session, trial, queue, sheet)
@@ -133,9 +157,9 @@ def _redeem(session: working.Session, gang: gangs.Gang) -> None:
 
 def _line_up(
     session: working.Session,
-) -> tuple[dict[str, ordering.Line[Worksheet]], Sequence[roomless.Group]]:
+) -> tuple[Lines, Sequence[roomless.Group]]:
     """The jobs that have something to place, by queue, and those for which there is no node."""
-    lines: dict[str, ordering.Line[Worksheet]] = {}
+    lines: Lines = {}
     admission = session.policy.runs("enqueue")
     due = [gang for gang in session.unsettled() if _is_due(session, gang, admission=admission)]
     without = roomless.groups(session, due)
@@ -149,9 +173,9 @@ def _line_up(
             tasks = ordering.tasks(session.dispatch, gang, tasks)
             line = lines.setdefault(job.queue, ordering.Line())
             key = ordering.job_key(session.dispatch, gang)
-            line.join(key, Worksheet(gang, deque(tasks)))
+            line.join(key, worksheets.Worksheet(gang, deque(tasks)))
         elif gang.counts[jobs.TaskStatus.GATED] and not gang.has_minimum:
-            _note_incomplete(session, gang)
+            worksheets.note_incomplete(session, gang)
     return lines, without
 
 
@@ -181,21 +205,23 @@ def _tell_roomless(session: working.Session, task: jobs.Task, group: Sequence[ga
     overused = session.dispatch.any_says("overused", queue)
     known: dict[Hashable, decisions.Reason] = {}
     for place, gang in enumerate(group):
-        if place and session.exhausted:
+        if place and session.spending.over:
             session.unreached.add(gang.job.id)
             continue
+        session.spending.payer = gang.job.namespace
         session.spend("roomless", ROOMLESS_COST)
-        sheet = Worksheet(gang, deque((roomless.representative(gang.job) or task,)))
+        sheet = worksheets.Worksheet(gang, deque((roomless.representative(gang.job) or task,)))
         if overused:
-            _note_share(session, queue, sheet)
+            worksheets.note_share(session, queue, sheet)
         else:
             _refuse(session, queue, sheet, known)
+    session.spending.payer = ""
 
 
 def _refuse(
     session: working.Session,
     queue: queues.Queue,
-    sheet: Worksheet,
+    sheet: worksheets.Worksheet,
     known: dict[Hashable, decisions.Reason],
 ) -> None:
     """What `_place` comes to where there is no node; known are reasons that such jobs share."""
@@ -207,16 +233,16 @@ def _refuse(
             known[key] = reasons.no_room(session, gang, task)
         session.note(job.id, known[key])
     else:
-        _note_share(session, queue, sheet, task)
+        worksheets.note_share(session, queue, sheet, task)
     if session.dispatch.all_agree("job_ready", gang):
         return
     if session.dispatch.vote("job_pipelined", gang):
-        _note_waiting(session, gang)
+        worksheets.note_waiting(session, gang)
     else:
-        _note_incomplete(session, gang)
+        worksheets.note_incomplete(session, gang)
 
 
-def _place(session: working.Session, queue: queues.Queue, sheet: Worksheet) -> bool:
+def _place(session: working.Session, queue: queues.Queue, sheet: worksheets.Worksheet) -> bool:
     """Give the job one turn: its minimum as a block, or one pod more. False: nothing is bound."""
     gang = sheet.gang
     with session.statement() as trial:
@@ -230,9 +256,9 @@ def _place(session: working.Session, queue: queues.Queue, sheet: Worksheet) -> b
             _fill(session, trial, queue, sheet, idlers=False)  # perhaps more of the others fit
             outcome = seating.conclude()
         if outcome is best_effort.Outcome.WAITS:
-            _note_waiting(session, gang)
+            worksheets.note_waiting(session, gang)
         elif outcome is best_effort.Outcome.NEITHER:
-            _note_incomplete(session, gang)
+            worksheets.note_incomplete(session, gang)
     return outcome is best_effort.Outcome.STARTS
 
 
@@ -240,7 +266,7 @@ def _fill(
     session: working.Session,
     trial: statement.Statement,
     queue: queues.Queue,
-    sheet: Worksheet,
+    sheet: worksheets.Worksheet,
     *,
     idlers: bool = True,
 ) -> None:
@@ -265,7 +291,7 @@ def _fill_sub_group(
     session: working.Session,
     trial: statement.Statement,
     queue: queues.Queue,
-    sheet: Worksheet,
+    sheet: worksheets.Worksheet,
     sub_group: tuple[subgroups.SubGroups, subgroups.Key],
 ) -> Placed:
     """Place the next tasks, which are of this sub-group, until it is whole; else none of them.
@@ -285,20 +311,23 @@ def _fill_sub_group(
 
 
 def _give_room(
-    session: working.Session, trial: statement.Statement, queue: queues.Queue, sheet: Worksheet
+    session: working.Session,
+    trial: statement.Statement,
+    queue: queues.Queue,
+    sheet: worksheets.Worksheet,
 ) -> Placed:
     """Place the next task."""
     task = sheet.tasks.popleft()
     session.spend("tasks", TASK_COST)
     if not session.dispatch.all_agree("allocatable", queue, task):
-        _note_share(session, queue, sheet, task)
+        worksheets.note_share(session, queue, sheet, task)
         return Placed.NOT_TRIED
     if task.role and task.role in sheet.failed_roles:
         return Placed.NOT_TRIED
     choice = session.placement.choose(task)
     if choice is None:
         sheet.failed_roles.add(task.role)
-        _note_no_room(session, sheet, task)
+        worksheets.note_no_room(session, sheet, task)
         return Placed.NOWHERE
     if choice.idle:
         trial.allocate(task, choice.row)
@@ -308,82 +337,24 @@ def _give_room(
 
 
 def _seating(
-    session: working.Session, trial: statement.Statement, queue: queues.Queue, sheet: Worksheet
+    session: working.Session,
+    trial: statement.Statement,
+    queue: queues.Queue,
+    sheet: worksheets.Worksheet,
 ) -> best_effort.Seating:
     """What gives best-effort members of the job a place."""
 
     def place(task: jobs.Task) -> bool:
         session.spend("tasks", TASK_COST)
         if not session.dispatch.all_agree("allocatable", queue, task):
-            _note_share(session, queue, sheet, task)
+            worksheets.note_share(session, queue, sheet, task)
             return False
         choice = session.placement.choose(task)
         if choice is None:
-            _note_no_room(session, sheet, task)
+            worksheets.note_no_room(session, sheet, task)
         else:
             give = trial.allocate if choice.idle else trial.pipeline
             give(task, choice.row)
         return choice is not None
 
     return best_effort.Seating(session=session, trial=trial, gang=sheet.gang, place=place)
-
-
-def _note_incomplete(session: working.Session, gang: gangs.Gang) -> None:
-    """Say why a job can't start although no node and no queue refused any of its tasks.
-
-    A reason that was noted before, for a task that was refused, stays.
-    """
-    if (short := reasons.short_sub_group(gang)) is not None:
-        session.note(gang.job.id, reasons.rejected(gang) or short)
-        return
-    gated = gang.counts[jobs.TaskStatus.GATED]
-    code = decisions.ReasonCode.GATED if gated else decisions.ReasonCode.NO_ROOM
-    if not session.is_news(gang.job.id, code):
-        return
-    tasks = gang.valid_tasks - gated
-    session.note(gang.job.id, reasons.of(gang, code, tasks=tasks, nodes=session.layout.size))
-
-
-def _note_waiting(session: working.Session, gang: gangs.Gang) -> None:
-    """Say that the job waits for room that is being freed."""
-    waits = decisions.ReasonCode.WAITS_FOR_RELEASE
-    if session.is_news(gang.job.id, waits):
-        session.note(gang.job.id, reasons.of(gang, waits))
-
-
-def _note_no_room(session: working.Session, sheet: Worksheet, task: jobs.Task) -> None:
-    """Say why no node takes this task, once for each class of tasks."""
-    if task.kind in sheet.failed_kinds:
-        return
-    sheet.failed_kinds.add(task.kind)
-    session.note(sheet.gang.job.id, reasons.no_room(session, sheet.gang, task))
-
-
-def _note_share(
-    session: working.Session, queue: queues.Queue, sheet: Worksheet, task: jobs.Task | None = None
-) -> None:
-    """Say that the queue has had its share, or is closed; of a pod that could go nowhere, and has
-    no share for that, why not.
-    """
-    task = task or _homeless(session, sheet) or sheet.tasks[0]
-    if queue.open and session.nowhere(task):
-        _note_no_room(session, sheet, task)
-        return
-    shortages: tuple[decisions.Shortage, ...] = ()
-    if not queue.open:
-        code = decisions.ReasonCode.QUEUE_CLOSED
-    elif not session.layout.size:
-        code = decisions.ReasonCode.NO_NODES
-    else:
-        code = decisions.ReasonCode.QUEUE_OVER_SHARE
-        shortages = reasons.shortages(session, queue, task)
-    reason = reasons.of(sheet.gang, code, request=task.kind.request, shortages=shortages)
-    session.note(sheet.gang.job.id, reason)
-
-
-def _homeless(session: working.Session, sheet: Worksheet) -> jobs.Task | None:
-    """A task of the job that no node could take, whatever goes: no share would help it."""
-    if len(sheet.gang.job.classes) < 2:  # then the first task is like all others
-        return None
-    by_kind = {task.kind: task for task in reversed(sheet.tasks)}
-    return next((task for task in by_kind.values() if session.nowhere(task)), None)

@@ -7,7 +7,7 @@ the cluster has no room for can't reclaim what its queue is owed; here neither i
 
 import functools
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from vscheduler.core.framework import (
     contracts,
@@ -27,6 +27,10 @@ HOPELESS_COST = 50
 """Microseconds, about: one group told that nodes can't hold it."""
 
 TIMEOUT = "enqueue.timeout"
+
+
+Lines: TypeAlias = dict[str, ordering.Line[gangs.Gang]]
+"""By queue, the groups that wait to be let in."""
 
 
 class Enqueue(contracts.Action):
@@ -68,24 +72,30 @@ class Enqueue(contracts.Action):
         self._hopeless: list[tuple[gangs.Gang, feasibility.Obstacle]] = []
         pending: tuple[list[gangs.Gang], list[gangs.Gang]] = ([], [])
         nodes_ready = bool(session.layout.ready.any())
-        for gang in session.unsettled():
-            if gang.phase not in jobs.YOUNG:
-                continue
+        young = [gang for gang in session.unsettled() if gang.phase in jobs.YOUNG]
+        for gang in session.spending.in_turn(young):
             if gang.job.id in session.snapshot.carried.tried:
                 if gang.phase is jobs.Phase.PENDING:
                     session.unreached.add(gang.job.id)
             elif gang.phase is jobs.Phase.PENDING:
                 pending[gang.job.uid in session.lapsed].append(gang)
-            elif nodes_ready and self._is_hopeless(session, gang):
+            elif nodes_ready and not session.exhausted and self._is_hopeless(session, gang):
                 gang.phase = jobs.Phase.PENDING
+        session.spending.grant(4)
         for waiting in pending:
             self._take_turns(session, waiting)
-        for place, (gang, obstacle) in enumerate(self._hopeless):
-            if place and session.exhausted:
+        session.spending.grant(4)
+        self._tell_hopeless(session)
+
+    def _tell_hopeless(self, session: working.Session) -> None:
+        obstacles = {gang.job.id: obstacle for gang, obstacle in self._hopeless}
+        hopeless = [gang for gang, _ in self._hopeless]
+        for place, gang in enumerate(session.spending.in_turn(hopeless)):
+            if place and session.spending.over:
                 session.unreached.add(gang.job.id)
                 continue
             session.spend("hopeless", HOPELESS_COST)
-            session.note(gang.job.id, self._feasible.reason(gang, obstacle))
+            session.note(gang.job.id, self._feasible.reason(gang, obstacles[gang.job.id]))
 
     def _is_hopeless(self, session: working.Session, gang: gangs.Gang) -> bool:
         """Whether no room on any node would be enough, which the group is told then. Volcano lets
@@ -97,23 +107,42 @@ class Enqueue(contracts.Action):
         return obstacle is not None
 
     def _take_turns(self, session: working.Session, pending: list[gangs.Gang]) -> None:
-        lines: dict[str, ordering.Line[gangs.Gang]] = {}
+        lines: Lines = {}
         for gang in pending:
             line = lines.setdefault(gang.job.queue, ordering.Line())
             since = session.lapsed.get(gang.job.uid, 0.0)
             line.join((since, *ordering.job_key(session.dispatch, gang)), gang)
+        later: Lines = {}
+        self._decide_in_turn(session, lines, later)
+        self._decide_in_turn(session, later, None)
+        for line in (*lines.values(), *later.values()):
+            session.unreached.update(gang.job.id for gang in line.rest())
+
+    def _decide_in_turn(self, session: working.Session, lines: Lines, later: Lines | None) -> None:
+        """One group a turn, as long as the budget lasts; later: in a hurry, groups whose namespaces
+        have had their part wait there.
+        """
+
+        def has_had(gang: gangs.Gang) -> bool:
+            return session.spending.has_had_its_part(gang.job.namespace)
+
         waiting: ordering.Line[queues.Queue] = ordering.Line()
         for name in lines:
             queue = session.queues[name]
             waiting.join(ordering.queue_key(session.dispatch, queue), queue)
-        while waiting and not session.exhausted:
+        while waiting and not session.spending.over:
             session.spend("admissions", TURN_COST)
             queue = waiting.leave()
-            self._decide(session, queue, lines[queue.name].leave())
-            if lines[queue.name]:
+            line = lines[queue.name]
+            if later is not None and has_had(line.first):
+                line.part(has_had, later.setdefault(queue.name, ordering.Line()))
+            if line:
+                gang = line.leave()
+                session.spending.payer = gang.job.namespace
+                self._decide(session, queue, gang)
+                session.spending.payer = ""
+            if line:
                 waiting.join(ordering.queue_key(session.dispatch, queue), queue)
-        for queue in waiting.rest():
-            session.unreached.update(gang.job.id for gang in lines[queue.name].rest())
 
     def _decide(self, session: working.Session, queue: queues.Queue, gang: gangs.Gang) -> None:
         bar = reasons.barred(session, gang)

@@ -38,6 +38,7 @@ class Preempt(contracts.Action):
         planner = eviction.Planner(session, self, "preemptable")
         while waiting and not session.exhausted:
             _in_queue(session, planner, waiting.leave(), lines)
+        session.spending.payer = ""
 
 
 def _in_queue(
@@ -57,6 +58,7 @@ def _ask(
 ) -> None:
     """Room for the job's minimum, then for one pod more after the other."""
     job = claim.gang.job
+    session.spending.payer = job.namespace
     candidates = [_of_other_jobs(job)]
     if any(claim.gang.counts[status] for status in jobs.EVICTABLE):
         candidates.append(_of_same_job(job))

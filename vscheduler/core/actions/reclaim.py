@@ -34,12 +34,14 @@ class Reclaim(contracts.Action):
             if not line or session.dispatch.any_says("overused", queue):
                 continue
             claim = line.leave()
+            session.spending.payer = claim.gang.job.namespace
             if not planner.claim(queue, claim, _of_others(session, queue)):
                 session.asked.add((self.name, claim.gang.job.id))
                 self._pass_over(session, planner, line)
             elif claim.tasks:
-                line.join(ordering.job_key(session.dispatch, claim.gang), claim)
-            waiting.join(ordering.queue_key(session.dispatch, queue), queue)
+                line.join(claims.job_place(session, claim.gang), claim)
+            waiting.join(claims.queue_place(session, queue, line), queue)
+        session.spending.payer = ""
 
     def _pass_over(
         self, session: working.Session, planner: eviction.Planner, line: ordering.Line[claims.Claim]

@@ -84,12 +84,28 @@ def line_up(
         if not session.dispatch.first_tier("job_starving", gang):
             continue
         queue = session.queues[gang.job.queue]
-        if queue.name not in lines:
-            lines[queue.name] = ordering.Line()
-            waiting.join(ordering.queue_key(session.dispatch, queue), queue)
-        key = ordering.job_key(session.dispatch, gang)
-        lines[queue.name].join(key, Claim(session.dispatch, gang))
+        line = lines.setdefault(queue.name, ordering.Line())
+        line.join(job_place(session, gang), Claim(session.dispatch, gang))
+    for name, line in lines.items():
+        queue = session.queues[name]
+        waiting.join(queue_place(session, queue, line), queue)
     return waiting, lines
+
+
+def job_place(session: "working.Session", gang: gangs.Gang) -> ordering.SortKey:
+    """Where the job stands in its queue's line; in a hurry, behind those whose namespaces have cost
+    less.
+    """
+    has_had = session.spending.has_had_its_part(gang.job.namespace)
+    return (has_had, *ordering.job_key(session.dispatch, gang))
+
+
+def queue_place(
+    session: "working.Session", queue: queues.Queue, line: ordering.Line[Claim]
+) -> ordering.SortKey:
+    """The same for a queue, which stands where the first of its line would."""
+    has_had = bool(line) and session.spending.has_had_its_part(line.first.gang.job.namespace)
+    return (has_had, *ordering.queue_key(session.dispatch, queue))
 
 
 def _frozen(texts: Mapping[str, Hashable]) -> Hashable:

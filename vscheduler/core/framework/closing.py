@@ -38,7 +38,11 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
     if session.exhausted:
         # A job that only waits for room to be freed has had its turn as well: it would wait again
         # in the next cycle, and could use up that one's budget too.
-        waiting = {pipeline.task.job for pipeline in session.held.values()} | session.reasons.keys()
+        # One whose pods are still to come has had none: it may be whole by the next cycle.
+        waiting = {pipeline.task.job for pipeline in session.held.values()}
+        waiting |= {
+            job for job, each in session.reasons.items() if each.code not in reasons.LACKS_PODS
+        }
         started = {bind.task.job for bind in session.binds}
         tried = session.snapshot.carried.tried | (waiting - started)
     used = session.dispatch.last("usages")
@@ -52,6 +56,7 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
         excluded=exclusions.exclusions(session),
         carried=snapshot.Carried(
             tried=tried,
+            spent=session.spending.carried(session.unsettled),
             asked=frozenset(session.asked if session.exhausted else ()),
             nominations=_nominations(session),
             kept_rooms=tuple(session.kept_rooms),

@@ -350,3 +350,23 @@ def mask_of(answer: object, layout: nodes.NodeLayout) -> nodes.Mask | None:
         what = f"{mask.dtype} of shape {mask.shape}"
         raise ValueError(f"{what} where bool of ({layout.size},) is due")
     return mask
+
+
+def tried(
+    setting: policy.PluginSetting,
+    hook: str,
+    guarded: frozenset[str],
+    made: Callable[[], contracts.Plugin],
+) -> contracts.Plugin | Unopened:
+    """What is made of a plugin; where it fails again, what stands in for it; the first time it is a
+    PluginFailedError.
+    """
+    try:
+        return made()
+    except PluginFailedError:
+        raise  # another one, which this one asked
+    except Exception as error:
+        name = setting.plugin.name
+        if name not in guarded:
+            raise PluginFailedError(name, hook, error) from error
+        return Unopened()

@@ -13,10 +13,10 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.framework import neighbours
+from vscheduler.core.framework import neighbours, tallies
 from vscheduler.core.model import constraints, masks, nodes
 
-Seat = neighbours.Seat
+Seat = tallies.Seat
 Flags = NDArray[np.bool_]
 Scores = NDArray[np.float64]
 
@@ -163,7 +163,7 @@ def evenness(
     return scores
 
 
-def _standing_near(near: neighbours.Near) -> neighbours.Counts:
+def _standing_near(near: neighbours.Near) -> tallies.Counts:
     """How many such pods stay or will come near each node, (N,)."""
     domains = near.pods.by_label(near.topology_key)
     return domains.standing[domains.codes]
@@ -173,7 +173,7 @@ def _domains(
     spreads: Sequence[neighbours.Spreading],
     limits: constraints.Constraints,
     layout: nodes.NodeLayout,
-) -> Iterator[neighbours.Domains]:
+) -> Iterator[tallies.Domains]:
     """The counts of these spreads, on nodes that have the labels of all of them and that the
     policies of each leave in.
     """
@@ -209,7 +209,7 @@ def _all_labelled(keys: Iterable[str], layout: nodes.NodeLayout) -> nodes.Mask:
     return mask
 
 
-def _labelled(domains: neighbours.Domains) -> Flags:
+def _labelled(domains: tallies.Domains) -> Flags:
     """All values, and not the place of nodes without the label."""
     flags = np.ones(domains.counts.shape[1], dtype=np.bool_)
     flags[-1] = False

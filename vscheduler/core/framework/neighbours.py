@@ -5,116 +5,38 @@ a condition that is about it. Behind it are Tallies, numbers of pods by node and
 a label, made when they are first needed and kept up to date by the session from then on.
 """
 
-from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
+from vscheduler.core.framework import tallies
 from vscheduler.core.model import constraints, jobs, nodes, residents
 
-Counts: TypeAlias = NDArray[np.int64]
+Item: TypeAlias = residents.Company | residents.Tie
+"""What there can be a tally of."""
 
+Found: TypeAlias = tuple[frozenset[residents.Company], frozenset[residents.Tie]]
+"""Conditions that a pod meets: companies that it is of, and ties that are about it."""
 
-class Seat(IntEnum):
-    """How a pod stands on its node: an index into counts."""
+FIND_COST = 2
+"""Microseconds, about: one condition that is about a task."""
 
-    STAYING = 0
-    LEAVING = 1
-    """It is being deleted, or was chosen to be evicted."""
-    PROMISED = 2
-    """It waits for room there that is being freed."""
-
-
-class Domains:
-    """Numbers of pods by the values of a label of nodes, those without the label left out."""
-
-    __slots__ = ("_eligible", "_present", "apart", "codes", "counts")
-
-    def __init__(self, codes: NDArray[np.int64], eligible: nodes.Mask | None = None) -> None:
-        values = int(codes.max(initial=-1)) + 1
-        self.codes = codes
-        """The value that each node has, (N,), -1 where it has none: the last of the counts."""
-        self.counts: Counts = np.zeros((len(Seat), values + 1), dtype=np.int64)
-        """By Seat and by value; what has no value counts nowhere."""
-        self.apart = values == int((codes >= 0).sum())
-        """Whether no two nodes have the same value."""
-        self._eligible = eligible
-        self._present: NDArray[np.int64] | None = None
-
-    def move(self, row: int, seat: Seat, step: int) -> None:
-        """So many pods more in this seat of the node, if the node counts."""
-        code = self.codes[row]
-        if code >= 0 and (self._eligible is None or self._eligible[row]):
-            self.counts[seat, code] += step
-
-    @property
-    def present(self) -> NDArray[np.int64]:
-        """The values that nodes have that count, sorted."""
-        if self._present is None:
-            counted = self.codes if self._eligible is None else self.codes[self._eligible]
-            self._present = np.unique(counted[counted >= 0])
-        return self._present
-
-    @property
-    def standing(self) -> Counts:
-        """Pods that stay or will come, by value."""
-        total: Counts = self.counts[Seat.STAYING] + self.counts[Seat.PROMISED]
-        return total
-
-
-class Tally:
-    """Pods of one kind: a company that somebody looks for, or those that carry the same tie."""
-
-    __slots__ = ("_domains", "_layout", "_seated", "version")
-
-    def __init__(self, layout: nodes.NodeLayout, seats: residents.Seats) -> None:
-        self._layout = layout
-        self._domains: dict[Hashable, Domains] = {}
-        self._seated: Counter[tuple[int, Seat]] = Counter()
-        self.version = 0
-        """Rises whenever a pod moves."""
-        for name, (staying, leaving) in seats.items():
-            row = layout.rows.get(name)
-            if row is not None:
-                self._seated[row, Seat.STAYING] = staying
-                self._seated[row, Seat.LEAVING] = leaving
-
-    def move(self, row: int, seat: Seat, step: int) -> None:
-        """A pod takes this seat, or leaves it (-1)."""
-        self.version += 1
-        self._seated[row, seat] += step
-        for domains in self._domains.values():
-            domains.move(row, seat, step)
-
-    def by_label(self, key: str) -> Domains:
-        """How many there are by the values of a label."""
-        found = self._domains.get(key)
-        return found or self._keep(key, Domains(self._layout.label(key)[0]))
-
-    def among(self, key: str, scope: Hashable, eligible: nodes.Mask) -> Domains:
-        """The same as by_label, on nodes that count only; the scope says which these are."""
-        found = self._domains.get((key, scope))
-        return found or self._keep((key, scope), Domains(self._layout.label(key)[0], eligible))
-
-    def _keep(self, place: Hashable, domains: Domains) -> Domains:
-        for (row, seat), count in self._seated.items():
-            if count:
-                domains.move(row, seat, count)
-        self._domains[place] = domains
-        return domains
+COUNT_COST = 10
+"""Microseconds, about: one tally of what tasks of a class have conditions on, or carry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Near:
     """Pods near which a node is more or less welcome; weight is 1 where it is a must."""
 
-    pods: Tally
+    pods: tallies.Tally
     topology_key: str
     weight: int = 1
+
+
+Nears: TypeAlias = tuple[Near, ...]
+Weighted: TypeAlias = tuple[Item, str, int]
+"""What to be near to, by which label of nodes, and how much that counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +44,7 @@ class Spreading:
     """A spread of the task's own, with the pods that it counts."""
 
     spread: constraints.Spread
-    pods: Tally
+    pods: tallies.Tally
     counts_itself: bool
 
 
@@ -132,8 +54,8 @@ class Standing:
 
     key: Hashable
     """None, or what tells it from other tasks of its class."""
-    counted_in: tuple[Tally, ...]
-    """What its own coming and going changes."""
+    counted_in: Mapping[Item, tallies.Tally]
+    """What its own coming and going changes, but for sums."""
     company: tuple[Near, ...] = ()
     """Required affinity: one of the same company in every one of these places."""
     is_company: bool = False
@@ -158,18 +80,24 @@ class Standing:
 class Neighbours:
     """All tallies of a cycle. Nearly all tasks have no Standing, which costs one look-up each."""
 
-    def __init__(self, layout: nodes.NodeLayout, found: residents.Residents) -> None:
+    def __init__(
+        self,
+        layout: nodes.NodeLayout,
+        found: residents.Residents,
+        spend: Callable[[str, int], None] = lambda _kind, _cost: None,
+    ) -> None:
+        """`spend` is told of work: a name, and microseconds, about."""
         self._layout = layout
         self._residents = found
-        self._tallies: dict[residents.Company | residents.Tie, Tally] = {}
+        self._spend = spend
+        self._tallies: dict[Item, tallies.Tally] = {}
+        self._sums: dict[Item, list[tuple[tallies.Tally, int]]] = {}
+        """Sums of several tallies that this one is in, with its weight there."""
         self._standings: dict[Hashable, Standing] = {}
         self._by_task: dict[jobs.TaskId, Standing | None] = {}
-        self._companies: residents.Finder[residents.Company] = residents.Finder()
-        self._ties: residents.Finder[residents.Tie] = residents.Finder()
-        for company in found.companies:
-            self._companies.add(company, company)
-        for tie in found.ties:
-            self._ties.add(tie, (tie.term.pods,))
+        self._found: dict[Hashable, Found] = {}
+        """By namespace, and labels that conditions name."""
+        self._of_others: dict[frozenset[residents.Tie], Mapping[residents.Bond, Nears]] = {}
         self._anyone = bool(found.companies or found.ties)
 
     @property
@@ -187,18 +115,18 @@ class Neighbours:
             found = self._by_task[task.uid] = self._work_out(task)
             return found
 
-    def move(self, task: jobs.Task, row: int, seat: Seat, step: int) -> None:
+    def move(self, task: jobs.Task, row: int, seat: tallies.Seat, step: int) -> None:
         """The task takes this seat, or leaves it (-1). Called by Session."""
         found = self.standing(task)
-        if found is not None:
-            for tally in found.counted_in:
-                tally.move(row, seat, step)
+        if found is None:
+            return
+        for item, tally in found.counted_in.items():
+            tally.move(row, seat, step)
+            for total, weight in self._sums.get(item, ()):
+                total.move(row, seat, step * weight)
 
     def _work_out(self, task: jobs.Task) -> Standing | None:
-        labels = self._residents.namespace_labels(task.namespace)
-        where = (task.namespace, task.labels, labels)
-        companies = frozenset(self._companies.find(*where))
-        about = frozenset(self._ties.find(*where))
+        companies, about = self._find(task)
         own = task.kind.constraints
         asks = own.pod_affinity or own.pod_anti_affinity or own.pod_preferred or own.spread
         if not (companies or about or asks):
@@ -211,6 +139,22 @@ class Neighbours:
             found = self._standings[place] = self._make(own, companies, about, waits=waits)
         return found
 
+    def _find(self, task: jobs.Task) -> Found:
+        """The conditions that the task meets: the same for all whose labels differ in nothing that
+        any condition names.
+        """
+        known = self._residents
+        named = tuple(pair for pair in task.labels.items() if known.names(pair[0]))
+        place = (task.namespace, named)
+        found = self._found.get(place)
+        if found is None:
+            where = (task.namespace, task.labels, known.namespace_labels(task.namespace))
+            companies = frozenset(known.company_finder.find(*where))
+            about = frozenset(known.tie_finder.find(*where))
+            found = self._found[place] = (companies, about)
+            self._spend("neighbours", FIND_COST * (1 + len(companies) + len(about)))
+        return found
+
     def _make(
         self,
         own: constraints.Constraints,
@@ -219,26 +163,29 @@ class Neighbours:
         *,
         waits: bool,
     ) -> Standing:
-        counted_in: dict[residents.Company | residents.Tie, None] = dict.fromkeys(companies)
+        counted_in: dict[Item, None] = dict.fromkeys(companies)
         counted_in.update(dict.fromkeys(residents.ties(own)))
         asked = set(residents.companies(own)) if waits else set()
+        self._spend("standings", COUNT_COST * (len(counted_in) + len(asked)))
         key = (about, companies & asked)
-        of_others = {
-            bond: tuple(
-                Near(self._tally(tie), tie.term.topology_key, tie.weight or 1)
-                for tie in about
-                if tie.bond is bond
-            )
-            for bond in residents.Bond
-        }
+        of_others = self._of_others.get(about)
+        if of_others is None:
+            of_others = self._of_others[about] = self._gather(about)
         standing = Standing(
             key=key if any(key) else None,
-            counted_in=tuple(self._tally(each) for each in counted_in),
+            counted_in={each: self._tally(each) for each in counted_in},
             repelling=of_others[residents.Bond.REPELS],
             drawing=of_others[residents.Bond.DRAWS],
             liked=of_others[residents.Bond.LIKES],
         )
         return self._with_own(standing, own, companies) if waits else standing
+
+    def _gather(self, about: Iterable[residents.Tie]) -> Mapping[residents.Bond, Nears]:
+        """Ties by what they mean."""
+        by_bond: dict[residents.Bond, list[Weighted]] = {bond: [] for bond in residents.Bond}
+        for tie in about:
+            by_bond[tie.bond].append((tie, tie.term.topology_key, tie.weight or 1))
+        return {bond: self._near(weighted) for bond, weighted in by_bond.items()}
 
     def _with_own(
         self,
@@ -247,9 +194,8 @@ class Neighbours:
         companies: frozenset[residents.Company],
     ) -> Standing:
         company = residents.company(own.pod_affinity)
-        preferred = (
-            Near(self._tally((each.term.pods,)), each.term.topology_key, each.weight)
-            for each in own.pod_preferred
+        preferred = self._near(
+            ((each.term.pods,), each.term.topology_key, each.weight) for each in own.pod_preferred
         )
         return replace(
             standing,
@@ -258,8 +204,8 @@ class Neighbours:
                 for key in dict.fromkeys(term.topology_key for term in own.pod_affinity)
             ),
             is_company=company in companies,
-            avoided=tuple(
-                Near(self._tally((term.pods,)), term.topology_key) for term in own.pod_anti_affinity
+            avoided=self._near(
+                ((term.pods,), term.topology_key, 1) for term in own.pod_anti_affinity
             ),
             liked=(*standing.liked, *preferred),
             spreading=tuple(self._spreading(each, companies) for each in own.spread),
@@ -271,10 +217,37 @@ class Neighbours:
         pods = (spread.pods,)
         return Spreading(spread, self._tally(pods), pods in companies)
 
-    def _tally(self, of: residents.Company | residents.Tie) -> Tally:
+    def _near(self, weighted: Iterable[Weighted]) -> Nears:
+        """One for each label of nodes: of several it is the sum."""
+        by_key: dict[str, list[tuple[Item, int]]] = {}
+        for item, key, weight in weighted:
+            by_key.setdefault(key, []).append((item, weight))
+        return tuple(
+            Near(self._tally(found[0][0]), key, found[0][1])
+            if len(found) == 1
+            else Near(self._sum(found), key)
+            for key, found in by_key.items()
+        )
+
+    def _sum(self, parts: Iterable[tuple[Item, int]]) -> tallies.Tally:
+        total = tallies.Tally(self._layout)
+        for item, weight in parts:
+            known = self._tallies.get(item)
+            if known is None:  # nobody of these has moved so far
+                total.count(self._seats(item), weight)
+            else:
+                total.include(known, weight)
+            self._sums.setdefault(item, []).append((total, weight))
+        return total
+
+    def _tally(self, of: Item) -> tallies.Tally:
         found = self._tallies.get(of)
         if found is None:
-            known = self._residents
-            seats = known.ties.get(of) if isinstance(of, residents.Tie) else known.companies.get(of)
-            found = self._tallies[of] = Tally(self._layout, seats or {})
+            found = self._tallies[of] = tallies.Tally(self._layout)
+            found.count(self._seats(of))
         return found
+
+    def _seats(self, of: Item) -> residents.Seats:
+        known = self._residents
+        seats = known.ties.get(of) if isinstance(of, residents.Tie) else known.companies.get(of)
+        return seats or {}

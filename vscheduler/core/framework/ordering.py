@@ -51,6 +51,17 @@ class Line(Generic[Item]):
         heapq.heapify(self._heap)
         return self.leave()
 
+    def part(self, leaves: Callable[[Item], bool], into: "Line[Item]") -> None:
+        """All for whom this holds leave, and stand in another line."""
+        staying = []
+        for known, item in self._heap:
+            if leaves(item):
+                into.join(known, item)
+            else:
+                staying.append((known, item))
+        heapq.heapify(staying)
+        self._heap = staying
+
     @property
     def first(self) -> Item:
         """Who is first in line."""

@@ -38,10 +38,12 @@ def groups(session: "working.Session", due: Iterable[gangs.Gang]) -> list[Group]
     found: list[Group] = []
     for each in sorted(alike.values(), key=len, reverse=True)[:CLASSES_MAX]:
         task = representative(each[0].job)
-        if len(each) < JOBS_MIN or session.exhausted:
+        if len(each) < JOBS_MIN or session.spending.over:
             break
+        session.spending.payer = each[0].job.namespace
         if task is not None and session.placement.choose(task) is None:
             found.append((task, each))
+    session.spending.payer = ""
     return found
 
 

@@ -2,7 +2,7 @@
 
 import collections
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 
@@ -20,8 +20,10 @@ from vscheduler.core.framework import (
     neighbours,
     nominated,
     placement,
+    spending,
     statement,
     surveys,
+    tallies,
 )
 from vscheduler.core.framework import policy as policies
 from vscheduler.core.model import decisions, jobs, nodes, queues, resources
@@ -30,8 +32,8 @@ from vscheduler.core.model import snapshot as snapshots
 PRECEDENCE = {code: place for place, code in enumerate(decisions.ReasonCode)}
 
 SEATS = {
-    jobs.TaskStatus.ALLOCATED: neighbours.Seat.STAYING,
-    jobs.TaskStatus.PIPELINED: neighbours.Seat.PROMISED,
+    jobs.TaskStatus.ALLOCATED: tallies.Seat.STAYING,
+    jobs.TaskStatus.PIPELINED: tallies.Seat.PROMISED,
 }
 """What a task that was given room is to its neighbours."""
 
@@ -94,13 +96,13 @@ class Session:
         self.wake_at: float | None = None
         self.shuffled_at = snapshot.carried.shuffled_at
         """When the action shuffle last evicted a pod, in this cycle or before."""
-        self.exhausted = False
-        self.work: Counter[str] = Counter()
-        self._budget, self._spent = budget, 0
+        self.spending = spending.Spending(budget, snapshot.carried.spent)
+        if snapshot.carried.spent:
+            self.spending.hurry(self.unsettled(), snapshot.carried.tried)
         self._residents: collections.defaultdict[int, list[jobs.Task]] | None = None
         self._requests: dict[jobs.TaskClass, resources.Vector] = {}
         self._losses, self._losses_kept = losses.losses(snapshot), 0.0
-        self.neighbours = neighbours.Neighbours(table.layout, snapshot.residents)
+        self.neighbours = neighbours.Neighbours(table.layout, snapshot.residents, self.spend)
         self.nominated = nominated.NominatedPods(snapshot)
         self.placement = placement.Placement(self)
         for action in policy.actions:
@@ -127,7 +129,7 @@ class Session:
             plugin.open(self)
             return plugin
 
-        return _tried(setting, "open", guarded, opened)
+        return combinators.tried(setting, "open", guarded, opened)
 
     @staticmethod
     def _started(
@@ -142,7 +144,7 @@ class Session:
             plugin.start()  # type: ignore[attr-defined]  # `answers` says that it is there
             return plugin
 
-        return _tried(setting, "start", guarded, started)
+        return combinators.tried(setting, "start", guarded, started)
 
     @cached_property
     def total(self) -> resources.Vector:
@@ -308,10 +310,17 @@ class Session:
 
     def spend(self, kind: str, cost: int) -> None:
         """Count work; costs are about microseconds. Past the budget the cycle is `exhausted`."""
-        self.work[kind] += 1
-        self._spent += cost
-        if self._budget is not None and self._spent >= self._budget:
-            self.exhausted = True
+        self.spending.spend(kind, cost)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the budget was used up."""
+        return self.spending.exhausted
+
+    @property
+    def work(self) -> Counter[str]:
+        """How often something was done, by kind."""
+        return self.spending.work
 
     def take(self, task: jobs.Task, row: int, status: jobs.TaskStatus) -> None:
         """Give the task room on a node. Called by Statement."""
@@ -350,7 +359,7 @@ class Session:
         row = self.layout.rows[room.node]
         self.future_used[row] += step * self.request(room.task)
         (host_ports.take if step > 0 else host_ports.give_back)(self.ports, room.node, room.task)
-        self.neighbours.move(room.task, row, neighbours.Seat.PROMISED, step)
+        self.neighbours.move(room.task, row, tallies.Seat.PROMISED, step)
         self.touched.append(row)
 
     def evict(self, task: jobs.Task, row: int) -> None:
@@ -359,8 +368,8 @@ class Session:
         self.future_used[row] -= self.request(task)
         host_ports.give_back(self.ports, name, task)
         host_ports.take(self.leaving_ports, name, task)
-        self.neighbours.move(task, row, neighbours.Seat.STAYING, -1)
-        self.neighbours.move(task, row, neighbours.Seat.LEAVING, 1)
+        self.neighbours.move(task, row, tallies.Seat.STAYING, -1)
+        self.neighbours.move(task, row, tallies.Seat.LEAVING, 1)
         self.touched.append(row)
         self.budgets.take(task)
         self.gang_of(task).move(task, jobs.TaskStatus.RELEASING, name)
@@ -374,25 +383,7 @@ class Session:
         self.budgets.give_back(task)
         host_ports.give_back(self.leaving_ports, name, task)
         host_ports.take(self.ports, name, task)
-        self.neighbours.move(task, row, neighbours.Seat.LEAVING, -1)
-        self.neighbours.move(task, row, neighbours.Seat.STAYING, 1)
+        self.neighbours.move(task, row, tallies.Seat.LEAVING, -1)
+        self.neighbours.move(task, row, tallies.Seat.STAYING, 1)
         self.touched.append(row)
         self.gang_of(task).move(task, task.status, task.node)
-
-
-def _tried(
-    setting: policies.PluginSetting,
-    hook: str,
-    guarded: frozenset[str],
-    made: Callable[[], contracts.Plugin],
-) -> contracts.Plugin | combinators.Unopened:
-    """What is made of a plugin; where it fails again, what stands in for it."""
-    try:
-        return made()
-    except combinators.PluginFailedError:
-        raise  # another one, which this one asked
-    except Exception as error:
-        name = setting.plugin.name
-        if name not in guarded:
-            raise combinators.PluginFailedError(name, hook, error) from error
-        return combinators.Unopened()

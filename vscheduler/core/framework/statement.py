@@ -4,7 +4,7 @@ from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from vscheduler.core.framework import neighbours
+from vscheduler.core.framework import tallies
 from vscheduler.core.model import decisions, jobs, snapshot
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Statement:
         gang = self._session.gang_of(task)
         assert gang.status(task) is jobs.TaskStatus.ALLOCATED
         row = self._session.layout.rows[gang.node(task) or ""]
-        self._reseat(task, row, neighbours.Seat.STAYING)
+        self._reseat(task, row, tallies.Seat.STAYING)
         self._operations.append((Step.STARTED, task, row))
 
     def postpone(self, checkpoint: int) -> None:
@@ -136,7 +136,7 @@ class Statement:
                 case Step.KEPT:
                     self._session.keep(self._kept.pop(task.uid), -1)
                 case Step.STARTED:
-                    self._reseat(task, row, neighbours.Seat.PROMISED)
+                    self._reseat(task, row, tallies.Seat.PROMISED)
                 case Step.SPARED:
                     self._session.evict(task, row)
                     self._evicts[task.uid] = self._spared.pop(task.uid)
@@ -183,15 +183,15 @@ class Statement:
             elif step in (Step.PLACED, Step.STARTED):
                 if self._session.gang_of(task).status(task) is jobs.TaskStatus.ALLOCATED:
                     # Who was to start waits with its gang: it is nobody's company yet.
-                    self._reseat(task, row, neighbours.Seat.PROMISED)
+                    self._reseat(task, row, tallies.Seat.PROMISED)
                 self._hold(task, row)
         self._forget()
 
-    def _reseat(self, task: jobs.Task, row: int, seat: neighbours.Seat) -> None:
+    def _reseat(self, task: jobs.Task, row: int, seat: tallies.Seat) -> None:
         """The task, which has room that is there now, starts there, or only waits there."""
-        left = neighbours.Seat.STAYING
+        left = tallies.Seat.STAYING
         if seat is left:
-            left = neighbours.Seat.PROMISED
+            left = tallies.Seat.PROMISED
         self._session.neighbours.move(task, row, left, -1)
         self._session.neighbours.move(task, row, seat, 1)
         self._session.touched.append(row)

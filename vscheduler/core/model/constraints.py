@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from vscheduler.core.model import hashing
+
 
 class Operator(StrEnum):
     """How a requirement compares a label with its values (core/v1 NodeSelectorOperator)."""
@@ -27,8 +29,9 @@ class Effect(StrEnum):
     NO_EXECUTE = "NoExecute"
 
 
+@hashing.hashed_once
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(hashing.Hashed):
     """One condition on a label, or on a field when it stands among a term's fields."""
 
     key: str
@@ -36,8 +39,9 @@ class Requirement:
     values: tuple[str, ...] = ()
 
 
+@hashing.hashed_once
 @dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(hashing.Hashed):
     """Conditions on an object's labels that must all hold; with none, every object matches.
 
     Kubernetes: meta/v1 LabelSelector, matchLabels written as In.
@@ -61,16 +65,18 @@ def _holds(requirement: Requirement, value: str | None) -> bool:
     return value is None
 
 
+@hashing.hashed_once
 @dataclass(frozen=True, slots=True)
-class Term:
+class Term(hashing.Hashed):
     """Conditions that must all hold; a term with none matches no node."""
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
 
 
+@hashing.hashed_once
 @dataclass(frozen=True, slots=True)
-class PreferredTerm:
+class PreferredTerm(hashing.Hashed):
     """A term that adds `weight` (1 to 100) to the score of the nodes it matches."""
 
     weight: int
@@ -86,8 +92,9 @@ class Taint:
     effect: Effect
 
 
+@hashing.hashed_once
 @dataclass(frozen=True, slots=True)
-class Toleration:
+class Toleration(hashing.Hashed):
     """A pod's word that it bears a taint; an empty key with `exists` bears all."""
 
     key: str = ""
@@ -119,8 +126,9 @@ class HostPort:
         return same and (self.address == other.address or wild in (self.address, other.address))
 
 
+@hashing.hashed_once
 @dataclass(frozen=True, slots=True)
-class PodSet:
+class PodSet(hashing.Hashed):
     """Which pods a condition is about: those with such labels in these namespaces.
 
     Kubernetes: kube-scheduler framework.AffinityTerm, TopologySpreadConstraint.
@@ -143,16 +151,18 @@ class PodSet:
         return namespace in self.namespaces or (more is not None and more.matches(namespace_labels))
 
 
+@hashing.hashed_once
 @dataclass(frozen=True, slots=True)
-class PodTerm:
+class PodTerm(hashing.Hashed):
     """Pods, and how near is near: nodes that have the same value of this label are one place."""
 
     pods: PodSet
     topology_key: str
 
 
+@hashing.hashed_once
 @dataclass(frozen=True, slots=True)
-class PreferredPodTerm:
+class PreferredPodTerm(hashing.Hashed):
     """A term that adds `weight` to the score of nodes near each such pod: 1 to 100, or less than
     0 where the pod prefers to be away from them.
     """
@@ -161,8 +171,9 @@ class PreferredPodTerm:
     term: PodTerm
 
 
+@hashing.hashed_once
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class Spread(hashing.Hashed):
     """How evenly pods are to be spread over the values of a label of nodes.
 
     Kubernetes: core/v1 TopologySpreadConstraint.
@@ -182,8 +193,9 @@ class Spread:
     """The same for nodes with taints that it doesn't tolerate."""
 
 
+@hashing.hashed_once
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Constraints:
+class Constraints(hashing.Hashed):
     """All of a pod's own conditions on its node."""
 
     node_selector: tuple[tuple[str, str], ...] = ()

@@ -207,9 +207,10 @@ def _label_test(requirement: constraints.Requirement) -> Test:
         return lambda _: False
     match operator:
         case Operator.IN:
-            return lambda label: label in values
+            return frozenset(values).__contains__
         case Operator.NOT_IN:
-            return lambda label: label not in values
+            listed = frozenset(values)
+            return lambda label: label not in listed
         case Operator.EXISTS:
             return lambda label: label is not None
     return lambda label: label is None

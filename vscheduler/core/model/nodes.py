@@ -67,6 +67,8 @@ class NodeLayout:
     def label(self, key: str) -> tuple[NDArray[np.int64], Mapping[str, int]]:
         """A label as a column of codes (N,), -1 where it is missing, and value to code."""
         known = self._labels.get(key)
+        if known is None and key not in self._label_keys:  # whoever may name any keys isn't noted
+            return self._unlabelled
         if known is None:
             codes: dict[str, int] = {}
             column = np.full(self.size, -1, dtype=np.int64)
@@ -100,6 +102,14 @@ class NodeLayout:
     def ready(self) -> Mask:
         """Nodes whose Ready condition is True."""
         return np.array([spec.ready for spec in self.specs], dtype=np.bool_)
+
+    @cached_property
+    def _label_keys(self) -> frozenset[str]:
+        return frozenset(key for spec in self.specs for key, _ in spec.labels)
+
+    @cached_property
+    def _unlabelled(self) -> tuple[NDArray[np.int64], Mapping[str, int]]:
+        return np.full(self.size, -1, dtype=np.int64), {}
 
     @cached_property
     def _label_maps(self) -> tuple[dict[str, str], ...]:

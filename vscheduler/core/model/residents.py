@@ -5,12 +5,13 @@ pods that they mean may be many, so what is kept is not the pods but their numbe
 for and by node.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeAlias, TypeVar
 
-from vscheduler.core.model import constraints
+from vscheduler.core.model import constraints, hashing
 
 Company: TypeAlias = tuple[constraints.PodSet, ...]
 """Pods that are in all of these sets: what a condition of a waiting pod is about."""
@@ -30,8 +31,9 @@ class Bond(StrEnum):
     LIKES = "preferred affinity, or with a weight below 0 anti-affinity"
 
 
+@hashing.hashed_once
 @dataclass(frozen=True, slots=True)
-class Tie:
+class Tie(hashing.Hashed):
     """A condition on other pods that pods carry with them to their node."""
 
     bond: Bond
@@ -40,30 +42,10 @@ class Tie:
     """Of a preference."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Residents:
-    """Counts of pods on nodes; shared with other snapshots, and never changed."""
-
-    companies: Mapping[Company, Seats] = field(default_factory=dict)
-    """Everything that conditions of our waiting pods are about."""
-    ties: Mapping[Tie, Seats] = field(default_factory=dict)
-    """Everything that pods on nodes, and our waiting pods, carry with them."""
-    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Labels of namespaces by name."""
-
-    def namespace_labels(self, name: str) -> Mapping[str, str]:
-        """The labels of a namespace."""
-        return labels_of(name, self.namespaces)
-
-
 def labels_of(namespace: str, known: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
     """The labels of a namespace; one that nobody has shown has its name for a label."""
     found = known.get(namespace)
     return {NAME_LABEL: namespace} if found is None else found
-
-
-NOBODY = Residents()
-"""No pod has a condition on other pods."""
 
 
 def companies(limits: constraints.Constraints) -> Iterator[Company]:
@@ -111,11 +93,16 @@ class Finder(Generic[Item]):
     def __init__(self) -> None:
         self._by_label: dict[tuple[str, str], dict[Item, Company]] = {}
         self._general: dict[Item, Company] = {}
+        self._named: Counter[str] = Counter()
+        """How many conditions name a label."""
+        self._stale: set[tuple[str, str]] = set()
+        self._frozen: Finder[Item] | None = None
 
     def add(self, item: Item, sets: Company) -> None:
         """From now on it is found under these sets."""
         for found in self._places(sets):
             found[item] = sets
+        self._named.update(_named(sets))
 
     def discard(self, item: Item, sets: Company) -> None:
         """It is found no more."""
@@ -124,6 +111,10 @@ class Finder(Generic[Item]):
         for pair in _pairs(sets):
             if not self._by_label[pair]:
                 del self._by_label[pair]
+        for key in _named(sets):
+            self._named[key] -= 1
+            if not self._named[key]:
+                del self._named[key]
 
     def find(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
@@ -139,13 +130,76 @@ class Finder(Generic[Item]):
             if all(each.includes(namespace, labels, namespace_labels) for each in sets)
         ]
 
+    def names(self, key: str) -> bool:
+        """Whether any condition names this label: of all others no answer depends."""
+        return key in self._named
+
+    def freeze(self) -> "Finder[Item]":
+        """A copy that stays as it is; the last one again where nothing changed, and what didn't
+        change is shared with it.
+        """
+        last = self._frozen
+        if last is not None and not self._stale:
+            return last
+        copy: Finder[Item] = Finder()
+        copy._named = self._named.copy()
+        copy._general = dict(self._general)
+        copy._by_label = {} if last is None else dict(last._by_label)  # noqa: SLF001 - one of its own
+        for pair in self._stale:
+            found = self._by_label.get(pair)
+            if found:
+                copy._by_label[pair] = dict(found)
+            else:
+                copy._by_label.pop(pair, None)
+        self._stale.clear()
+        self._frozen = copy
+        return copy
+
     def _places(self, sets: Company) -> Iterator[dict[Item, Company]]:
-        if anchor(sets) is None:
+        pairs = _pairs(sets)
+        if not pairs:
+            self._stale.add(("", ""))
             yield self._general
-        for pair in _pairs(sets):
+        for pair in pairs:
+            self._stale.add(pair)
             yield self._by_label.setdefault(pair, {})
+
+
+def _named(sets: Company) -> Iterator[str]:
+    for pods in sets:
+        for requirement in () if pods.labels is None else pods.labels.requirements:
+            yield requirement.key
 
 
 def _pairs(sets: Company) -> list[tuple[str, str]]:
     found = anchor(sets)
     return [] if found is None else [(found.key, value) for value in dict.fromkeys(found.values)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residents:
+    """Counts of pods on nodes; shared with other snapshots, and never changed."""
+
+    companies: Mapping[Company, Seats] = field(default_factory=dict)
+    """Everything that conditions of our waiting pods are about."""
+    ties: Mapping[Tie, Seats] = field(default_factory=dict)
+    """Everything that pods on nodes, and our waiting pods, carry with them."""
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Labels of namespaces by name."""
+
+    company_finder: Finder[Company] = field(default_factory=Finder, compare=False, repr=False)
+    """Which of the companies a pod is of."""
+    tie_finder: Finder[Tie] = field(default_factory=Finder, compare=False, repr=False)
+    """Which of the ties are about a pod."""
+
+    def names(self, label: str) -> bool:
+        """Whether any condition on pods names this label."""
+        return self.company_finder.names(label) or self.tie_finder.names(label)
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """The labels of a namespace."""
+        return labels_of(name, self.namespaces)
+
+
+NOBODY = Residents()
+"""No pod has a condition on other pods."""

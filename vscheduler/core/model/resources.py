@@ -27,6 +27,9 @@ in float64."""
 SUM_MAX = 2**62
 """A sum that becomes a column is clamped to this: more would be no int64."""
 
+OTHERS = "other resources"
+"""Stands in one column for what is asked for and nobody has, where that is very much."""
+
 Vector = NDArray[np.int64]
 """One amount per column of a ResourceSpace: shape (R,), or (N, R) for N rows."""
 
@@ -35,6 +38,13 @@ Share = NDArray[np.float64]
 
 Amounts = Mapping[str, int]
 """Resource name to amount: cpu in milli, every other resource in whole units (bytes, devices)."""
+
+
+class _Folded(dict[str, int]):
+    """Columns by name; whatever has none is in the last one, for those who don't ask first."""
+
+    def __missing__(self, name: str) -> int:
+        return self[OTHERS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +59,13 @@ class ResourceSpace:
     columns: Mapping[str, int] = field(compare=False, repr=False)
 
     @classmethod
-    def of(cls, names: Iterable[str]) -> "ResourceSpace":
-        """The space of cpu, memory, pods and these names."""
+    def of(cls, names: Iterable[str], *, folded: bool = False) -> "ResourceSpace":
+        """The space of cpu, memory, pods and these names; folded: and of all others as one."""
         ordered = (*FIRST, *sorted(set(names).difference(FIRST)))
-        return cls(ordered, {name: column for column, name in enumerate(ordered)})
+        if folded:
+            ordered = (*ordered, OTHERS)
+        columns = {name: column for column, name in enumerate(ordered)}
+        return cls(ordered, _Folded(columns) if folded else columns)
 
     @property
     def size(self) -> int:
@@ -68,6 +81,8 @@ class ResourceSpace:
         row = [0] * len(self.names)
         for name, amount in amounts.items():
             row[self.columns[name]] = amount
+        if self.names[-1] == OTHERS:
+            row[-1] = sum(each for name, each in amounts.items() if name not in self.columns)
         try:
             return np.array(row, dtype=np.int64)
         except OverflowError:

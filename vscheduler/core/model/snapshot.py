@@ -70,6 +70,9 @@ class Carried:
     """Jobs that found no room, or only room that is being freed, in the unfinished cycles just
     before this one: their turn is over until a cycle gets through all jobs, else those at the
     front would use up every budget."""
+    spent: Mapping[str, int] = field(default_factory=dict)
+    """By namespace, what these cycles have cost on its account, the older the less: who has cost
+    little comes first. core.cycle's units of work; empty where the last cycle was finished."""
     asked: frozenset[tuple[str, jobs.JobId]] = frozenset()
     """By action, jobs for which it looked for victims in vain in these cycles."""
     nominations: Mapping[jobs.TaskId, str] = field(default_factory=dict)
