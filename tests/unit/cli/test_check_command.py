@@ -270,7 +270,7 @@ def test_queues_that_mislead(
         (
             [group("g", queue="a"), queue("a"), queue("b", parent="a")],
             TREE,
-            ["default/g: spec.queue: queue a has child queues, and jobs go to leaf queues: name"],
+            ["default/g: spec.queue: queue a has child queues, and jobs go to leaf queues; name"],
         ),
         (
             [group("g", queue="a"), queue("a") | {"status": {"state": "Closed"}}],
