@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from tests import pictures, running
 from tests.scenarios.deciding import decide, evict, pipeline
 
@@ -71,3 +73,29 @@ def test_a_gang_stays_whose_branch_would_have_less_than_the_claimants() -> None:
     smaller = picture.replace("a/x min=3 n1 n1 n1", "a/x min=2 n1 n1   job a/z min=2 age=90 n1 n1")
     found = decide(smaller.replace("b/y min=3 -*3", "b/y min=2 -*2"), "allocate, reclaim", TIERS)
     assert {each.pod[0] for each in found if each.what == "evict"} == {"x"}
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        """
+        node  n1 cpu=1   node n2 cpu=1   node n3 cpu=1
+        queue a          queue b weight=3
+        job   a/high cpu=1 min=2 priority=10 n2 n3 -
+        job   b/claim cpu=1 min=2 - -
+        """,
+        """
+        node  n1 cpu=1   node n2 cpu=1   node n3 cpu=1   node n4 cpu=1
+        queue a          queue b weight=9
+        job   a/high cpu=1 min=2 priority=10 n2 n3 n4 -
+        job   b/claim cpu=1 min=3 - - -
+        """,
+    ],
+)
+def test_a_gang_for_which_others_go_does_not_go_itself(cluster: str) -> None:
+    """They would have gone for nothing, were another branch given the gang's room at once."""
+    tiers = "priority gang | drf:enableHierarchy=true predicates nodeorder"
+    picture = f"{cluster} job a/low cpu=1 min=1 n1"
+    found = decide(picture, "allocate, preempt, reclaim", tiers)
+    assert evict("low-0", "n1", for_="high") in found
+    assert [each.what for each in found] == ["evict", "pipeline"]

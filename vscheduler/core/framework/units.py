@@ -210,6 +210,9 @@ class Pool:
         current = whole(unit.gang) if unit.whole else surplus(unit.gang, unit.tasks[0])
         if current is None or not all(map(self._askable, current.tasks)):
             return None
+        stays = not unit.whole and unit.gang.spares(unit.tasks[0])
+        if not stays and self._is_promised_room(unit.gang):
+            return None
         session, hook, tasks = self._session, self._hook, current.tasks
         if not session.budgets.spare(tasks):
             return None
@@ -220,6 +223,11 @@ class Pool:
         if len(session.dispatch.entitled(hook, claimant, tasks)) < enough:
             return None
         return self._weighed(claimant, dataclasses.replace(current, rank=unit.rank))
+
+    def _is_promised_room(self, gang: gangs.Gang) -> bool:
+        """Whether others go for a pod of it: they would have gone for nothing if it went whole."""
+        promised = gang.tasks(jobs.TaskStatus.PIPELINED)
+        return any(task.uid in self._session.nominations for task in promised)
 
     def _weighed(self, claimant: jobs.Task, unit: Unit) -> Unit | None:
         """The unit with where it leaves its queue, if that is right."""
