@@ -26,9 +26,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known; and let programs that tests start heed Ctrl-C, which whatever a shell
-    runs in the background ignores, with all its children.
+    """Make the markers known; and let programs that tests start heed Ctrl-C and SIGHUP, which what a
+    shell runs in the background, or nohup, ignores with all its children.
     """
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line(

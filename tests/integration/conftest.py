@@ -65,7 +65,8 @@ def start(
             daemon.process.kill()
             daemon.process.wait()
     if request.node.get_closest_marker("contains_failures") is None:
-        assert [line for daemon in started for line in daemon.said("work.failed")] == []
+        logs = [daemon.text() for daemon in started]
+        assert [line for text in logs for line in text.splitlines() if "work.failed" in line] == []
 
 
 @pytest.fixture(scope="module")

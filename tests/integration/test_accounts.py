@@ -184,6 +184,7 @@ def plane(installed: installations.Installed) -> Iterator[control_plane.ControlP
     yield plane
     plane.api.request("PATCH", member, about(finalizers=None), headers={"content-type": MERGE})
     plane.clean()
+    plane.run_kubectl("apply", "-k", str(permissions.MANIFESTS))  # Deployments, for others
 
 
 def account(plane: control_plane.ControlPlane, name: str) -> client.Client:

@@ -26,6 +26,9 @@ Rows = NDArray[np.float64]
 CLUSTER = ""
 """Stands above all queues where they make up no tree."""
 
+UNIT_NEAR = 1e-6
+"""So little is missing to a whole unit by rounding alone."""
+
 
 class Account:
     """What one queue has, was promised and may have, one amount per column."""
@@ -289,8 +292,10 @@ class Books:
             wanted.update(zip(names, guarantees.fitted(wanted[above], ones, kids), strict=True))
         for name, spec in specs.items():
             if name != self._top:
-                self.accounts[name].unkept = np.maximum(spec.guarantee - wanted[name], 0.0).tolist()
-                spec.guarantee = np.minimum(spec.guarantee, wanted[name])
+                # In whole units: sums of fractions can't be undone exactly.
+                kept = np.minimum(spec.guarantee, np.floor(wanted[name] + UNIT_NEAR))
+                self.accounts[name].unkept = (spec.guarantee - kept).tolist()
+                spec.guarantee = kept
 
     @staticmethod
     def _kept(total: Rows, promised: Sequence[Rows]) -> Rows:
