@@ -26,8 +26,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the markers known; and let programs that tests start heed Ctrl-C and SIGHUP, which what a
-    shell runs in the background, or nohup, ignores with all its children.
+    """Make the markers known; and let programs that tests start heed Ctrl-C and SIGHUP, which
+    whatever a shell runs in the background, or nohup, ignores with all its children.
     """
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
