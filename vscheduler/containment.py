@@ -106,20 +106,25 @@ class Failures:
         work: Callable[[], Awaitable[None]],
         *,
         longest_seconds: float = RETRY_MAX_SECONDS,
+        attempts_max: int = 0,
     ) -> None:
         """Do this until it returns; where it fails, again after a pause, longer each time in a row.
 
         A task that has worked for longer than the longest pause begins with the shortest again.
+        After so many attempts in a row (0: never), what the last one raised is raised.
         """
-        pause = RETRY_SECONDS
+        pause, attempts = RETRY_SECONDS, 0
         while True:
             began = self._clock()
             try:
                 return await work()
-            except Exception as error:  # noqa: BLE001 - that is what this is for
+            except Exception as error:
                 self.failed(area, area, error)
-            if self._clock() - began > RETRY_MAX_SECONDS:
-                pause = RETRY_SECONDS
+                if self._clock() - began > RETRY_MAX_SECONDS:
+                    pause, attempts = RETRY_SECONDS, 0
+                attempts += 1
+                if attempts == attempts_max:
+                    raise
             await asyncio.sleep(min(pause, longest_seconds))
             pause = min(2 * pause, longest_seconds)
 

@@ -148,3 +148,24 @@ async def test_a_task_that_fails_is_begun_anew(monkeypatch: pytest.MonkeyPatch) 
         await world.failures.keep_on("work", work)
     assert pauses == [1.0, 2.0, 4.0, 1.0, 2.0]
     assert world.counts == {"work": 5}
+
+
+async def test_a_task_that_goes_on_failing_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where that is asked for: after so many attempts in a row, long ones don't count."""
+    world = World()
+    begun: list[float] = []
+    lasts = [1.0, 1.0, 100.0, 1.0, 1.0, 1.0]
+
+    async def sleep(seconds: float) -> None:
+        world.now += seconds
+
+    async def work() -> None:
+        world.now += lasts[len(begun)]
+        begun.append(world.now)
+        raise ValueError("out of order")
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with testing.capture_logs(), pytest.raises(ValueError, match="out of order"):
+        await world.failures.keep_on("work", work, attempts_max=3)
+    assert len(begun) == 5
+    assert world.counts == {"work": 5}

@@ -47,6 +47,9 @@ YOUNG_OBJECTS_MAX = 20_000
 """New objects that the garbage collector lets gather before it looks at them; Python's own 700 are
 those of a few calls, and what it meets then is all in use."""
 
+ATTEMPTS_MAX = {"serve": 6, "commit": 6}
+"""Tasks without which nobody can lead, and how often they may fail in a row: for half a minute."""
+
 LISTS_SECONDS = 60.0
 """How long nothing is collected at most, while the first lists come in."""
 
@@ -69,10 +72,6 @@ gives them back, and of one that tells of that after it."""
 QUIET_SECONDS = 3.0
 """How long an instance that is stuck waits for calls that are under way, before it gives its Leases
 back; if they go on, it keeps them."""
-
-OWN_NEWS_SECONDS = 10.0
-"""How old an event may be that tells of this process itself: it belongs to no Lease. An instance
-that was frozen for as long as a Lease takes to run out sends none of before."""
 
 
 class Application:
@@ -146,7 +145,9 @@ class Application:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Until `stop` is called. A task that fails is begun anew, but for that of the election."""
+        """Until `stop` is called. A task that fails is begun anew; the election's, and those of
+        ATTEMPTS_MAX that go on failing, take all with them.
+        """
         asyncio.get_running_loop().set_exception_handler(
             partial(mishaps.tell_of_callback, self._failures)
         )
@@ -156,7 +157,10 @@ class Application:
             self._watchdog.start()
             servers.callback(self._watchdog.stop)
             tasks = [
-                group.create_task(self._failures.keep_on(name, work), name=name)
+                group.create_task(
+                    self._failures.keep_on(name, work, attempts_max=ATTEMPTS_MAX.get(name, 0)),
+                    name=name,
+                )
                 for name, work in self._work().items()
             ]
             tasks.append(group.create_task(self._leadership.run(), name="stand for election"))
@@ -317,12 +321,12 @@ class Application:
             )
             self._herald.notify(
                 statuses.lease_notice(lease, identity, leads=after.leads),
-                _while_new() if token is None else token.may_act,
+                candidates.while_new() if token is None else token.may_act,
             )
 
     def _notify(self, notice: statuses.Notice) -> None:
         """Record an event of something that failed, soon or not at all."""
-        self._herald.notify(notice, _while_new())
+        self._herald.notify(notice, candidates.while_new())
 
     def _feed(self, batch: Sequence[entries.Event]) -> None:
         """Hand on what a watch saw."""
@@ -342,7 +346,7 @@ class Application:
             uid = "" if reference is None else reference.uid
             subject = statuses.Subject(kind="Queue", namespace="", name=name, uid=uid)
         notice = statuses.reload_notice(subject, reload.path, reload.problems)
-        self._herald.notify(notice, _while_new())
+        self._herald.notify(notice, candidates.while_new())
 
     async def _serve(self, servers: AsyncExitStack) -> None:
         """Open the servers that are wanted; one, where both are to listen at one address."""
@@ -356,12 +360,6 @@ class Application:
                     stuck=self._stuck,
                 )
                 await servers.enter_async_context(health.serving(pages, address))
-
-
-def _while_new() -> leadership.Permit:
-    """Good for a moment from now on."""
-    end = candidates.clock() + OWN_NEWS_SECONDS
-    return lambda: candidates.clock() < end
 
 
 def _kinds(given: settings.Settings) -> list[events.Kind]:

@@ -31,10 +31,21 @@ class Transport(Protocol):
         """Put a record into this Lease, if it is still as it was read."""
 
 
+OWN_NEWS_SECONDS = 10.0
+"""How old an event may be that tells of this process itself: it belongs to no Lease. An instance
+that was frozen for as long as a Lease takes to run out sends none of before."""
+
+
 def clock() -> float:
     """This process' own time in seconds, a machine's sleep included where that can be known."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)
+
+
+def while_new() -> leadership.Permit:
+    """Good for a moment from now on: for events that tell of this process itself."""
+    end = clock() + OWN_NEWS_SECONDS
+    return lambda: clock() < end
 
 
 def wall_time() -> str:
