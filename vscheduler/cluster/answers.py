@@ -42,16 +42,17 @@ class TooLargeError(ConnectionError):
     """An answer beyond its bound; it isn't read to its end."""
 
 
-class _Name(msgspec.Struct):
+class _Metadata(msgspec.Struct):
     name: str = ""
     namespace: str = ""
+    resourceVersion: str = ""  # noqa: N815 - the wire's name
 
 
-class _Named(msgspec.Struct):
-    metadata: _Name = msgspec.field(default_factory=_Name)
+class _Object(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
 
 
-_decode_named = msgspec.json.Decoder(_Named).decode
+_decode_object = msgspec.json.Decoder(_Object).decode
 
 
 async def body(response: aiohttp.ClientResponse, most: int) -> bytes:
@@ -81,8 +82,17 @@ def patience(header: str | None, details: float | None) -> float:
 
 def name_of(item: bytes | msgspec.Raw) -> str:
     """`namespace/name` of an object, for the log; empty where it has none."""
-    try:
-        metadata = _decode_named(item).metadata
-    except msgspec.DecodeError:
-        return ""
+    metadata = _metadata(item)
     return f"{metadata.namespace}/{metadata.name}".lstrip("/")
+
+
+def version_of(item: bytes) -> str:
+    """The resourceVersion of the object that a write was answered with; empty where it has none."""
+    return _metadata(item).resourceVersion
+
+
+def _metadata(item: bytes | msgspec.Raw) -> _Metadata:
+    try:
+        return _decode_object(item).metadata
+    except GARBAGE:
+        return _Metadata()

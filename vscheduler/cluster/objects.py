@@ -69,10 +69,6 @@ class _List(msgspec.Struct):
     metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
 
 
-_decode_whole = msgspec.json.Decoder(_Whole, strict=True).decode
-_decode_list = msgspec.json.Decoder(_List).decode
-
-
 def field_manager(scheduler: str) -> dict[str, str]:
     """The query of a write that is known by the scheduler's name."""
     return {"fieldManager": scheduler[:MANAGER_MAX]}
@@ -174,10 +170,9 @@ async def _pages(
     while True:
         query = {**params, "continue": token} if token else params
         kind = PARTIAL if accept == connection.METADATA_LIST else path.kind
-        page, token = _listed(
-            await link.call("GET", path.with_query(query), accept=accept), f"{kind}List"
-        )
-        found += page
+        listed = _decoded(await link.call("GET", path.with_query(query), accept=accept))
+        token = _page(listed, f"{kind}List").metadata.continue_
+        found += listed.get("items") or []
         if not token:
             return found
 
@@ -206,41 +201,34 @@ async def ensure_queue(link: connection.Connection, name: str, *, may_send: MayS
     return True
 
 
-def version_of(answer: bytes) -> str:
-    """The resourceVersion of the object that a write was answered with; empty where it has none."""
-    try:
-        return _decode_whole(answer).metadata.resourceVersion
-    except msgspec.DecodeError:
-        return ""
-
-
 def _checked(answer: bytes, path: paths.Path, name: str = "") -> Object:
     """An answer that is what is at this path, or what was created there under this name."""
     name = name or path.name
+    stored = _decoded(answer)
     if not path.kind:
-        return _decoded(answer)
+        return stored
     if not name:
-        _listed(answer, f"{path.kind}List")
-        return _decoded(answer)
+        _page(stored, f"{path.kind}List")
+        return stored
     try:
-        found = _decode_whole(answer)
-    except answers.GARBAGE as error:
+        found = msgspec.convert(stored, _Whole)
+    except msgspec.ValidationError as error:
         raise UnexpectedError(f"not a {path.kind}: {error}") from error
     there = (found.apiVersion, found.kind, found.metadata.name)
     if there != (path.api_version, path.kind, name):
         raise UnexpectedError(f"not {path.kind} {name!r}, but {found.kind} {found.metadata.name!r}")
-    return _decoded(answer)
+    return stored
 
 
-def _listed(answer: bytes, kind: str) -> tuple[list[Object], str]:
-    """The objects of a page, and the token of the next one; empty where there is none."""
+def _page(listed: Object, kind: str) -> _List:
+    """A page of a list, if that is what it is."""
     try:
-        page = _decode_list(answer)
-    except answers.GARBAGE as error:
+        page = msgspec.convert(listed, _List)
+    except msgspec.ValidationError as error:
         raise UnexpectedError(f"not a {kind}: {error}") from error
     if page.kind != kind:
         raise UnexpectedError(f"not a {kind}, but a {page.kind}")
-    return _decoded(answer).get("items") or [], page.metadata.continue_
+    return page
 
 
 def _decoded(body: bytes) -> Object:

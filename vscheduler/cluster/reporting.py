@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from vscheduler.cluster import complaints, connection, heralding, lanes, objects, outbox
+from vscheduler.cluster import answers, complaints, connection, heralding, lanes, outbox
 from vscheduler.core.model import decisions, jobs
 from vscheduler.mirror import paths, statuses
 
@@ -222,7 +222,7 @@ class Reporter:
                 again = partial(self._write_group, status, transition, pods)
                 self._group_box.offer_again(status.job, again)
             return
-        version = _number(objects.version_of(answer))
+        version = _number(answers.version_of(answer))
         self._sent[status.job] = _Sent(uid=known.uid, version=version, state=wanted)
         self._observe("podgroup", "written")
         notice = statuses.group_notice(status, stored, wanted, pods=pods)
