@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,18 @@ class Daemon:
 
 
 Start = Callable[..., Daemon]
+
+
+def asked(port: int, path: str) -> tuple[int, str]:
+    """What a daemon answers there, status and text; (0, "") where it says nothing in a second."""
+    url = f"http://127.0.0.1:{port}{path}"
+    try:
+        with urllib.request.urlopen(url, timeout=1.0) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError:
+        return 0, ""
 
 
 def free_leases(cluster: control_plane.ControlPlane) -> None:

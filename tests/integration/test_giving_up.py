@@ -4,8 +4,6 @@ import signal
 import socket
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,14 +81,7 @@ class Pair:
 
     def health(self, number: int, path: str) -> tuple[int, str]:
         """What an instance says of itself; (0, "") where it says nothing within a second."""
-        url = f"http://127.0.0.1:{self.ports[number]}{path}"
-        try:
-            with urllib.request.urlopen(url, timeout=1.0) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-        except OSError:
-            return 0, ""
+        return daemons.asked(self.ports[number], path)
 
     def holder(self) -> str:
         """Who has the Lease."""

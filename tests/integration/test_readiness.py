@@ -4,8 +4,6 @@ import os
 import signal
 import socket
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,14 +26,7 @@ class Asked:
 
     def get(self, path: str) -> tuple[int, str]:
         """Status and text; (0, "") where there is no answer within a second."""
-        url = f"http://127.0.0.1:{self.port}{path}"
-        try:
-            with urllib.request.urlopen(url, timeout=1.0) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-        except OSError:
-            return 0, ""
+        return daemons.asked(self.port, path)
 
     def until_says(self, status: int, words: str) -> str:
         """Wait until /readyz answers so; /livez is 200 all the time. Gives the text."""
