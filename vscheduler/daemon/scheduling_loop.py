@@ -108,9 +108,14 @@ class SchedulingLoop:
                 await self._wait()
                 try:
                     await self._cycle(thread)
+                except cycle_thread.FailedError as failed:
+                    self._drop(failed.error)
                 except Exception as error:  # noqa: BLE001 - a defect, like that of a cycle itself
                     self._failures.failed("schedule", "what is around a cycle", error)
                     self._drop(error)
+                else:
+                    self._dropped = 0
+                    self._running.dropped(0)
         finally:
             thread.stop()
             self._running.dropped(0)
@@ -236,21 +241,15 @@ class SchedulingLoop:
         self._pacing.begin()
 
     async def _cycle(self, thread: cycle_thread.CycleThread) -> None:
-        """One cycle; a mistake of ours drops it whole, and the next one waits longer."""
+        """One cycle. Raises what fails around it, and cycle_thread.FailedError."""
         started = time.monotonic()
         carried = replace(self._carried, spared=self._spared.pausing, denied=self._denied.pausing)
         taken = self._mirror.snapshot(time.time(), carried)
         self._teller.tell_of_refusals(taken.refused)
         opened = time.monotonic()
         run = partial(cycle.run_cycle, taken, self._policy, self._pace.budget)
-        try:
-            with lags.noted(self._metrics.observe_lag):
-                result = await thread.run(run)
-        except cycle_thread.FailedError as failed:  # any is a defect, and the process lives on
-            self._drop(failed.error)
-            return
-        self._dropped = 0
-        self._running.dropped(0)
+        with lags.noted(self._metrics.observe_lag):
+            result = await thread.run(run)
         if not self._may_commit():
             log.info("cycle.withheld", binds=len(result.binds), evictions=len(result.evicts))
             self._pacing.changed()
@@ -274,6 +273,9 @@ class SchedulingLoop:
         self._teller.tell(result, cycle=self._cycles, bound=bound, parts=parts)
 
     def _drop(self, error: BaseException) -> None:
+        """A mistake of ours drops a cycle whole, and the next one waits longer; the process lives
+        on.
+        """
         self._dropped += 1
         self._running.dropped(self._dropped)
         pause = self._pace.growth().after(self._dropped)

@@ -300,3 +300,21 @@ async def test_what_fails_around_a_cycle_drops_it_and_the_next_one_works(
             await worlds.until(lambda: len(made.bound()) == 3)
             assert b"vscheduler_cycles_dropped_total 2.0" in made.observed.exposition()
     assert [each["event"] for each in said].count("cycle.dropped") == 2
+
+
+@pytest.mark.contains_failures
+async def test_cycles_of_which_nothing_can_be_handed_on_are_dropped_in_a_row(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is decided, so that only what follows it shows that nobody is served."""
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(scheduling_loop.SchedulingLoop, "_right", fail)
+    with testing.capture_logs():
+        async with worlds.world(serve, TWO_GANGS) as made:
+            await worlds.until(made.cycles.keeps_dropping)
+            monkeypatch.undo()
+            await worlds.until(lambda: len(made.bound()) == 3)
+            await worlds.until(lambda: made.cycles.keeps_dropping() is None)
