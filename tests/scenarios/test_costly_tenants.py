@@ -9,7 +9,8 @@ import pytest
 from tests import attacks
 from tests.unit.mirror import manifests
 from vscheduler.core import actions, cycle, plugins
-from vscheduler.core.framework import policy, session
+from vscheduler.core.actions import enqueue
+from vscheduler.core.framework import placement, policy, session
 from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.mirror import state
 
@@ -224,9 +225,22 @@ def test_admission_leaves_something_for_turns() -> None:
     assert sum(bound) > 8 * 10
 
 
+def test_telling_the_hopeless_takes_a_quarter_of_the_budget() -> None:
+    """The rest is for those that can start; the next cycles go on."""
+    cluster = Cluster(attacks.classes(500, "selector"))
+    told, cycles = 0, 0
+    while told < 500:
+        result = cluster.decide()
+        told += sum(group.reason is not None for group in result.groups)
+        cycles += 1
+        assert result.finished == (told == 500)
+    costs = enqueue.HOPELESS_COST + placement.STANDING_COST
+    assert cycles == pytest.approx(500 * costs / (BUDGET / 4), abs=1)
+
+
 def test_a_gang_whose_pods_come_in_the_middle_of_a_round_is_bound_at_once() -> None:
     """That it lacked pods in a cycle that was cut short wasn't its turn."""
-    cluster = Cluster(attacks.classes(200, "selector"))
+    cluster = Cluster(attacks.classes(500, "selector"))
     found, *pods = attacks.gang("first", "team-b", "qb")
     for document in inqueue([found]), pods[:1]:
         for each in document:

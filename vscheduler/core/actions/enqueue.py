@@ -23,7 +23,7 @@ from vscheduler.core.model import decisions, durations, jobs, queues
 TURN_COST = 20
 """Microseconds, about: one group looked at."""
 
-HOPELESS_COST = 50
+HOPELESS_COST = 30
 """Microseconds, about: one group told that nodes can't hold it."""
 
 TIMEOUT = "enqueue.timeout"
@@ -70,17 +70,19 @@ class Enqueue(contracts.Action):
         """
         self._feasible = feasibility.Feasibility(session)
         self._hopeless: list[tuple[gangs.Gang, feasibility.Obstacle]] = []
+        session.told_hopeless = self._feasible.told
         pending: tuple[list[gangs.Gang], list[gangs.Gang]] = ([], [])
         nodes_ready = bool(session.layout.ready.any())
         young = [gang for gang in session.unsettled() if gang.phase in jobs.YOUNG]
         for gang in session.spending.in_turn(young):
+            waits = gang.phase is jobs.Phase.PENDING
             if gang.job.id in session.snapshot.carried.tried:
-                if gang.phase is jobs.Phase.PENDING:
+                if waits:
                     session.unreached.add(gang.job.id)
-            elif gang.phase is jobs.Phase.PENDING:
-                pending[gang.job.uid in session.lapsed].append(gang)
-            elif nodes_ready and not session.exhausted and self._is_hopeless(session, gang):
+            elif (waits or nodes_ready) and not session.exhausted and self._is_hopeless(gang):
                 gang.phase = jobs.Phase.PENDING
+            elif waits:
+                pending[gang.job.uid in session.lapsed].append(gang)
         session.spending.grant(4)
         for waiting in pending:
             self._take_turns(session, waiting)
@@ -88,20 +90,35 @@ class Enqueue(contracts.Action):
         self._tell_hopeless(session)
 
     def _tell_hopeless(self, session: working.Session) -> None:
+        """A quarter of the budget at most, as whoever may start is still to have a turn; the cycle
+        isn't finished then, and the next one goes on.
+        """
+        enough = session.spending.part(4)
         obstacles = {gang.job.id: obstacle for gang, obstacle in self._hopeless}
         hopeless = [gang for gang, _ in self._hopeless]
         for place, gang in enumerate(session.spending.in_turn(hopeless)):
-            if place and session.spending.over:
+            if place and enough():
+                session.spending.exhausted = True
                 session.unreached.add(gang.job.id)
                 continue
             session.spend("hopeless", HOPELESS_COST)
-            session.note(gang.job.id, self._feasible.reason(gang, obstacles[gang.job.id]))
+            session.note(gang.job.id, self._why_hopeless(session, gang, obstacles[gang.job.id]))
 
-    def _is_hopeless(self, session: working.Session, gang: gangs.Gang) -> bool:
-        """Whether no room on any node would be enough, which the group is told then. Volcano lets
-        it in.
-        """
-        obstacle = None if session.as_volcano else self._feasible.obstacle(gang)
+    def _why_hopeless(
+        self, session: working.Session, gang: gangs.Gang, obstacle: feasibility.Obstacle
+    ) -> decisions.Reason:
+        """What its queue forbids comes first: no node would change that."""
+        bar = reasons.barred(session, gang)
+        if bar is not None:
+            return bar
+        refusal = _refusal(session, session.queues[gang.job.queue], gang)
+        if refusal is None or _lacks_room(refusal):
+            return self._feasible.reason(gang, obstacle)
+        return _refused(session, gang, refusal)
+
+    def _is_hopeless(self, gang: gangs.Gang) -> bool:
+        """Whether no room on any node would be enough, which the group is told then."""
+        obstacle = self._feasible.obstacle(gang)
         if obstacle is not None:
             self._hopeless.append((gang, obstacle))
         return obstacle is not None
@@ -153,9 +170,6 @@ class Enqueue(contracts.Action):
         # Volcano lets a group that names no minResources in unasked, even into a closed queue.
         if gang.job.min_resources is not None or not session.as_volcano:
             refusal = _refusal(session, queue, gang)
-        # What its queue forbids no node would change.
-        if (refusal is None or _lacks_room(refusal)) and self._is_hopeless(session, gang):
-            return
         if refusal is None:
             self._admit(session, gang)
         else:

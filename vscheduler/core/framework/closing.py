@@ -64,6 +64,7 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
             lapsed=_still(session, session.lapsed, jobs.Phase.PENDING),
             shuffled_at=session.shuffled_at,
             halves=session.halves,
+            hopeless=None if faults else session.told_hopeless,
             seen=snapshot.Seen(space=session.space, nodes=session.snapshot.nodes),
             losses=session.kept_losses(),
             past_usage=used,

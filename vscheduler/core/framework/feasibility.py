@@ -5,6 +5,7 @@ that it may use, and what a gang needs at least is no more than these nodes have
 for which neither bound is broken may still be one that fits nowhere.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -46,6 +47,28 @@ class Obstacle:
     """Or what the pods need together that the nodes don't have together."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Told:
+    """What jobs were told that can't start on empty nodes. It holds as long as these are the very
+    nodes and settings, and equal queues.
+    """
+
+    allocatable: resources.Vector
+    """Another array where anything of a node changes but for what pods hold there."""
+    queues: Mapping[str, queues.Queue]
+    policy: object
+    reasons: dict[jobs.JobId, tuple[jobs.Job, jobs.TaskClass, decisions.Reason]]
+    """Of each the job as it was, the class of its pods that no node takes, and why none does."""
+
+    def holds(self, session: "working.Session") -> bool:
+        """Whether it would be said again."""
+        return (
+            self.allocatable is session.snapshot.nodes.allocatable
+            and self.policy is session.policy
+            and self.queues == session.queues
+        )
+
+
 class Feasibility:
     """What one cycle knows of gangs that wait; gangs of the same pods share one answer.
 
@@ -56,14 +79,32 @@ class Feasibility:
         self._session = session
         self._whole = session.dispatch.asks("job_ready")
         """Whether anybody asks for a minimum; else any pod may start by itself."""
+        self._needs = f"needs {self._whole}"
+        carried = session.snapshot.carried.hopeless
+        reasons = carried.reasons if isinstance(carried, Told) and carried.holds(session) else {}
+        self.told = Told(
+            allocatable=session.snapshot.nodes.allocatable,
+            queues=session.queues,
+            policy=session.policy,
+            reasons={
+                job: told
+                for job, told in reasons.items()
+                if job in session.gangs and session.gangs[job].job is told[0]
+            },
+        )
+        """What was said in this cycle, or still holds."""
         self._known: dict[tuple[str, tuple[Need, ...]], Obstacle | None] = {}
         self._seats: dict[tuple[int, jobs.TaskClass], int] = {}
         self._totals: dict[frozenset[int], resources.Vector] = {}
 
     def obstacle(self, gang: gangs.Gang) -> Obstacle | None:
-        """Why the gang can't start, whatever goes; None where that isn't proved."""
+        """Why the gang can't start, whatever goes; None where that isn't proved. Volcano doesn't
+        ask.
+        """
         job, whole = gang.job, self._whole
-        needs = job.memo(f"needs {whole}", lambda: _needs(job, whole=whole))
+        if self._session.as_volcano:
+            return None
+        needs = job.memo(self._needs, lambda: _needs(job, whole=whole))
         if not needs:
             return None
         key = (job.queue, needs)
@@ -75,9 +116,7 @@ class Feasibility:
         """The same, for people."""
         job, need = gang.job, obstacle.need
         if obstacle.homeless is not None:
-            pending = gang.tasks(jobs.TaskStatus.PENDING)
-            task = next(each for each in pending if each.kind is obstacle.homeless)
-            return reasons.no_room(self._session, gang, task)
+            return self._homeless(gang, obstacle.homeless)
         minimum = job.min_task_member[need.role] if need.role else job.min_member
         return reasons.of(
             gang,
@@ -88,6 +127,20 @@ class Feasibility:
             seats=obstacle.seats + minimum - need.count,
             shortages=obstacle.shortages,
         )
+
+    def _homeless(self, gang: gangs.Gang, kind: jobs.TaskClass) -> decisions.Reason:
+        """Why no node takes a pod of this class; as it was said in an earlier cycle, where nothing
+        has changed since.
+        """
+        told = self.told.reasons.get(gang.job.id)
+        if told is not None and told[1] is kind and gang.untouched:
+            return told[2]
+        pending = gang.tasks(jobs.TaskStatus.PENDING)
+        task = next(each for each in pending if each.kind is kind)
+        reason = reasons.no_room(self._session, gang, task, empty=True)
+        if gang.untouched:
+            self.told.reasons[gang.job.id] = (gang.job, kind, reason)
+        return reason
 
     def _find(self, queue: str, needs: tuple[Need, ...]) -> Obstacle | None:
         for need in needs:
@@ -108,8 +161,10 @@ class Feasibility:
         survey = self._session.usable
         domain, _ = survey.demands.get((queue, kind), (None, 0))
         # A domain's nodes hold a pod each; those of merged ones are more than the class may use.
-        if domain is None or wanted <= self._sizes[domain]:
+        if domain is None or wanted <= (size := self._sizes[domain]):
             return wanted
+        if not size:
+            return 0
         key = (domain, kind)
         if key not in self._seats:
             self._session.spend("seats", SEATS_COST)

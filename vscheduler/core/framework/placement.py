@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.framework import answers, contracts, lookahead, nominated_room
+from vscheduler.core.framework import answers, contracts, explanations, lookahead, nominated_room
 from vscheduler.core.model import decisions, jobs, nodes, refusals, resources
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ REFUSED = "node(s) were left alone for {seconds} s, as a kubelet refused a pod (
 EXPLANATION_COST = 500
 """Microseconds, about: one class of tasks that nodes refuse."""
 
+STANDING_COST = 100
+"""Microseconds, about: the same, where it doesn't matter who is there."""
+
 NOTHING_YET = np.empty(0)
 """The columns of a plan that is to be worked out."""
 
@@ -39,18 +42,6 @@ class Choice:
     row: int
     idle: bool
     """Whether it may start at once, or waits there for room that is being freed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """Why nodes refuse a task."""
-
-    refusals: tuple[tuple[str, int], ...]
-    """What nodes say, with their number."""
-    holes: tuple[decisions.Hole, ...]
-    """The largest room that is left, by resource."""
-    outsized: tuple[decisions.Hole, ...]
-    """Where the task is larger than any node that it may use: the most that one of these has."""
 
 
 class Plan:
@@ -82,7 +73,7 @@ class Plan:
         """Another one whenever its outlook is another."""
         self.chosen: int | None = None
         """The row that was chosen last, if the task may start there."""
-        self.explained: Explanation | None = None
+        self.explained: explanations.Explanation | None = None
         """Why nodes refuse its tasks; None until somebody asks, and when a row changes."""
 
 
@@ -137,74 +128,38 @@ class Placement:
         rows: list[int] = order[: int(mask.sum())].tolist()
         return rows
 
-    def explanation(self, task: jobs.Task) -> Explanation:
+    def explanation(self, task: jobs.Task) -> explanations.Explanation:
         """Why nodes refuse this task: worked out once for all like it, until a node changes."""
         plan = self._plan(task)
         if plan.explained is None:
             self._session.spend("explanations", EXPLANATION_COST)
-            plan.explained = Explanation(*self.explain(task), self._outsized(task))
+            lasting = self._lasting(task, self._session.view())
+            lasting = [each for each in lasting if not each.passing]
+            reachable = _reachable(lasting, self._session.layout)
+            outsized = explanations.outsized(self._session, task, reachable)
+            plan.explained = explanations.Explanation(*self.explain(task), outsized)
         return plan.explained
 
-    def _outsized(self, task: jobs.Task) -> tuple[decisions.Hole, ...]:
-        """Where the task is larger than any node that it may use, empty or not: the most that one
-        of these has of each resource of which none has enough, or of all that it asks for.
+    def standing_explanation(self, task: jobs.Task) -> explanations.Explanation:
+        """Why nodes would refuse this task if nothing ran on them: it changes with the nodes only,
+        as far as plugins answer the same of the same nodes.
         """
         session = self._session
-        request = session.request(task)
-        lasting = [each for each in self._lasting(task, session.view()) if not each.passing]
-        reachable = np.flatnonzero(_reachable(lasting, session.layout))
-        allocatable = session.allocatable[reachable]
-        if not reachable.size or resources.fits(request, allocatable).any():
-            return ()
-        most = allocatable.max(axis=0)
-        wanted = np.flatnonzero(request)
-        short = wanted[most[wanted] < request[wanted]]
-        return tuple(
-            decisions.Hole(
-                resource=session.space.names[column],
-                free=int(most[column]),
-                node=session.layout.names[reachable[int(allocatable[:, column].argmax())]],
-            )
-            for column in (short if short.size else wanted).tolist()
-            if session.space.names[column] != resources.PODS
-        )
+        session.spend("explanations", STANDING_COST)
+        lasting = self._lasting(task, session.view())
+        verdicts = [each for each in lasting if not (each.passing or each.curable)]
+        told = explanations.explain(session, task, verdicts, session.allocatable)
+        outsized = explanations.outsized(session, task, _reachable(verdicts, session.layout))
+        return explanations.Explanation(*told, outsized)
 
     def explain(
         self, task: jobs.Task
     ) -> tuple[tuple[tuple[str, int], ...], tuple[decisions.Hole, ...]]:
-        """Why nodes refuse this task, with their number, and the largest room that is left.
-
-        A node counts once for the first filter that refuses it, else once for each resource that
-        it lacks, as kube-scheduler does.
-        """
+        """Why nodes refuse this task, with their number, and the largest room that is left."""
         session = self._session
-        request = session.request(task)
-        view = session.view()
-        alive = np.ones(session.layout.size, dtype=np.bool_)
-        counts: dict[str, int] = {}
-        for verdict in (*self.verdicts(task, view), *nominated_room.verdicts(session, task)):
-            passes = verdict.passes if verdict.later is None else verdict.later
-            refused = int((alive & ~passes).sum())
-            if refused:
-                counts[verdict.refusal] = counts.get(verdict.refusal, 0) + refused
-            alive &= passes
-        free = nominated_room.room(session, task)
-        holes = []
-        for column in np.flatnonzero(request).tolist():
-            name = session.space.names[column]
-            short = int((alive & (free[:, column] < request[column])).sum())
-            if short:
-                what = "Too many pods" if name == resources.PODS else f"Insufficient {name}"
-                counts[what] = short
-            if name != resources.PODS and alive.any():
-                room = np.where(alive, free[:, column], -1)
-                row = int(room.argmax())
-                amount = max(0, int(room[row]))
-                holes.append(
-                    decisions.Hole(resource=name, free=amount, node=session.layout.names[row])
-                )
-        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        return tuple(ordered), tuple(sorted(holes, key=lambda hole: hole.resource))
+        verdicts = self.verdicts(task, session.view())
+        verdicts = (*verdicts, *nominated_room.verdicts(session, task))
+        return explanations.explain(session, task, verdicts, nominated_room.room(session, task))
 
     def _plan(self, task: jobs.Task) -> Plan:
         session = self._session

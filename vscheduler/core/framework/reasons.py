@@ -99,9 +99,12 @@ def short_sub_group(gang: gangs.Gang) -> decisions.Reason | None:
     return of(gang, code, subject=policy.name, sub_group=labels, **numbers)
 
 
-def no_room(session: "working.Session", gang: gangs.Gang, task: jobs.Task) -> decisions.Reason:
-    """Why no node takes this task of the job."""
-    found = session.placement.explanation(task)
+def no_room(
+    session: "working.Session", gang: gangs.Gang, task: jobs.Task, *, empty: bool = False
+) -> decisions.Reason:
+    """Why no node takes this task of the job; empty: would take it, if nothing ran there."""
+    placement = session.placement
+    found = placement.standing_explanation(task) if empty else placement.explanation(task)
     code = decisions.ReasonCode.NO_ROOM if session.layout.size else decisions.ReasonCode.NO_NODES
     if found.outsized:
         code = decisions.ReasonCode.NEVER_FITS

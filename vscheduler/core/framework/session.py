@@ -45,6 +45,9 @@ class Session:
     Actions change it through `statement()` only.
     """
 
+    told_hopeless: object = None
+    """What the next cycle may say again of jobs that can't start on empty nodes."""
+
     def __init__(
         self,
         snapshot: snapshots.Snapshot,

@@ -71,6 +71,13 @@ class Spending:
         if self._budget is not None and self._limit is not None:
             self._limit = max(self._limit, self._spent + self._budget // fraction)
 
+    def part(self, fraction: int) -> Callable[[], bool]:
+        """Whether a half, a quarter, … of the budget is spent from here on, or all of it is."""
+        budget, end = self._budget, self._spent
+        if budget is not None:
+            end += budget // fraction
+        return lambda: self.over or (budget is not None and self._spent >= end)
+
     def has_had_its_part(self, namespace: str) -> bool:
         """Whether others come first; in no hurry, nobody does."""
         return self._part is not None and self._cost(namespace) > self._part

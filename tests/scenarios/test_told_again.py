@@ -1,0 +1,160 @@
+"""What hopeless jobs were told is said again without being found anew, as long as it holds."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests import attacks
+from tests.scenarios import test_costly_tenants as tenants
+from tests.unit.mirror import manifests
+from vscheduler.core import cycle
+from vscheduler.core.model import decisions, snapshot
+from vscheduler.core.plugins import predicates
+
+GROUPS = 6
+
+Document = dict[str, Any]
+
+
+class Teller:
+    """A cluster with hopeless groups, which decides by one policy, each time in two ways."""
+
+    def __init__(self) -> None:
+        classes = [
+            *attacks.classes(GROUPS, "selector"),
+            *(renamed(each) for each in attacks.classes(GROUPS, "amount")),
+        ]
+        self.cluster = tenants.Cluster(classes)
+        self.policy = tenants.built_in()
+        self.carried = snapshot.FRESH
+
+    def decide(self) -> decisions.CycleResult:
+        """A cycle, which decides and says the same as one to which nothing was told before."""
+        taken = self.cluster.mirror.snapshot(tenants.NOW, self.carried)
+        result = cycle.run_cycle(taken, self.policy)
+        anew = replace(taken, carried=replace(self.carried, hopeless=None))
+        assert cycle.run_cycle(anew, self.policy).groups == result.groups
+        self.carried = result.carried
+        return result
+
+    def found(self) -> int:
+        """How many reasons the next cycle finds."""
+        return self.decide().work.get("explanations", 0)
+
+
+def renamed(document: Document) -> Document:
+    """A second group beside the one that has this name already."""
+    metadata = document["metadata"]
+    metadata["name"] = f"b{metadata['name']}"
+    for key, name in metadata.get("annotations", {}).items():
+        metadata["annotations"][key] = f"b{name}"
+    return document
+
+
+def node(number: int, cpu: str = "32", **labels: str) -> Document:
+    """One of the cluster's nodes, as it is or otherwise."""
+    name = f"n{number:02}"
+    return manifests.node(name, {"cpu": cpu, "pods": "110"}, labels={attacks.HOST: name, **labels})
+
+
+def queue(name: str = "qa", **spec: object) -> Document:
+    """One of its queues."""
+    return manifests.queue(name, {"weight": 1, **spec}, state="Open")
+
+
+def busy(number: int) -> Document:
+    """A pod of somebody else on one of the nodes."""
+    document = attacks.pod(f"busy-{number}", "nobody", "team-b", {"cpu": "20"})
+    document["spec"] |= {"nodeName": f"n{number % tenants.NODES:02}", "schedulerName": "other"}
+    document["status"] = {"phase": "Running"}
+    return document
+
+
+def test_in_a_cluster_at_rest_nothing_is_found_anew() -> None:
+    """Nor where others come and are bound: what holds on empty nodes doesn't depend on them."""
+    teller = Teller()
+    work = teller.decide().work
+    assert work == {"hopeless": 2 * GROUPS, "explanations": 2 * GROUPS}
+    assert teller.found() == 0
+    for each in attacks.gang("first", "team-b", "qb"):
+        teller.cluster.show(each)
+    teller.cluster.show(busy(1))
+    result = teller.decide()
+    assert len(result.binds) == 2
+    assert result.work.get("explanations", 0) == 0
+    assert sum(group.reason is not None for group in result.groups) == 2 * GROUPS
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(node(1, zone="elsewhere"), id="a label"),
+        pytest.param(node(1, cpu="64"), id="a size"),
+        pytest.param(node(tenants.NODES), id="another node"),
+        pytest.param(queue(priority=1), id="a queue"),
+    ],
+)
+def test_it_is_found_anew_when_nodes_or_queues_change(change: Document) -> None:
+    """Whatever could make it another."""
+    teller = Teller()
+    teller.decide()
+    teller.cluster.show(change)
+    assert teller.found() == 2 * GROUPS
+
+
+def test_it_is_found_anew_for_a_job_that_changed() -> None:
+    """And for no other."""
+    teller = Teller()
+    teller.decide()
+    grown = attacks.pod("a-0001-1", "a-0001", nodeSelector={"zone": "z1"})
+    teller.cluster.show(grown)
+    assert teller.found() == 1
+
+
+def test_it_is_found_anew_by_another_policy() -> None:
+    """Other filters may say something else."""
+    teller = Teller()
+    teller.decide()
+    teller.policy = tenants.built_in()
+    assert teller.found() == 2 * GROUPS
+
+
+def test_after_a_plugin_failed_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was said while a filter couldn't answer isn't said again when it can."""
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("moody")
+
+    teller = Teller()
+    with monkeypatch.context() as broken:
+        broken.setattr(predicates.Predicates, "filter_nodes", fails)
+        assert teller.decide().faults
+    assert teller.found() == 2 * GROUPS
+    assert teller.found() == 0
+
+
+CHANGES: tuple[Callable[[random.Random], Document], ...] = (
+    lambda chance: node(chance.randrange(4), zone=f"z{chance.randrange(GROUPS)}"),
+    lambda chance: node(chance.randrange(4), cpu=str(chance.choice((32, 1001, 1003)))),
+    lambda chance: queue(capability={"cpu": str(chance.choice((10, 2000)))}),
+    lambda chance: {**queue(), "status": {"state": chance.choice(("Open", "Closed"))}},
+    lambda chance: busy(chance.randrange(100)),
+)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_whatever_happens_the_same_is_said_as_if_found_anew(seed: int) -> None:
+    """Nodes, queues and usage change at random; `decide` compares."""
+    chance = random.Random(seed)
+    teller = Teller()
+    reused = 0
+    for _ in range(12):
+        before = teller.carried.hopeless
+        result = teller.decide()
+        reused += before is not None and not result.work.get("explanations")
+        if chance.random() < 0.6:
+            teller.cluster.show(chance.choice(CHANGES)(chance))
+    assert reused
