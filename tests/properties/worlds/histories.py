@@ -16,6 +16,9 @@ QUIET_CYCLES = 4
 """So many cycles that decide nothing, each at the instant at which something could change with no
 event, are rest."""
 
+VOLCANO_CYCLES = 60
+"""So long Volcano's way is followed that evicts and evicts."""
+
 TURN_CYCLES = worlds.GOING_MAX + 2
 """One claim: victims take so long to go, the claimant binds, and the pods that come back bind."""
 
@@ -130,7 +133,7 @@ def _come_to_rest(around: worlds.World, history: History, judges: Iterable[momen
         elif not around.is_moving:
             quiet += 1
             around.now = max(around.now, around.wake_at or 0)
-        if busy > most and gone and moment.setting.volcano:
+        if busy > VOLCANO_CYCLES and gone and moment.setting.volcano:
             break
         if busy > most:
             evicted = sorted(moment.lost)
