@@ -10,7 +10,7 @@ from tests import attacks
 from tests.unit.mirror import manifests
 from vscheduler.core import actions, cycle, plugins
 from vscheduler.core.actions import enqueue
-from vscheduler.core.framework import placement, policy, session
+from vscheduler.core.framework import feasibility, placement, policy, session
 from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.mirror import state
 
@@ -215,14 +215,36 @@ def test_admission_leaves_something_for_turns() -> None:
     documents = []
     for number in range(300):
         name = f"fits-{number:03}"
-        documents += [attacks.group(name), attacks.pod(f"{name}-0", name)]
-        documents[-1]["spec"]["nodeSelector"] = {attacks.HOST: f"n{number % NODES:02}"}
         requests = {"cpu": f"{10 + number}m"}
-        documents[-1]["spec"]["containers"][0]["resources"]["requests"] = requests
-    cluster = Cluster(inqueue(documents))
-    bound = [len(cluster.decide().binds) for _ in range(8)]
-    assert bound[0] > 10
-    assert sum(bound) > 8 * 10
+        where = {attacks.HOST: f"n{number % NODES:02}"}
+        pods = (
+            attacks.pod(f"{name}-{each}", name, requests=requests, nodeSelector=where)
+            for each in range(2)
+        )
+        documents += [attacks.group(name, 2), *pods]
+    let_in = Cluster(inqueue(documents))
+    bound = [len(let_in.decide().binds) for _ in range(8)]
+    assert bound[0] > 40
+    assert sum(bound) > 8 * 40
+
+
+def test_looking_at_groups_leaves_something_for_letting_them_in() -> None:
+    """Where the seats of those that were let in use up each budget, others are let in still."""
+    documents: list[dict[str, Any]] = []
+    for number in range(300):
+        name = f"fits-{number:03}"
+        found, *pods = attacks.gang(name, "team-a", "qa")
+        for each in pods:
+            each["spec"]["nodeSelector"] = {attacks.HOST: f"n{number % NODES:02}"}
+            amounts = {"cpu": f"{10 + number}m"}
+            each["spec"]["containers"][0]["resources"]["requests"] = amounts
+        documents += [*inqueue([found]), *pods]
+    cluster = Cluster(documents)
+    for each in attacks.gang("late", "team-b", "qb"):
+        cluster.show(each)
+    first = cluster.decide()
+    assert first.work["seats"] * feasibility.SEATS_COST >= BUDGET
+    assert first.work["admissions"] == 1
 
 
 def test_telling_the_hopeless_takes_a_quarter_of_the_budget() -> None:
