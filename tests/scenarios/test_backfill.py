@@ -139,9 +139,11 @@ def test_pods_that_ask_for_nothing(picture: str, decisions: list[object]) -> Non
         assert decide(picture, "backfill", TIERS) == decisions
 
 
-def first(picture: str, volcano: bool = False, **carried: Any) -> decisions.CycleResult:
+def first(
+    picture: str, volcano: bool = False, actions: str = "backfill", **carried: Any
+) -> decisions.CycleResult:
     """One cycle, nothing after it."""
-    tree: dict[str, Any] = {"actions": "backfill", "tiers": running.tiers(TIERS)}
+    tree: dict[str, Any] = {"actions": actions, "tiers": running.tiers(TIERS)}
     if volcano:
         tree["compatibility"] = "volcano"
     documents = pictures.documents(picture)
@@ -245,6 +247,24 @@ def test_a_promise_that_is_none_yet_stays() -> None:
     assert outcome(first(elastic, volcano=True, nominations=PROMISED)) == ([], [])
     both = picture.replace("cpu= -", "cpu= min=0 -*2 node n2 cpu=1 pods=1")
     assert outcome(first(both, nominations=PROMISED)) == (["idle-1"], ["idle-0"])
+
+
+@pytest.mark.parametrize("volcano", [False, True])
+def test_who_starts_with_idlers_takes_along_those_that_were_held(*, volcano: bool) -> None:
+    """Two have room now and one waits for it, so that all waited; with one that asks for nothing
+    there are enough, and they start together.
+    """
+    picture = """
+        node  n1 cpu=1
+        node  n2 cpu=1
+        node  n3 cpu=1
+        queue q
+        job   q/gone min=0 ~n3
+        job   q/a cpu= min=3 -@1 -@1 -@1 -
+        """
+    promised = {jobs.TaskId(f"a-0000{number}"): f"n{number + 1}" for number in range(3)}
+    result = first(picture, volcano, "allocate, backfill", nominations=promised)
+    assert outcome(result) == (["a-0", "a-1", "a-3"], ["a-2"])
 
 
 def test_a_job_that_isnt_ready_keeps_no_slot() -> None:

@@ -85,7 +85,7 @@ def _place(session: working.Session, gang: gangs.Gang) -> None:
         if seating.needed():
             seating.others()
         if best_effort.is_ready(session, gang):
-            trial.commit()
+            best_effort.start(session, trial, gang)
         elif session.as_volcano and not session.dispatch.all_agree("job_ready", gang):
             trial.hold()
 

@@ -45,6 +45,16 @@ def rests(
     )
 
 
+def start(session: "working.Session", trial: statement.Statement, gang: gangs.Gang) -> None:
+    """Bind what a job that is ready was given, and what it was given before and only held: it has
+    its minimum with these (Volcano: Session.Allocate, which dispatches all that is allocated).
+    """
+    for task in gang.tasks(jobs.TaskStatus.ALLOCATED):
+        if task.uid in session.held and not trial.places(task):
+            trial.start(task)
+    trial.commit()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seating:
     """Places for the best-effort members of one job, in a statement that is under way."""
@@ -65,12 +75,7 @@ class Seating:
         if not self.needed():
             return Outcome.NEITHER
         if is_ready(session, gang):
-            if session.as_volcano and gang.job.pending_best_effort:
-                # Backfill held these when the others had no room.
-                for task in gang.tasks(jobs.TaskStatus.ALLOCATED):
-                    if task.uid in session.held and not trial.places(task):
-                        trial.start(task)
-            trial.commit()
+            start(session, trial, gang)
             return Outcome.STARTS
         if session.dispatch.vote("job_pipelined", gang):
             trial.hold()
