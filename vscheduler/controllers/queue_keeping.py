@@ -64,16 +64,6 @@ class Pace:
     retries: queue_retries.Growth = field(default_factory=queue_retries.Growth)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
-    """What others know of PodGroups."""
-
-    witness: queue_knowledge.Witness = queue_knowledge.as_written
-    """Where a group counts."""
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when that may be somewhere else, and by the keeper itself when it learns something."""
-
-
 class QueueKeeper:
     """The Queue controller's ears and hands; what is to be done is decided in `queues`."""
 
@@ -84,23 +74,23 @@ class QueueKeeper:
         default_queue: str,
         observe: Callable[[str, str], None],
         pace: Pace,
-        outlook: Outlook | None = None,
+        witness: queue_knowledge.Witness = queue_knowledge.as_written,
         failures: containment.Failures | None = None,
     ) -> None:
+        """`witness` says where a PodGroup counts; `moved` is told when it may say otherwise."""
         self._failures = failures or containment.Failures()
         self._api = api
         self._default = default_queue
         self._observe = observe
         self._pace = pace
         self._writer = queue_writing.Writer(api, observe)
-        outlook = outlook or Outlook()
-        self._known = queue_knowledge.Known(default_queue, outlook.witness)
+        self._known = queue_knowledge.Known(default_queue, witness)
         self._served = queue_kinds.Served(api)
         self._missed = False
         """Whether somebody has missed a kind since that was last asked."""
         self._ask_at = 0.0
         self._commands: dict[str, queue_objects.Command] = {}
-        self._changed = outlook.changed
+        self._changed = asyncio.Event()
         self._audit_at = 0.0
         """Like all instants here, as time.monotonic() tells it."""
         self._due = float("inf")
@@ -122,6 +112,11 @@ class QueueKeeper:
                 self._commands.pop(event.uid, None)
                 self._known.forget(event.uid)
         self._changed.set()
+
+    def moved(self, key: str) -> None:
+        """Learn that pods of a PodGroup (`namespace/name`) came, changed or went."""
+        if self._known.doubt(key):
+            self._changed.set()
 
     def miss(self) -> None:
         """Learn that a kind isn't there, so that nothing is heard of what becomes of objects."""

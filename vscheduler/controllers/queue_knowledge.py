@@ -3,8 +3,9 @@
 Objects are told apart by UID, so that news of one that is gone never hides its successor.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import TypeAlias
 
 from vscheduler.controllers import queue_objects
@@ -20,15 +21,88 @@ def as_written(group: queue_objects.Group) -> str:
     return group.counter
 
 
+class Tally:
+    """PodGroups by queue and by the status field in which they count.
+
+    Only groups that came, changed or are doubtful are looked at when the counts are asked for.
+    """
+
+    def __init__(self, default_queue: str, witness: Witness) -> None:
+        self._default = default_queue
+        self._witness = witness
+        self._groups: dict[str, queue_objects.Group] = {}
+        self._uids: dict[str, set[str]] = {}
+        """By `namespace/name`: news of a group may be later than those of the next one."""
+        self._doubtful: dict[str, None] = {}
+        """Groups that may count elsewhere by now, or don't count yet."""
+        self._places: dict[str, tuple[str, str]] = {}
+        """Where each group counts: queue and field."""
+        self._counts: dict[str, Counter[str]] = {}
+
+    @property
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """As of now; what is given changes with what is known."""
+        for uid in list(self._doubtful):
+            group = self._groups[uid]
+            place = group.queue or self._default, self._witness(group)
+            self._uncount(uid)
+            self._count(uid, place)
+            del self._doubtful[uid]
+        return MappingProxyType(self._counts)
+
+    def add(self, group: queue_objects.Group) -> None:
+        """A group that isn't there yet."""
+        self._groups[group.uid] = group
+        self._uids.setdefault(group.key, set()).add(group.uid)
+        self._doubtful[group.uid] = None
+
+    def drop(self, group: queue_objects.Group) -> None:
+        """A group that was added is no more."""
+        self._uncount(group.uid)
+        self._doubtful.pop(group.uid, None)
+        del self._groups[group.uid]
+        alike = self._uids[group.key]
+        alike.discard(group.uid)
+        if not alike:
+            del self._uids[group.key]
+
+    def doubt(self, key: str) -> bool:
+        """What bears out where a group counts may have changed; whether there is such a group."""
+        uids = self._uids.get(key, ())
+        self._doubtful.update(dict.fromkeys(uids))
+        return bool(uids)
+
+    def clear(self) -> None:
+        """There are none."""
+        for each in (self._groups, self._uids, self._doubtful, self._places, self._counts):
+            each.clear()
+
+    def _count(self, uid: str, place: tuple[str, str]) -> None:
+        queue, counter = place
+        self._counts.setdefault(queue, Counter())[counter] += 1
+        self._places[uid] = place
+
+    def _uncount(self, uid: str) -> None:
+        """Take a group out of the counts, if it is in them; nothing is kept that is zero."""
+        place = self._places.pop(uid, None)
+        if place is None:
+            return
+        queue, counter = place
+        held = self._counts[queue]
+        held[counter] -= 1
+        if not held[counter]:
+            del held[counter]
+        if not held:
+            del self._counts[queue]
+
+
 class Known:
     """All Queues and PodGroups, and how many of these each queue holds."""
 
     def __init__(self, default_queue: str, witness: Witness = as_written) -> None:
-        self._default = default_queue
-        self._witness = witness
         self._items: dict[str, Item] = {}
         self._queues: dict[str, queue_objects.Queue] = {}
-        self._groups: dict[str, queue_objects.Group] = {}
+        self._tally = Tally(default_queue, witness)
         self._news: dict[str, Item | None] | None = None
         """While a list is under way: what was seen, and, as None, what has gone."""
         self.complete = False
@@ -45,12 +119,16 @@ class Known:
         return found
 
     @property
-    def counts(self) -> Mapping[str, Counter[str]]:
-        """PodGroups by queue and by the status field in which they count, as of now."""
-        found: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for group in self._groups.values():
-            found[group.queue or self._default][self._witness(group)] += 1
-        return found
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """PodGroups by queue and by the status field in which they count, as of now.
+
+        It costs what has moved since it was last asked for.
+        """
+        return self._tally.counts
+
+    def doubt(self, key: str) -> bool:
+        """The pods of a PodGroup (`namespace/name`) have moved; whether it is known."""
+        return self._tally.doubt(key)
 
     def see(self, item: Item) -> None:
         """This is how an object looks, unless a newer version of it is known."""
@@ -85,7 +163,7 @@ class Known:
         news, self._news = self._news or {}, None
         self._items.clear()
         self._queues.clear()
-        self._groups.clear()
+        self._tally.clear()
         for item in items:
             if news.get(item.uid, item) is not None:
                 self._add(item)
@@ -99,11 +177,11 @@ class Known:
         if isinstance(item, queue_objects.Queue):
             self._queues[item.uid] = item
         else:
-            self._groups[item.uid] = item
+            self._tally.add(item)
 
     def _drop(self, item: Item) -> None:
         del self._items[item.uid]
         if isinstance(item, queue_objects.Queue):
             del self._queues[item.uid]
         else:
-            del self._groups[item.uid]
+            self._tally.drop(item)

@@ -90,21 +90,22 @@ class Controllers:
 
         around = self._around
         permit = around.permit(leadership.Mandate(held.values()))
-        async with asyncio.TaskGroup() as group:
-            port = api.Api(around.link, around.calls, permit)
-            keeper = queue_keeping.QueueKeeper(
-                port,
-                default_queue=around.given.default_queue,
-                observe=around.observed.observe_write,
-                pace=queue_keeping.Pace(),
-                outlook=queue_keeping.Outlook(
-                    witness=group_evidence.Evidence(around.mirror).counter,
-                    changed=around.pods_moved,
-                ),
-                failures=around.failures,
-            )
-            outlets = operator.Outlets(pulse=around.signs.kopf, failures=around.failures)
-            queue_control.start(group, port, around.link, keeper, outlets)
+        port = api.Api(around.link, around.calls, permit)
+        keeper = queue_keeping.QueueKeeper(
+            port,
+            default_queue=around.given.default_queue,
+            observe=around.observed.observe_write,
+            pace=queue_keeping.Pace(),
+            witness=group_evidence.Evidence(around.mirror).counter,
+            failures=around.failures,
+        )
+        outlets = operator.Outlets(pulse=around.signs.kopf, failures=around.failures)
+        end = around.mirror.subscribe(keeper.moved)
+        try:
+            async with asyncio.TaskGroup() as group:
+                queue_control.start(group, port, around.link, keeper, outlets)
+        finally:
+            end()
 
     async def _follow(self, watch: watching.Watch[owners.Event]) -> None:
         """Follow a kind of owners; where we may not, say so once, and go on without."""

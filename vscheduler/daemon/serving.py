@@ -86,8 +86,6 @@ class Serving:
                 changes.append(self._around.mirror.apply(event))
         if self._loop is not None:
             self._loop.changed(max(changes, default=entries.Change.NONE))
-        if any(event.kind is events.Kind.POD for event in batch):
-            self._around.pods_moved.set()
         needed = any(event.kind in controlling.NEEDED for event in batch)
         if self._grouping is not None and needed:
             self._grouping.changed()

@@ -1,6 +1,5 @@
 """What outlives tenures: made once, handed to everything that is made anew for each."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -27,9 +26,6 @@ class Surroundings:
     """Whether what has begun isn't finished any more, either."""
     signs: supervision.Signs = field(default_factory=supervision.Signs)
     """Whoever works gives these."""
-
-    pods_moved: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set whenever a pod came, changed or went; whoever waits for it clears it."""
 
     @property
     def failures(self) -> containment.Failures:

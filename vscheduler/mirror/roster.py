@@ -3,7 +3,7 @@
 import bisect
 import operator
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -45,6 +45,7 @@ class Roster:
         """Pods of ours that name no group."""
         self._priorities: dict[str, translation.PriorityClass] = {}
         self._default_priority = 0
+        self._told: list[Callable[[jobs.JobId], object]] = []
         self._dirty: set[jobs.JobId] = set()
         self._ids: list[jobs.JobId] = []
         self._jobs: list[jobs.Job] = []
@@ -55,6 +56,11 @@ class Roster:
         """Whose PodGroups are ours, of those without pods."""
         self._scheduler_names = scheduler_names
         self._dirty.update(self._groups)
+
+    def subscribe(self, told: Callable[[jobs.JobId], object]) -> Callable[[], None]:
+        """Name each group whose pods come, change or go, until what is given is called."""
+        self._told.append(told)
+        return lambda: self._told.remove(told)
 
     def move_group(self, key: jobs.JobId, new: translation.Group | None) -> None:
         """The PodGroup came, changed or went (None)."""
@@ -77,11 +83,13 @@ class Roster:
                 if old.ours and old.group in self._groups and not self._members[old.group]:
                     self._left.add(old.group)
                 self._touch(old.group)
+                self._tell(old.group)
         if new is not None:
             if new.group is not None:
                 self._members.setdefault(new.group, {})[new.uid] = new
                 self._left.discard(new.group)
                 self._touch(new.group)
+                self._tell(new.group)
             elif new.ours:
                 self._loners[new.uid] = new
 
@@ -137,6 +145,10 @@ class Roster:
             self._stray.pop(key, None)
         else:
             self._stray[key] = None
+
+    def _tell(self, key: jobs.JobId) -> None:
+        for told in self._told:
+            told(key)
 
     def _place(self, key: jobs.JobId, job: jobs.Job | None) -> None:
         at = bisect.bisect_left(self._ids, key)

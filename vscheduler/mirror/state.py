@@ -5,7 +5,7 @@ thread only; what `snapshot` returns is frozen and can go anywhere.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
@@ -276,6 +276,10 @@ class Mirror:
     def members(self, group: jobs.JobId) -> Collection[pods.Pod]:
         """Pods of all schedulers that name this PodGroup, there or not."""
         return self._roster.members(group)
+
+    def subscribe(self, told: Callable[[jobs.JobId], object]) -> Callable[[], None]:
+        """Name each PodGroup whose pods come, change or go, until what is given is called."""
+        return self._roster.subscribe(told)
 
     def _put(self, kind: events.Kind, key: str, entry: entries.Entry) -> entries.Change:
         before = self._entries[kind].get(key)

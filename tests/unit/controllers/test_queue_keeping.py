@@ -35,11 +35,11 @@ async def keeping(
     pace: queue_keeping.Pace = PACE,
     *,
     deaf: bool = False,
-    outlook: queue_keeping.Outlook | None = None,
+    witness: queue_knowledge.Witness = queue_knowledge.as_written,
 ) -> AsyncIterator[queue_keeping.QueueKeeper]:
     """A keeper at work; a deaf one is told of no changes."""
     keeper = queue_keeping.QueueKeeper(
-        server, default_queue="default", observe=lambda *_: None, pace=pace, outlook=outlook
+        server, default_queue="default", observe=lambda *_: None, pace=pace, witness=witness
     )
     if not deaf:
         server.listeners.append(keeper.feed)
@@ -350,7 +350,7 @@ def test_what_is_heard_while_a_list_is_under_way_is_newer() -> None:
 
 
 def test_groups_count_where_others_say() -> None:
-    """As of each look: what a status says may be borne out later, or no more."""
+    """What a status says may be borne out later, or no more: then it is doubted."""
     borne_out = {"ns/a"}
     known = queue_knowledge.Known(
         "default", lambda group: group.counter if group.key in borne_out else "pending"
@@ -361,8 +361,11 @@ def test_groups_count_where_others_say() -> None:
         )
     assert known.counts["default"] == {"running": 1, "pending": 1}
     borne_out.add("ns/b")
+    assert known.doubt("ns/b")
+    assert not known.doubt("ns/c")
     assert known.counts["default"] == {"running": 2}
     borne_out.clear()
+    assert all(map(known.doubt, ("ns/a", "ns/b")))
     assert known.counts["default"] == {"pending": 2}
 
 
@@ -370,9 +373,6 @@ async def test_what_pods_bear_out_is_counted_when_they_move() -> None:
     """Nothing happens to the group itself."""
     server = queue_api.Server()
     borne_out: set[str] = set()
-    outlook = queue_keeping.Outlook(
-        witness=lambda group: group.counter if group.key in borne_out else "pending"
-    )
     server.put(f"{QUEUES}/red", {"metadata": {"name": "red"}, "spec": {}})
     server.put(
         f"{queue_api.GROUPS}/g",
@@ -387,8 +387,12 @@ async def test_what_pods_bear_out_is_counted_when_they_move() -> None:
         status = server.objects[f"{QUEUES}/red"].get("status", {})
         return status.get("pending", -1), status.get("running", -1)
 
-    async with keeping(server, outlook=outlook):
+    def witness(group: queue_objects.Group) -> str:
+        return group.counter if group.key in borne_out else "pending"
+
+    async with keeping(server, witness=witness) as keeper:
         await until(lambda: counts() == (1, 0))
+        await rest(server)
         borne_out.add("default/g")
-        outlook.changed.set()
+        keeper.moved("default/g")
         await until(lambda: counts() == (0, 1))
