@@ -12,6 +12,8 @@ PAGE_MAX_BYTES = 2**27
 smaller pages are asked for."""
 LIST_MAX_BYTES = 2**30
 """1 GiB: a list that is asked for in one piece."""
+SHRINK = 8
+"""By how much pages become smaller that were too large: each one that is costs its bound."""
 WRITTEN_MAX_BYTES = 2**24
 """16 MiB: what a write is answered with, one object; etcd takes none above 1.5 MiB."""
 LINE_MAX_BYTES = 2**25
@@ -78,6 +80,11 @@ def patience(header: str | None, details: float | None) -> float:
     if header is not None and header.isascii() and header.isdecimal():
         told = float(header[:9])
     return min(told, RETRY_AFTER_MAX_SECONDS) if told > 0 else RETRY_AFTER_SECONDS
+
+
+def smaller(page: int) -> int:
+    """How many objects to ask for where a page of so many was too large; one at least."""
+    return max(1, page // SHRINK)
 
 
 def name_of(item: bytes | msgspec.Raw) -> str:

@@ -152,25 +152,34 @@ async def list_all(
 ) -> list[Object]:
     """All objects of a collection, in their newest state; or of each only its metadata.
 
-    The token of a list that takes too long grows too old; then it is taken in one piece. Raises
-    connection.ApiError.
+    Where a page is too large, that one and those after it are smaller. The token of a list that
+    takes too long grows too old; then it is taken in one piece. Raises connection.ApiError.
     """
     accept = connection.METADATA_LIST if metadata_only else connection.JSON
     try:
-        return await _pages(link, path, {**params, "limit": str(PAGE_SIZE)}, accept)
+        return await _pages(link, path, params, accept, PAGE_SIZE)
     except connection.Gone:
-        return await _pages(link, path, params, accept)
+        return await _pages(link, path, params, accept, 0)
 
 
 async def _pages(
-    link: connection.Connection, path: paths.Path, params: Mapping[str, str], accept: str
+    link: connection.Connection, path: paths.Path, params: Mapping[str, str], accept: str, size: int
 ) -> list[Object]:
+    """All objects, so many a page; 0: in one piece."""
+    kind = PARTIAL if accept == connection.METADATA_LIST else path.kind
     found: list[Object] = []
     token = ""
     while True:
-        query = {**params, "continue": token} if token else params
-        kind = PARTIAL if accept == connection.METADATA_LIST else path.kind
-        listed = _decoded(await link.call("GET", path.with_query(query), accept=accept))
+        query = {"limit": str(size) if size else "", "continue": token}
+        at = path.with_query({**params, **{name: text for name, text in query.items() if text}})
+        try:
+            body = await link.call("GET", at, accept=accept, most_bytes=answers.PAGE_MAX_BYTES)
+        except connection.Unavailable as error:
+            if error.reason != answers.TOO_LARGE or size <= 1:
+                raise
+            size = answers.smaller(size)
+            continue
+        listed = _decoded(body)
         token = _page(listed, f"{kind}List").metadata.continue_
         found += listed.get("items") or []
         if not token:

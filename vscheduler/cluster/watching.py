@@ -30,9 +30,6 @@ Read = TypeVar("Read")
 
 UNAUTHORIZED = 401
 
-SHRINK = 8
-"""By how much pages become smaller that were too large."""
-
 
 class Codec(Protocol[Event, Read]):
     """How objects of one kind become events. Items are JSON, whole and well-formed."""
@@ -210,7 +207,7 @@ class Watch(Generic[Event]):
             version, found = await self._pages(0)
         except connection.Unavailable as error:
             if error.reason == answers.TOO_LARGE:
-                self._size = max(1, self._size // SHRINK)
+                self._size = answers.smaller(self._size)
             raise
         self._sink(self._codec.replace(found))
         self._version = version

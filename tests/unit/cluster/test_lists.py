@@ -1,0 +1,78 @@
+"""Lists that are taken whole: in pages, which may be too large."""
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from tests.unit.cluster.conftest import Serve
+from vscheduler.cluster import answers, connection, objects
+from vscheduler.mirror import paths
+
+THINGS = paths.Path.to("/things")
+
+
+class Listed:
+    """A collection of objects of some sizes, in pages as they are asked for."""
+
+    def __init__(self, *sizes: int) -> None:
+        self.items = [
+            {
+                "metadata": {"name": f"o{number}", "uid": "u", "resourceVersion": "1"},
+                "spec": {"data": "x" * size},
+            }
+            for number, size in enumerate(sizes)
+        ]
+        self.asked: list[tuple[str, str]] = []
+        """Where each page was to begin, and how many objects it was to have."""
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """One page."""
+        begin = int(request.query.get("continue", "0"))
+        limit = request.query.get("limit", "")
+        self.asked.append((str(begin), limit))
+        end = begin + int(limit or len(self.items))
+        metadata = {"continue": str(end)} if end < len(self.items) else {}
+        return web.json_response(
+            {"kind": "List", "metadata": metadata, "items": self.items[begin:end]}
+        )
+
+
+async def test_a_list_whose_pages_are_too_large_is_had_in_smaller_ones(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on from where it was: nothing is missing, nothing is there twice."""
+    monkeypatch.setattr(answers, "PAGE_MAX_BYTES", 2000)
+    server = Listed(*[10] * 10, *[1000] * 3, *[10] * 3)
+    found = await objects.list_all(await serve(server.answer), THINGS, {"labelSelector": "a"})
+    assert found == server.items
+    assert server.asked[:5] == [("0", "500"), ("0", "62"), ("0", "7"), ("7", "7"), ("7", "1")]
+    assert server.asked[5:] == [(str(number), "1") for number in range(8, 16)]
+
+
+async def test_an_object_that_is_too_large_for_a_page_is_the_end_of_a_list(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It isn't asked for again and again."""
+    monkeypatch.setattr(answers, "PAGE_MAX_BYTES", 2000)
+    server = Listed(10, 3000)
+    link = await serve(server.answer)
+    with pytest.raises(connection.Unavailable) as told:
+        async with asyncio.timeout(20):
+            await objects.list_all(link, THINGS, {})
+    assert told.value.reason == answers.TOO_LARGE
+    assert [limit for _, limit in server.asked] == ["500", "62", "7", "1", "1"]
+
+
+async def test_what_is_no_answer_is_no_reason_for_smaller_pages(serve: Serve) -> None:
+    """Who asked is told at once."""
+    limits: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        limits.append(request.query["limit"])
+        return web.Response(status=503)
+
+    link = await serve(answer)
+    with pytest.raises(connection.Unavailable):
+        await objects.list_all(link, THINGS, {})
+    assert set(limits) == {"500"}
