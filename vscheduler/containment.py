@@ -8,7 +8,6 @@ Exception, above all that a task is cancelled, passes.
 
 import asyncio
 import time
-import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import TracebackType
@@ -16,6 +15,7 @@ from typing import Self
 
 import structlog
 
+from vscheduler import tracebacks
 from vscheduler.mirror import statuses
 
 log = structlog.get_logger(__name__)
@@ -137,18 +137,20 @@ class Failures:
         return self._lines <= LINES_MAX
 
     def _log(self, area: str, key: str, error: Exception, untold: int) -> None:
-        """One line; the first one of each place in the code shows how it came there."""
-        frames = traceback.extract_tb(error.__traceback__)
-        place = (frames[-1].filename, frames[-1].lineno or 0) if frames else ("", 0)
-        known = place in self._places
+        """One line; the first one of each place in the code shows how it came there.
+
+        As text: what writes the log may not be ours, and might show all that the frames hold.
+        """
+        place = tracebacks.place(error)
+        way = {} if place in self._places else {"exception": tracebacks.shown(error)}
         self._places.add(place)
         log.error(
             "work.failed",
             area=area,
             object=key,
-            message=f"{type(error).__name__}: {error}"[:1000],
+            message=tracebacks.said(error),
             failures_since=untold,
-            exc_info=None if known else error,
+            **way,
         )
 
 

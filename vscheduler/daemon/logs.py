@@ -14,8 +14,9 @@ from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import ExcInfo, Processor
 
+from vscheduler import tracebacks
 from vscheduler.daemon import line_writer
 from vscheduler.mirror import plain_text
 
@@ -43,7 +44,7 @@ def configure(level: str, style: str, *, descriptor: int = STDERR) -> line_write
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
+        structlog.processors.ExceptionRenderer(_traceback),
     ]
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
@@ -177,11 +178,17 @@ def _rendering(style: str, *, coloured: bool) -> tuple[Processor, ...]:
     if style == "console":
         renderer = structlog.dev.ConsoleRenderer(
             colors=coloured,
-            # The default one takes half a second for a traceback, in the event loop.
+            # None is left to it; the default one takes half a second, in the event loop.
             exception_formatter=structlog.dev.plain_traceback,
         )
         return (_shown, renderer)
     return (structlog.processors.JSONRenderer(),)  # in ASCII
+
+
+def _traceback(exc_info: ExcInfo) -> str:
+    """How an error came about; it is called in the event loop."""
+    _, error, trace = exc_info
+    return tracebacks.shown(error, trace)
 
 
 def _shown(_logger: object, _method: str, event: MutableMapping[str, Any]) -> dict[str, Any]:
