@@ -6,6 +6,7 @@ Nobody waits for it: neither who is cancelled while a cycle runs, nor the proces
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Generic, TypeVar
@@ -29,6 +30,9 @@ class CycleThread:
     def __init__(self, cycles: progress.Cycles) -> None:
         self._cycles = cycles
         self._waiting: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
+        self.worked_seconds = 0.0
+        """Processor time of the last function that returned: what others had meanwhile isn't in
+        it."""
 
     def start(self) -> None:
         """Begin."""
@@ -49,8 +53,10 @@ class CycleThread:
 
         def piece() -> None:
             self._cycles.begun(number)
+            began = time.thread_time()
             try:
-                outcome = _Outcome(value=function())
+                value = function()
+                outcome = _Outcome(value=value, worked_seconds=time.thread_time() - began)
             except BaseException as error:  # noqa: BLE001 - SystemExit must not end the thread
                 outcome = _Outcome(error=error)
             finally:
@@ -64,6 +70,7 @@ class CycleThread:
         if outcome.error is not None:
             raise FailedError(outcome.error) from outcome.error
         assert outcome.value is not None
+        self.worked_seconds = outcome.worked_seconds
         return outcome.value
 
     def _live(self) -> None:
@@ -77,6 +84,13 @@ _Piece = Callable[[], None]
 class _Outcome(Generic[T]):
     """What came of a function: a value, or an error."""
 
-    def __init__(self, *, value: T | None = None, error: BaseException | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        value: T | None = None,
+        error: BaseException | None = None,
+        worked_seconds: float = 0.0,
+    ) -> None:
         self.value = value
         self.error = error
+        self.worked_seconds = worked_seconds

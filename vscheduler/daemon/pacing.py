@@ -4,10 +4,13 @@ A change is let rest for a moment, so that the pods of one job are seen together
 `debounce_seconds` where a gang isn't whole yet, else for `quick_seconds`. What only goes on as it
 was decided, say a bound pod that starts, is let rest for `step_seconds`: nobody who waits is helped
 by it. A cycle that its budget cut short is followed by the next at once; one that bound something,
-by a rest of twice its length, at most the debounce; one that bound nothing, by a rest of four times
-its length, at most the schedule period: a cluster that is busy but full costs a fifth of a core at
+by a rest of twice its cost, at most the debounce; one that bound nothing, by a rest of four times
+its cost, at most the schedule period: a cluster that is busy but full costs a fifth of a core at
 most, and a new job on a quiet one waits for the debounce only. Nothing changed and nothing due: no
 cycle.
+
+The cost is processor time. How long a cycle took says as much about others: where the event loop
+was late for whatever it had to read, a rest of four times that would make all wait for longer yet.
 """
 
 import asyncio
@@ -108,7 +111,9 @@ class Pacing:
             self._step = None
 
     def end(self, *, seconds: float, bound: bool, finished: bool, wake_at: float | None) -> None:
-        """A cycle of this length has ended; where it isn't finished the next one goes on."""
+        """A cycle that cost so much processor time has ended; where it isn't finished the next one
+        goes on.
+        """
         pace = self._pace
         self._first = False
         self._at_once = not finished

@@ -242,11 +242,11 @@ class SchedulingLoop:
 
     async def _cycle(self, thread: cycle_thread.CycleThread) -> None:
         """One cycle. Raises what fails around it, and cycle_thread.FailedError."""
-        started = time.monotonic()
+        started, began = time.monotonic(), time.thread_time()
         carried = replace(self._carried, spared=self._spared.pausing, denied=self._denied.pausing)
         taken = self._mirror.snapshot(time.time(), carried)
         self._teller.tell_of_refusals(taken.refused)
-        opened = time.monotonic()
+        opened, worked = time.monotonic(), time.thread_time() - began
         run = partial(cycle.run_cycle, taken, self._policy, self._pace.budget)
         with lags.noted(self._metrics.observe_lag):
             result = await thread.run(run)
@@ -254,9 +254,10 @@ class SchedulingLoop:
             log.info("cycle.withheld", binds=len(result.binds), evictions=len(result.evicts))
             self._pacing.changed()
             return
-        decided = time.monotonic()
+        decided, began = time.monotonic(), time.thread_time()
         bound = await self._obey(taken, result)
         handed_on = time.monotonic()
+        worked += thread.worked_seconds + time.thread_time() - began
         parts = {
             "snapshot": opened - started,
             "decide": decided - opened,
@@ -264,7 +265,7 @@ class SchedulingLoop:
         }
         self._cycles += 1
         self._pacing.end(
-            seconds=handed_on - started,
+            seconds=worked,
             bound=bound > 0,
             finished=result.finished,
             wake_at=result.wake_at,

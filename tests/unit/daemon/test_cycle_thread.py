@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -34,6 +35,21 @@ async def test_it_runs_elsewhere_and_is_noted_while_it_runs(
     assert seen == (seen[0], 1)
     assert seen[0] != threading.get_ident()
     assert cycles.oldest() is None
+
+
+async def test_what_it_cost_is_its_own_work(thread: cycle_thread.CycleThread) -> None:
+    """Not what others did meanwhile, and not what an earlier one cost."""
+
+    def work() -> str:
+        until = time.thread_time() + 0.2
+        while time.thread_time() < until:
+            pass
+        return "done"
+
+    await thread.run(work)
+    assert thread.worked_seconds >= 0.2
+    await thread.run(lambda: [time.sleep(0.2)])
+    assert thread.worked_seconds < 0.2
 
 
 @pytest.mark.parametrize(

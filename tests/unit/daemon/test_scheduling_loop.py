@@ -139,6 +139,26 @@ async def test_a_cycle_that_its_budget_cuts_short_is_continued(serve: Serve) -> 
         assert set(made.bound().values()) == {1}
 
 
+async def test_a_cycle_that_was_held_up_is_not_rested_after(serve: Serve) -> None:
+    """The rest is as long as what it cost, not as what others had of the processor meanwhile: the
+    event loop reads what tenants write, and a new job would wait four times as long as that took.
+    """
+
+    class Late(allocate.Allocate):
+        """Does nothing for a while."""
+
+        def execute(self, session: working.Session) -> None:
+            super().execute(session)
+            time.sleep(0.5)  # a rest by that takes 25 s
+
+    pace = pacing.Pace(debounce_seconds=0.005, period_seconds=600, rest_factor=50)
+    full = "node n1 cpu=4\nqueue default\njob default/large min=2 cpu=3 - -"
+    async with worlds.world(serve, full, pace=pace, action=Late) as made:
+        await worlds.until(lambda: made.statuses("large"))
+        made.show(*pictures.documents("node n2 cpu=4"))
+        await worlds.until(lambda: len(made.bound()) == 2)
+
+
 async def test_a_change_between_two_parts_of_a_round_is_seen_by_all(serve: Serve) -> None:
     """A job that had its turn before the change has another one after the round."""
     second, seen = threading.Event(), threading.Event()
