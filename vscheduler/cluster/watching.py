@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from vscheduler import containment
-from vscheduler.cluster import answers, connection, turns
+from vscheduler.cluster import answers, connection, lines, turns
 from vscheduler.mirror import paths
 
 log = structlog.get_logger(__name__)
@@ -299,22 +299,22 @@ class Watch(Generic[Event]):
             path, silence_seconds=pace.silence_seconds, gather_seconds=pace.gather_seconds
         ) as chunks:
             self._hear()
-            rest = b""
+            text = lines.Lines()
             async for chunk in chunks:
                 self._hear()
-                *lines, rest = (rest + chunk).split(b"\n")
-                if len(rest) > answers.LINE_MAX_BYTES:
+                whole = text.take(chunk)
+                if text.waiting_bytes > answers.LINE_MAX_BYTES:
                     raise connection.Unavailable("a change without an end")
-                for number, some in enumerate(turns.slices(lines)):
+                for number, some in enumerate(turns.slices(whole)):
                     if number:
                         await asyncio.sleep(0)
                     self._hand_on(some)
 
-    def _hand_on(self, lines: Sequence[bytes]) -> None:
+    def _hand_on(self, some: Sequence[bytes]) -> None:
         """One batch of lines; an error among them ends the watch after those before it."""
         events: list[Event] = []
         try:
-            for line in lines:
+            for line in some:
                 if line:
                     events += self._read(line)
         finally:

@@ -50,7 +50,7 @@ class Pace:
 
     debounce_seconds: float = 0.05
     rest_factor: float = 4.0
-    """A look is followed by a rest of so many times its length."""
+    """A look is followed by a rest of so many times the processor time that it took."""
     tick_seconds: float = 0.5
     """How often pauses that are over, and pods that a watch should have shown, are looked for."""
     sent_seconds: float = 10.0
@@ -164,7 +164,7 @@ class Grouping:
             await asyncio.sleep(self._pace.debounce_seconds)
             self._surveyed = self._surveyed and not self._changed.is_set()
             self._changed.clear()
-            started = time.monotonic()
+            started, began = time.monotonic(), time.thread_time()
             self._pauses.ended(started)
             with self._failures.contained("podgroups", "pods without one"):
                 if self._work.qsize() <= self._pace.backlog_max // 2:
@@ -176,8 +176,7 @@ class Grouping:
                     self._find_unused(started)
                 self._surveyed = True
                 self._survey_at = started + min(self._pace.survey_seconds, self._grace_seconds)
-            took = time.monotonic() - started
-            await asyncio.sleep(self._pace.rest_factor * took)
+            await asyncio.sleep(self._pace.rest_factor * (time.thread_time() - began))
 
     def _may_part(self, now: float) -> bool:
         """Whether a look at all groups may find one to be deleted."""
