@@ -34,7 +34,6 @@ class Bounds:
     def excess(self, spec: wire.PodSpec) -> errors.FieldError | None:
         """What of the pod's conditions is more than is looked at; None: all can be."""
         affinity = spec.affinity
-        terms = _pod_terms(affinity)
         checks = [
             (len(spec.tolerations), "max_pod_tolerations", "tolerations", "spec.tolerations"),
             (
@@ -43,13 +42,18 @@ class Bounds:
                 "topology spread constraints",
                 "spec.topologySpreadConstraints",
             ),
-            (len(terms), "max_pod_affinity_terms", "pod affinity terms", "spec.affinity"),
+            (
+                _pod_terms_count(affinity),
+                "max_pod_affinity_terms",
+                "pod affinity terms",
+                "spec.affinity",
+            ),
         ]
         for count, bound, what, field in checks:
             if count > getattr(self, bound):
                 return self._error(field, count, bound, what)
         if affinity is not None or spec.node_selector or spec.topology_spread_constraints:
-            values = node_values(spec) + pod_values(terms) + _spread_values(spec)
+            values = node_values(spec) + pod_values(_pod_terms(affinity)) + _spread_values(spec)
             if values > self.max_pod_selector_values:
                 what = "values in its selectors"
                 return self._error("spec", values, "max_pod_selector_values", what)
@@ -111,6 +115,13 @@ def _spread_values(spec: wire.PodSpec) -> int:
 
 def _pod_terms(affinity: wire_terms.Affinity | None) -> list[wire_terms.PodAffinityTerm]:
     return [] if affinity is None else list(_each_pod_term(affinity))
+
+
+def _pod_terms_count(affinity: wire_terms.Affinity | None) -> int:
+    if affinity is None:
+        return 0
+    parts = (affinity.pod_affinity, affinity.pod_anti_affinity)
+    return sum(len(each.required) + len(each.preferred) for each in parts if each is not None)
 
 
 def _each_pod_term(affinity: wire_terms.Affinity) -> Iterator[wire_terms.PodAffinityTerm]:

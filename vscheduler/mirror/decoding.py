@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.mirror import events, wire
+from vscheduler.mirror import events, large_pods, wire
 
 STRUCTS: Mapping[events.Kind, type[wire.Object]] = {
     events.Kind.POD: wire.Pod,
@@ -67,10 +67,25 @@ _decode_named = msgspec.json.Decoder(_Named).decode
 
 
 def decode(kind: events.Kind, item: bytes | msgspec.Raw) -> events.Upsert | events.Reject:
-    """One object in JSON; nulls and the like, which API servers don't send, take a second look.
+    """One object in JSON, a pod with a long affinity as a LargePod; nulls and the like, which API
+    servers don't send, take a second look.
 
     Text that is no JSON at all is the sender's fault, not the object's: msgspec.DecodeError.
     """
+    try:
+        if kind is events.Kind.POD and (large := large_pods.read(item)) is not None:
+            return events.Upsert(kind=kind, object=large)
+    except msgspec.ValidationError:
+        pass
+    return _decode(kind, item)
+
+
+def whole(pod: large_pods.LargePod) -> events.Upsert | events.Reject:
+    """The same pod with its affinity."""
+    return _decode(events.Kind.POD, pod.item)
+
+
+def _decode(kind: events.Kind, item: bytes | msgspec.Raw) -> events.Upsert | events.Reject:
     try:
         return events.Upsert(kind=kind, object=DECODERS[kind].decode(item))
     except msgspec.ValidationError as error:

@@ -68,22 +68,26 @@ def _widest(
     """One term for each topology key, about all pods that any of these could be about; for so many
     keys at most, by name, and for all namespaces where more are named.
     """
-    by_key: dict[str, list[wire_terms.PodAffinityTerm]] = {}
-    for term in terms:
-        if term.label_selector is not None:
-            by_key.setdefault(term.topology_key, []).append(term)
+    distinct = {
+        (term.topology_key, tuple(term.namespaces), term.namespace_selector is not None)
+        for term in terms
+        if term.label_selector is not None
+    }
+    by_key: dict[str, list[tuple[tuple[str, ...], bool]]] = {}
+    for key, names, selected in distinct:
+        by_key.setdefault(key, []).append((names, selected))
     for key in sorted(filter(None, by_key))[:most]:
         named: set[str] = set()
         everywhere = False
-        for term in by_key[key]:
-            named.update(term.namespaces)
-            everywhere |= term.namespace_selector is not None
-            if not term.namespaces and term.namespace_selector is None:
+        for names, selected in by_key[key]:
+            named.update(names)
+            everywhere |= selected
+            if not names and not selected:
                 named.add(metadata.namespace)
         everywhere |= len(named) > most
         anything = constraints.Selector()
-        names = () if everywhere else tuple(sorted(named))
-        pods = constraints.PodSet(names, anything, anything if everywhere else None)
+        listed = () if everywhere else tuple(sorted(named))
+        pods = constraints.PodSet(listed, anything, anything if everywhere else None)
         yield constraints.PodTerm(pods, key)
 
 
