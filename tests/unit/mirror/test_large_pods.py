@@ -71,9 +71,9 @@ def item_of(document: Document) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def read(document: Document) -> entries.Entry:
-    """What it comes to for a Mirror that has seen nothing else."""
-    mirror = state.Mirror(OPTIONS)
+def read(document: Document, mirror: state.Mirror | None = None) -> entries.Entry:
+    """What it comes to for this Mirror, or for one that has seen nothing else."""
+    mirror = mirror or state.Mirror(OPTIONS)
     event = decoding.decode(events.Kind.POD, item_of(document))
     assert not isinstance(event, events.Remove)
     return mirror.read(event)[1]
@@ -151,6 +151,16 @@ def test_an_affinity_that_stands_there_twice_is_read_at_once() -> None:
     assert event.object.spec.affinity is not None
 
 
+def test_what_begins_like_it_is_not_taken_for_it() -> None:
+    """No API server writes that before it either."""
+    item = item_of({"other": attacks.apart(3000, 1), **heavy()})
+    found = large_pods.read(item)
+    assert found is not None
+    alone = large_pods.read(item_of(heavy()))
+    assert alone is not None
+    assert (found.digest, found.metadata) == (alone.digest, alone.metadata)
+
+
 def test_an_affinity_of_the_wrong_kind_is_told_of_and_the_pod_keeps_its_room() -> None:
     """No API server stores that either."""
     document = heavy(nodeName="n")
@@ -205,20 +215,34 @@ def test_an_affinity_is_read_once_however_often_its_pod_changes(
 
 
 def test_what_the_affinity_comes_to_depends_on_is_looked_at_anew(looks: list[str]) -> None:
-    """Labels, for `matchLabelKeys`; the namespace; another text; other conditions; a node."""
+    """Labels, for `matchLabelKeys`; the namespace; another text; other conditions; who places it;
+    and that it waits.
+    """
     mirror = state.Mirror(OPTIONS)
-    plain = attacks.pod("p", "aff", affinity=many_values(4000))
-    labelled, elsewhere, other, tolerant, placed = (copy.deepcopy(plain) for _ in range(5))
+    plain = attacks.pod("p", "aff", affinity=many_values(4000), nodeName="n")
+    labelled, elsewhere, other, tolerant, theirs, waiting = (copy.deepcopy(plain) for _ in range(6))
     labelled["metadata"]["labels"] = {"a": "b"}
     elsewhere["metadata"]["namespace"] = "team-b"
     other["spec"]["affinity"] = many_values(4001)
     tolerant["spec"]["tolerations"] = [{"key": "a", "operator": "Exists"}]
-    placed["spec"]["nodeName"] = "n"
-    for document in (plain, labelled, elsewhere, other, tolerant, placed):
-        event = decoding.decode(events.Kind.POD, item_of(document))
-        assert not isinstance(event, events.Remove)
-        mirror.read(event)
-    assert len(looks) == 6
+    theirs["spec"]["schedulerName"] = "default-scheduler"
+    del waiting["spec"]["nodeName"]
+    shown = (plain, labelled, elsewhere, other, tolerant, theirs, waiting)
+    kept = [read(document, mirror) for document in shown]
+    assert len(looks) == len(shown)
+    kept += [read(document, mirror) for document in shown[:-1]]
+    assert len(looks) == len(shown)
+
+
+def test_what_is_refused_while_it_waits_counts_once_it_runs() -> None:
+    """And the other way round: one is known, and the other isn't taken for it."""
+    mirror = state.Mirror(OPTIONS)
+    kept = [read(heavy(**node), mirror) for node in ({}, {"nodeName": "n"}, {})]
+    refused, runs, refused_again = (told(each) for each in kept)
+    assert refused == refused_again
+    assert "asks for 3000 pod affinity terms" in str(refused[2])
+    assert runs == told(read(heavy(nodeName="n")))
+    assert runs[2] is None
 
 
 def test_what_is_wrong_with_large_pods_is_kept_for_so_many(
