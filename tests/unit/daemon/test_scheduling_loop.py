@@ -159,6 +159,27 @@ async def test_a_cycle_that_was_held_up_is_not_rested_after(serve: Serve) -> Non
         await worlds.until(lambda: len(made.bound()) == 2)
 
 
+async def test_a_cycle_that_was_busy_is_rested_after(serve: Serve) -> None:
+    """Its own thread's work counts: a full cluster doesn't keep the processor."""
+
+    class Busy(allocate.Allocate):
+        """Takes a while to decide."""
+
+        def execute(self, session: working.Session) -> None:
+            super().execute(session)
+            until = time.thread_time() + 0.2
+            while time.thread_time() < until:
+                pass
+
+    pace = pacing.Pace(debounce_seconds=0.005, period_seconds=600, rest_factor=50)
+    full = "node n1 cpu=4\nqueue default\njob default/large min=2 cpu=3 - -"
+    async with worlds.world(serve, full, pace=pace, action=Busy) as made:
+        await worlds.until(lambda: made.statuses("large"))
+        made.show(*pictures.documents("node n2 cpu=4"))
+        await asyncio.sleep(1.5)
+        assert made.loop.cycles == 1
+
+
 async def test_a_change_between_two_parts_of_a_round_is_seen_by_all(serve: Serve) -> None:
     """A job that had its turn before the change has another one after the round."""
     second, seen = threading.Event(), threading.Event()

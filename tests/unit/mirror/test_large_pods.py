@@ -237,7 +237,7 @@ def test_what_the_affinity_comes_to_depends_on_is_looked_at_anew(looks: list[str
 def test_what_is_refused_while_it_waits_counts_once_it_runs() -> None:
     """And the other way round: one is known, and the other isn't taken for it."""
     mirror = state.Mirror(OPTIONS)
-    kept = [read(heavy(**node), mirror) for node in ({}, {"nodeName": "n"}, {})]
+    kept = [read(each, mirror) for each in (heavy(), heavy(nodeName="n"), heavy())]
     refused, runs, refused_again = (told(each) for each in kept)
     assert refused == refused_again
     assert "asks for 3000 pod affinity terms" in str(refused[2])
