@@ -82,10 +82,10 @@ def _spoil() -> None:
 
     hand_on, event_of = watching.Watch._hand_on, handlers.event_of
 
-    def slow_hand_on(self: Any, lines: Sequence[bytes]) -> None:
+    def slow_hand_on(self: Any, some: Sequence[bytes]) -> None:
         if word() == "event loop":
             time.sleep(LONG_SECONDS)
-        hand_on(self, lines)
+        hand_on(self, some)
 
     def slow_event_of(kind: Any, raw: Any) -> Any:
         if word() == "kopf":

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -48,7 +49,7 @@ async def test_what_it_cost_is_its_own_work(thread: cycle_thread.CycleThread) ->
 
     await thread.run(work)
     assert thread.worked_seconds >= 0.2
-    await thread.run(lambda: [time.sleep(0.2)])
+    await thread.run(partial(time.sleep, 0.2))
     assert thread.worked_seconds < 0.2
 
 

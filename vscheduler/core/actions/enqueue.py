@@ -74,12 +74,13 @@ class Enqueue(contracts.Action):
         pending: tuple[list[gangs.Gang], list[gangs.Gang]] = ([], [])
         nodes_ready = bool(session.layout.ready.any())
         young = [gang for gang in session.unsettled() if gang.phase in jobs.YOUNG]
-        for gang in session.spending.in_turn(young):
+        spending = session.spending
+        for gang in spending.in_turn(young):
             waits = gang.phase is jobs.Phase.PENDING
             if gang.job.id in session.snapshot.carried.tried:
                 if waits:
                     session.unreached.add(gang.job.id)
-            elif (waits or nodes_ready) and not session.exhausted and self._is_hopeless(gang):
+            elif (waits or nodes_ready) and not spending.exhausted and self._is_hopeless(gang):
                 gang.phase = jobs.Phase.PENDING
             elif waits:
                 pending[gang.job.uid in session.lapsed].append(gang)

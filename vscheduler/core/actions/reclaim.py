@@ -47,7 +47,7 @@ class Reclaim(contracts.Action):
         self, session: working.Session, planner: eviction.Planner, line: ordering.Line[claims.Claim]
     ) -> None:
         """Those like one that found nothing have had their turn with it."""
-        while line and not session.exhausted and planner.is_vain(line.first):
+        while line and not session.spending.exhausted and planner.is_vain(line.first):
             session.spend("asked", eviction.VAIN_COST)
             session.asked.add((self.name, line.leave().gang.job.id))
 

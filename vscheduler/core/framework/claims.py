@@ -74,6 +74,7 @@ def line_up(
     waiting: ordering.Line[queues.Queue] = ordering.Line()
     lines: dict[str, ordering.Line[Claim]] = {}
     denied, asked = session.snapshot.carried.denied, session.snapshot.carried.asked
+    hurried = session.spending.hurried
     for gang in session.unsettled():
         if not gang.counts[jobs.TaskStatus.PENDING] or gang.phase is jobs.Phase.PENDING:
             continue
@@ -84,8 +85,12 @@ def line_up(
         if not session.dispatch.first_tier("job_starving", gang):
             continue
         queue = session.queues[gang.job.queue]
-        line = lines.setdefault(queue.name, ordering.Line())
-        line.join(job_place(session, gang), Claim(session.dispatch, gang))
+        line = lines.get(queue.name)
+        if line is None:
+            line = lines[queue.name] = ordering.Line()
+        has_had = hurried and session.spending.has_had_its_part(gang.job.namespace)
+        place = (has_had, *ordering.job_key(session.dispatch, gang))
+        line.join(place, Claim(session.dispatch, gang))
     for name, line in lines.items():
         queue = session.queues[name]
         waiting.join(queue_place(session, queue, line), queue)

@@ -149,7 +149,8 @@ def _group(session: "working.Session", gang: gangs.Gang) -> decisions.GroupStatu
     job = gang.job
     reason = session.reasons.get(job.id) or _waits(gang) or reasons.rejected(gang)
     reason = reason or reasons.short_sub_group(gang)
-    ready = _placed(session, gang) >= job.min_member
+    placed = _placed(session, gang) if session.held else gang.ready_tasks
+    ready = placed >= job.min_member
     lacks = not (gang.has_minimum if session.as_volcano else ready)
     unschedulable = bool(job.tasks) and lacks and not _winding_down(gang)
     waits = (
@@ -178,7 +179,7 @@ def _placed(session: "working.Session", gang: gangs.Gang) -> int:
     """Pods that count towards minMember and have their nodes, or are bound to them now; room that
     is only kept for the rest of the cycle is none.
     """
-    if gang.untouched or not session.held:
+    if gang.untouched:
         return gang.ready_tasks
     allocated = gang.tasks(jobs.TaskStatus.ALLOCATED)
     return gang.ready_tasks - sum(task.uid in session.held for task in allocated)

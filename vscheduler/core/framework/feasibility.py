@@ -108,9 +108,11 @@ class Feasibility:
         if not needs:
             return None
         key = (job.queue, needs)
-        if key not in self._known:
-            self._known[key] = self._find(*key)
-        return self._known[key]
+        try:
+            return self._known[key]
+        except KeyError:
+            found = self._known[key] = self._find(*key)
+            return found
 
     def reason(self, gang: gangs.Gang, obstacle: Obstacle) -> decisions.Reason:
         """The same, for people."""

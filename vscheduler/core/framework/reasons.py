@@ -40,8 +40,11 @@ def barred(session: "working.Session", gang: gangs.Gang) -> decisions.Reason | N
     Its phase is no excuse, since tenants can write it: a queue that is made after a job named it
     is as closed to that job as to later ones.
     """
-    if not session.queues[gang.job.queue].takes(gang.job.namespace):
-        return of(gang, decisions.ReasonCode.QUEUE_BARRED, subject=gang.job.namespace)
+    job, queue = gang.job, session.queues[gang.job.queue]
+    if queue.namespaces is None and not job.hard_topology:  # as most are
+        return None
+    if not queue.takes(job.namespace):
+        return of(gang, decisions.ReasonCode.QUEUE_BARRED, subject=job.namespace)
     return _topology(session, gang)
 
 

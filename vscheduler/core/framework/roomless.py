@@ -30,10 +30,13 @@ Group: TypeAlias = tuple[jobs.Task, Sequence[gangs.Gang]]
 def groups(session: "working.Session", due: Iterable[gangs.Gang]) -> list[Group]:
     """Those of these jobs that no node takes a pod of, now or once what is being freed is free."""
     alike: defaultdict[Hashable, list[gangs.Gang]] = defaultdict(list)
+    nominated = bool(session.nominated)
+    promised = session.snapshot.carried.nominations
+    all_alone = session.neighbours.nobody and not promised and not nominated
     for gang in due:
         task = representative(gang.job)
-        if task is not None and gang.untouched and _is_alone(session, gang.job):
-            kept = session.nominated.of(task)
+        if task is not None and gang.untouched and (all_alone or _is_alone(session, gang.job)):
+            kept = session.nominated.of(task) if nominated else None
             alike[task.kind, task.role, gang.job.queue, kept].append(gang)
     found: list[Group] = []
     for each in sorted(alike.values(), key=len, reverse=True)[:CLASSES_MAX]:
@@ -52,8 +55,6 @@ def _is_alone(session: "working.Session", job: jobs.Job) -> bool:
     nominated ones, and none was promised room.
     """
     promised = session.snapshot.carried.nominations
-    if session.neighbours.nobody and not promised and not session.nominated:
-        return True
     waiting = _waiting(job)
     return len({session.nominated.of(task) for task in waiting}) <= 1 and all(
         task.uid not in promised and session.neighbours.standing(task) is None for task in waiting

@@ -100,6 +100,7 @@ class Session:
         self.shuffled_at = snapshot.carried.shuffled_at
         """When the action shuffle last evicted a pod, in this cycle or before."""
         self.spending = spending.Spending(budget, snapshot.carried.spent)
+        self.spend = self.spending.spend
         if snapshot.carried.spent:
             self.spending.hurry(self.unsettled(), snapshot.carried.tried)
         self._residents: collections.defaultdict[int, list[jobs.Task]] | None = None
@@ -108,11 +109,11 @@ class Session:
         self.neighbours = neighbours.Neighbours(table.layout, snapshot.residents, self.spend)
         self.nominated = nominated.NominatedPods(snapshot)
         self.placement = placement.Placement(self)
-        for action in policy.actions:
-            action.action(action.arguments).prepare(self)
         self.dispatch = self._open(guarded)
 
     def _open(self, guarded: frozenset[str]) -> combinators.Dispatch:
+        for action in self.policy.actions:
+            action.action(action.arguments).prepare(self)
         tiers = [
             [(setting, self._opened(setting, guarded)) for setting in tier]
             for tier in self.policy.tiers
@@ -310,10 +311,6 @@ class Session:
         """Whether a reason of this kind would be noted."""
         known = self.reasons.get(job)
         return known is None or PRECEDENCE[code] < PRECEDENCE[known.code]
-
-    def spend(self, kind: str, cost: int) -> None:
-        """Count work; costs are about microseconds. Past the budget the cycle is `exhausted`."""
-        self.spending.spend(kind, cost)
 
     @property
     def exhausted(self) -> bool:

@@ -78,6 +78,11 @@ class Spending:
             end += budget // fraction
         return lambda: self.over or (budget is not None and self._spent >= end)
 
+    @property
+    def hurried(self) -> bool:
+        """Whether anybody has to stand back for others."""
+        return self._part is not None
+
     def has_had_its_part(self, namespace: str) -> bool:
         """Whether others come first; in no hurry, nobody does."""
         return self._part is not None and self._cost(namespace) > self._part
@@ -87,8 +92,9 @@ class Spending:
         have had their part by the time that it is their turn.
         """
         later = []
+        hurried = self._part is not None
         for gang in waiting:
-            if self.has_had_its_part(gang.job.namespace):
+            if hurried and self.has_had_its_part(gang.job.namespace):
                 later.append(gang)
             else:
                 self.payer = gang.job.namespace

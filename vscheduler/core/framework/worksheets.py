@@ -29,7 +29,7 @@ def note_incomplete(session: "working.Session", gang: gangs.Gang) -> None:
 
     A reason that was noted before, for a task that was refused, stays.
     """
-    if (short := reasons.short_sub_group(gang)) is not None:
+    if gang.sub_groups and (short := reasons.short_sub_group(gang)) is not None:
         session.note(gang.job.id, reasons.rejected(gang) or short)
         return
     gated = gang.counts[jobs.TaskStatus.GATED]
