@@ -7,6 +7,7 @@ opinion, so that asking costs only the calls themselves.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import NoneType
 from typing import Any, NoReturn, TypeVar
 
@@ -35,6 +36,8 @@ KINDS: Mapping[str, tuple[type, ...]] = {
     "usages": (Mapping, NoneType),
 }
 """What a plugin may answer, where nothing else would notice anything wrong with it."""
+
+ANYTHING = (object,)
 
 
 class PluginFailedError(Exception):
@@ -85,24 +88,17 @@ class Dispatch:
         self._guarded = guarded
         self.evictions_off = False
         """A plugin failed that has a say in who may be evicted: nobody is, in this cycle."""
-        self._tiers: dict[str, tuple[tuple[Call, ...], ...]] = {}
-        self._calls: dict[str, tuple[Call, ...]] = {}
-        for hook in hooks.HOOKS:
-            found = [
-                tuple(
-                    Call(
-                        setting.plugin.name,
-                        getattr(plugin, hook),
-                        setting.plugin.victim_role,
-                        KINDS.get(hook, (object,)),
-                    )
-                    for setting, plugin in tier
-                    if hook in setting.answers
-                )
-                for tier in tiers
-            ]
-            self._tiers[hook] = tuple(calls for calls in found if calls)
-            self._calls[hook] = tuple(call for calls in found for call in calls)
+        self._tiers: dict[str, list[list[Call]]] = {hook: [] for hook in hooks.HOOKS}
+        for tier in tiers:
+            found: dict[str, list[Call]] = {}
+            for setting, plugin in tier:
+                name, role = setting.plugin.name, setting.plugin.victim_role
+                for hook in setting.answers:
+                    call = Call(name, getattr(plugin, hook), role, KINDS.get(hook, ANYTHING))
+                    found.setdefault(hook, []).append(call)
+            for hook, calls in found.items():
+                self._tiers[hook].append(calls)
+        self._calls = {hook: [*chain.from_iterable(each)] for hook, each in self._tiers.items()}
         self.rows_tell_all = all(
             _says_what_rows_hold(setting, guarded) for tier in tiers for setting, _ in tier
         )

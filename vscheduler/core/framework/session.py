@@ -123,7 +123,7 @@ class Session:
             [(setting, self._started(setting, plugin, guarded)) for setting, plugin in tier]
             for tier in tiers
         ]
-        return combinators.Dispatch(started, guarded)
+        return self.dispatch if started == tiers else combinators.Dispatch(started, guarded)
 
     def _opened(
         self, setting: policies.PluginSetting, guarded: frozenset[str]
