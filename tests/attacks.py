@@ -27,7 +27,9 @@ def pod(
 ) -> Document:
     """A small pod of this group."""
     amounts = requests or {"cpu": "10m"}
-    container = {"name": "main", "image": "none", "resources": {"requests": amounts}}
+    limits = {name: amount for name, amount in amounts.items() if "/" in name}  # as they must be
+    resources = {"requests": amounts, "limits": limits}
+    container = {"name": "main", "image": "none", "resources": resources}
     return {
         "apiVersion": "v1",
         "kind": "Pod",

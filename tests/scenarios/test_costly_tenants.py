@@ -247,6 +247,20 @@ def test_looking_at_groups_leaves_something_for_letting_them_in() -> None:
     assert first.work["admissions"] == 1
 
 
+def test_a_cycle_that_binds_nothing_says_who_it_was_for() -> None:
+    """Those that only are there are counted as well; who starts pays nothing."""
+    cluster = Cluster(attacks.classes(50, "selector"))
+    cluster.show(attacks.group("small", 2, "team-b", "qb"))
+    cluster.show(attacks.pod("small-0", "small", "team-b"))
+    costs = cluster.decide().costs
+    assert set(costs) == {"team-a", "team-b"}
+    assert costs["team-a"] > 50 * costs["team-b"] > 0
+    cluster.show(attacks.pod("small-1", "small", "team-b"))
+    result = cluster.decide()
+    assert len(result.binds) == 2
+    assert result.costs == {}
+
+
 def test_telling_the_hopeless_takes_a_quarter_of_the_budget() -> None:
     """The rest is for those that can start; the next cycles go on."""
     cluster = Cluster(attacks.classes(500, "selector"))

@@ -6,8 +6,9 @@ was decided, say a bound pod that starts, is let rest for `step_seconds`: nobody
 by it. A cycle that its budget cut short is followed by the next at once; one that bound something,
 by a rest of twice its cost, at most the debounce; one that bound nothing, by a rest of four times
 its cost, at most the schedule period: a cluster that is busy but full costs a fifth of a core at
-most, and a new job on a quiet one waits for the debounce only. Nothing changed and nothing due: no
-cycle.
+most, and a new job on a quiet one waits for the debounce only. Nor is anybody to wait because of
+what others cost: a pod of a namespace that has cost much less than another one ends that rest when
+it has lasted as long as the cycle did. Nothing changed and nothing due: no cycle.
 
 The cost is processor time. How long a cycle took says as much about others: where the event loop
 was late for whatever it had to read, a rest of four times that would make all wait for longer yet.
@@ -15,12 +16,15 @@ was late for whatever it had to read, a rest of four times that would make all w
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from vscheduler.daemon import pauses
 from vscheduler.mirror import entries
+
+NOBODY: Mapping[str, int] = {}
+"""On whose account a cycle cost something that bound pods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,10 @@ class Pace:
     rest_factor: float = 4.0
     busy_factor: float = 2.0
     """The same after a cycle that bound something."""
+    guiltless_factor: float = 1.0
+    """The same for those who had little part in what a cycle cost that bound nothing."""
+    guiltless_part: int = 4
+    """They have cost so many times less than the namespace that cost the most, or still less."""
     budget: int | None = 200_000
     """About 200 ms: the event loop, which shares the interpreter with a cycle, isn't starved."""
     backlog_max: int = 4000
@@ -67,13 +75,24 @@ class Pacing:
         """Counts as a change when it is due."""
         self._at_once = False
         self._wake_at: float | None = None
-        self._not_before = 0.0
+        self._not_before = self._guiltless_not_before = 0.0
+        self._guiltless = asyncio.Event()
+        """Pods wait of a namespace that had little part in what the last cycle cost."""
+        self._costs: Mapping[str, int] = {}
+        self._waiting: set[str] = set()
+        """Namespaces of which pods came since the last cycle began."""
         self._first = True
 
-    def changed(self, change: entries.Change = entries.Change.OTHER) -> None:
-        """Something is another than the last cycle has seen it."""
+    def changed(
+        self, change: entries.Change = entries.Change.OTHER, waiting: Collection[str] = ()
+    ) -> None:
+        """Something is another than the last cycle has seen it; waiting: the namespaces of which
+        pods have come that wait.
+        """
         if change is entries.Change.OTHER:
             self._changed.set()
+            self._waiting.update(waiting)
+            self._judge(waiting)
         elif change is entries.Change.STEP and self._step is None:
             loop = asyncio.get_running_loop()
             self._step = loop.call_later(self._pace.step_seconds, self._changed.set)
@@ -88,7 +107,19 @@ class Pacing:
                 await self._changed.wait()
         if not self._first:  # then lists have shown it all
             await self._rest()
-        await asyncio.sleep(max(0.0, self._not_before - time.monotonic()))
+        await asyncio.sleep(max(0.0, self._guiltless_not_before - time.monotonic()))
+        left = self._not_before - time.monotonic()
+        if left > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._guiltless.wait()
+
+    def _judge(self, waiting: Iterable[str]) -> None:
+        """Whether any of these had little part in what the last cycle cost."""
+        most = max(self._costs.values(), default=0)
+        part = self._pace.guiltless_part
+        if any(self._costs.get(name, 0) * part < most for name in waiting):
+            self._guiltless.set()
 
     async def _rest(self) -> None:
         """Until nothing more is expected, at least for one moment and at most for the debounce."""
@@ -106,13 +137,23 @@ class Pacing:
         if self._at_once:
             return
         self._changed.clear()
+        self._guiltless.clear()
+        self._waiting.clear()
         if self._step is not None:
             self._step.cancel()
             self._step = None
 
-    def end(self, *, seconds: float, bound: bool, finished: bool, wake_at: float | None) -> None:
+    def end(
+        self,
+        *,
+        seconds: float,
+        bound: bool,
+        finished: bool,
+        wake_at: float | None,
+        costs: Mapping[str, int] = NOBODY,
+    ) -> None:
         """A cycle that cost so much processor time has ended; where it isn't finished the next one
-        goes on.
+        goes on. costs: on whose account, by namespace.
         """
         pace = self._pace
         self._first = False
@@ -122,10 +163,15 @@ class Pacing:
             rest = min(pace.debounce_seconds, pace.busy_factor * seconds)
         else:
             rest = min(pace.period_seconds, pace.rest_factor * seconds)
-        self._not_before = time.monotonic() + rest
+        now = time.monotonic()
+        self._not_before = now + rest
+        self._guiltless_not_before = now + min(rest, pace.guiltless_factor * seconds)
+        self._costs = costs
+        self._guiltless.clear()
+        self._judge(self._waiting)
 
     def fail(self, seconds: float) -> None:
         """A cycle came to nothing: the next one, from the start, after this time."""
         self._at_once = False
-        self._not_before = time.monotonic() + seconds
+        self._not_before = self._guiltless_not_before = time.monotonic() + seconds
         self._changed.set()

@@ -4,7 +4,7 @@ import asyncio
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -88,9 +88,11 @@ class SchedulingLoop:
         """Cycles since the start, those that were dropped left out."""
         return self._cycles
 
-    def changed(self, change: entries.Change) -> None:
-        """The Mirror has changed, so that a decision could be another."""
-        self._pacing.changed(change)
+    def changed(self, change: entries.Change, waiting: Collection[str] = ()) -> None:
+        """The Mirror has changed, so that a decision could be another; waiting: namespaces of which
+        pods have come, or changed, that wait for a node.
+        """
+        self._pacing.changed(change, waiting)
 
     def adopt(self, configured: policy.Policy) -> None:
         """From the next cycle on, decide by this policy."""
@@ -269,6 +271,7 @@ class SchedulingLoop:
             bound=bound > 0,
             finished=result.finished,
             wake_at=result.wake_at,
+            costs=result.costs,
         )
         self._metrics.observe_cycle(result, parts)
         self._teller.tell(result, cycle=self._cycles, bound=bound, parts=parts)

@@ -80,12 +80,16 @@ class Serving:
 
     def feed(self, batch: Sequence[entries.Event]) -> None:
         """Take in what a watch saw; a standby, too, has it all in its Mirror."""
-        changes: list[entries.Change] = []
+        most = entries.Change.NONE
+        waiting: set[str] = set()
         for event in batch:
             with self._around.failures.contained("mirror", event.kind):
-                changes.append(self._around.mirror.apply(event))
+                change = self._around.mirror.apply(event)
+                most = max(most, change)
+                if change is entries.Change.OTHER and (of := entries.waiting_namespace(event)):
+                    waiting.add(of)
         if self._loop is not None:
-            self._loop.changed(max(changes, default=entries.Change.NONE))
+            self._loop.changed(most, waiting)
         needed = any(event.kind in controlling.NEEDED for event in batch)
         if self._grouping is not None and needed:
             self._grouping.changed()

@@ -168,7 +168,8 @@ class Columns:
     def _copy(self) -> nodes.NodeTable:
         allocatable, *taken = self._arrays
         last = self._table
-        allocatable = allocatable.copy() if self._resized or last is None else last.allocatable
+        same = last is not None and not self._resized
+        allocatable = last.allocatable if last is not None and same else allocatable.copy()
         self._resized = False
         used, releasing, ours = (array.copy() for array in taken)
         return nodes.NodeTable(
@@ -177,6 +178,7 @@ class Columns:
             used=used,
             releasing=releasing,
             ours=ours,
+            holding=last.holding if last is not None and same else {},
             ports=dict(sorted(self._ports.items())),
             leaving_ports=dict(sorted(self._leaving_ports.items())),
         )

@@ -81,6 +81,13 @@ Event: TypeAlias = events.Event | Replace | Part
 """What a Mirror can be told."""
 
 
+def waiting_namespace(event: Event) -> str | None:
+    """The namespace of the pod that it shows, if that has no node."""
+    if not isinstance(event, events.Upsert) or not isinstance(event.object, wire.Pod):
+        return None
+    return None if event.object.spec.node_name else event.object.metadata.namespace
+
+
 Told: TypeAlias = Callable[[events.Reject, Exception], None]
 """Told of an object that is left out because the scheduler failed at it."""
 

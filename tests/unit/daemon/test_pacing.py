@@ -32,10 +32,11 @@ def ended(
     bound: bool = False,
     finished: bool = True,
     wake_at: float | None = None,
+    **costs: int,
 ) -> None:
-    """A cycle has come to its end."""
+    """A cycle has come to its end; costs: of namespaces."""
     made.begin()
-    made.end(seconds=seconds, bound=bound, finished=finished, wake_at=wake_at)
+    made.end(seconds=seconds, bound=bound, finished=finished, wake_at=wake_at, costs=costs)
 
 
 async def is_due(made: pacing.Pacing, *, within: float = 0.1) -> bool:
@@ -158,3 +159,72 @@ async def test_a_cycle_that_failed_is_tried_again_later(seconds: float, due: boo
         made.begin()
         made.fail(seconds)
         assert await is_due(made, within=5 if due else 0.1) is due
+
+
+OTHER = entries.Change.OTHER
+
+
+@pytest.mark.parametrize(
+    ("waiting", "due"),
+    [
+        (["b"], True),
+        (["new"], True),
+        (["a", "b"], True),
+        (["a"], False),
+        (["c"], False),
+        ([], False),
+    ],
+)
+@pytest.mark.parametrize("early", [True, False])
+async def test_who_had_little_part_in_what_a_cycle_cost_ends_its_rest(
+    waiting: list[str], due: bool, early: bool
+) -> None:
+    """Its pods come while it is rested, or came when the cycle had begun."""
+    made = paced()
+    made.begin()
+    made.changed(OTHER, waiting if early else ())
+    costs = {"a": 1000, "b": 249, "c": 250}
+    made.end(seconds=0.01, bound=False, finished=True, wake_at=None, costs=costs)
+    made.changed(OTHER, () if early else waiting)
+    assert await is_due(made, within=5 if due else 0.1) is due
+
+
+async def test_pods_that_come_in_the_middle_of_a_rest_end_it() -> None:
+    """Who waits hears of them."""
+    made = paced()
+    ended(made, seconds=0.01, a=1000)
+    made.changed(OTHER, ["a"])
+    waits = asyncio.ensure_future(made.wait())
+    await asyncio.sleep(0.1)
+    assert not waits.done()
+    made.changed(OTHER, ["b"])
+    await asyncio.wait_for(waits, 5)
+
+
+async def test_the_rest_lasts_as_long_as_the_cycle_for_them_too() -> None:
+    """Half a core at most is spent however often they come."""
+    made = paced()
+    ended(made, seconds=0.3, a=1000)
+    made.changed(OTHER, ["b"])
+    started = time.monotonic()
+    assert await is_due(made, within=5)
+    assert time.monotonic() - started >= 0.29
+
+
+async def test_what_a_cycle_has_seen_ends_no_rest() -> None:
+    """They had their turn in it."""
+    made = paced()
+    ended(made, seconds=0.001, a=1000)
+    made.changed(OTHER, ["b"])
+    ended(made, seconds=1, a=1000)
+    made.changed(OTHER)
+    assert not await is_due(made)
+
+
+async def test_after_a_failure_nobody_ends_the_rest() -> None:
+    """It is for the scheduler's own sake."""
+    made = paced()
+    ended(made, seconds=0.001, a=1000)
+    made.fail(60)
+    made.changed(OTHER, ["b"])
+    assert not await is_due(made)

@@ -72,6 +72,7 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
         finished=not session.exhausted,
         wake_at=session.wake_at,
         work=dict(session.work),
+        costs={} if session.binds else session.spending.costs(session.unsettled()),
         faults=faults,
     )
 
@@ -133,7 +134,7 @@ def _winding_down(gang: gangs.Gang) -> bool:
 
 
 def _groups(session: "working.Session") -> tuple[decisions.GroupStatus, ...]:
-    statuses = [_stray(job) for job in session.strays]
+    statuses, told = [_stray(job) for job in session.strays], session.told_hopeless
     for job, gang in session.gangs.items():
         if not gang.untouched:
             statuses.append(_group(session, gang))
@@ -141,7 +142,12 @@ def _groups(session: "working.Session") -> tuple[decisions.GroupStatus, ...]:
             # Most jobs have nothing to wait for, and stand as they did in the last cycle.
             same = job not in session.reasons and gang.phase is gang.job.state.phase
             ask = functools.partial(_group, session, gang)
-            statuses.append(gang.job.memo("status", ask) if same else ask())
+            if same:
+                statuses.append(gang.job.memo("status", ask))
+            elif told is None:
+                statuses.append(ask())
+            else:
+                statuses.append(told.status(gang, session.reasons.get(job), ask))
     return tuple(sorted(statuses, key=lambda status: status.job))
 
 

@@ -5,14 +5,13 @@ that it may use, and what a gang needs at least is no more than these nodes have
 for which neither bound is broken may still be one that fits nowhere.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from vscheduler.core.framework import gangs, reasons
+from vscheduler.core.framework import gangs, reasons, told
 from vscheduler.core.model import decisions, jobs, queues, resources
 
 if TYPE_CHECKING:
@@ -47,28 +46,6 @@ class Obstacle:
     """Or what the pods need together that the nodes don't have together."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Told:
-    """What jobs were told that can't start on empty nodes. It holds as long as these are the very
-    nodes and settings, and equal queues.
-    """
-
-    allocatable: resources.Vector
-    """Another array where anything of a node changes but for what pods hold there."""
-    queues: Mapping[str, queues.Queue]
-    policy: object
-    reasons: dict[jobs.JobId, tuple[jobs.Job, jobs.TaskClass, decisions.Reason]]
-    """Of each the job as it was, the class of its pods that no node takes, and why none does."""
-
-    def holds(self, session: "working.Session") -> bool:
-        """Whether it would be said again."""
-        return (
-            self.allocatable is session.snapshot.nodes.allocatable
-            and self.policy is session.policy
-            and self.queues == session.queues
-        )
-
-
 class Feasibility:
     """What one cycle knows of gangs that wait; gangs of the same pods share one answer.
 
@@ -80,18 +57,7 @@ class Feasibility:
         self._whole = session.dispatch.asks("job_ready")
         """Whether anybody asks for a minimum; else any pod may start by itself."""
         self._needs = f"needs {self._whole}"
-        carried = session.snapshot.carried.hopeless
-        reasons = carried.reasons if isinstance(carried, Told) and carried.holds(session) else {}
-        self.told = Told(
-            allocatable=session.snapshot.nodes.allocatable,
-            queues=session.queues,
-            policy=session.policy,
-            reasons={
-                job: told
-                for job, told in reasons.items()
-                if job in session.gangs and session.gangs[job].job is told[0]
-            },
-        )
+        self.told = told.still(session)
         """What was said in this cycle, or still holds."""
         self._known: dict[tuple[str, tuple[Need, ...]], Obstacle | None] = {}
         self._seats: dict[tuple[int, jobs.TaskClass], int] = {}
@@ -134,14 +100,14 @@ class Feasibility:
         """Why no node takes a pod of this class; as it was said in an earlier cycle, where nothing
         has changed since.
         """
-        told = self.told.reasons.get(gang.job.id)
-        if told is not None and told[1] is kind and gang.untouched:
-            return told[2]
+        entry = self.told.entries.get(gang.job.id)
+        if entry is not None and entry.kind is kind and gang.untouched:
+            return entry.reason
         pending = gang.tasks(jobs.TaskStatus.PENDING)
         task = next(each for each in pending if each.kind is kind)
         reason = reasons.no_room(self._session, gang, task, empty=True)
         if gang.untouched:
-            self.told.reasons[gang.job.id] = (gang.job, kind, reason)
+            self.told.entries[gang.job.id] = told.Entry(job=gang.job, kind=kind, reason=reason)
         return reason
 
     def _find(self, queue: str, needs: tuple[Need, ...]) -> Obstacle | None:

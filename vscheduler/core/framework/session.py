@@ -24,6 +24,7 @@ from vscheduler.core.framework import (
     statement,
     surveys,
     tallies,
+    told,
 )
 from vscheduler.core.framework import policy as policies
 from vscheduler.core.model import decisions, jobs, nodes, queues, resources
@@ -45,7 +46,7 @@ class Session:
     Actions change it through `statement()` only.
     """
 
-    told_hopeless: object = None
+    told_hopeless: told.Told | None = None
     """What the next cycle may say again of jobs that can't start on empty nodes."""
 
     def __init__(

@@ -116,6 +116,12 @@ class Spending:
         costs = {name: self._before.get(name, 0) // 2 + self._now[name] for name in names}
         return {name: cost for name, cost in costs.items() if cost}
 
+    def costs(self, unsettled: Iterable[gangs.Gang]) -> Mapping[str, int]:
+        """By namespace, what this cycle has cost on its account, these jobs included."""
+        waiting = Counter(gang.job.namespace for gang in unsettled)
+        names = {*waiting, *self._now} - {""}
+        return {name: self._now[name] + OPENING_COST * waiting[name] for name in sorted(names)}
+
     def _count(self, unsettled: Iterable[gangs.Gang]) -> None:
         """What it costs that these jobs are there."""
         for gang in unsettled:

@@ -241,12 +241,23 @@ class Reach:
         mask = self._classes.get(kind)
         if mask is None:
             mask = self._cluster.class_nodes(kind, self._ground.layout)
-            mask = mask & self._ground.layout.ready
-            request = self._cluster.space.vector(kind.request)
-            if not (request <= self._least).all():
-                mask &= resources.fits(request, self._allocatable)
+            mask = mask & self._ground.layout.ready & self._large_enough(kind)
             self._classes[kind] = mask
         return mask
+
+    def _large_enough(self, kind: jobs.TaskClass) -> nodes.Mask:
+        """Nodes (N,) that have as much as the pod asks for."""
+
+        def compute() -> nodes.Mask:
+            request = self._cluster.space.vector(kind.request)
+            if (request <= self._least).all():
+                return np.ones(self._ground.layout.size, dtype=np.bool_)
+            return resources.fits(request, self._allocatable)
+
+        table = self._cluster.snapshot.nodes
+        if self._ground.allocatable is not table.allocatable:
+            return compute()
+        return table.large_enough(kind, compute)
 
     def of(self, queue: str, kind: jobs.TaskClass) -> nodes.Mask:
         """For pods of this class in this queue: (N,)."""

@@ -308,6 +308,9 @@ class CycleResult:
     """False when the budget ended the cycle before every job had its turn."""
     wake_at: float | None = None
     """The first instant at which a decision could change with no event."""
+    costs: Mapping[str, int] = field(default_factory=dict)
+    """By namespace, what a cycle that binds nothing has cost on its account, in core.cycle's units
+    of work."""
     work: Mapping[str, int] = field(default_factory=dict)
     """Operations by kind: placements, plans, refreshed rows."""
     faults: tuple[Fault, ...] = ()

@@ -134,6 +134,22 @@ class NodeTable:
     """Host ports of pods that stay, by node name; only nodes that have some."""
     leaving_ports: Mapping[str, tuple[constraints.HostPort, ...]] = field(default_factory=dict)
     """Host ports of pods that are being deleted, the same way."""
+    holding: dict[object, Mask] = field(default_factory=dict, compare=False, repr=False)
+    """Which nodes are large enough, (N,), by what for: shared by tables with this `allocatable`,
+    from which it follows."""
+
+    def large_enough(self, key: object, compute: Callable[[], Mask]) -> Mask:
+        """What `holding` has under this key, computed at the first call; nobody may write into it.
+
+        The oldest are dropped where pods of ever new sizes come and go.
+        """
+        mask = self.holding.get(key)
+        if mask is None:
+            if len(self.holding) >= max(64, MEMO_CELLS_MAX // (self.layout.size + 1)):
+                del self.holding[next(iter(self.holding))]
+            mask = self.holding[key] = compute()
+            mask.setflags(write=False)
+        return mask
 
     def __post_init__(self) -> None:
         for array in (self.allocatable, self.used, self.releasing, self.ours):
