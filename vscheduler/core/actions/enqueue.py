@@ -13,6 +13,7 @@ from vscheduler.core.framework import (
     contracts,
     feasibility,
     gangs,
+    hopeless,
     ordering,
     reasons,
     reservations,
@@ -69,8 +70,7 @@ class Enqueue(contracts.Action):
         is nothing that a place could keep from others.
         """
         self._feasible = feasibility.Feasibility(session)
-        self._hopeless: list[tuple[gangs.Gang, feasibility.Obstacle]] = []
-        session.told_hopeless = self._feasible.told
+        self._hopeless: list[tuple[gangs.Gang, hopeless.Obstacle]] = []
         pending: tuple[list[gangs.Gang], list[gangs.Gang]] = ([], [])
         nodes_ready = bool(session.layout.ready.any())
         young = [gang for gang in session.unsettled() if gang.phase in jobs.YOUNG]
@@ -96,8 +96,8 @@ class Enqueue(contracts.Action):
         """
         enough = session.spending.part(4)
         obstacles = {gang.job.id: obstacle for gang, obstacle in self._hopeless}
-        hopeless = [gang for gang, _ in self._hopeless]
-        for place, gang in enumerate(session.spending.in_turn(hopeless)):
+        waiting = [gang for gang, _ in self._hopeless]
+        for place, gang in enumerate(session.spending.in_turn(waiting)):
             if place and enough():
                 session.spending.exhausted = True
                 session.unreached.add(gang.job.id)
@@ -106,7 +106,7 @@ class Enqueue(contracts.Action):
             session.note(gang.job.id, self._why_hopeless(session, gang, obstacles[gang.job.id]))
 
     def _why_hopeless(
-        self, session: working.Session, gang: gangs.Gang, obstacle: feasibility.Obstacle
+        self, session: working.Session, gang: gangs.Gang, obstacle: hopeless.Obstacle
     ) -> decisions.Reason:
         """What its queue forbids comes first: no node would change that."""
         bar = reasons.barred(session, gang)

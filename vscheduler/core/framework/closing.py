@@ -144,8 +144,6 @@ def _groups(session: "working.Session") -> tuple[decisions.GroupStatus, ...]:
             ask = functools.partial(_group, session, gang)
             if same:
                 statuses.append(gang.job.memo("status", ask))
-            elif told is None:
-                statuses.append(ask())
             else:
                 statuses.append(told.status(gang, session.reasons.get(job), ask))
     return tuple(sorted(statuses, key=lambda status: status.job))

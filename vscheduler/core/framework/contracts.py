@@ -234,6 +234,8 @@ class Plugin(Configured):
     """
 
     victim_role: ClassVar[VictimRole] = VictimRole.ENTITLES
+    nodes_last: ClassVar[bool] = False
+    """Whether `class_nodes` and `queue_nodes` answer the same in every cycle."""
 
     def open(self, session: Session) -> None:
         """The cycle begins: work out here what the hooks need. All of `session` can be read but

@@ -5,13 +5,13 @@ that it may use, and what a gang needs at least is no more than these nodes have
 for which neither bound is broken may still be one that fits nowhere.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vscheduler.core.framework import gangs, reasons, told
+from vscheduler.core.framework import gangs, hopeless, reasons
+from vscheduler.core.framework.hopeless import Need, Obstacle, Pods
 from vscheduler.core.model import decisions, jobs, queues, resources
 
 if TYPE_CHECKING:
@@ -19,31 +19,6 @@ if TYPE_CHECKING:
 
 SEATS_COST = 100
 """Microseconds, about: seats of one class counted, node by node."""
-
-Pods: TypeAlias = tuple[tuple[jobs.TaskClass, int], ...]
-"""Pods that wait, by their class."""
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """So many of these pods a gang, or one role of it, still needs."""
-
-    count: int
-    pods: Pods
-    role: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Obstacle:
-    """What is proved of a gang that can't start."""
-
-    need: Need
-    homeless: jobs.TaskClass | None = None
-    """A class of which no node takes a single pod."""
-    seats: int = 0
-    """How many of the pods that it needs nodes could hold."""
-    shortages: tuple[decisions.Shortage, ...] = ()
-    """Or what the pods need together that the nodes don't have together."""
 
 
 class Feasibility:
@@ -57,8 +32,6 @@ class Feasibility:
         self._whole = session.dispatch.asks("job_ready")
         """Whether anybody asks for a minimum; else any pod may start by itself."""
         self._needs = f"needs {self._whole}"
-        self.told = told.still(session)
-        """What was said in this cycle, or still holds."""
         self._known: dict[tuple[str, tuple[Need, ...]], Obstacle | None] = {}
         self._seats: dict[tuple[int, jobs.TaskClass], int] = {}
         self._totals: dict[frozenset[int], resources.Vector] = {}
@@ -70,6 +43,9 @@ class Feasibility:
         job, whole = gang.job, self._whole
         if self._session.as_volcano:
             return None
+        entry = self._session.told_hopeless.entries.get(job.id)
+        if entry is not None and gang.untouched:
+            return entry.obstacle
         needs = job.memo(self._needs, lambda: _needs(job, whole=whole))
         if not needs:
             return None
@@ -84,7 +60,7 @@ class Feasibility:
         """The same, for people."""
         job, need = gang.job, obstacle.need
         if obstacle.homeless is not None:
-            return self._homeless(gang, obstacle.homeless)
+            return self._homeless(gang, obstacle, obstacle.homeless)
         minimum = job.min_task_member[need.role] if need.role else job.min_member
         return reasons.of(
             gang,
@@ -96,18 +72,20 @@ class Feasibility:
             shortages=obstacle.shortages,
         )
 
-    def _homeless(self, gang: gangs.Gang, kind: jobs.TaskClass) -> decisions.Reason:
+    def _homeless(
+        self, gang: gangs.Gang, obstacle: Obstacle, kind: jobs.TaskClass
+    ) -> decisions.Reason:
         """Why no node takes a pod of this class; as it was said in an earlier cycle, where nothing
         has changed since.
         """
-        entry = self.told.entries.get(gang.job.id)
-        if entry is not None and entry.kind is kind and gang.untouched:
-            return entry.reason
+        job, told = gang.job, self._session.told_hopeless.entries
+        if job.id in told and gang.untouched:
+            return told[job.id].reason
         pending = gang.tasks(jobs.TaskStatus.PENDING)
         task = next(each for each in pending if each.kind is kind)
         reason = reasons.no_room(self._session, gang, task, empty=True)
         if gang.untouched:
-            self.told.entries[gang.job.id] = told.Entry(job=gang.job, kind=kind, reason=reason)
+            told[job.id] = hopeless.Entry(job=job, obstacle=obstacle, reason=reason)
         return reason
 
     def _find(self, queue: str, needs: tuple[Need, ...]) -> Obstacle | None:

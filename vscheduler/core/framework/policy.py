@@ -81,6 +81,16 @@ class Policy:
         """Whether an action of this name is configured."""
         return any(setting.action.name == action for setting in self.actions)
 
+    @property
+    def nodes_last(self) -> bool:
+        """Whether all plugins say the same of nodes, classes and queues in every cycle."""
+        return all(
+            setting.plugin.nodes_last
+            for tier in self.tiers
+            for setting in tier
+            if not setting.answers.isdisjoint(("class_nodes", "queue_nodes"))
+        )
+
     def has_tree(self, plugin: str) -> bool:
         """Whether a plugin of this name has queues in a tree."""
         return any(

@@ -14,6 +14,7 @@ from vscheduler.core.framework import (
     contracts,
     demands,
     gangs,
+    hopeless,
     host_ports,
     kept_rooms,
     losses,
@@ -24,7 +25,6 @@ from vscheduler.core.framework import (
     statement,
     surveys,
     tallies,
-    told,
 )
 from vscheduler.core.framework import policy as policies
 from vscheduler.core.model import decisions, jobs, nodes, queues, resources
@@ -45,9 +45,6 @@ class Session:
     Node columns are copies, Gangs note what happens to tasks; the snapshot stays as it is.
     Actions change it through `statement()` only.
     """
-
-    told_hopeless: told.Told | None = None
-    """What the next cycle may say again of jobs that can't start on empty nodes."""
 
     def __init__(
         self,
@@ -160,6 +157,11 @@ class Session:
             everything: resources.Vector = self.allocatable[self.layout.ready].sum(axis=0)
             return everything
         return self.usable.total
+
+    @cached_property
+    def told_hopeless(self) -> hopeless.Told:
+        """What was said of jobs that can't start on empty nodes, and still holds."""
+        return hopeless.still(self)
 
     @cached_property
     def moved_in(self) -> set[jobs.TaskId]:

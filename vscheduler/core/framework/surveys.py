@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.framework import demands
+from vscheduler.core.framework import demands, hopeless
 from vscheduler.core.model import jobs, nodes, resources, snapshot
 from vscheduler.core.model.queues import Queue
 
@@ -47,6 +47,10 @@ class Cluster(Protocol):
 
     def queue_nodes(self, queue: Queue, layout: nodes.NodeLayout) -> nodes.Mask | None:
         """Nodes that pods of this queue could use; None: all."""
+
+    @property
+    def told_hopeless(self) -> hopeless.Told:
+        """What is known of the nodes as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,9 +228,13 @@ class Reach:
         self._cluster = cluster
         self._ground = ground
         self._allocatable = resources.by_column(ground.allocatable)
+        self._none = np.zeros(ground.layout.size, dtype=np.bool_)
         self._least = self._allocatable.min(axis=0, initial=resources.ALLOCATABLE_MAX)
         """What every node has, (R,)."""
         self._classes: dict[jobs.TaskClass, nodes.Mask] = {}
+        as_it_is = ground.allocatable is cluster.snapshot.nodes.allocatable
+        self._nowhere = cluster.told_hopeless.nowhere if as_it_is else ()
+        """Queues and classes for which it is known that no node will do."""
         self._limited: dict[bytes, nodes.Mask] = {}
         self._queues: dict[str, bytes] = {}
         """Queues that may not use all nodes, by the mask that says so."""
@@ -261,6 +269,8 @@ class Reach:
 
     def of(self, queue: str, kind: jobs.TaskClass) -> nodes.Mask:
         """For pods of this class in this queue: (N,)."""
+        if (queue, kind) in self._nowhere:
+            return self._none
         mask = self.of_class(kind)
         limited = self._queues.get(queue)
         return mask if limited is None else mask & self._limited[limited]

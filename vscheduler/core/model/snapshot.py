@@ -96,7 +96,7 @@ class Carried:
     seen: Seen | None = field(default=None, compare=False, repr=False)
     """The nodes of the last cycle, which tell what has gone since; None where there was none."""
     hopeless: object = field(default=None, compare=False, repr=False)
-    """What jobs were told that can't start on empty nodes, for `framework.told`: it needn't
+    """What jobs were told that can't start on empty nodes, for `framework.hopeless`: it needn't
     be found anew while nodes and queues stay as they are, and changes no decision."""
     losses: Mapping[str, Loss] = field(default_factory=dict)
     """By node, what a node that has gone, or has less than before, had a moment ago."""

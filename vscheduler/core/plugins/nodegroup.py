@@ -32,6 +32,7 @@ class Nodegroup(contracts.Plugin):
     """Hard and soft affinity of queues to groups of nodes, and limits in them."""
 
     name = "nodegroup"
+    nodes_last = True
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
         "strict": contracts.Argument(bool, default=True),
         "enablePreferredOrder": contracts.Argument(bool, default=False),

@@ -67,6 +67,7 @@ class Predicates(contracts.Plugin):
     """Cordons, taints, node selectors and affinity, features, host ports, other pods."""
 
     name = "predicates"
+    nodes_last = True
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
         "predicate.NodeAffinityEnable": contracts.Argument(bool, default=True),
         "predicate.NodePortsEnable": contracts.Argument(bool, default=True),

@@ -1,8 +1,8 @@
-"""What jobs were told that can't start on empty nodes: kept from cycle to cycle while it holds."""
+"""Jobs that can't start on empty nodes: why not, kept from cycle to cycle as long as it holds."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from vscheduler.core.framework import gangs
 from vscheduler.core.model import decisions, jobs, queues, resources
@@ -11,14 +11,40 @@ if TYPE_CHECKING:
     from vscheduler.core.framework import session as working
 
 
+Pods: TypeAlias = tuple[tuple[jobs.TaskClass, int], ...]
+"""Pods that wait, by their class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """So many of these pods a gang, or one role of it, still needs."""
+
+    count: int
+    pods: Pods
+    role: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """What is proved of a gang that can't start."""
+
+    need: Need
+    homeless: jobs.TaskClass | None = None
+    """A class of which no node takes a single pod."""
+    seats: int = 0
+    """How many of the pods that it needs nodes could hold."""
+    shortages: tuple[decisions.Shortage, ...] = ()
+    """Or what the pods need together that the nodes don't have together."""
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Entry:
     """One job."""
 
     job: jobs.Job
     """As it was."""
-    kind: jobs.TaskClass
-    """The class of its pods that no node takes."""
+    obstacle: Obstacle
+    """A class of its pods that no node takes."""
     reason: decisions.Reason
     """Why none does."""
     status: decisions.GroupStatus | None = None
@@ -35,12 +61,18 @@ class Told:
     policy: object
     entries: dict[jobs.JobId, Entry]
 
+    @property
+    def nowhere(self) -> set[tuple[str, jobs.TaskClass | None]]:
+        """Queues, and classes of which no node takes a pod of these."""
+        return {(each.job.queue, each.obstacle.homeless) for each in self.entries.values()}
+
     def holds(self, session: "working.Session") -> bool:
         """Whether it would be said again."""
         return (
             self.allocatable is session.snapshot.nodes.allocatable
             and self.policy is session.policy
             and self.queues == session.queues
+            and session.policy.nodes_last
         )
 
     def status(
