@@ -238,9 +238,7 @@ class Plugin(Configured):
     """Whether `class_nodes` and `queue_nodes` answer the same in every cycle."""
 
     def open(self, session: Session) -> None:
-        """The cycle begins: work out here what the hooks need. All of `session` can be read but
-        what other plugins have a say in.
-        """
+        """The cycle begins: work out what hooks need; what other plugins say can't be read."""
 
 
 class Hooks(Protocol):
