@@ -52,6 +52,11 @@ class Opened:
         self.nominated = outsiders.NominatedPods(self.snapshot)
 
     @property
+    def known_nowhere(self) -> tuple[()]:
+        """Nothing."""
+        return ()
+
+    @property
     def total(self) -> resources.Vector:
         """All that there is."""
         whole: resources.Vector = self.snapshot.nodes.allocatable.sum(axis=0)

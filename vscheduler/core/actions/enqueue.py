@@ -51,7 +51,7 @@ class Enqueue(contracts.Action):
         for gang in session.unsettled():
             if gang.phase not in jobs.YOUNG:
                 continue
-            if reasons.barred(session, gang) is not None:
+            if session.bars and reasons.barred(session, gang) is not None:
                 gang.phase = jobs.Phase.PENDING
                 continue
             uid = gang.job.uid

@@ -43,7 +43,7 @@ class Claim:
         if gang.sub_groups is not None or len(job.tasks) > gang.counts[jobs.TaskStatus.PENDING]:
             return None
         needs = job.memo("needs", functools.partial(_needs, job))
-        if len(job.tasks) == 1 and session.neighbours.nobody and not session.nominated:
+        if len(job.tasks) == 1 and session.neighbours.nobody and not session.nominated.anybody:
             return needs, job.memo("only task", functools.partial(_traits, job.tasks[0])), None
         traits = tuple(map(_traits, self.tasks))
         return needs, traits, tuple(nominated_room.likeness(session, task) for task in self.tasks)

@@ -45,7 +45,7 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
         }
         started = {bind.task.job for bind in session.binds}
         tried = session.snapshot.carried.tried | (waiting - started)
-    used = session.dispatch.last("usages")
+    used, told = session.dispatch.last("usages"), session.told_hopeless
     return decisions.CycleResult(
         binds=tuple(sorted(session.binds, key=lambda bind: bind.task.key)),
         pipelined=tuple(sorted(session.held.values(), key=lambda pipeline: pipeline.task.key)),
@@ -64,7 +64,7 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
             lapsed=_still(session, session.lapsed, jobs.Phase.PENDING),
             shuffled_at=session.shuffled_at,
             halves=session.halves,
-            hopeless=None if faults else session.told_hopeless,
+            hopeless=None if faults or not told.entries else told,
             seen=snapshot.Seen(space=session.space, nodes=session.snapshot.nodes),
             losses=session.kept_losses(),
             past_usage=used,
@@ -144,6 +144,8 @@ def _groups(session: "working.Session") -> tuple[decisions.GroupStatus, ...]:
             ask = functools.partial(_group, session, gang)
             if same:
                 statuses.append(gang.job.memo("status", ask))
+            elif job not in told.entries:
+                statuses.append(ask())
             else:
                 statuses.append(told.status(gang, session.reasons.get(job), ask))
     return tuple(sorted(statuses, key=lambda status: status.job))

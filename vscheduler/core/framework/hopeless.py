@@ -62,9 +62,10 @@ class Told:
     entries: dict[jobs.JobId, Entry]
 
     @property
-    def nowhere(self) -> set[tuple[str, jobs.TaskClass | None]]:
+    def nowhere(self) -> set[tuple[str, jobs.TaskClass]]:
         """Queues, and classes of which no node takes a pod of these."""
-        return {(each.job.queue, each.obstacle.homeless) for each in self.entries.values()}
+        found = ((each.job.queue, each.obstacle.homeless) for each in self.entries.values())
+        return {(queue, kind) for queue, kind in found if kind is not None}
 
     def holds(self, session: "working.Session") -> bool:
         """Whether it would be said again."""
@@ -81,9 +82,11 @@ class Told:
         reason: decisions.Reason | None,
         make: Callable[[], decisions.GroupStatus],
     ) -> decisions.GroupStatus:
-        """The job's status, as no task of it has moved; made, if it wasn't told this before."""
-        entry = self.entries.get(gang.job.id)
-        if entry is None or entry.reason is not reason or gang.phase is not jobs.Phase.PENDING:
+        """The status of a job that was told, as no task of it has moved; made, if it was told
+        something else before.
+        """
+        entry = self.entries[gang.job.id]
+        if entry.reason is not reason or gang.phase is not jobs.Phase.PENDING:
             return make()
         if entry.status is None:
             entry.status = make()

@@ -43,6 +43,7 @@ class NominatedPods:
         self._layout, self._space = taken.nodes.layout, taken.space
         self._residents = taken.residents
         self._found = [each for each in taken.nominated if each.node in self._layout.rows]
+        self.anybody = bool(self._found)
         self._counted: dict[int, int] = {}
         self._by_task: dict[jobs.TaskId, Kept | None] = {}
         self._by_likeness: dict[Hashable, Kept] = {}
@@ -51,7 +52,7 @@ class NominatedPods:
         self._members: dict[tuple[int, constraints.PodSet], list[int]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._found)
+        return self.anybody
 
     def of(self, task: jobs.Task) -> Kept | None:
         """What is kept from this task; None where nothing is."""

@@ -21,6 +21,8 @@ def likeness(session: "working.Session", task: jobs.Task) -> Hashable:
     """None, or what tells the task from others of its class: what it is to the pods on nodes, and
     what is kept from it.
     """
+    if session.neighbours.nobody and not session.nominated.anybody:
+        return None
     standing, kept = session.neighbours.standing(task), session.nominated.of(task)
     known = None if standing is None else standing.key
     return known if kept is None else (known, kept.number)

@@ -41,8 +41,6 @@ def barred(session: "working.Session", gang: gangs.Gang) -> decisions.Reason | N
     is as closed to that job as to later ones.
     """
     job, queue = gang.job, session.queues[gang.job.queue]
-    if queue.namespaces is None and not job.hard_topology:  # as most are
-        return None
     if not queue.takes(job.namespace):
         return of(gang, decisions.ReasonCode.QUEUE_BARRED, subject=job.namespace)
     return _topology(session, gang)
@@ -58,7 +56,7 @@ def _topology(session: "working.Session", gang: gangs.Gang) -> decisions.Reason 
 
 def invalid(session: "working.Session", gang: gangs.Gang) -> decisions.Reason | None:
     """Why this job can't be scheduled as it stands; None if it can."""
-    bar = barred(session, gang)
+    bar = barred(session, gang) if session.bars else None
     if bar is not None:
         return bar
     reason: decisions.Reason | None = session.dispatch.first("job_valid", FAILED, gang)

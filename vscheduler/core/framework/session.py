@@ -2,7 +2,7 @@
 
 import collections
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 
@@ -159,9 +159,20 @@ class Session:
         return self.usable.total
 
     @cached_property
+    def bars(self) -> bool:
+        """Whether there is anything that could bar a job."""
+        limited = [each for each in self.queues.values() if each.namespaces is not None]
+        return bool(limited or [each for each in self.gangs.values() if each.job.hard_topology])
+
+    @cached_property
     def told_hopeless(self) -> hopeless.Told:
         """What was said of jobs that can't start on empty nodes, and still holds."""
         return hopeless.still(self)
+
+    @property
+    def known_nowhere(self) -> Collection[tuple[str, jobs.TaskClass]]:
+        """Queues, and classes for which no node is known to do."""
+        return self.told_hopeless.nowhere
 
     @cached_property
     def moved_in(self) -> set[jobs.TaskId]:

@@ -118,7 +118,7 @@ class Spending:
 
     def costs(self, unsettled: Iterable[gangs.Gang]) -> Mapping[str, int]:
         """By namespace, what this cycle has cost on its account, these jobs included."""
-        waiting = Counter(gang.job.namespace for gang in unsettled)
+        waiting = Counter([gang.job.namespace for gang in unsettled])
         names = {*waiting, *self._now} - {""}
         return {name: self._now[name] + OPENING_COST * waiting[name] for name in sorted(names)}
 

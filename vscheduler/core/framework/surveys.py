@@ -7,7 +7,7 @@ cordoned, isn't ready, has left, or got a taint) are *pinned*: what they hold is
 any case, and nobody else's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.framework import demands, hopeless
+from vscheduler.core.framework import demands
 from vscheduler.core.model import jobs, nodes, resources, snapshot
 from vscheduler.core.model.queues import Queue
 
@@ -49,8 +49,8 @@ class Cluster(Protocol):
         """Nodes that pods of this queue could use; None: all."""
 
     @property
-    def told_hopeless(self) -> hopeless.Told:
-        """What is known of the nodes as they are."""
+    def known_nowhere(self) -> Container[tuple[str, jobs.TaskClass]]:
+        """Queues and classes for which it is known that no node, as they are, will do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,8 +233,7 @@ class Reach:
         """What every node has, (R,)."""
         self._classes: dict[jobs.TaskClass, nodes.Mask] = {}
         as_it_is = ground.allocatable is cluster.snapshot.nodes.allocatable
-        self._nowhere = cluster.told_hopeless.nowhere if as_it_is else ()
-        """Queues and classes for which it is known that no node will do."""
+        self._nowhere = cluster.known_nowhere if as_it_is else ()
         self._limited: dict[bytes, nodes.Mask] = {}
         self._queues: dict[str, bytes] = {}
         """Queues that may not use all nodes, by the mask that says so."""

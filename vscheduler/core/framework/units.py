@@ -67,7 +67,25 @@ class Unit:
     @property
     def started(self) -> float:
         """When the first of its pods got its node."""
-        return min(start(task) for task in self.tasks)
+        return min(map(start, self.tasks)) if len(self.tasks) > 1 else start(self.tasks[0])
+
+    @property
+    def priority(self) -> int:
+        """The highest of its pods."""
+        if len(self.tasks) == 1:
+            return self.tasks[0].priority
+        return max(task.priority for task in self.tasks)
+
+    def judged(self, rank: Rank, overshoot: float = 0.0, *, moves: bool = False) -> "Unit":
+        """The same with what is known of its queue."""
+        return Unit(
+            gang=self.gang,
+            tasks=self.tasks,
+            whole=self.whole,
+            rank=rank,
+            overshoot=overshoot,
+            moves=moves,
+        )
 
 
 def start(task: jobs.Task) -> float:
@@ -167,12 +185,11 @@ class Pool:
 
     def rank(self, queue: str) -> Rank:
         """Where this queue stood when the task began to ask."""
-        found = self._ranks.get(queue)
-        if found is None:
+        if queue not in self._ranks:
             owner = self._session.queues[queue]
-            found = self._session.dispatch.key("victim_queue_key", self._claimant, owner)
-            self._ranks[queue] = found
-        return found
+            key = self._session.dispatch.key("victim_queue_key", self._claimant, owner)
+            self._ranks[queue] = key
+        return self._ranks[queue]
 
     def units(self, claimant: jobs.Task, row: int) -> list[Unit]:
         """What could go from this node, in order of preference, whether it may or not."""
@@ -180,14 +197,15 @@ class Pool:
         owners: dict[jobs.JobId, gangs.Gang] = {}
         for task in self.residents(row):
             gang = owners[task.job] = self._session.gang_of(task)
-            rank = self.rank(gang.job.queue)
+            rank = self._ranks.get(gang.job.queue)
+            if rank is None:
+                rank = self.rank(gang.job.queue)
             found.append(Unit(gang=gang, tasks=(task,), whole=False, rank=rank))
         if self._terms.whole:
             for unit in filter(None, map(whole, owners.values())):
                 after = self._share_after(claimant, unit.tasks)
                 overshoot = 0.0 if after is None else after.overshoot
-                rank = self.rank(unit.gang.job.queue)
-                found.append(dataclasses.replace(unit, rank=rank, overshoot=overshoot))
+                found.append(unit.judged(self.rank(unit.gang.job.queue), overshoot))
         return sorted(found, key=self.preference)
 
     def preference(self, unit: Unit) -> Cost:
@@ -200,7 +218,7 @@ class Pool:
             unit.overshoot if unit.whole else 0.0,
             unit.rank,
             unit.gang.job.priority,
-            max(task.priority for task in unit.tasks),
+            unit.priority,
             -unit.started,
             ordering.Descending(ordering.task_key(self._session.dispatch, unit.tasks[0])),
         )
@@ -222,27 +240,27 @@ class Pool:
         enough = 1 if hook == "reclaimable" else len(tasks)
         if len(session.dispatch.entitled(hook, claimant, tasks)) < enough:
             return None
-        return self._weighed(claimant, dataclasses.replace(current, rank=unit.rank))
+        return self._weighed(claimant, current, unit.rank)
 
     def _is_promised_room(self, gang: gangs.Gang) -> bool:
         """Whether others go for a pod of it: they would have gone for nothing if it went whole."""
         promised = gang.tasks(jobs.TaskStatus.PIPELINED)
         return any(task.uid in self._session.nominations for task in promised)
 
-    def _weighed(self, claimant: jobs.Task, unit: Unit) -> Unit | None:
-        """The unit with where it leaves its queue, if that is right."""
+    def _weighed(self, claimant: jobs.Task, unit: Unit, rank: Rank) -> Unit | None:
+        """The unit with where its queue stands and where it leaves it, if that is right."""
         after = self._share_after(claimant, unit.tasks)
         if after is None:
-            return unit
+            return unit.judged(rank)
         if after.within:
             if self._terms.removal is None:
                 self.left_movable = True
                 return None
             possible = self._terms.removal.is_possible(unit.tasks)
-            return dataclasses.replace(unit, moves=True) if possible else None
+            return unit.judged(rank, moves=True) if possible else None
         if not after.fair and not (self._terms.always and unit.whole):
             return None
-        return dataclasses.replace(unit, overshoot=after.overshoot)
+        return unit.judged(rank, after.overshoot)
 
     def _share_after(
         self, claimant: jobs.Task, tasks: Sequence[jobs.Task]
