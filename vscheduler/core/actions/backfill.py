@@ -27,7 +27,7 @@ class Backfill(contracts.Action):
     def execute(self, session: working.Session) -> None:
         """Queue after queue, job after job, each as it stands when the action begins."""
         for gang in _line_up(session):
-            if session.exhausted:
+            if session.spending.exhausted:
                 _pass_over(session, gang)
             else:
                 _place(session, gang)

@@ -32,11 +32,11 @@ class Preempt(contracts.Action):
         if session.as_volcano:
             dry_run = bool(self.argument("enableTopologyAwarePreemption"))
             make_room = nodewise.preempt_dry_run if dry_run else nodewise.preempt
-            while waiting and not session.exhausted:
+            while waiting and not session.spending.exhausted:
                 _node_by_node(session, lines[waiting.leave().name], make_room)
             return
         planner = eviction.Planner(session, self, "preemptable")
-        while waiting and not session.exhausted:
+        while waiting and not session.spending.exhausted:
             _in_queue(session, planner, waiting.leave(), lines)
         session.spending.payer = ""
 
@@ -49,7 +49,7 @@ def _in_queue(
 ) -> None:
     """Other jobs of the queue lose pods to each starving job, then the job's own lesser pods."""
     line = lines[queue.name]
-    while line and not session.exhausted:
+    while line and not session.spending.exhausted:
         _ask(session, planner, queue, line.leave())
 
 
@@ -64,7 +64,7 @@ def _ask(
         candidates.append(_of_same_job(job))
     for candidate in candidates:
         while claim.tasks and planner.claim(queue, claim, candidate):
-            if session.exhausted:  # it goes on in the next cycle
+            if session.spending.exhausted:  # it goes on in the next cycle
                 return
     session.asked.add((Preempt.name, job.id))
 

@@ -28,7 +28,7 @@ class Reclaim(contracts.Action):
             _node_by_node(session, waiting, lines)
             return
         planner = eviction.Planner(session, self, "reclaimable")
-        while waiting and not session.exhausted:
+        while waiting and not session.spending.exhausted:
             queue = waiting.leave()
             line = lines[queue.name]
             if not line or session.dispatch.any_says("overused", queue):
@@ -68,7 +68,7 @@ def _node_by_node(
     lines: Mapping[str, ordering.Line[claims.Claim]],
 ) -> None:
     """Volcano's way: a queue's jobs one after the other, whatever becomes of its share."""
-    while waiting and not session.exhausted:
+    while waiting and not session.spending.exhausted:
         queue = waiting.leave()
         if session.dispatch.any_says("overused", queue):
             continue

@@ -35,7 +35,7 @@ WITHOUT_NODE = (*jobs.WAITING, jobs.TaskStatus.PIPELINED, *jobs.HOLDING - jobs.S
 def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> decisions.CycleResult:
     """All that the session decided, in canonical order."""
     tried: frozenset[jobs.JobId] = frozenset()
-    if session.exhausted:
+    if session.spending.exhausted:
         # A job that only waits for room to be freed has had its turn as well: it would wait again
         # in the next cycle, and could use up that one's budget too.
         # One whose pods are still to come has had none: it may be whole by the next cycle.
@@ -57,7 +57,7 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
         carried=snapshot.Carried(
             tried=tried,
             spent=session.spending.carried(session.unsettled),
-            asked=frozenset(session.asked if session.exhausted else ()),
+            asked=frozenset(session.asked if session.spending.exhausted else ()),
             nominations=_nominations(session),
             kept_rooms=tuple(session.kept_rooms),
             admitted=_still(session, session.admitted, jobs.Phase.INQUEUE),
@@ -69,7 +69,7 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
             losses=session.kept_losses(),
             past_usage=used,
         ),
-        finished=not session.exhausted,
+        finished=not session.spending.exhausted,
         wake_at=session.wake_at,
         work=dict(session.work),
         costs={} if session.binds else session.spending.costs(session.unsettled()),

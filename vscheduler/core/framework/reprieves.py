@@ -39,7 +39,7 @@ def grant(session: "working.Session") -> None:
 
 def _spared(session: "working.Session", evicts: list[decisions.Evict]) -> bool:
     """Whether these pods stay from now on."""
-    if session.exhausted:
+    if session.spending.exhausted:
         return False
     session.spend("reprieves", UNIT_COST)
     with session.statement() as trial:

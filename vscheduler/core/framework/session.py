@@ -327,11 +327,6 @@ class Session:
         return known is None or PRECEDENCE[code] < PRECEDENCE[known.code]
 
     @property
-    def exhausted(self) -> bool:
-        """Whether the budget was used up."""
-        return self.spending.exhausted
-
-    @property
     def work(self) -> Counter[str]:
         """How often something was done, by kind."""
         return self.spending.work
