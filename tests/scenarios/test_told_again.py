@@ -122,6 +122,36 @@ def test_it_is_found_anew_by_another_policy() -> None:
     assert teller.found() == 2 * GROUPS
 
 
+def test_nodes_are_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plugins aren't asked which nodes a class could use for which there is none."""
+    asked = []
+    answer = predicates.Predicates.class_nodes
+
+    def counted(self: predicates.Predicates, *about: Any) -> Any:
+        asked.append(about)
+        return answer(self, *about)
+
+    monkeypatch.setattr(predicates.Predicates, "class_nodes", counted)
+    cluster, settings = tenants.Cluster(attacks.classes(GROUPS, "selector")), tenants.built_in()
+    carried, counts = snapshot.FRESH, []
+    for _ in range(3):
+        asked.clear()
+        taken = cluster.mirror.snapshot(tenants.NOW, carried)
+        carried = cycle.run_cycle(taken, settings).carried
+        counts.append(len(asked))
+    assert counts[0] == counts[1] + GROUPS
+    assert counts[1] == counts[2]
+
+
+def test_nothing_is_kept_where_a_plugin_may_answer_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it says of nodes may follow from the time, as that of tdm does."""
+    monkeypatch.setattr(predicates.Predicates, "nodes_last", False)
+    teller = Teller()
+    assert [teller.found(), teller.found()] == [2 * GROUPS, 2 * GROUPS]
+
+
 def test_after_a_plugin_failed_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was said while a filter couldn't answer isn't said again when it can."""
 

@@ -216,7 +216,7 @@ async def test_what_a_cycle_has_seen_ends_no_rest() -> None:
     made = paced()
     ended(made, seconds=0.001, a=1000)
     made.changed(OTHER, ["b"])
-    ended(made, seconds=1, a=1000)
+    ended(made, seconds=0.01, a=1000)
     made.changed(OTHER)
     assert not await is_due(made)
 
