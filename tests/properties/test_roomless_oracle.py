@@ -80,4 +80,4 @@ def shown(result: decisions.CycleResult, *, reasons: bool) -> str:
     groups = result.groups
     if not reasons:
         groups = tuple(dataclasses.replace(group, reason=None) for group in groups)
-    return running.digest(dataclasses.replace(result, work={}, groups=groups))
+    return running.digest(dataclasses.replace(result, work={}, costs={}, groups=groups))

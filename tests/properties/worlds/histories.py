@@ -133,7 +133,7 @@ def _come_to_rest(around: worlds.World, history: History, judges: Iterable[momen
         elif not around.is_moving:
             quiet += 1
             around.now = max(around.now, around.wake_at or 0)
-        if busy > VOLCANO_CYCLES and gone and moment.setting.volcano:
+        if busy > min(most, VOLCANO_CYCLES) and gone and moment.setting.volcano:
             break
         if busy > most:
             evicted = sorted(moment.lost)

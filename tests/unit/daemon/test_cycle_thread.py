@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from functools import partial
 
 import pytest
 
@@ -47,9 +46,13 @@ async def test_what_it_cost_is_its_own_work(thread: cycle_thread.CycleThread) ->
             pass
         return "done"
 
+    def rest() -> str:
+        time.sleep(0.2)
+        return "rested"
+
     await thread.run(work)
     assert thread.worked_seconds >= 0.2
-    await thread.run(partial(time.sleep, 0.2))
+    await thread.run(rest)
     assert thread.worked_seconds < 0.2
 
 
