@@ -213,11 +213,15 @@ def cost_of(groups: int, moves: str) -> tuple[int, list[str]]:
 
 
 def lines_of(call: Callable[[], object]) -> int:
-    """How many lines of Python it takes, turns of loops included."""
+    """How many lines of ours it takes, turns of loops included; not what a collection of garbage
+    runs meanwhile.
+    """
     lines, before = 0, sys.gettrace()
 
-    def count(_frame: FrameType, event: str, _: object) -> Any:
+    def count(frame: FrameType, event: str, _: object) -> Any:
         nonlocal lines
+        if not frame.f_globals.get("__name__", "").startswith("vscheduler."):
+            return None
         lines += event == "line"
         return count
 
