@@ -141,6 +141,40 @@ def test_a_pod_in_the_way_is_evicted_by_preempt() -> None:
     assert decisions == [evict("rude-0", "n1", for_="vip"), pipeline("vip-0", "n1")]
 
 
+BESIDES = {
+    "one of higher priority goes": ("job q/low priority=2 min=0 n1", "a", "low-0"),
+    "one of two goes": ("job q/more priority=1 min=0 label=app=db n1", "a", "more-0"),
+    "nobody else could go": ("job q/high priority=9 n1", "a", None),
+    "it was placed near another one": (
+        "job q/far priority=9 label=app=db n2 job q/high priority=9 n1 n1",
+        "b",
+        "db-0",
+    ),
+}
+
+
+@pytest.mark.parametrize("tree", [{}, {"compatibility": "volcano"}], ids=["", "volcano"])
+@pytest.mark.parametrize(("jobs", "zone", "gone"), BESIDES.values(), ids=BESIDES)
+def test_the_last_that_a_pod_was_just_placed_near_stays(
+    jobs: str, zone: str, gone: str | None, tree: dict[str, str]
+) -> None:
+    """The fan is bound next to the database, which preempt would take first in the same cycle."""
+    picture = f"""
+        node n1 cpu=3 label=zone=a
+        node n2 cpu=2 label=zone=b
+        queue q
+        job q/db  priority=1 min=0 label=app=db n1
+        {jobs}
+        job q/fan priority=9 near=app=db@zone select=zone={zone} -
+        job q/vip priority=8 select=zone=a -
+        """
+    tiers = running.tiers("priority gang | predicates")
+    configured = {"actions": "allocate, preempt", "tiers": tiers, **tree}
+    result = running.run(pictures.documents(picture), configured)
+    assert [each.task.name for each in result.binds] == ["fan-0"]
+    assert [each.task.name for each in result.evicts] == [gone] * (gone is not None)
+
+
 def nodes_with(picture: str, plugin: str, **tree: Any) -> list[str]:
     """Where pods are bound with these arguments of a plugin, and these keys of a configuration."""
     tiers = running.tiers(SCORES)

@@ -3,10 +3,10 @@ from collections.abc import Sequence
 from tests import pictures, running
 from tests.scenarios.deciding import decide, evict
 from vscheduler.core import cycle
-from vscheduler.core.actions import shuffle
+from vscheduler.core.actions import allocate, shuffle
 from vscheduler.core.framework import contracts, policy
 from vscheduler.core.model import jobs
-from vscheduler.core.plugins import gang
+from vscheduler.core.plugins import gang, predicates
 
 CLOSED = "tdm:tdm.revocable-zone.night=22:00-06:00"
 LENT = "label=volcano.sh/revocable-zone=night"
@@ -22,11 +22,16 @@ class Everyone(contracts.Plugin):
         return candidates
 
 
-def all_gone(picture: str) -> list[tuple[str, bool]]:
-    """Who goes where all are wanted gone, and whether whole gangs do."""
-    action = policy.ActionSetting(action=shuffle.Shuffle)
-    tier = (policy.PluginSetting(plugin=Everyone), policy.PluginSetting(plugin=gang.Gang))
-    configured = policy.Policy(actions=(action,), tiers=(tier,))
+def all_gone(picture: str, *, allocated: bool = False) -> list[tuple[str, bool]]:
+    """Who goes where all are wanted gone, and whether whole gangs do; allocated: after those who
+    wait were placed.
+    """
+    kinds = [allocate.Allocate] * allocated + [shuffle.Shuffle]
+    plugins = (Everyone, gang.Gang, predicates.Predicates)
+    configured = policy.Policy(
+        actions=tuple(policy.ActionSetting(action=each) for each in kinds),
+        tiers=(tuple(policy.PluginSetting(plugin=each) for each in plugins),),
+    )
     result = cycle.run_cycle(running.snapshot_of(pictures.documents(picture)), configured)
     return [(each.task.name, each.whole) for each in result.evicts]
 
@@ -47,6 +52,19 @@ def test_gangs_go_whole_and_pods_that_say_no_stay() -> None:
         ("single-0", False),
         ("young-0", False),
     ]
+
+
+def test_whom_a_pod_was_just_placed_near_stays() -> None:
+    """Two databases, of which one is enough; the pod that came for them isn't bound for nothing."""
+    picture = """
+        node  n1 cpu=9 label=zone=a
+        queue q
+        job   q/db   label=app=db n1
+        job   q/more label=app=db n1
+        job   q/fan  near=app=db@zone -
+        """
+    assert all_gone(picture) == [("db-0", False), ("more-0", False)]
+    assert all_gone(picture, allocated=True) == [("db-0", False)]
 
 
 def test_where_a_budget_keeps_a_gang_the_rest_of_it_goes() -> None:

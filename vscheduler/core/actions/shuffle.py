@@ -19,6 +19,7 @@ class Shuffle(contracts.Action):
     def execute(self, session: working.Session) -> None:
         """Job after job. Budgets hold, and no gang is left with a part of its minimum; in
         Volcano's way whoever is named goes, unless a gang was bound in this cycle and needs him.
+        Nor does anybody go who is the last that a pod was placed near in this cycle.
         """
         victims: defaultdict[jobs.JobId, list[jobs.Task]] = defaultdict(list)
         for task in session.dispatch.shuffle_victims(_candidates(session)):
@@ -26,6 +27,8 @@ class Shuffle(contracts.Action):
         with session.statement() as trial:
             for job, named in victims.items():
                 for unit in _units(session, session.gangs[job], named):
+                    if session.neighbours.would_miss(unit.tasks):
+                        continue
                     before = trial.checkpoint()
                     for task in unit.tasks:
                         trial.evict(_evict(session, task, whole=unit.whole))

@@ -5,7 +5,8 @@ a condition that is about it. Behind it are Tallies, numbers of pods by node and
 a label, made when they are first needed and kept up to date by the session from then on.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -14,6 +15,9 @@ from vscheduler.core.model import constraints, jobs, nodes, residents
 
 Item: TypeAlias = residents.Company | residents.Tie
 """What there can be a tally of."""
+
+Domain: TypeAlias = tuple[str, int]
+"""A label of nodes, and the code of one of its values."""
 
 Found: TypeAlias = tuple[frozenset[residents.Company], frozenset[residents.Tie]]
 """Conditions that a pod meets: companies that it is of, and ties that are about it."""
@@ -98,6 +102,8 @@ class Neighbours:
         self._found: dict[Hashable, Found] = {}
         """By namespace, and labels that conditions name."""
         self._of_others: dict[frozenset[residents.Tie], Mapping[residents.Bond, Nears]] = {}
+        self._guests: dict[tallies.Tally, Counter[Domain]] = {}
+        """By company, and where it is: pods that this cycle placed there to be near it."""
         self._anyone = bool(found.companies or found.ties)
 
     @property
@@ -124,6 +130,28 @@ class Neighbours:
             tally.move(row, seat, step)
             for total, weight in self._sums.get(item, ()):
                 total.move(row, seat, step * weight)
+        for near in found.company:  # which only those have that waited
+            code = int(near.pods.by_label(near.topology_key).codes[row])
+            self._guests.setdefault(near.pods, Counter())[near.topology_key, code] += step
+
+    @property
+    def has_guests(self) -> bool:
+        """Whether any pod was placed near others that it must be near."""
+        return bool(self._guests)
+
+    def would_miss(self, tasks: Sequence[jobs.Task]) -> bool:
+        """Whether these pods on nodes are the last that others were placed near in this cycle."""
+        leaving: Counter[tuple[tallies.Tally, Domain]] = Counter()
+        for task in tasks if self._guests else ():
+            found, row = self.standing(task), self._layout.rows.get(task.node or "")
+            for tally in found.counted_in.values() if found and row is not None else ():
+                for (key, code), guests in self._guests.get(tally, {}).items():
+                    if guests and tally.by_label(key).codes[row] == code:
+                        leaving[tally, (key, code)] += 1
+        return any(
+            tally.by_label(key).staying(code) <= count
+            for (tally, (key, code)), count in leaving.items()
+        )
 
     def _work_out(self, task: jobs.Task) -> Standing | None:
         companies, about = self._find(task)

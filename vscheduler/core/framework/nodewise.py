@@ -63,13 +63,19 @@ class Search:
         return self._spared(list(victims))
 
     def _spared(self, victims: list[jobs.Task]) -> list[jobs.Task]:
-        """Those of these that don't tear a gang which was bound in this very cycle."""
+        """Those of these that don't tear a gang which was bound in this very cycle, and aren't the
+        last that a pod was placed near in it.
+        """
         session, trial = self.session, self.trial
         allocated = jobs.TaskStatus.ALLOCATED
-        if not any(session.gang_of(task).counts[allocated] for task in victims):
+        young = any(session.gang_of(task).counts[allocated] for task in victims)
+        if not young and not session.neighbours.has_guests:
             return victims
         start = trial.checkpoint()
         for victim in list(victims):
+            if session.neighbours.would_miss([victim]):
+                victims.remove(victim)
+                continue
             before = trial.checkpoint()
             self.evict(victim)
             if is_torn(session, session.gang_of(victim)):

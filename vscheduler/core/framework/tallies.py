@@ -61,6 +61,10 @@ class Domains:
         total: Counts = self.counts[Seat.STAYING] + self.counts[Seat.PROMISED]
         return total
 
+    def staying(self, code: int) -> int:
+        """The same for one value."""
+        return int(self.counts[Seat.STAYING, code] + self.counts[Seat.PROMISED, code])
+
 
 class Tally:
     """Pods of one kind: a company that somebody looks for, those that carry the same tie, or the

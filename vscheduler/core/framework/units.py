@@ -232,7 +232,7 @@ class Pool:
         if not stays and self._is_promised_room(unit.gang):
             return None
         session, hook, tasks = self._session, self._hook, current.tasks
-        if not session.budgets.spare(tasks):
+        if not session.budgets.spare(tasks) or session.neighbours.would_miss(tasks):
             return None
         if len(session.dispatch.unprotected(hook, claimant, tasks)) < len(tasks):
             return None
