@@ -22,10 +22,11 @@ Document = dict[str, Any]
 class Teller:
     """A cluster with hopeless groups, which decides by one policy, each time in two ways."""
 
-    def __init__(self) -> None:
+    def __init__(self, groups: int = GROUPS) -> None:
+        """So many that select what isn't there, and as many that ask for too much."""
         classes = [
-            *attacks.classes(GROUPS, "selector"),
-            *(renamed(each) for each in attacks.classes(GROUPS, "amount")),
+            *attacks.classes(groups, "selector"),
+            *(renamed(each) for each in attacks.classes(groups, "amount")),
         ]
         self.cluster = tenants.Cluster(classes)
         self.policy = tenants.built_in()
@@ -86,6 +87,20 @@ def test_in_a_cluster_at_rest_nothing_is_found_anew() -> None:
     assert len(result.binds) == 2
     assert result.work.get("explanations", 0) == 0
     assert sum(group.reason is not None for group in result.groups) == 2 * GROUPS
+
+
+def test_to_say_it_again_costs_a_part_of_a_budget_only() -> None:
+    """So that a cycle is finished which couldn't tell half of them anew."""
+    teller = Teller(100)
+    told: list[int] = []
+    for _ in range(20):
+        taken = teller.cluster.mirror.snapshot(tenants.NOW, teller.carried)
+        result = cycle.run_cycle(taken, teller.policy, budget=12_000)
+        teller.carried = result.carried
+        told.append(result.work["hopeless"] if result.finished else 0)
+    assert told[0] == 0
+    assert told[-1] == 200
+    assert result.work.get("explanations", 0) == 0
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Resources that pods name and nobody has are no columns without end."""
 
+import pytest
+
 from tests.unit.mirror import manifests
 from vscheduler.core.model import resources
 from vscheduler.mirror import dimensions
@@ -30,6 +32,17 @@ def test_so_many_are_told_apart_and_the_rest_is_one() -> None:
     both = found.space.vector({"example.com/r064": 1, "example.com/r065": 2})
     assert both[-1] == 3
     assert "example.com/r064" not in found.space.amounts(both)
+
+
+@pytest.mark.parametrize("folded", [False, True])
+@pytest.mark.parametrize("amount", [1, 2**62, 2**70])
+def test_many_rows_are_those_of_each(folded: bool, amount: int) -> None:
+    """What an array can't hold included, and no row at all."""
+    space = resources.ResourceSpace.of(["gpu"], folded=folded)
+    amounts = [{"cpu": 5, "gpu": amount}, {}, {"memory": 3, **({"odd": amount} if folded else {})}]
+    found = space.vectors(amounts)
+    assert found.tolist() == [space.vector(each).tolist() for each in amounts]
+    assert space.vectors([]).shape == (0, space.size)
 
 
 def test_what_a_node_or_a_queue_names_has_its_column() -> None:

@@ -27,6 +27,9 @@ TURN_COST = 20
 HOPELESS_COST = 30
 """Microseconds, about: one group told that nodes can't hold it."""
 
+AGAIN_COST = 8
+"""Microseconds, about: the same of one that was told in an earlier cycle."""
+
 TIMEOUT = "enqueue.timeout"
 
 
@@ -102,7 +105,8 @@ class Enqueue(contracts.Action):
                 session.spending.exhausted = True
                 session.unreached.add(gang.job.id)
                 continue
-            session.spend("hopeless", HOPELESS_COST)
+            again = gang.job.id in session.told_hopeless.entries
+            session.spend("hopeless", AGAIN_COST if again else HOPELESS_COST)
             session.note(gang.job.id, self._why_hopeless(session, gang, obstacles[gang.job.id]))
 
     def _why_hopeless(

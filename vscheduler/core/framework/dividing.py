@@ -220,7 +220,7 @@ class Division:
             for (queue, kind), (domain, count) in self._survey.demands.items()
         ]
         places, domains, classes, counts = np.array(found, dtype=np.int64).T
-        requests = np.array([self.space.vector(kind.request) for kind in kinds], dtype=np.float64)
+        requests = self.space.vectors(kind.request for kind in kinds).astype(np.float64)
         np.add.at(self._pods, (places, domains), counts)
         np.add.at(self._demands, (places, domains), counts[:, np.newaxis] * requests[classes])
 

@@ -78,15 +78,30 @@ class ResourceSpace:
 
     def vector(self, amounts: Amounts) -> Vector:
         """Amounts as a row; a name without a column is a mistake of the caller's."""
+        row = self._row(amounts)
+        try:
+            return np.array(row, dtype=np.int64)
+        except OverflowError:
+            return np.array([min(amount, SUM_MAX) for amount in row], dtype=np.int64)
+
+    def vectors(self, rows: Iterable[Amounts]) -> Vector:
+        """The same of many, one below the other: (n, R)."""
+        every = [self._row(amounts) for amounts in rows]
+        try:
+            found = np.array(every, dtype=np.int64)
+        except OverflowError:
+            found = np.array(
+                [[min(each, SUM_MAX) for each in row] for row in every], dtype=np.int64
+            )
+        return found.reshape(len(every), self.size)
+
+    def _row(self, amounts: Amounts) -> list[int]:
         row = [0] * len(self.names)
         for name, amount in amounts.items():
             row[self.columns[name]] = amount
         if self.names[-1] == OTHERS:
             row[-1] = sum(each for name, each in amounts.items() if name not in self.columns)
-        try:
-            return np.array(row, dtype=np.int64)
-        except OverflowError:
-            return np.array([min(amount, SUM_MAX) for amount in row], dtype=np.int64)
+        return row
 
     def present(self, amounts: Amounts) -> Vector:
         """Amounts as a row; what has no column is nowhere to be had, and left out."""
