@@ -77,14 +77,18 @@ def most_surplus_goes_first(moment: moments.Moment) -> Iterable[str]:
 
 
 def nobody_goes_who_could_stay(moment: moments.Moment) -> Iterable[str]:
-    """A pod that goes alone for another queue leaves room that is used; where only room decides."""
+    """A pod that goes alone for another queue leaves room that is used; where only room decides.
+
+    On nodes where room is kept nobody looks.
+    """
     census = moment.census
     if moment.setting.volcano or "proportion" not in moment.setting.plugins:
         return
     if any(not _only_asks_for_room(pod) for pod in census.pods.values()):
         return
     gone = {each.pod for each in moment.evicts}
-    for each in moment.evicts:
+    kept = {each.node for each in moment.kept}
+    for each in (each for each in moment.evicts if each.node not in kept):
         members = census.members[censuses.group_of(census.pods[each.pod])]
         whole = not any(censuses.counts(p) and censuses.pod_key(p) not in gone for p in members)
         if each.action != eviction_rules.BETWEEN or each.moves or (whole and len(members) > 1):
