@@ -83,9 +83,14 @@ class Enqueue(contracts.Action):
             if gang.job.id in session.snapshot.carried.tried:
                 if waits:
                     session.unreached.add(gang.job.id)
-            elif (waits or nodes_ready) and not spending.exhausted and self._is_hopeless(gang):
-                gang.phase = jobs.Phase.PENDING
-            elif waits:
+                continue
+            if (waits or nodes_ready) and not spending.exhausted:
+                obstacle = self._feasible.obstacle(gang)
+                if obstacle is not None:
+                    self._hopeless.append((gang, obstacle))
+                    gang.phase = jobs.Phase.PENDING
+                    continue
+            if waits:
                 pending[gang.job.uid in session.lapsed].append(gang)
         session.spending.grant(4)
         for waiting in pending:
@@ -120,13 +125,6 @@ class Enqueue(contracts.Action):
         if refusal is None or _lacks_room(refusal):
             return self._feasible.reason(gang, obstacle)
         return _refused(session, gang, refusal)
-
-    def _is_hopeless(self, gang: gangs.Gang) -> bool:
-        """Whether no room on any node would be enough, which the group is told then."""
-        obstacle = self._feasible.obstacle(gang)
-        if obstacle is not None:
-            self._hopeless.append((gang, obstacle))
-        return obstacle is not None
 
     def _take_turns(self, session: working.Session, pending: list[gangs.Gang]) -> None:
         lines: Lines = {}

@@ -68,7 +68,7 @@ class Feasibility:
             minimum=minimum,
             role=need.role,
             request=need.pods[0][0].request if len(need.pods) == 1 else {},
-            seats=obstacle.seats + minimum - need.count,
+            seats=obstacle.seats + minimum - need.number,
             shortages=obstacle.shortages,
         )
 
@@ -91,7 +91,7 @@ class Feasibility:
     def _find(self, queue: str, needs: tuple[Need, ...]) -> Obstacle | None:
         for need in needs:
             seats = [self._seats_of(queue, kind, count) for kind, count in need.pods]
-            if sum(seats) < need.count:
+            if sum(seats) < need.number:
                 kinds = [kind for kind, _ in need.pods]
                 homeless = kinds[seats.index(0)] if 0 in seats else None
                 found = Obstacle(need=need, homeless=homeless, seats=sum(seats))
@@ -141,7 +141,7 @@ class Feasibility:
         order = np.argsort(requests, axis=0, kind="stable")
         counts = np.take_along_axis(np.broadcast_to(counts, requests.shape), order, axis=0)
         before = np.cumsum(counts, axis=0) - counts
-        taken = np.clip(need.count - before, 0, counts)
+        taken = np.clip(need.number - before, 0, counts)
         least: resources.Vector = (taken * np.take_along_axis(requests, order, axis=0)).sum(axis=0)
         return least
 
@@ -214,7 +214,7 @@ def _needs(job: jobs.Job, *, whole: bool) -> tuple[Need, ...]:
         needs += [
             _role_need(job, role, least) for role, least in sorted(job.min_task_member.items())
         ]
-    return tuple(need for need in needs if need.count > 0 and need.pods)
+    return tuple(need for need in needs if need.number > 0 and need.pods)
 
 
 def _role_need(job: jobs.Job, role: str, least: int) -> Need:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from vscheduler.core.framework import gangs
 from vscheduler.core.model import decisions, jobs, queues, resources
@@ -15,11 +15,10 @@ Pods: TypeAlias = tuple[tuple[jobs.TaskClass, int], ...]
 """Pods that wait, by their class."""
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(NamedTuple):
     """So many of these pods a gang, or one role of it, still needs."""
 
-    count: int
+    number: int
     pods: Pods
     role: str = ""
 

@@ -30,6 +30,8 @@ class Spending:
         """How often something was done, by kind."""
         self.exhausted = False
         """Whether the budget was used up at any time, so that the cycle isn't finished."""
+        self.over = False
+        """Whether what there is to spend is spent, by now."""
         self.payer = ""
         """The namespace that causes what is done now; empty: nobody."""
         self._budget = self._limit = budget
@@ -57,12 +59,7 @@ class Spending:
         self._spent += cost
         self._now[self.payer] += cost
         if self._limit is not None and self._spent >= self._limit:
-            self.exhausted = True
-
-    @property
-    def over(self) -> bool:
-        """Whether what there is to spend is spent, by now."""
-        return self._limit is not None and self._spent >= self._limit
+            self.exhausted = self.over = True
 
     def grant(self, fraction: int) -> None:
         """From here on there is a half, a quarter, … of the budget at least, whatever was spent
@@ -70,6 +67,7 @@ class Spending:
         """
         if self._budget is not None and self._limit is not None:
             self._limit = max(self._limit, self._spent + self._budget // fraction)
+            self.over = self._spent >= self._limit
 
     def part(self, fraction: int) -> Callable[[], bool]:
         """Whether a half, a quarter, … of the budget is spent from here on, or all of it is."""

@@ -118,6 +118,6 @@ class Gang(contracts.Plugin):
         """
         if self._session.as_volcano:
             return 1 if gang.has_minimum else 0
-        if self.job_ready(gang):
+        if gang.reaches(jobs.READY):
             return 2
         return 0 if gang.ready_tasks else 1
