@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vscheduler.core.model import decisions
-from vscheduler.mirror import quantities
+from vscheduler.mirror.decode import quantities
 
 GROUP = "scheduling.k8s.io/group-name"
 Document = Mapping[str, Any]

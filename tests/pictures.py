@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests import pod_terms, statements
-from vscheduler.mirror import quantities
+from vscheduler.mirror.decode import quantities
 
 NOW = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 """The instant of every picture; `age=` counts seconds back from the hour before it."""

@@ -6,9 +6,11 @@ from typing import Any
 
 from tests import pictures
 from vscheduler.core import actions, cycle, plugins
-from vscheduler.core.framework import policy, session
+from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, snapshot
-from vscheduler.mirror import decoding, state
+from vscheduler.core.session import session
+from vscheduler.mirror import state
+from vscheduler.mirror.decode import decoding
 
 Document = pictures.Document
 Tree = Mapping[str, Any]

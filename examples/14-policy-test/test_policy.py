@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 
 from vscheduler.core import actions, plugins
-from vscheduler.core.framework import policy
+from vscheduler.core.config import policy
 from vscheduler.simulator import run
 
 CONFIGURATION = Path(__file__).parent / "scheduler.conf"

@@ -16,7 +16,7 @@ import click
 import figures
 import tenants
 
-from vscheduler.sandbox import binaries, building, control_plane, errors, processes, reporting
+from vscheduler.sandbox import binaries, building, control_plane, errors, processes, progress_report
 
 POLL_SECONDS = 0.2
 QUIET_POLL_SECONDS = 1.0
@@ -102,7 +102,7 @@ def main() -> None:
     builds the control plane's programs, which takes some more, and keeps them.
     """
     try:
-        with reporting.on_stderr() as progress:
+        with progress_report.on_stderr() as progress:
             building.find_or_build(binaries.REQUIRED, progress=progress)
         results = all_ways()
     except errors.SandboxError as error:

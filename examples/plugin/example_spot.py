@@ -1,6 +1,6 @@
 """Spot nodes may go any moment: only queues that can do with that get them, and get them first."""
 
-from vscheduler.core.framework import contracts
+from vscheduler.core.api import contracts
 
 LABEL = contracts.Argument(str, "example.com/spot")
 QUEUES = contracts.Argument(str, "")

@@ -4,7 +4,7 @@ import example_spot
 import yaml
 
 from vscheduler.core import actions, plugins
-from vscheduler.core.framework import policy
+from vscheduler.core.config import policy
 from vscheduler.simulator import run
 
 CONFIGURATION = """

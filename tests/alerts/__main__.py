@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from tests.alerts import monitoring
-from vscheduler.sandbox import binaries, building, errors, reporting
+from vscheduler.sandbox import binaries, building, errors, progress_report
 
 QUERIES = "dashboard-queries.yaml"
 TIMEOUT_SECONDS = 300
@@ -35,7 +35,7 @@ def find() -> Path:
     on_path = shutil.which(binaries.PROMTOOL)
     if on_path:
         return Path(on_path)
-    with reporting.on_stderr() as progress:
+    with progress_report.on_stderr() as progress:
         return building.find_or_build((binaries.PROMTOOL,), progress=progress)[binaries.PROMTOOL]
 
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 import uvloop
 
-from vscheduler.cluster import connection
+from vscheduler.cluster.http import connection
 
 NAME = "binding-only"
 WORKERS = 32

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vscheduler.core.model import decisions
-from vscheduler.mirror import quantities
+from vscheduler.mirror.decode import quantities
 
 TOLERANCE = 1e-6
 """Relative; Volcano computes deserved in floats."""

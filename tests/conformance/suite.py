@@ -11,7 +11,7 @@ import yaml
 
 from tests.conformance import expectations
 from vscheduler.core import actions, plugins
-from vscheduler.core.framework import policy as policies
+from vscheduler.core.config import policy as policies
 from vscheduler.simulator import run as simulator
 
 FOLDER = Path(__file__).parent / "scenarios"

@@ -7,7 +7,7 @@ import pytest
 
 from tests.faults import audits
 from tests.integration import daemons, installations, permissions, takeovers
-from vscheduler.sandbox import control_plane, reporting
+from vscheduler.sandbox import control_plane, progress_report
 
 ACCOUNT = "vscheduler"
 SCHEDULERS = ("vscheduler", "contested", "other", "volcano-offline", "volcano-online")
@@ -23,7 +23,7 @@ def plane(
     In the end nothing may have been refused to schedulers for want of a right.
     """
     terminal = pytestconfig.pluginmanager.get_plugin("terminalreporter")
-    progress = reporting.PlainLines(terminal) if terminal else reporting.silent
+    progress = progress_report.PlainLines(terminal) if terminal else progress_report.silent
     log = tmp_path_factory.mktemp("audit") / "audit.log"
     with control_plane.start(progress=progress, audit_log=log) as running:
         yield running

@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration import daemons
-from vscheduler.cluster import connection, leases
-from vscheduler.daemon import candidates, electing, election, leadership
+from vscheduler.cluster import leases
+from vscheduler.cluster.http import connection
+from vscheduler.daemon.leader_election import api, elector, state_machine, thread
 from vscheduler.sandbox import binaries, building, control_plane
 
 NAMESPACE = "volcano-system"
 LEASE = "contested"
 PATH = f"{daemons.LEASES}/{LEASE}"
 PATIENCE_SECONDS = 60.0
-SHORT = election.Timing(duration_seconds=3.0, renew_deadline_seconds=2.0, retry_period_seconds=0.5)
+SHORT = state_machine.Timing(
+    duration_seconds=3.0, renew_deadline_seconds=2.0, retry_period_seconds=0.5
+)
 
 
 class Ours:
@@ -28,20 +31,20 @@ class Ours:
         access: connection.Access,
         identity: str,
         *,
-        timing: election.Timing = SHORT,
+        timing: state_machine.Timing = SHORT,
         namespace: str = NAMESPACE,
     ) -> None:
         self.identity = identity
         self.renewals: list[str] = []
-        self.changes: list[leadership.Standing] = []
+        self.changes: list[api.Standing] = []
         opened = functools.partial(
             leases.opened, access, namespace, call_seconds=timing.call_seconds
         )
-        self.elected = electing.Elected(
+        self.elected = thread.Elected(
             [LEASE],
-            candidates.Terms(identity=identity, namespace=namespace, timing=timing),
+            elector.Terms(identity=identity, namespace=namespace, timing=timing),
             opened,
-            electing.Outlets(
+            thread.Outlets(
                 on_change=lambda *standings: self.changes.append(standings[-1]),
                 observe_renewal=lambda *renewal: self.renewals.append(renewal[-1]),
             ),
@@ -49,17 +52,17 @@ class Ours:
         self._task = asyncio.create_task(self.elected.run())
 
     @property
-    def token(self) -> leadership.Token | None:
+    def token(self) -> api.Token | None:
         """While it holds the Lease."""
         return self.elected.held([LEASE]).get(LEASE)
 
     @property
-    def standing(self) -> leadership.Standing:
+    def standing(self) -> api.Standing:
         """How it stands with the Lease."""
         (standing,) = self.elected.standings()
         return standing
 
-    async def gain(self) -> leadership.Token:
+    async def gain(self) -> api.Token:
         """Its token, once it has the Lease."""
         await until(lambda: self.token)
         assert self.token is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from vscheduler.cluster import committing
+from vscheduler.cluster.writes import binder
 from vscheduler.sandbox import client, control_plane
 
 FOLDER = Path(__file__).parents[2] / "manifests" / "fencing"
@@ -115,7 +115,7 @@ def bind(
     """The answer to a bind; without `keep` nothing stays of it."""
     metadata: dict[str, Any] = {"name": pod}
     if holder is not None:
-        metadata["annotations"] = {committing.HOLDER: holder}
+        metadata["annotations"] = {binder.HOLDER: holder}
     body = {
         "apiVersion": "v1",
         "kind": "Binding",

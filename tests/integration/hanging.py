@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vscheduler.core.framework import contracts
+from vscheduler.core.api import contracts
 
 FAULT = "FAULT"
 DISTRIBUTION = "hanging-1.0.dist-info"
@@ -77,10 +77,10 @@ def install(folder: Path) -> dict[str, str]:
 
 def _spoil() -> None:
     """Let what isn't a plugin's hang, too."""
-    from vscheduler.cluster import watching  # noqa: PLC0415 - a plugin has no need of it
+    from vscheduler.cluster import reflector  # noqa: PLC0415 - a plugin has no need of it
     from vscheduler.controllers import handlers  # noqa: PLC0415 - nor of this
 
-    hand_on, event_of = watching.Watch._hand_on, handlers.event_of
+    hand_on, event_of = reflector.Watch._hand_on, handlers.event_of
 
     def slow_hand_on(self: Any, some: Sequence[bytes]) -> None:
         if word() == "event loop":
@@ -92,7 +92,7 @@ def _spoil() -> None:
             time.sleep(LONG_SECONDS)
         return event_of(kind, raw)
 
-    watching.Watch._hand_on = slow_hand_on  # type: ignore[method-assign]  # it is spoilt
+    reflector.Watch._hand_on = slow_hand_on  # type: ignore[method-assign]  # it is spoilt
     handlers.event_of = slow_event_of
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.integration import daemons
-from vscheduler.mirror import quantities
+from vscheduler.mirror.decode import quantities
 from vscheduler.sandbox import control_plane
 
 UNTOUCHED = {"vscheduler.sandbox/unmanaged": "true"}

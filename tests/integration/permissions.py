@@ -9,7 +9,8 @@ from typing import Any
 
 import yaml
 
-from vscheduler.daemon import election_settings, settings
+from vscheduler.daemon import settings
+from vscheduler.daemon.leader_election import election_settings
 from vscheduler.sandbox import client, control_plane
 
 Document = dict[str, Any]

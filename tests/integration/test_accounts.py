@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from tests.integration import daemons, installations, permissions
-from vscheduler.controllers import auto_groups
-from vscheduler.mirror import pods
+from vscheduler.controllers.podgroups import auto_groups
+from vscheduler.mirror.translate import pods
 from vscheduler.sandbox import client, control_plane
 
 FILE = permissions.MANIFESTS / "cluster" / "pod-policies.yaml"

@@ -4,14 +4,15 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from vscheduler.cluster import committing, connection, lanes, objects
+from vscheduler.cluster.http import connection, objects
+from vscheduler.cluster.writes import binder, write_queue
 from vscheduler.core.model import decisions, jobs
 from vscheduler.sandbox import control_plane
 
 PODS = "/api/v1/namespaces/default/pods"
 QUEUE = "/apis/scheduling.volcano.sh/v1beta1/queues/some-tenant"
 KIND = jobs.TaskClass(request={"pods": 1})
-Verdict = committing.Verdict
+Verdict = binder.Verdict
 
 
 def a_pod(cluster: control_plane.ControlPlane, name: str, **spec: Any) -> dict[str, Any]:
@@ -40,12 +41,12 @@ def a_bind(name: str, uid: str, node: str) -> decisions.Bind:
 
 async def commit(
     cluster: control_plane.ControlPlane, binds: Iterable[decisions.Bind]
-) -> dict[str, committing.Verdict]:
+) -> dict[str, binder.Verdict]:
     """Send binds, and give what came of each pod's."""
     link = await connection.Connection.open(connection.Access(kubeconfig=str(cluster.kubeconfig)))
-    queue = lanes.Lanes(workers=4, waiting_max=10)
-    outcomes: list[committing.Outcome] = []
-    committing.Committer(link, queue, lambda: True).bind(binds, outcomes.append, lambda _: True)
+    queue = write_queue.Lanes(workers=4, waiting_max=10)
+    outcomes: list[binder.Outcome] = []
+    binder.Committer(link, queue, lambda: True).bind(binds, outcomes.append, lambda _: True)
     task = asyncio.create_task(queue.run())
     await asyncio.wait_for(queue.wait_until_quiet(), 20)
     task.cancel()

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration import daemons
-from vscheduler.cluster import usage_writing
+from vscheduler.cluster.writes import usage_writing
 from vscheduler.core.model import usages
-from vscheduler.mirror import usages as annotations
+from vscheduler.mirror.translate import usage_annotation as annotations
 from vscheduler.sandbox import control_plane, errors
 
 KEY = annotations.annotation("vscheduler")

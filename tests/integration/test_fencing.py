@@ -9,7 +9,8 @@ import pytest
 
 from tests.integration import daemons, fences, permissions
 from tests.integration.fences import NAME, bind, wait_until
-from vscheduler.cluster import committing, connection, lanes
+from vscheduler.cluster.http import connection
+from vscheduler.cluster.writes import binder, write_queue
 from vscheduler.core.model import decisions, jobs
 from vscheduler.sandbox import client, control_plane
 
@@ -18,7 +19,7 @@ ELECTED = "volcano-offline"
 POD = "waiting"
 TAKEOVERS = 300
 KIND = jobs.TaskClass(request={"pods": 1})
-Verdict = committing.Verdict
+Verdict = binder.Verdict
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def test_the_holders_binds_pass_and_say_who_bound_the_pod(
     assert bind(ours, "ours", "one-a", keep=True).status == 201
     pod = held.plane.api.get(f"{fences.PODS}/ours")
     assert pod["spec"]["nodeName"] == "node-0"
-    assert pod["metadata"]["annotations"] == {committing.HOLDER: "one-a"}
+    assert pod["metadata"]["annotations"] == {binder.HOLDER: "one-a"}
     assert "labels" not in pod["metadata"]
 
 
@@ -86,7 +87,7 @@ def test_all_other_binds_of_its_account_are_refused(
     assert answer.status == 422
     whose = sender or "somebody who doesn't say"
     assert answer.message.endswith(
-        f"{committing.FENCED}Lease volcano-system/vscheduler is held by one-a, "
+        f"{binder.FENCED}Lease volcano-system/vscheduler is held by one-a, "
         f"and this bind is by {whose}"
     )
 
@@ -99,7 +100,7 @@ def test_a_lease_that_was_given_back_lets_nobody_bind(
     for sender in ("one-a", "", None):
         answer = bind(ours, POD, sender)
         assert answer.status == 422
-        assert f"{committing.FENCED}Lease volcano-system/vscheduler is held by nobody" in (
+        assert f"{binder.FENCED}Lease volcano-system/vscheduler is held by nobody" in (
             answer.message
         )
 
@@ -214,11 +215,11 @@ async def test_our_binds_are_fenced_and_raise_doubts(
     doubts: list[str] = []
     path = held.plane.kubeconfig_for_service_account(fences.NAMESPACE, NAME)
     link = await connection.Connection.open(connection.Access(kubeconfig=str(path)))
-    queue = lanes.Lanes(workers=1, waiting_max=10)
-    stamp = committing.Stamp(holder="one-a", doubt=doubts.append)
-    committer = committing.Committer(link, queue, lambda: not doubts, stamp=stamp)
+    queue = write_queue.Lanes(workers=1, waiting_max=10)
+    stamp = binder.Stamp(holder="one-a", doubt=doubts.append)
+    committer = binder.Committer(link, queue, lambda: not doubts, stamp=stamp)
     pods = [fences.make_pod(held.plane.api, f"pod-{number}") for number in range(4)]
-    outcomes: list[committing.Outcome] = []
+    outcomes: list[binder.Outcome] = []
     task = asyncio.create_task(queue.run())
     committer.bind([a_bind(pods[0])], outcomes.append, lambda _: True)
     await asyncio.wait_for(queue.wait_until_quiet(), 20)
@@ -271,7 +272,7 @@ def test_a_leader_places_pods_until_another_has_its_lease(
     )
     holder = plane.api.get(path)["spec"]["holderIdentity"]
     pod = plane.api.get(f"{fences.PODS}/early-0")
-    assert pod["metadata"]["annotations"][committing.HOLDER] == holder
+    assert pod["metadata"]["annotations"][binder.HOLDER] == holder
 
     renewed = plane.api.get(path)["spec"]["renewTime"]
     daemons.until(lambda: plane.api.get(path)["spec"]["renewTime"] != renewed, elected)

@@ -13,7 +13,7 @@ from anyio import from_thread
 
 from tests.faults import plans, proxying
 from tests.integration import daemons, hanging
-from vscheduler.daemon import watchdog
+from vscheduler.daemon.liveness import watchdog
 from vscheduler.sandbox import control_plane, credentials
 
 PROGRAM = (sys.executable, "-m", "tests.integration.hanging")

@@ -13,7 +13,8 @@ import yaml
 
 from tests.integration import daemons, foreign, images, installations, permissions
 from vscheduler.cli import main
-from vscheduler.daemon import configuration, election_settings, settings
+from vscheduler.daemon import configuration, settings
+from vscheduler.daemon.leader_election import election_settings
 from vscheduler.sandbox import client, control_plane
 
 Document = dict[str, Any]

@@ -12,7 +12,7 @@ from anyio import from_thread
 from tests.faults import plans, proxying
 from tests.integration import daemons, foreign, installations, permissions, tenancy
 from vscheduler.daemon import settings
-from vscheduler.mirror import usages
+from vscheduler.mirror.translate import usage_annotation
 from vscheduler.sandbox import control_plane, credentials
 
 ACCOUNTS = {settings.SCHEDULER: "vscheduler", settings.CONTROLLERS: "vscheduler-controllers"}
@@ -117,7 +117,7 @@ class Halves:
 
     def _is_recorded(self, queue: str) -> bool:
         annotations = tenancy.queue_of(self._plane, queue)["metadata"].get("annotations", {})
-        return usages.annotation("vscheduler") in annotations
+        return usage_annotation.annotation("vscheduler") in annotations
 
     def _close_a_queue(self, controllers: daemons.Daemon) -> None:
         """As a Command asks for it, which is deleted; gold has a job, and stays in use."""

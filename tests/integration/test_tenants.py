@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.integration import daemons, permissions
-from vscheduler.mirror import translation
+from vscheduler.mirror.translate import translation
 from vscheduler.sandbox import client, control_plane
 
 ADMISSION = permissions.MANIFESTS / "admission"

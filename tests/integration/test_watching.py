@@ -9,8 +9,12 @@ from typing import Any
 
 from structlog import testing
 
-from vscheduler.cluster import connection, watching
-from vscheduler.mirror import codecs, entries, events, paths
+from vscheduler.cluster import reflector
+from vscheduler.cluster.http import connection
+from vscheduler.daemon import codecs
+from vscheduler.mirror import paths
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.index import entries
 from vscheduler.sandbox import control_plane
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -34,10 +38,10 @@ def a_pod(name: str) -> dict[str, Any]:
 @asynccontextmanager
 async def following(
     cluster: control_plane.ControlPlane,
-    pace: watching.Pace,
+    pace: reflector.Pace,
     path: str = PODS,
     kind: events.Kind = events.Kind.POD,
-) -> AsyncIterator[tuple[watching.Watch[entries.Event], list[str]]]:
+) -> AsyncIterator[tuple[reflector.Watch[entries.Event], list[str]]]:
     """A running watch, and what it has seen so far: `+name`, `-name`, or `=names` of a list."""
     link = await connection.Connection.open(connection.Access(kubeconfig=str(cluster.kubeconfig)))
     seen: list[str] = []
@@ -52,7 +56,7 @@ async def following(
                 case entries.Replace():
                     seen.append(f"={','.join(sorted(event.found))}")
 
-    watch = watching.Watch(
+    watch = reflector.Watch(
         link,
         paths.Path.to(path),
         codecs.Codec(kind, named),
@@ -91,7 +95,7 @@ async def test_pages_changes_and_the_server_ending_the_watch(
 ) -> None:
     """Every pod is seen once, in order, across pages and across watches that the server ended."""
     cluster.api.create_all(PODS, [a_pod(f"old-{n}") for n in range(5)])
-    pace = watching.Pace(page_size=2, watch_seconds=1, at_once_seconds=0)
+    pace = reflector.Pace(page_size=2, watch_seconds=1, at_once_seconds=0)
     async with following(cluster, pace) as (watch, seen):
         assert seen == ["=old-0,old-1,old-2,old-3,old-4"]
         for number in range(12):
@@ -116,7 +120,7 @@ async def test_a_version_that_is_too_old_is_listed_anew(
     """
     for name in ("a", "b"):
         cluster.api.create(GROUPS, {**A_GROUP, "metadata": {"name": name}})
-    pace = watching.Pace(watch_seconds=0.5, at_once_seconds=0)
+    pace = reflector.Pace(watch_seconds=0.5, at_once_seconds=0)
     with testing.capture_logs() as said:
         async with following(cluster, pace, GROUPS, events.Kind.POD_GROUP) as (watch, seen):
             cluster.api.delete(f"{GROUPS}/a")
@@ -130,7 +134,7 @@ async def test_a_version_that_is_too_old_is_listed_anew(
 async def test_an_api_that_comes_later_is_found(cluster: control_plane.ControlPlane) -> None:
     """A CRD that isn't installed yet is waited for, without an end of the process."""
     path = "/apis/later.example.com/v1/things"
-    pace = replace(watching.Pace(), absent_max_seconds=0.1)
+    pace = replace(reflector.Pace(), absent_max_seconds=0.1)
     definition: dict[str, Any] = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

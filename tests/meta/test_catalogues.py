@@ -11,8 +11,9 @@ import pytest
 from tests import pictures, running
 from vscheduler.cli import main
 from vscheduler.core import actions, cycle, plugins
-from vscheduler.core.framework import contracts, hooks, policy, vocabulary
-from vscheduler.daemon import metric_table
+from vscheduler.core.api import contracts, hooks
+from vscheduler.core.config import policy, vocabulary
+from vscheduler.daemon.observability import metric_table
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -9,10 +9,10 @@ import click
 import pytest
 
 from vscheduler.cli import main
-from vscheduler.controllers import queue_trees
+from vscheduler.controllers.queues import queue_trees
 from vscheduler.core.model import decisions, queues
-from vscheduler.daemon import metric_table
-from vscheduler.mirror import queue_wording
+from vscheduler.daemon.observability import metric_table
+from vscheduler.mirror import queue_status
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
@@ -211,14 +211,14 @@ def test_every_condition_of_queues_is_in_the_docs() -> None:
     """docs/operations.md has each type, and each reason that it comes with."""
     text = section("operations.md", "What conditions of Queues say")
     fair = {str(bound) for bound in decisions.Bound} | {
-        queue_wording.NO_REQUEST,
-        queue_wording.SET_ASIDE,
+        queue_status.NO_REQUEST,
+        queue_status.SET_ASIDE,
     }
     inner = {str(queues.ProblemCode.INNER_JOBS)}  # only ever said of a queue that is set aside
     tree = {str(code) for code in queues.ProblemCode} - inner
     source = Path(queue_trees.__file__).read_text()
     tree |= set(re.findall(r'"(TooDeep|Children\w+)"', source))
-    controller = (ROOT / "vscheduler" / "controllers" / "queues.py").read_text()
+    controller = (ROOT / "vscheduler" / "controllers" / "queues" / "queue_reconcile.py").read_text()
     others = set(re.findall(r'_condition\([A-Z_]+, "\w+", "(\w+)"', controller))
     others |= {"PodGroups", "ChildQueues"}
     assert others >= {"ParentClosed", "RootStaysOpen", "Unreadable"}

@@ -7,7 +7,8 @@ import pytest
 
 from tests.alerts import monitoring
 from vscheduler.core.model import decisions, queues, snapshot
-from vscheduler.daemon import leadership, metric_table, metrics
+from vscheduler.daemon.leader_election import api
+from vscheduler.daemon.observability import metric_table, metrics
 
 AMOUNTS = {"cpu": 1000, "memory": 2**30, "nvidia.com/gpu": 1}
 QUEUE = decisions.QueueFigures(
@@ -52,7 +53,7 @@ def exported() -> dict[str, set[str]]:
     observed.observe_stalled({"cycle": 0.5})
     observed.observe_failure("call")
     observed.observe_reload(successful=True, now=0)
-    observed.observe_standing(leadership.Standing(lease="a", leads=True, holder="b"))
+    observed.observe_standing(api.Standing(lease="a", leads=True, holder="b"))
     observed.observe_renewal("a", 0.1, "renewed")
     observed.observe_strays(rejected=1, ungrouped=1)
     text = observed.exposition().decode()

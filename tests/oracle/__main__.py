@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.oracle import comparing, worlds
-from vscheduler.sandbox import control_plane, reporting
+from vscheduler.sandbox import control_plane, progress_report
 
 FOUND = Path("build/oracle")
 """Where clusters go that both differ about."""
@@ -25,7 +25,7 @@ def main() -> int:
     names = given.features or list(comparing.SUITE)
     began = time.monotonic()
     with (
-        reporting.on_stderr() as progress,
+        progress_report.on_stderr() as progress,
         control_plane.start(progress=progress) as plane,
         worlds.stage(plane) as stage,
     ):

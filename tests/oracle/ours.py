@@ -8,9 +8,10 @@ import numpy as np
 from tests import pictures, running
 from tests.oracle import judging, manifests
 from vscheduler.core import cycle
-from vscheduler.core.framework import session as sessions
 from vscheduler.core.model import jobs, snapshot
-from vscheduler.mirror import decoding, state
+from vscheduler.core.session import session as sessions
+from vscheduler.mirror import state
+from vscheduler.mirror.decode import decoding
 
 Document = manifests.Document
 

@@ -7,17 +7,17 @@ from functools import partial
 
 from tests.properties import election_world
 from vscheduler.cluster import lease_records
-from vscheduler.daemon import election
+from vscheduler.daemon.leader_election import state_machine
 
 FAULTS_MAX = 25
 KINDS_MAX = 6
 """Of few kinds in one world there are many."""
 DAY_SECONDS = 90.0
 TIMINGS = (
-    election.Timing(),
-    election.Timing(duration_seconds=6, renew_deadline_seconds=4, retry_period_seconds=1),
-    election.Timing(duration_seconds=30, renew_deadline_seconds=15, retry_period_seconds=5),
-    election.Timing(duration_seconds=15, renew_deadline_seconds=14, retry_period_seconds=7),
+    state_machine.Timing(),
+    state_machine.Timing(duration_seconds=6, renew_deadline_seconds=4, retry_period_seconds=1),
+    state_machine.Timing(duration_seconds=30, renew_deadline_seconds=15, retry_period_seconds=5),
+    state_machine.Timing(duration_seconds=15, renew_deadline_seconds=14, retry_period_seconds=7),
 )
 
 
@@ -51,7 +51,7 @@ class Day(election_world.World):
     """A few candidates, and what befalls them."""
 
     def __init__(
-        self, seed: int, climate: Climate, timings: tuple[election.Timing, ...] = TIMINGS
+        self, seed: int, climate: Climate, timings: tuple[state_machine.Timing, ...] = TIMINGS
     ) -> None:
         super().__init__(seed)
         self.climate = climate
@@ -117,7 +117,7 @@ class Day(election_world.World):
             network=self.network,
             timing=self.chance.choice(self.timings),
             clock=election_world.Clock(self, self.rate()),
-            state=election.begin(f"c{self.names}"),
+            state=state_machine.begin(f"c{self.names}"),
         )
         self.candidates = [each for each in self.candidates if each.alive] + [candidate]
         candidate.rest()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from vscheduler.cluster import lease_records
-from vscheduler.daemon import election
+from vscheduler.daemon.leader_election import state_machine
 
 THAW_SECONDS = 0.001
 """Within this, what waited for a process that was frozen happens, in any order."""
@@ -82,7 +82,7 @@ class Server:
     down: bool = False
     _changes: int = 0
 
-    def write(self, write: election.Write) -> lease_records.Stored:
+    def write(self, write: state_machine.Write) -> lease_records.Stored:
         """A create or a replace with a precondition."""
         if (write.over and write.over.version) != (self.lease and self.lease.version):
             raise RefusedError
@@ -113,9 +113,9 @@ class Candidate:
     world: World
     server: Server
     network: Network
-    timing: election.Timing
+    timing: state_machine.Timing
     clock: Clock
-    state: election.State
+    state: state_machine.State
     cut_until: float = -math.inf
     """Until then the network loses whatever it sends."""
     request_lag_seconds: float = 0.0
@@ -133,14 +133,16 @@ class Candidate:
         """Whether it would send a bind at this instant."""
         if not self.alive or self.world.now < self.frozen_until:
             return False
-        acting = self.clock() < election.acts_until(self.state, self.timing)
-        assert not acting or election.leads(self.state, self.timing, self.clock())
+        acting = self.clock() < state_machine.acts_until(self.state, self.timing)
+        assert not acting or state_machine.leads(self.state, self.timing, self.clock())
         return acting
 
     def rest(self) -> None:
         """Until the next call is due."""
         self.resting = True
-        self.due_at = election.next_at(self.state, self.timing, chance=self.world.chance.random())
+        self.due_at = state_machine.next_at(
+            self.state, self.timing, chance=self.world.chance.random()
+        )
         self.wind()
 
     def wind(self) -> None:
@@ -152,7 +154,7 @@ class Candidate:
 
     def leave(self) -> None:
         """A clean stop: it gives back what it holds, if it can say so at once."""
-        self.leaving = election.given_back(self.state, wall_time="") is not None
+        self.leaving = state_machine.given_back(self.state, wall_time="") is not None
         self.alive = self.leaving
         if self.leaving:
             self._awake(self._call)
@@ -164,7 +166,7 @@ class Candidate:
 
     def doubt(self) -> None:
         """The API server refuses a bind."""
-        self.state = election.doubted(self.state, at=self.clock())
+        self.state = state_machine.doubted(self.state, at=self.clock())
         if self.resting:
             self.rest()
 
@@ -187,18 +189,18 @@ class Candidate:
         self.turn += 1
         turn, sent_at, wall_time = self.turn, self.clock(), self.clock.wall()
         if self.leaving:
-            write = election.given_back(self.state, wall_time=wall_time)
+            write = state_machine.given_back(self.state, wall_time=wall_time)
         else:
-            write = election.wanted(self.state, self.timing, wall_time=wall_time)
+            write = state_machine.wanted(self.state, self.timing, wall_time=wall_time)
         if write:
-            self.state = election.attempted(self.state, write, sent_at=sent_at)
+            self.state = state_machine.attempted(self.state, write, sent_at=sent_at)
         self._soon(lambda: self._send(turn, write, sent_at))
 
     def _soon(self, happens: Callable[[], None]) -> None:
         """In this process, a moment later."""
         self.world.after(self.world.chance.random() * 0.001, lambda: self._awake(happens))
 
-    def _send(self, turn: int, write: election.Write | None, sent_at: float) -> None:
+    def _send(self, turn: int, write: state_machine.Write | None, sent_at: float) -> None:
         if self.server.down:
             self._soon(lambda: self._fail(turn))
             return
@@ -215,7 +217,7 @@ class Candidate:
     def _delay(self) -> float:
         return self.world.chance.expovariate(1 / self.network.delay_seconds)
 
-    def _arrive(self, turn: int, write: election.Write | None, sent_at: float) -> None:
+    def _arrive(self, turn: int, write: state_machine.Write | None, sent_at: float) -> None:
         """At the server, whatever has become of the sender."""
         if self.server.hung:
             wait = self.world.chance.uniform(0, HANG_SECONDS_MAX)
@@ -233,7 +235,7 @@ class Candidate:
 
     def _fail(self, turn: int) -> None:
         if turn == self.turn:
-            self.state = election.failed(self.state, self.timing, at=self.clock())
+            self.state = state_machine.failed(self.state, self.timing, at=self.clock())
             self._go_on()
 
     def _learn(self, turn: int, answer: "Answer") -> None:
@@ -241,14 +243,16 @@ class Candidate:
             return
         now = self.clock()
         if answer.refused:
-            self.state = election.refused(self.state, self.timing, at=now)
+            self.state = state_machine.refused(self.state, self.timing, at=now)
         elif answer.write is None:
-            self.state = election.saw(
+            self.state = state_machine.saw(
                 self.state, self.timing, answer.stored, sent_at=answer.sent_at, answered_at=now
             )
         else:
             assert answer.stored
-            self.state = election.wrote(self.state, self.timing, answer.stored, answered_at=now)
+            self.state = state_machine.wrote(
+                self.state, self.timing, answer.stored, answered_at=now
+            )
         self._go_on()
 
     def _go_on(self) -> None:
@@ -261,7 +265,7 @@ class Candidate:
 class Answer:
     """What the server says."""
 
-    write: election.Write | None
+    write: state_machine.Write | None
     stored: lease_records.Stored | None
     refused: bool
     sent_at: float

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from vscheduler.controllers import auto_groups, deletion, group_terms
+from vscheduler.controllers.podgroups import auto_groups, deletion, group_terms
 
 Body: TypeAlias = dict[str, Any]
 

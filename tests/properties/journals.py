@@ -11,8 +11,8 @@ import pytest
 
 from tests import running
 from tests.properties.filters_by_hand import judging, worlds
-from vscheduler.core.framework import statement
 from vscheduler.core.model import decisions, snapshot
+from vscheduler.core.session import statement
 
 Document = running.Document
 State = worlds.State

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from vscheduler.core import sharing
+from vscheduler.core.fair_share import constrained_max_min
 
 INF = float("inf")
 CLOSE = 1e-6
@@ -30,19 +30,19 @@ class Case:
     capability: Row
     whole: float = INF
 
-    def problem(self) -> sharing.Problem:
+    def problem(self) -> constrained_max_min.Problem:
         """The same as arrays."""
         return together([self])
 
 
-def together(cases: Sequence[Case]) -> sharing.Problem:
+def together(cases: Sequence[Case]) -> constrained_max_min.Problem:
     """Cases with the same queues and ways, each as a resource of one problem."""
 
     def columns(rows: list[Row]) -> NDArray[np.float64]:
         return np.array(rows, dtype=np.float64).T
 
     first = cases[0]
-    return sharing.Problem(
+    return constrained_max_min.Problem(
         weights=np.array(first.weights, dtype=np.float64),
         demands=np.stack([np.array(case.demands, dtype=np.float64) for case in cases], axis=2),
         reach=np.array(first.reach, dtype=np.bool_),

@@ -6,9 +6,10 @@ from hypothesis import given, strategies
 
 from tests import running
 from tests.properties import clusters, lives
-from vscheduler.core.framework import dividing, session, standings
+from vscheduler.core.fair_share import fair_shares, standings
 from vscheduler.core.model import decisions, jobs, resources
 from vscheduler.core.model import snapshot as snapshots
+from vscheduler.core.session import session
 
 STARTING_CYCLES = 4
 """Victims leave in the cycle after their eviction and the claimant binds in the next, or one
@@ -119,9 +120,9 @@ def _stands_in_the_way(
     there, what it was given in this cycle included.
     """
     opened = session.Session(taken, running.policy_of(lives.TREE))
-    limits = dividing.limits(opened.space, opened.queues, taken.elsewhere)
+    limits = fair_shares.limits(opened.space, opened.queues, taken.elsewhere)
     weights = [opened.queues[name].weight for name in limits.names]
-    division = dividing.Division(opened.space, opened.usable, limits, weights)
+    division = fair_shares.Division(opened.space, opened.usable, limits, weights)
     found = standings.Standings(opened, opened.usable, division)
     placed = [(each.task, each.node) for each in result.binds]
     placed += [(each.task, each.node) for each in result.pipelined]

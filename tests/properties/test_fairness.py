@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vscheduler.core import fairness
+from vscheduler.core.fair_share import share_arithmetic
 
 EMPTY = 0.1
 """Less than this of every resource is nothing left (Volcano: minResource)."""
@@ -16,17 +16,17 @@ EMPTY = 0.1
 class Case:
     """Some queues and what there is."""
 
-    total: fairness.Amounts
-    weights: fairness.Amounts
-    request: fairness.Amounts
-    capability: fairness.Amounts
-    guarantee: fairness.Amounts
+    total: share_arithmetic.Amounts
+    weights: share_arithmetic.Amounts
+    request: share_arithmetic.Amounts
+    capability: share_arithmetic.Amounts
+    guarantee: share_arithmetic.Amounts
 
-    def poured(self, order: list[int] | None = None) -> fairness.Amounts:
+    def poured(self, order: list[int] | None = None) -> share_arithmetic.Amounts:
         """What the queues deserve, asked in this order and given in the first one."""
         rows = np.arange(len(self.weights)) if order is None else np.array(order)
         found = np.empty_like(self.request)
-        found[rows] = fairness.water_fill(
+        found[rows] = share_arithmetic.water_fill(
             self.total,
             self.weights[rows],
             self.request[rows],
@@ -41,7 +41,7 @@ def cases(draw: st.DrawFn) -> Case:
     """One to six queues with one to three resources; guarantees are rare."""
     queues, kinds = draw(st.integers(1, 6)), draw(st.integers(1, 3))
 
-    def table(cell: st.SearchStrategy[float]) -> fairness.Amounts:
+    def table(cell: st.SearchStrategy[float]) -> share_arithmetic.Amounts:
         row = st.lists(cell, min_size=kinds, max_size=kinds)
         return np.array(draw(st.lists(row, min_size=queues, max_size=queues)), dtype=np.float64)
 
@@ -55,7 +55,9 @@ def cases(draw: st.DrawFn) -> Case:
         total=total,
         weights=np.array(weights, dtype=np.float64),
         request=table(st.integers(0, 9000).map(float)),
-        capability=fairness.real_capability(total, guarantee.sum(axis=0), guarantee, limits),
+        capability=share_arithmetic.real_capability(
+            total, guarantee.sum(axis=0), guarantee, limits
+        ),
         guarantee=guarantee,
     )
 

@@ -5,8 +5,8 @@ from hypothesis import given, strategies
 
 from tests import pictures, running
 from tests.properties import clusters
-from vscheduler.core.framework import feasibility
 from vscheduler.core.model import decisions, snapshot
+from vscheduler.core.placement import feasibility
 
 TREE = {"actions": "enqueue, allocate", "tiers": running.TREE["tiers"]}
 CYCLES = 4

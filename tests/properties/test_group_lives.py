@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from tests.properties import clusters, group_world
 from tests.properties.group_world import GROUP, OWNER, POD, Answer, Body, Request
-from vscheduler.controllers import auto_groups, deletion
+from vscheduler.controllers.podgroups import auto_groups, deletion
 
 OWNERS = ("web", "db")
 CONTROLLERS = 2

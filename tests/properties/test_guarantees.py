@@ -9,7 +9,7 @@ import pytest
 
 from tests import pictures, running
 from tests.properties import shortages
-from vscheduler.core import guarantees, sharing
+from vscheduler.core.fair_share import constrained_max_min, guarantees
 from vscheduler.core.model import decisions
 
 
@@ -101,7 +101,7 @@ def test_a_guarantee_that_cannot_be_kept_starves_nobody(part: int) -> None:
         total, weights, promised = drawn(chance)
         problem = one_room(total, weights, promised, chance.randint(1, 80)).problem()
         kept = guarantees.carried(problem)
-        found = sharing.shares(replace(problem, guarantee=kept)).deserved[:, 0]
+        found = constrained_max_min.shares(replace(problem, guarantee=kept)).deserved[:, 0]
         case = (total, weights, promised)
         if kept.sum() < total - 1e-6:
             assert (found > 0).all(), case
@@ -152,7 +152,7 @@ def decided(case: shortages.Case) -> tuple[np.ndarray, np.ndarray]:
     """What of promised counts, and what queues deserve."""
     problem = case.problem()
     kept = guarantees.carried(problem)
-    found = sharing.shares(replace(problem, guarantee=kept)).deserved
+    found = constrained_max_min.shares(replace(problem, guarantee=kept)).deserved
     return kept[:, 0], found[:, 0]
 
 
@@ -173,7 +173,9 @@ def test_what_nodes_can_carry_is_kept_whole(part: int) -> None:
             continue
         whole += 1
         kept = guarantees.carried(case.problem())[:, 0]
-        shares = sharing.shares(replace(case, guarantee=tuple(kept.tolist())).problem()).deserved
+        shares = constrained_max_min.shares(
+            replace(case, guarantee=tuple(kept.tolist())).problem()
+        ).deserved
         assert (shares[:, 0] >= due - 20 * shortages.CLOSE).all(), case
     assert whole > 10
 

@@ -9,7 +9,7 @@ from hypothesis import given, strategies
 
 from tests import pictures, running
 from tests.properties import clusters
-from vscheduler.core.framework import lookahead, placement
+from vscheduler.core.placement import lookahead, placement
 
 EVERYTHING = {"actions": "allocate, backfill, preempt, reclaim", "tiers": running.TREE["tiers"]}
 

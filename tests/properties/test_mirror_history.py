@@ -8,7 +8,9 @@ from hypothesis import given, settings, strategies
 from tests.properties import neighbourhoods
 from tests.unit.mirror import manifests
 from vscheduler.core.model import jobs, queues, snapshot
-from vscheduler.mirror import events, fields, pods, state, translation, wire
+from vscheduler.mirror import state
+from vscheduler.mirror.decode import events, fields, wire
+from vscheduler.mirror.translate import pods, translation
 
 Document = manifests.Document
 Key = tuple[str, str]

@@ -7,9 +7,9 @@ from hypothesis import given, strategies
 from tests import running
 from tests.properties import clusters, neighbourhoods
 from tests.properties import neighbours_by_hand as by_hand
-from vscheduler.core.framework import session as sessions
-from vscheduler.core.framework import statement
 from vscheduler.core.model import decisions, jobs
+from vscheduler.core.session import session as sessions
+from vscheduler.core.session import statement
 
 OFF = ("leastrequested", "balancedresource", "tainttoleration")
 TIERS = f"predicates nodeorder:{','.join(f'{name}.weight=0' for name in OFF)}"

@@ -11,8 +11,9 @@ from hypothesis import given, strategies
 
 from tests import checks, pictures, running
 from tests.properties import clusters
-from vscheduler.core.framework import claims, lookahead, roomless
 from vscheduler.core.model import jobs
+from vscheduler.core.placement import lookahead, unschedulable_classes
+from vscheduler.core.preemption import preemptors
 
 Document = Mapping[str, Any]
 TIERS = running.tiers("priority gang conformance | drf predicates proportion nodeorder binpack")
@@ -162,8 +163,8 @@ def test_nothing_that_is_kept_in_mind_forgets_them(picture: str) -> None:
     known = decided(documents)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lookahead, "DEPTH", 0)
-        patch.setattr(roomless, "CLASSES_MAX", 0)
-        patch.setattr(claims.Claim, "likeness", lambda *_: None)
+        patch.setattr(unschedulable_classes, "CLASSES_MAX", 0)
+        patch.setattr(preemptors.Claim, "likeness", lambda *_: None)
         assert decided(documents) == known
 
 

@@ -16,7 +16,8 @@ from tests import pictures, running
 from tests.properties import odd_worlds
 from vscheduler.core import cycle
 from vscheduler.core.model import decisions
-from vscheduler.mirror import decoding, events, state
+from vscheduler.mirror import state
+from vscheduler.mirror.decode import decoding, events
 
 Document = pictures.Document
 

@@ -9,8 +9,9 @@ from hypothesis import given, strategies
 
 from tests import checks, pictures, running
 from tests.properties import clusters
-from vscheduler.core.framework import placement, statement
 from vscheduler.core.model import jobs
+from vscheduler.core.placement import placement
+from vscheduler.core.session import statement
 
 TIERS = "gang | predicates nodeorder binpack"
 SIZES = ("cpu", "memory")

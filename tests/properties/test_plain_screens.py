@@ -14,18 +14,9 @@ import yaml
 from click import testing
 
 from tests.unit.cli import queue_objects
-from vscheduler.cli import (
-    clusters,
-    consoles,
-    main,
-    queue_screens,
-    queue_tables,
-    queue_watching,
-    scene,
-    showing,
-    watching,
-)
-from vscheduler.cli.clusters import Kind
+from vscheduler.cli import consoles, demo_view, main, scene, showing
+from vscheduler.cli.queue import cluster_client, queue_screens, queue_tables, queue_watch
+from vscheduler.cli.queue.cluster_client import Kind
 from vscheduler.mirror import plain_text
 
 SEEDS = range(25)
@@ -218,7 +209,7 @@ def invoked(
     def opened(_kubeconfig: str, _context: str) -> Iterator[queue_objects.Fake]:
         yield source
 
-    monkeypatch.setattr(clusters, "opened", opened)
+    monkeypatch.setattr(cluster_client, "opened", opened)
     return testing.CliRunner().invoke(main.vscheduler, ["queue", *words])
 
 
@@ -254,9 +245,9 @@ def test_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server's own words."""
 
     def opened(_kubeconfig: str, _context: str) -> queue_objects.Fake:
-        raise clusters.ClusterError(write())
+        raise cluster_client.ClusterError(write())
 
-    monkeypatch.setattr(clusters, "opened", opened)
+    monkeypatch.setattr(cluster_client, "opened", opened)
     for seed in SEEDS:
         write = Writer(seed)
         for words in (["list"], ["open", "gold"], ["get", write()], [write()]):
@@ -267,10 +258,10 @@ def test_errors(monkeypatch: pytest.MonkeyPatch) -> None:
             assert len(lines) == 2 or done.exit_code == 2
 
 
-def seen(write: Writer) -> queue_watching.View:
+def seen(write: Writer) -> queue_watch.View:
     """What a watch of that cluster has seen, and what troubles it."""
     source = cluster(write)
-    view = queue_watching.View()
+    view = queue_watch.View()
     view.take([(Kind.QUEUE, source.list(Kind.QUEUE))])
     view.take([(Kind.POD_GROUP, source.list(Kind.POD_GROUP))])
     view.troubles[Kind.QUEUE] = write()
@@ -295,11 +286,11 @@ def test_queues_that_are_watched(capsys: pytest.CaptureFixture[str]) -> None:
             assert len(harmless(err)) == 2
 
 
-def _rows(view: queue_watching.View, style: queue_tables.Style) -> list[queue_tables.Row]:
+def _rows(view: queue_watch.View, style: queue_tables.Style) -> list[queue_tables.Row]:
     return queue_tables.list_rows(view.figures(), style)
 
 
-def _lines(view: queue_watching.View, style: queue_tables.Style) -> list[str]:
+def _lines(view: queue_watch.View, style: queue_tables.Style) -> list[str]:
     return [
         line
         for each in view.figures()
@@ -334,11 +325,11 @@ def test_the_demo() -> None:
     """Its log, its tables and its last words."""
     for seed in SEEDS:
         write, stream = Writer(seed), io.StringIO()
-        group = watching.Group(
+        group = demo_view.Group(
             gang=scene.WAITING[0], phase=write(), bound=0, running=0, counted=0,
             reason=write(),
         )  # fmt: skip
-        view = watching.View(shares={}, groups=(group,))
+        view = demo_view.View(shares={}, groups=(group,))
         showing.PlainLines(stream)(view, 1.0)
         assert len(harmless(stream.getvalue())) == 2
         stream = io.StringIO()

@@ -12,9 +12,10 @@ from hypothesis import given, strategies
 
 from tests import running
 from tests.properties import clusters, crowds, journals
-from vscheduler.core.framework import claims, lookahead, placement, roomless
 from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.placement import lookahead, placement, unschedulable_classes
 from vscheduler.core.plugins import predicates
+from vscheduler.core.preemption import preemptors
 
 Document = crowds.Document
 CYCLES = 4
@@ -118,8 +119,8 @@ def keeping_nothing() -> Iterator[None]:
         patch.setattr(predicates.Predicates, "_ruling", ruled)
         patch.setattr(lookahead.Lookahead, "get", lambda *_: None)
         patch.setattr(lookahead, "DEPTH", 0)
-        patch.setattr(roomless, "CLASSES_MAX", 0)
-        patch.setattr(claims.Claim, "likeness", lambda *_: None)
+        patch.setattr(unschedulable_classes, "CLASSES_MAX", 0)
+        patch.setattr(preemptors.Claim, "likeness", lambda *_: None)
         yield
 
 

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from hypothesis import given, strategies
 
-from vscheduler.mirror import quantities
+from vscheduler.mirror.decode import quantities
 
 SUFFIXES = {
     "n": Fraction(1, 10**9),

@@ -5,9 +5,9 @@ from hypothesis import given, strategies
 
 from tests import pictures, running
 from tests.properties import clusters
-from vscheduler.core.framework import session as working
-from vscheduler.core.framework import statement
 from vscheduler.core.model import decisions, jobs
+from vscheduler.core.session import session as working
+from vscheduler.core.session import statement
 
 TREE = {
     "actions": "enqueue, allocate, backfill, preempt, reclaim, shuffle",

@@ -9,8 +9,9 @@ from hypothesis import given, strategies
 
 from tests import pictures, running
 from tests.properties import clusters
-from vscheduler.core.framework import claims, roomless
 from vscheduler.core.model import decisions, snapshot
+from vscheduler.core.placement import unschedulable_classes
+from vscheduler.core.preemption import preemptors
 
 EVERYTHING = {
     "actions": "enqueue, allocate, backfill, preempt, reclaim",
@@ -24,8 +25,8 @@ CYCLES = 3
 def one_by_one() -> Iterator[None]:
     """No two jobs share a turn, nor what became of it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(roomless, "CLASSES_MAX", 0)
-        patch.setattr(claims.Claim, "likeness", lambda *_: None)
+        patch.setattr(unschedulable_classes, "CLASSES_MAX", 0)
+        patch.setattr(preemptors.Claim, "likeness", lambda *_: None)
         yield
 
 
@@ -33,7 +34,7 @@ def one_by_one() -> Iterator[None]:
 def together() -> Iterator[None]:
     """Even a job that is like no other is told apart."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(roomless, "JOBS_MIN", 1)
+        patch.setattr(unschedulable_classes, "JOBS_MIN", 1)
         yield
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tests.properties import clusters
 from tests.unit.core import sessions
-from vscheduler.core.framework import contracts
+from vscheduler.core.api import contracts
 from vscheduler.core.model import jobs, nodes, resources
 from vscheduler.core.plugins import binpack, nodeorder
 

@@ -10,8 +10,8 @@ from hypothesis import given, strategies
 
 from tests import pictures, running
 from tests.properties import clusters, lives
-from vscheduler.core.framework import session
 from vscheduler.core.model import decisions, resources
+from vscheduler.core.session import session
 
 EVERYTHING = "enqueue, reclaim, allocate, backfill, preempt"
 """Evictions before placement, too, so that settled jobs lose pods while others look on."""

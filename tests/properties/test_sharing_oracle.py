@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.properties import shortages
-from vscheduler.core import fairness, sharing
+from vscheduler.core.fair_share import constrained_max_min, share_arithmetic
 
 CASES = 1000
 
@@ -20,7 +20,7 @@ def test_linear_programs_give_the_same(part: int) -> None:
         cases = [shortages.drawn(chance)]
         if number % 2:
             cases.append(shortages.drawn(chance, like=cases[0]))
-        found = sharing.shares(shortages.together(cases)).deserved
+        found = constrained_max_min.shares(shortages.together(cases)).deserved
         for column, case in enumerate(cases):
             expected = shortages.Oracle(case).shares()
             assert np.allclose(found[:, column], expected, rtol=0, atol=20 * shortages.CLOSE), (
@@ -37,7 +37,7 @@ def test_nobody_can_have_more_at_the_cost_of_those_above_it(seed: int) -> None:
     case = shortages.pools(chance, queues=24, kinds=8)
     case = replace(case, guarantee=tuple(min(each, 9.0) for each in case.guarantee))
     oracle = shortages.Oracle(case)
-    found = sharing.shares(case.problem()).deserved[:, 0]
+    found = constrained_max_min.shares(case.problem()).deserved[:, 0]
     kept = np.maximum(np.minimum(case.guarantee, oracle.limits), oracle.pinned)
     assert (found >= kept - shortages.CLOSE).all()
     assert (found <= oracle.limits + shortages.CLOSE).all()
@@ -56,7 +56,7 @@ def test_no_more_is_shared_out_than_there_is(seed: int) -> None:
     """200 queues: neither in all, nor of any kinds to those who can use no others."""
     chance = random.Random(seed)
     case = shortages.pools(chance, queues=200, kinds=50)
-    found = sharing.shares(case.problem()).deserved[:, 0]
+    found = constrained_max_min.shares(case.problem()).deserved[:, 0]
     beyond = found - case.pinned
     assert (beyond >= 0).all()
     assert beyond.sum() <= sum(case.supply) * (1 + 1e-9)
@@ -86,7 +86,10 @@ def test_order_means_nothing(seed: int) -> None:
         capability=tuple(case.capability[q] for q in queues),
         whole=case.whole,
     )
-    one, two = sharing.shares(case.problem()), sharing.shares(other.problem())
+    one, two = (
+        constrained_max_min.shares(case.problem()),
+        constrained_max_min.shares(other.problem()),
+    )
     assert np.allclose(one.deserved[queues], two.deserved, rtol=1e-9, atol=1e-9), case
     assert (one.weights[queues] == two.weights).all(), case
     assert (one.by_root[queues] == two.by_root).all(), case
@@ -124,7 +127,10 @@ def test_units_mean_nothing(seed: int | None, factor: float) -> None:
         capability=times(case.capability, factor),
         whole=case.whole * factor,
     )
-    one, two = sharing.shares(case.problem()), sharing.shares(other.problem())
+    one, two = (
+        constrained_max_min.shares(case.problem()),
+        constrained_max_min.shares(other.problem()),
+    )
     assert np.allclose(one.deserved, two.deserved / factor, rtol=1e-9, atol=1e-9), case
     assert (one.weights == two.weights).all(), case
     assert (one.by_root == two.by_root).all(), case
@@ -145,7 +151,7 @@ def test_weight_limits_who_has_too_little_in_its_only_domain(seed: int) -> None:
         pinned=tuple(0.0 for _ in case.weights),
         guarantee=tuple(0.0 for _ in case.weights),
     )
-    found, weights = sharing.shares(case.problem()), np.array(case.weights)
+    found, weights = constrained_max_min.shares(case.problem()), np.array(case.weights)
     limits = np.minimum(np.sum(case.demands, axis=1), case.capability)
     short = found.deserved[:, 0] < limits - shortages.CLOSE
     assert short.any()
@@ -180,14 +186,16 @@ def test_one_room_is_water_filling(part: int) -> None:
         limits = np.minimum(request, case.capability)
         guarantee = np.minimum(limits, total * weights / weights.sum()) * chance.choice((0, 0.7, 1))
         case = replace(case, guarantee=tuple(guarantee.tolist()))
-        poured = fairness.water_fill(
+        poured = share_arithmetic.water_fill(
             np.array([total]),
             weights,
             request[:, np.newaxis],
             np.array(case.capability)[:, np.newaxis],
             guarantee[:, np.newaxis],
         )
-        assert np.allclose(sharing.shares(case.problem()).deserved, poured, rtol=1e-12, atol=1e-9)
+        assert np.allclose(
+            constrained_max_min.shares(case.problem()).deserved, poured, rtol=1e-12, atol=1e-9
+        )
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -195,7 +203,7 @@ def test_more_nodes_take_nothing_from_anyone(seed: int) -> None:
     """In one room; where there are several, what one gains may free what others get."""
     case = one_room(random.Random(seed))
     more = replace(case, supply=tuple(each + 3 for each in case.supply))
-    before, after = (sharing.shares(each.problem()).deserved for each in (case, more))
+    before, after = (constrained_max_min.shares(each.problem()).deserved for each in (case, more))
     assert (after >= before - 1e-9).all()
     assert after.sum() == pytest.approx(
         min(sum(more.supply), np.minimum(np.sum(case.demands, axis=1), case.capability).sum())

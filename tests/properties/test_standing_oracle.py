@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from tests.properties import shortages
-from vscheduler.core import sharing, standing
+from vscheduler.core.fair_share import constrained_max_min, surplus
 
 CLOSE = 1e-6
 Floats = NDArray[np.float64]
 
 
-def drawn(seed: int) -> tuple[sharing.Problem, standing.Held]:
+def drawn(seed: int) -> tuple[constrained_max_min.Problem, surplus.Held]:
     """A few queues with pods on nodes that they can use, within what these have."""
     chance = random.Random(seed)
     problem = shortages.drawn(chance).problem()
@@ -31,7 +31,7 @@ def drawn(seed: int) -> tuple[sharing.Problem, standing.Held]:
             places.append((queue, domain, kind))
             amounts.append([amount])
     at = np.array(places, dtype=np.intp).reshape(-1, 3)
-    held = standing.Held(
+    held = surplus.Held(
         queues=at[:, 0],
         domains=at[:, 1],
         kinds=at[:, 2],
@@ -40,7 +40,9 @@ def drawn(seed: int) -> tuple[sharing.Problem, standing.Held]:
     return problem, held
 
 
-def feasible(problem: sharing.Problem, deserved: Floats, least: Floats, most: Floats) -> bool:
+def feasible(
+    problem: constrained_max_min.Problem, deserved: Floats, least: Floats, most: Floats
+) -> bool:
     """Whether shares can flow so that each queue has between these amounts on each kind, (Q, N)."""
     queues, domains, _ = problem.demands.shape
     kinds = problem.supply.shape[0]
@@ -92,8 +94,8 @@ def test_shares_stand_where_they_can_and_nobody_moves_in_vain(block: int) -> Non
     """
     for seed in range(40 * block, 40 * block + 40):
         problem, held = drawn(seed)
-        deserved = sharing.shares(problem).deserved
-        stays = standing.staying(problem, deserved, held)[:, :, 0]
+        deserved = constrained_max_min.shares(problem).deserved
+        stays = surplus.staying(problem, deserved, held)[:, :, 0]
         if np.isinf(stays).all():
             continue
         assert feasible(problem, deserved[:, 0], stays - CLOSE, stays + CLOSE), seed
@@ -109,7 +111,7 @@ def test_a_queue_within_its_share_stands_in_the_way() -> None:
     """One holds 29 of 75 on workers, and some of its pods could use 14 more elsewhere: of its share
     of 29⅔, 15⅔ can stay on workers.
     """
-    problem = sharing.Problem(
+    problem = constrained_max_min.Problem(
         weights=np.ones(3),
         demands=np.array([[[40.0], [20.0]], [[40.0], [0.0]], [[40.0], [0.0]]]),
         reach=np.array([[True, False], [True, True]]),
@@ -119,13 +121,13 @@ def test_a_queue_within_its_share_stands_in_the_way() -> None:
         capability=np.full((3, 1), np.inf),
         whole=np.array([np.inf]),
     )
-    held = standing.Held(
+    held = surplus.Held(
         queues=np.array([0, 1, 2]),
         domains=np.zeros(3, dtype=np.intp),
         kinds=np.zeros(3, dtype=np.intp),
         amounts=np.array([[29.0], [29.0], [17.0]]),
     )
-    deserved = sharing.shares(problem).deserved
-    stays = standing.staying(problem, deserved, held)[:, :, 0]
+    deserved = constrained_max_min.shares(problem).deserved
+    stays = surplus.staying(problem, deserved, held)[:, :, 0]
     third = 89 / 3
     assert stays == pytest.approx(np.array([[third - 14, 14], [third, 0], [third, 0]]))

@@ -9,9 +9,9 @@ from hypothesis import given, strategies
 
 from tests import pictures, running
 from tests.properties import clusters
-from vscheduler.core import sharing
-from vscheduler.core.framework import dividing, session
+from vscheduler.core.fair_share import constrained_max_min, fair_shares
 from vscheduler.core.model import jobs, resources
+from vscheduler.core.session import session
 
 TREE = {
     "actions": "allocate",
@@ -42,10 +42,10 @@ def drawn(picture: str, chance: random.Random) -> list[pictures.Document]:
     return found
 
 
-def by_hand(opened: session.Session) -> sharing.Problem:
+def by_hand(opened: session.Session) -> constrained_max_min.Problem:
     """Every pod with its nodes, every node by itself."""
     space, table = opened.space, opened.snapshot.nodes
-    limits = dividing.limits(space, opened.queues, opened.snapshot.elsewhere)
+    limits = fair_shares.limits(space, opened.queues, opened.snapshot.elsewhere)
     rows = table.layout.rows
     ours = np.zeros_like(table.used)
     taken = np.zeros_like(table.used)
@@ -78,7 +78,7 @@ def by_hand(opened: session.Session) -> sharing.Problem:
     demands = np.zeros((len(limits.names), len(names), space.size))
     for (queue, name), amounts in wants.items():
         demands[queue, names.index(name)] += amounts
-    return sharing.Problem(
+    return constrained_max_min.Problem(
         weights=np.array([float(opened.queues[name].weight) for name in limits.names]),
         demands=demands,
         reach=np.array([masks[name] for name in names], dtype=np.bool_).reshape(
@@ -103,10 +103,10 @@ def test_a_survey_finds_what_every_pod_and_node_say(picture: str, seed: int) -> 
             document["spec"].pop("guarantee", None)
     opened = session.Session(running.snapshot_of(documents), running.policy_of(TREE))
     problem = by_hand(opened)
-    expected = sharing.shares(problem).deserved
-    limits = dividing.limits(opened.space, opened.queues, opened.snapshot.elsewhere)
+    expected = constrained_max_min.shares(problem).deserved
+    limits = fair_shares.limits(opened.space, opened.queues, opened.snapshot.elsewhere)
     weights = [opened.queues[name].weight for name in limits.names]
-    division = dividing.Division(opened.space, opened.usable, limits, weights)
+    division = fair_shares.Division(opened.space, opened.usable, limits, weights)
     found = division.divide().deserved
     scale = np.maximum(1.0, opened.snapshot.nodes.allocatable.sum(axis=0))
     assert (np.abs(found - expected) <= 1e-6 * scale).all()

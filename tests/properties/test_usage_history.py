@@ -5,7 +5,7 @@ import random
 import pytest
 
 from vscheduler.core.model import usages
-from vscheduler.mirror import usages as annotations
+from vscheduler.mirror.translate import usage_annotation as annotations
 
 HISTORIES = 30
 STEPS = 40

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from vscheduler.core.framework import policy
+from vscheduler.core.config import policy
 from vscheduler.core.model import decisions
 
 BUILT_IN: dict[str, Any] = dict(policy.BUILT_IN)

@@ -10,8 +10,10 @@ from tests import attacks
 from tests.unit.mirror import manifests
 from vscheduler.core import actions, cycle, plugins
 from vscheduler.core.actions import enqueue
-from vscheduler.core.framework import feasibility, placement, policy, session
+from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.placement import feasibility, placement
+from vscheduler.core.session import session
 from vscheduler.mirror import state
 
 BUDGET = 20_000

@@ -6,7 +6,7 @@ import pytest
 
 from tests import pictures, running
 from tests.scenarios.deciding import decide, evict, pipeline
-from vscheduler.core.framework import policy
+from vscheduler.core.config import policy
 
 BUILT_IN = dict(policy.BUILT_IN)
 RECLAIM = "priority gang | drf predicates proportion nodeorder"

@@ -6,7 +6,8 @@ import pytest
 
 from tests import pictures, running
 from vscheduler.core import cycle
-from vscheduler.core.framework import contracts, hooks, policy
+from vscheduler.core.api import contracts, hooks
+from vscheduler.core.config import policy
 from vscheduler.core.model import decisions
 
 PICTURE = """

@@ -7,7 +7,7 @@ import pytest
 from tests import checks, pictures, running
 from tests.scenarios import deciding
 from vscheduler.core.model import snapshot, usages
-from vscheduler.mirror import usages as annotations
+from vscheduler.mirror.translate import usage_annotation as annotations
 from vscheduler.simulator import run
 
 NOW = pictures.NOW.timestamp()

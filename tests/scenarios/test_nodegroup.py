@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
-from vscheduler.mirror import group_limits
+from vscheduler.mirror.translate import group_limits
 from vscheduler.simulator import reporting, run
 
 LABEL = "label=volcano.sh/nodegroup-name"

@@ -6,7 +6,8 @@ from tests import pictures, running
 from tests.scenarios.admitting import CLUSTER_FULL, cycles, phases, reasons
 from vscheduler.core import cycle
 from vscheduler.core.actions import ACTIONS
-from vscheduler.core.framework import contracts, policy
+from vscheduler.core.api import contracts
+from vscheduler.core.config import policy
 from vscheduler.core.model import jobs, queues
 from vscheduler.core.plugins import overcommit
 

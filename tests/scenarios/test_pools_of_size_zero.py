@@ -6,7 +6,7 @@ import pytest
 
 from tests import pictures, running
 from vscheduler.core import actions, plugins
-from vscheduler.core.framework import policy
+from vscheduler.core.config import policy
 from vscheduler.core.model import decisions
 from vscheduler.mirror import statuses
 from vscheduler.simulator import run

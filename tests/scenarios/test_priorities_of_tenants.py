@@ -4,7 +4,7 @@ import pytest
 
 from tests import pictures, running
 from vscheduler.core.model import decisions
-from vscheduler.mirror import pod_numbers
+from vscheduler.mirror.decode import pod_numbers
 
 TREE = {
     "actions": "allocate, preempt, reclaim",

@@ -7,7 +7,8 @@ import pytest
 from tests import pictures, running
 from tests.scenarios.deciding import bind, written
 from vscheduler.core.model import decisions, jobs
-from vscheduler.mirror import statuses, translation, wording
+from vscheduler.mirror import statuses, wording
+from vscheduler.mirror.translate import translation
 
 TREE = {
     "actions": "enqueue, allocate, backfill, preempt, reclaim",

@@ -3,8 +3,8 @@
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.framework import policy
-from vscheduler.mirror import queue_wording
+from vscheduler.core.config import policy
+from vscheduler.mirror import queue_status
 
 CASES: dict[str, tuple[str, str]] = {
     "by weight, and a node that nobody can use": (
@@ -156,7 +156,7 @@ def test_a_queue_says_how_its_share_came_about(picture: str, sentence: str) -> N
     """Queue q does, in one sentence."""
     result = running.run(pictures.documents(picture), dict(policy.BUILT_IN))
     (queue,) = [each for each in result.queues if each.name == "q"]
-    found = queue_wording.explanation(queue, result.excluded)
+    found = queue_status.explanation(queue, result.excluded)
     assert found is not None
     assert found.message == sentence
 
@@ -170,7 +170,7 @@ def test_a_queue_that_owns_more_than_there_is_says_so(plugin: str) -> None:
         """
     tree = {"actions": "allocate", "tiers": running.tiers(f"priority gang | predicates {plugin}")}
     result = running.run(pictures.documents(picture), tree)
-    found = {queue.name: queue_wording.explanation(queue) for queue in result.queues}
+    found = {queue.name: queue_status.explanation(queue) for queue in result.queues}
     for name, amount in (("q", 1000), ("r", 12)):
         explained = found[name]
         assert explained is not None
@@ -203,7 +203,7 @@ def test_a_queue_that_owns_amounts_says_so() -> None:
         """
     tree = {"actions": "allocate", "tiers": running.tiers("priority gang | predicates capacity")}
     result = running.run(pictures.documents(picture), tree)
-    found = {queue.name: queue_wording.explanation(queue) for queue in result.queues}
+    found = {queue.name: queue_status.explanation(queue) for queue in result.queues}
     message = "5 of 10 usable CPU: its guarantee; memory 2Gi of 10Gi: its own; more is borrowed"
-    assert found["q"] == queue_wording.Explanation(reason="Quota", message=message)
+    assert found["q"] == queue_status.Explanation(reason="Quota", message=message)
     assert found["r"] is None

@@ -4,7 +4,8 @@ from tests import pictures, running
 from tests.scenarios.deciding import decide, evict
 from vscheduler.core import cycle
 from vscheduler.core.actions import allocate, shuffle
-from vscheduler.core.framework import contracts, policy
+from vscheduler.core.api import contracts
+from vscheduler.core.config import policy
 from vscheduler.core.model import jobs
 from vscheduler.core.plugins import gang, predicates
 

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from tests import pictures, running
 from vscheduler.core import cycle, plugins
-from vscheduler.core.framework import contracts, policy
+from vscheduler.core.api import contracts
+from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs
 
 MANY_NODES = "\n".join(f"node n{number:02} cpu=16" for number in range(12))

@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from vscheduler import containment, tracebacks
-from vscheduler.daemon import logs
+from vscheduler.daemon.observability import logs
 
 pytestmark = pytest.mark.contains_failures
 

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from vscheduler.cli import flags
-from vscheduler.mirror import bounds
+from vscheduler.mirror.translate import bounds
 
 HEADING = "Bounds of one pod"
 

@@ -9,14 +9,15 @@ import click
 import yaml
 
 from vscheduler.cli import bound_flags, offline, reading, screen
-from vscheduler.cli.checks import complaints, inspection, schemas
-from vscheduler.core.framework import policy
+from vscheduler.cli.checks import findings, inspection, schemas
+from vscheduler.core.config import policy
 from vscheduler.daemon import configuration, settings
-from vscheduler.mirror import bounds, events
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.translate import bounds
 from vscheduler.sandbox import definitions
 from vscheduler.simulator import run
 
-Level = complaints.Level
+Level = findings.Level
 
 
 @click.command("check", short_help="Say what is wrong with a configuration and with manifests.")
@@ -68,7 +69,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
     wish = inspection.Wish(options=options, schemas=_schemas(), autoscaler=autoscaler)
     report = _inspected(files, scheduler_conf, built_in, wish)
     _show(report, output)
-    errors = complaints.counted(report.complaints, Level.ERROR)
+    errors = findings.counted(report.complaints, Level.ERROR)
     sys.exit(1 if errors or (strict and report.complaints) else 0)
 
 
@@ -77,20 +78,20 @@ def _inspected(
 ) -> inspection.Report:
     """Everything that there is to say."""
     examined, configured = None, None if scheduler_conf else built_in
-    said: list[complaints.Complaint] = []
+    said: list[findings.Complaint] = []
     if scheduler_conf:
         try:
             examined = configuration.examine(configuration.read(scheduler_conf), scheduler_conf)
             configured = examined.parsed.policy
         except configuration.ConfigurationError as error:
-            said += map(complaints.unreadable, error.problems)
+            said += map(findings.unreadable, error.problems)
     if examined is not None or configured is not None:
         said += inspection.of_configuration(examined, configured, wish)
     found, problems = reading.read_what_can_be(files)
-    said += map(complaints.unreadable, problems)
+    said += map(findings.unreadable, problems)
     report = inspection.of_manifests(found, configured, built_in, wish)
     return inspection.Report(
-        complaints=complaints.in_order([*said, *report.complaints]),
+        complaints=findings.in_order([*said, *report.complaints]),
         objects=report.objects,
         ignored=report.ignored,
     )
@@ -107,7 +108,7 @@ def _schemas() -> Mapping[events.Kind, schemas.Schema]:
 def _show(report: inspection.Report, output: str) -> None:
     """Print what was found on stdout, and how much was looked at on stderr."""
     counts = {
-        f"{level}s": complaints.counted(report.complaints, level)
+        f"{level}s": findings.counted(report.complaints, level)
         for level in (Level.ERROR, Level.WARNING)
     }
     tree = {**counts, "complaints": [each.tree() for each in report.complaints]}

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import click
 import urllib3
 
-from vscheduler.cli import scene, screen, showing, watching
+from vscheduler.cli import demo_view, scene, screen, showing
 from vscheduler.mirror import paths
-from vscheduler.sandbox import client, control_plane, errors, processes, reporting
+from vscheduler.sandbox import client, control_plane, errors, processes, progress_report
 
 POLL_SECONDS = 0.2
 SETTLE_SECONDS = 1.0
@@ -54,7 +54,7 @@ class Stage:
     def wait_until_ready(self) -> None:
         """Wait for the daemon's first look at the cluster, so that its start doesn't count."""
         deadline = time.monotonic() + READY_SECONDS
-        while not watching.is_ready(self.url, self.pool):
+        while not demo_view.is_ready(self.url, self.pool):
             self.daemon.check()
             if time.monotonic() > deadline:
                 tail = self.daemon.log_tail(DAEMON)
@@ -63,12 +63,12 @@ class Stage:
                 )
             time.sleep(POLL_SECONDS)
 
-    def look(self) -> watching.View:
+    def look(self) -> demo_view.View:
         """The cluster as it is now. Raises StartFailed, with its last words, when the daemon
         has ended.
         """
         self.daemon.check()
-        return watching.look(self.plane.api, self.url, self.pool)
+        return demo_view.look(self.plane.api, self.url, self.pool)
 
 
 def _run(*, keep: bool) -> bool:
@@ -86,7 +86,7 @@ def _run(*, keep: bool) -> bool:
     return not problems
 
 
-def _watch(stage: Stage, began: float) -> tuple[watching.View, float]:
+def _watch(stage: Stage, began: float) -> tuple[demo_view.View, float]:
     """Show the queues until all is as it must be, and stays so, or the time is up.
 
     Gives the last view, and the seconds until the last pod that can run ran.
@@ -111,7 +111,7 @@ def _watch(stage: Stage, began: float) -> tuple[watching.View, float]:
 def _stage() -> Iterator[Stage]:
     """Everything but the jobs; all of it ends with the block, however that ends."""
     with ExitStack() as stack:
-        with reporting.on_stderr() as progress:
+        with progress_report.on_stderr() as progress:
             plane = stack.enter_context(control_plane.start(progress=progress))
         plane.create_nodes(count=scene.WORKERS, prefix="worker", cpu=str(scene.WORKER_CPU))
         for tenant in scene.TENANTS:

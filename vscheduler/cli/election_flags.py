@@ -3,7 +3,7 @@
 from functools import partial
 
 from vscheduler.cli import flags
-from vscheduler.daemon import election_settings
+from vscheduler.daemon.leader_election import election_settings
 
 HEADING = "Leader election"
 DEFAULT = election_settings.Given()

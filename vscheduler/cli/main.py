@@ -14,7 +14,7 @@ CONTEXT = {"max_content_width": 100}
 MODULES = {
     "check": "vscheduler.cli.check",
     "demo": "vscheduler.cli.demo",
-    "queue": "vscheduler.cli.queues",
+    "queue": "vscheduler.cli.queue.command",
     "run": "vscheduler.cli.run",
     "simulate": "vscheduler.cli.simulate",
 }

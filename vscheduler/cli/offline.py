@@ -7,7 +7,8 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from vscheduler.cli import documents, screen
+from vscheduler.cli import output as documents
+from vscheduler.cli import screen
 
 Decorated = TypeVar("Decorated", bound=Callable[..., None])
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from vscheduler.mirror import documents
+from vscheduler.mirror.decode import documents
 from vscheduler.simulator import manifests
 
 SUFFIXES = (".yaml", ".yml", ".json")

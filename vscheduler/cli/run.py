@@ -10,8 +10,10 @@ import structlog
 import uvloop
 
 from vscheduler.cli import bound_flags, election_flags, flags, screen
-from vscheduler.cluster import connection
-from vscheduler.daemon import application, configuration, health, logs, settings, signals
+from vscheduler.cluster.http import connection
+from vscheduler.daemon import application, configuration, health, settings
+from vscheduler.daemon.liveness import signals
+from vscheduler.daemon.observability import logs
 
 USAGE_STATUS = 2
 

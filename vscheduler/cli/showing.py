@@ -6,14 +6,14 @@ from typing import TextIO, TypeAlias
 
 from rich import console, live
 
-from vscheduler.cli import consoles, scene, screen, tables, watching
+from vscheduler.cli import consoles, demo_view, scene, screen, tables
 
 PLAIN_SECONDS = 1.0
 """How often a log gets a line, at most."""
 
 REFRESHES_PER_SECOND = 10
 
-Show: TypeAlias = Callable[[watching.View, float], None]
+Show: TypeAlias = Callable[[demo_view.View, float], None]
 """Is told what there is to see, and after how many seconds."""
 
 
@@ -25,7 +25,7 @@ class PlainLines:
         self._said = ""
         self._said_at = -PLAIN_SECONDS
 
-    def __call__(self, view: watching.View, elapsed: float) -> None:
+    def __call__(self, view: demo_view.View, elapsed: float) -> None:
         """Print the view unless it looks as it did, or a line was printed a moment ago."""
         said = line(view)
         if said != self._said and elapsed - self._said_at >= PLAIN_SECONDS:
@@ -44,21 +44,21 @@ def on(stream: TextIO) -> Iterator[Show]:
         yield lambda view, elapsed: shown.update(picture(view, elapsed))
 
 
-def line(view: watching.View) -> str:
+def line(view: demo_view.View) -> str:
     """Everything in one line: `12/13 gangs run; speech 25 of 25 CPU; …`."""
     parts = [f"{view.whole}/{len(scene.FITTING)} gangs run"]
     for tenant in scene.TENANTS:
-        share = view.shares.get(tenant, watching.Share())
+        share = view.shares.get(tenant, demo_view.Share())
         parts.append(f"{tenant} {share.allocated:g} of {share.deserved:g} CPU")
     parts += [f"{group.gang.key} waits: {group.reason}" for group in view.waiting]
     return "; ".join(parts)
 
 
-def picture(view: watching.View, elapsed: float) -> console.Group:
+def picture(view: demo_view.View, elapsed: float) -> console.Group:
     """Queues as a table, then the gangs that wait, each with its reason."""
     shown = tables.columns("queue", "allocated", "deserved", "share", "gangs running", "waiting")
     for tenant in scene.TENANTS:
-        share = view.shares.get(tenant, watching.Share())
+        share = view.shares.get(tenant, demo_view.Share())
         groups = [group for group in view.groups if group.gang.tenant == tenant]
         whole = sum(group.whole for group in groups)
         shown.add_row(
@@ -73,7 +73,7 @@ def picture(view: watching.View, elapsed: float) -> console.Group:
     return console.Group(shown, "", *reasons, f"{elapsed:.1f} s, {view.running} pods run")
 
 
-def summary(view: watching.View, seconds: float) -> list[str]:
+def summary(view: demo_view.View, seconds: float) -> list[str]:
     """What came of it; seconds until the last pod that can run ran."""
     lines = [
         (
@@ -83,7 +83,7 @@ def summary(view: watching.View, seconds: float) -> list[str]:
         )
     ]
     for tenant in scene.TENANTS:
-        share = view.shares.get(tenant, watching.Share())
+        share = view.shares.get(tenant, demo_view.Share())
         lines.append(
             f"queue {tenant}: {share.allocated:g} CPU of the {share.deserved:g} it deserves, "
             f"share {share.share:.2f}"

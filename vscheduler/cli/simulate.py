@@ -11,7 +11,7 @@ import msgspec
 
 from vscheduler.cli import bound_flags, offline, reading, screen, tables
 from vscheduler.daemon import configuration, settings
-from vscheduler.mirror import bounds
+from vscheduler.mirror.translate import bounds
 from vscheduler.simulator import manifests, reporting, run
 
 CYCLES_MAX = 10_000

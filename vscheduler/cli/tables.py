@@ -8,7 +8,7 @@ from rich import table
 
 from vscheduler.cli import consoles
 from vscheduler.core.model import decisions, resources
-from vscheduler.mirror import queue_wording, wording
+from vscheduler.mirror import queue_status, wording
 from vscheduler.simulator import run
 
 COLUMN_GAP = 3
@@ -78,7 +78,7 @@ def _shares(queues: Iterable[decisions.QueueFigures]) -> table.Table:
     shown = columns("queue", "its share")
     shown.columns[1].max_width = SENTENCE_WIDTH
     for queue in queues:
-        explained = queue_wording.explanation(queue)
+        explained = queue_status.explanation(queue)
         if explained is not None and (queue.request or queue.problem is not None):
             shown.add_row(queue.name, explained.message)
     return shown
@@ -89,7 +89,7 @@ def _left_out(excluded: Iterable[decisions.Exclusion]) -> table.Table:
     shown = columns("nodes not usable", "why")
     shown.columns[0].max_width = SENTENCE_WIDTH
     for each in excluded:
-        shown.add_row(queue_wording.nodes(each.nodes), queue_wording.cause(each.reason))
+        shown.add_row(queue_status.nodes(each.nodes), queue_status.cause(each.reason))
     return shown
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from vscheduler.cluster import answers
+from vscheduler.cluster.http import responses
 
 INT32_MAX = 2**31 - 1
 """What the wire's numbers may be."""
@@ -53,7 +53,7 @@ def read(body: bytes) -> Stored | None:
     """The Lease in an answer, whatever its fields say; None where there is none in it."""
     try:
         whole = msgspec.json.decode(body)
-    except answers.GARBAGE:
+    except responses.GARBAGE:
         return None
     metadata = _mapping(_mapping(whole).get("metadata"))
     needed = [metadata.get(each) for each in ("name", "uid", "resourceVersion")]

@@ -13,7 +13,8 @@ import aiohttp
 from kubernetes.aio import client
 from kubernetes.aio.config import ConfigException
 
-from vscheduler.cluster import answers, connection, lease_records
+from vscheduler.cluster import lease_records
+from vscheduler.cluster.http import connection, responses
 
 
 class Leases:
@@ -69,7 +70,7 @@ class Leases:
         """The Lease that a request is answered with."""
         try:
             async with await sending as response:
-                answer = await answers.body(response, answers.WRITTEN_MAX_BYTES)
+                answer = await responses.body(response, responses.WRITTEN_MAX_BYTES)
         except (aiohttp.ClientError, TimeoutError, OSError, ConfigException) as error:
             raise connection.unavailable(error) from error
         if response.status >= 300:

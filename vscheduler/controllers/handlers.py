@@ -13,7 +13,7 @@ import aiohttp
 import kopf
 
 from vscheduler import containment
-from vscheduler.controllers import queue_objects
+from vscheduler.controllers.queues import queue_objects
 from vscheduler.mirror import paths
 
 COLLECTIONS: Mapping[queue_objects.Kind, paths.Collection] = {

@@ -16,7 +16,8 @@ import kopf
 import structlog
 
 from vscheduler import containment
-from vscheduler.controllers import handlers, ports, queue_objects
+from vscheduler.controllers import handlers, ports
+from vscheduler.controllers.queues import queue_objects
 from vscheduler.mirror import paths
 
 log = structlog.get_logger(__name__)

@@ -3,14 +3,15 @@
 import asyncio
 import dataclasses
 
-from vscheduler.controllers import handlers, operator, ports, queue_keeping
+from vscheduler.controllers import handlers, operator, ports
+from vscheduler.controllers.queues import queue_controller
 
 
 def start(
     group: asyncio.TaskGroup,
     api: ports.Api,
     entry: handlers.Entry,
-    keeper: queue_keeping.QueueKeeper,
+    keeper: queue_controller.QueueKeeper,
     outlets: operator.Outlets,
 ) -> list[asyncio.Task[None]]:
     """Start its tasks; each ends when it is cancelled.

@@ -1,17 +1,9 @@
 """The one door: a cycle is a function of a snapshot and a policy."""
 
-from vscheduler.core.framework import (
-    closing,
-    combinators,
-    halves,
-    invariants,
-    kept_rooms,
-    policy,
-    promises,
-    reprieves,
-    session,
-)
+from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, snapshot
+from vscheduler.core.preemption import nominations, partial_gangs, relocations, reprieves
+from vscheduler.core.session import dispatch, invariants, job_status, session
 
 DECIDING_ON_VICTIMS = (
     *("open", "start", "preemptable", "reclaimable", "share_after", "shuffle_victims"),
@@ -37,7 +29,7 @@ def run_cycle(
         guarded = frozenset(fault.plugin for fault in faults)
         try:
             return _run(snapshot, policy, guarded, budget, tuple(faults))
-        except combinators.PluginFailedError as failure:
+        except dispatch.PluginFailedError as failure:
             if failure.fault.plugin in guarded:  # it would go on for ever
                 raise AssertionError from failure
             faults.append(failure.fault)
@@ -53,11 +45,11 @@ def _run(
     opened = session.Session(taken, configured, guarded=guarded, budget=budget)
     if any(fault.hook in DECIDING_ON_VICTIMS for fault in faults):
         opened.dispatch.evictions_off = True
-    halves.settle(opened)
-    promises.keep(opened)
-    kept_rooms.resume(opened)
+    partial_gangs.settle(opened)
+    nominations.keep(opened)
+    relocations.resume(opened)
     for setting in configured.actions:
         setting.action(setting.arguments).execute(opened)
     reprieves.grant(opened)
     invariants.check(opened)
-    return closing.close(opened, faults)
+    return job_status.close(opened, faults)

@@ -11,31 +11,29 @@ from functools import partial
 import structlog
 
 from vscheduler import containment
-from vscheduler.cluster import connection, heralding, lanes, leases
-from vscheduler.controllers import owners
+from vscheduler.cluster import leases
+from vscheduler.cluster.http import connection
+from vscheduler.cluster.writes import event_recorder, write_queue
+from vscheduler.controllers.podgroups import owners
 from vscheduler.daemon import (
-    candidates,
     configuration,
-    controlling,
-    electing,
-    following,
+    controller_manager,
     health,
-    leadership,
-    line_writer,
-    logs,
-    metrics,
+    informers,
+    leader_session,
     mishaps,
     readiness,
     reloading,
-    serving,
+    runtime,
     settings,
-    signals,
-    supervision,
-    surroundings,
     tenures,
-    watchdog,
 )
-from vscheduler.mirror import entries, events, state, statuses
+from vscheduler.daemon.leader_election import api, elector, thread
+from vscheduler.daemon.liveness import signals, supervision, watchdog
+from vscheduler.daemon.observability import line_writer, logs, metrics
+from vscheduler.mirror import state, statuses
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.index import entries
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +91,9 @@ class Application:
         self._withholding = asyncio.Event()
         self._metrics = metrics.Metrics(lambda: lines.dropped)
         self._failures = containment.Failures(self._metrics.observe_failure, self._notify)
-        self._lanes = lanes.Lanes(workers=WORKERS, waiting_max=WAITING_MAX, failures=self._failures)
+        self._lanes = write_queue.Lanes(
+            workers=WORKERS, waiting_max=WAITING_MAX, failures=self._failures
+        )
         link.tell_of_throttling(self._lanes.throttled)
         self._mirror = state.Mirror(
             state.Options(
@@ -106,17 +106,17 @@ class Application:
             ),
             told=partial(mishaps.tell_of_object, self._failures),
         )
-        self._followed = following.Following(
+        self._followed = informers.Following(
             link, _kinds(given), self._mirror.read, self._feed, self._failures
         )
-        identity = leadership.identity()
-        self._herald = heralding.Herald(
+        identity = api.identity()
+        self._herald = event_recorder.Herald(
             link,
             self._lanes,
-            heralding.Identity(controller=given.scheduler_names[0], instance=identity),
+            event_recorder.Identity(controller=given.scheduler_names[0], instance=identity),
             observe=self._metrics.observe_write,
         )
-        around = surroundings.Surroundings(
+        around = runtime.Surroundings(
             given=given,
             link=link,
             calls=self._lanes,
@@ -128,8 +128,8 @@ class Application:
             withholding=self._withholding.is_set,
             signs=self._signs,
         )
-        self._serving = serving.Serving(around, loaded.policy, owners.Owners())
-        self._controllers = controlling.Controllers(
+        self._serving = leader_session.Serving(around, loaded.policy, owners.Owners())
+        self._controllers = controller_manager.Controllers(
             around, self._serving.feed_owners, self._serving.settling
         )
         self._leadership = self._stand(identity)
@@ -211,12 +211,12 @@ class Application:
         """Let what was decided be done and what is under way end, and then others take over."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FINISH_SECONDS):
-                await self._lanes.wait_until_quiet(lanes.Lane.EVICTION)
+                await self._lanes.wait_until_quiet(write_queue.Lane.EVICTION)
         self._withholding.set()
         self._serving.close()
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
-                await self._lanes.wait_until_quiet(lanes.Lane.CONDITION)
+                await self._lanes.wait_until_quiet(write_queue.Lane.CONDITION)
         except TimeoutError:
             log.warning("leases.kept", why="calls are under way still", seconds=DRAIN_SECONDS)
             return
@@ -278,15 +278,15 @@ class Application:
             ),
         )
 
-    def _stand(self, identity: str) -> leadership.Leadership:
+    def _stand(self, identity: str) -> api.Leadership:
         """How it is found out what we may serve."""
         election = self._given.election
         if not election.enabled:
-            return leadership.Unopposed(election.leases)
-        terms = candidates.Terms(
+            return api.Unopposed(election.leases)
+        terms = elector.Terms(
             identity=identity, namespace=election.namespace, timing=election.timing
         )
-        return electing.Elected(
+        return thread.Elected(
             election.leases,
             terms,
             partial(
@@ -295,7 +295,7 @@ class Application:
                 election.namespace,
                 call_seconds=election.timing.call_seconds,
             ),
-            electing.Outlets(
+            thread.Outlets(
                 on_change=partial(self._tell_of_standing, identity),
                 observe_renewal=self._metrics.observe_renewal,
                 failures=self._failures,
@@ -303,9 +303,7 @@ class Application:
             ),
         )
 
-    def _tell_of_standing(
-        self, identity: str, before: leadership.Standing, after: leadership.Standing
-    ) -> None:
+    def _tell_of_standing(self, identity: str, before: api.Standing, after: api.Standing) -> None:
         """Count a change, and record on the Lease that we gained it, or have given it back.
 
         That it was lost in another way its next holder tells: nothing is sent by who has lost it.
@@ -321,12 +319,12 @@ class Application:
             )
             self._herald.notify(
                 statuses.lease_notice(lease, identity, leads=after.leads),
-                candidates.while_new() if token is None else token.may_act,
+                elector.while_new() if token is None else token.may_act,
             )
 
     def _notify(self, notice: statuses.Notice) -> None:
         """Record an event of something that failed, soon or not at all."""
-        self._herald.notify(notice, candidates.while_new())
+        self._herald.notify(notice, elector.while_new())
 
     def _feed(self, batch: Sequence[entries.Event]) -> None:
         """Hand on what a watch saw."""
@@ -346,7 +344,7 @@ class Application:
             uid = "" if reference is None else reference.uid
             subject = statuses.Subject(kind="Queue", namespace="", name=name, uid=uid)
         notice = statuses.reload_notice(subject, reload.path, reload.problems)
-        self._herald.notify(notice, candidates.while_new())
+        self._herald.notify(notice, elector.while_new())
 
     async def _serve(self, servers: AsyncExitStack) -> None:
         """Open the servers that are wanted; one, where both are to listen at one address."""
@@ -367,7 +365,7 @@ def _kinds(given: settings.Settings) -> list[events.Kind]:
     return [
         kind
         for kind in events.Kind
-        if (given.schedules or kind in controlling.NEEDED)
+        if (given.schedules or kind in controller_manager.NEEDED)
         and (given.priority_classes or kind is not events.Kind.PRIORITY_CLASS)
     ]
 

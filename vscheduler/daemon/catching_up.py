@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from vscheduler.cluster import connection, objects
-from vscheduler.mirror import entries, events, paths, state
+from vscheduler.cluster.http import connection, objects
+from vscheduler.mirror import paths, state
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.index import entries
 
 log = structlog.get_logger(__name__)
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vscheduler.core import actions, plugins
-from vscheduler.core.framework import findings, policy
+from vscheduler.core.config import policy, validation
 from vscheduler.daemon import extensions
-from vscheduler.mirror import documents
+from vscheduler.mirror.decode import documents
 
 
 class ConfigurationError(Exception):
@@ -36,7 +36,7 @@ class Examined:
     document: documents.Document
     parsed: policy.Parsed
 
-    def placed(self, problems: Sequence[findings.Problem]) -> tuple[str, ...]:
+    def placed(self, problems: Sequence[validation.Problem]) -> tuple[str, ...]:
         """Each with its place: `file.yaml:12: …`."""
         return tuple(f"{self.document.place(each.path)}: {each}" for each in problems)
 

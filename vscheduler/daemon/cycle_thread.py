@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-from vscheduler.daemon import progress
+from vscheduler.daemon.liveness import progress
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from vscheduler.core import plugins
-from vscheduler.core.framework import contracts, hooks
+from vscheduler.core.api import contracts, hooks
 
 GROUP = "vscheduler.plugins"
 
@@ -56,7 +56,7 @@ def _load(point: metadata.EntryPoint, taken: Collection[str]) -> type[contracts.
     except Exception as error:  # another's module, imported: it may raise anything
         raise _BadPluginError(f"can't be loaded: {type(error).__name__}: {error}") from error
     if not (inspect.isclass(plugin) and issubclass(plugin, contracts.Plugin)):
-        raise _BadPluginError("is no subclass of vscheduler.core.framework.contracts.Plugin")
+        raise _BadPluginError("is no subclass of vscheduler.core.api.contracts.Plugin")
     name = getattr(plugin, "name", None)
     if name != point.name:
         raise _BadPluginError(f"its plugin calls itself {name!r}; both names must be the same")

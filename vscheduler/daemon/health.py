@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 import structlog
 from aiohttp import web
 
-from vscheduler.daemon import leadership, readiness, settings
+from vscheduler.daemon import readiness, settings
+from vscheduler.daemon.leader_election import api
 
 log = structlog.get_logger(__name__)
 
@@ -22,7 +23,7 @@ def pages(
     *,
     report: Callable[[], readiness.Report],
     exposition: Callable[[], bytes] | None,
-    standings: Callable[[], Sequence[leadership.Standing]],
+    standings: Callable[[], Sequence[api.Standing]],
     stuck: Callable[[], str] = str,
 ) -> web.Application:
     """What a server answers: liveness, readiness, and the metrics where they are wanted.
@@ -56,7 +57,7 @@ def pages(
     return application
 
 
-def told(standing: leadership.Standing) -> str:
+def told(standing: api.Standing) -> str:
     """How it stands with one Lease, for people: `vscheduler: standby, held by a-7d4f`."""
     if standing.leads:
         words = "leader"

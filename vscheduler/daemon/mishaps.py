@@ -4,7 +4,8 @@ import asyncio
 from typing import Any
 
 from vscheduler import containment
-from vscheduler.mirror import events, statuses
+from vscheduler.mirror import statuses
+from vscheduler.mirror.decode import events
 
 OBJECTS = (events.Kind.POD, events.Kind.POD_GROUP, events.Kind.QUEUE)
 """Kinds that events are written about."""

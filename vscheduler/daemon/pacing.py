@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from vscheduler.daemon import pauses
-from vscheduler.mirror import entries
+from vscheduler.mirror.index import entries
 
 NOBODY: Mapping[str, int] = {}
 """On whose account a cycle cost something that bound pods."""

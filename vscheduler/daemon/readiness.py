@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from vscheduler.cluster import connection
-from vscheduler.daemon import leadership
-from vscheduler.mirror import events
+from vscheduler.cluster.http import connection
+from vscheduler.daemon.leader_election import api
+from vscheduler.mirror.decode import events
 
 NEEDED = frozenset({events.Kind.NODE, events.Kind.POD, events.Kind.POD_GROUP, events.Kind.QUEUE})
 """Kinds without which nothing can be decided. All others may be missing: an older cluster doesn't
@@ -57,7 +57,7 @@ class Report:
     without: tuple[str, ...] = ()
 
 
-def report(followed: Sequence[Followed], standings: Iterable[leadership.Standing] = ()) -> Report:
+def report(followed: Sequence[Followed], standings: Iterable[api.Standing] = ()) -> Report:
     """What to say of what is followed, and of Leases."""
     waits = []
     unreachable = _unreachable(followed, standings)
@@ -81,7 +81,7 @@ def report(followed: Sequence[Followed], standings: Iterable[leadership.Standing
     return Report(waits=tuple(waits), without=tuple(without))
 
 
-def _unreachable(followed: Sequence[Followed], standings: Iterable[leadership.Standing]) -> str:
+def _unreachable(followed: Sequence[Followed], standings: Iterable[api.Standing]) -> str:
     """What is known of why nothing gets through; empty where something does.
 
     The thread that stands for election asks every other second, and is first to know.

@@ -12,7 +12,7 @@ from pathlib import Path
 import structlog
 import watchfiles
 
-from vscheduler.core.framework import policy
+from vscheduler.core.config import policy
 from vscheduler.daemon import configuration
 
 log = structlog.get_logger(__name__)

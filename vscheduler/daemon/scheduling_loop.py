@@ -11,19 +11,23 @@ from functools import partial
 import structlog
 
 from vscheduler import containment
-from vscheduler.cluster import (
-    committing,
-    evicting,
-    queue_reporting,
-    reporting,
-    turns,
+from vscheduler.cluster.writes import (
+    binder,
+    cooperative,
+    evictor,
+    queue_status_writer,
+    status_writer,
     usage_writing,
 )
 from vscheduler.core import cycle
-from vscheduler.core.framework import policy
+from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs, nodes, snapshot
-from vscheduler.daemon import cycle_thread, lags, metrics, pacing, pauses, progress, telling
-from vscheduler.mirror import entries, events, state
+from vscheduler.daemon import cycle_thread, lags, pacing, pauses
+from vscheduler.daemon.liveness import progress
+from vscheduler.daemon.observability import cycle_log, metrics
+from vscheduler.mirror import state
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.index import entries
 
 log = structlog.get_logger(__name__)
 
@@ -32,10 +36,10 @@ log = structlog.get_logger(__name__)
 class Outlets:
     """Who is handed what a cycle decided and found out."""
 
-    committer: committing.Committer
-    evictor: evicting.Evictor
-    reporter: reporting.Reporter
-    queue_reporter: queue_reporting.QueueReporter
+    committer: binder.Committer
+    evictor: evictor.Evictor
+    reporter: status_writer.Reporter
+    queue_reporter: queue_status_writer.QueueReporter
     usage_writer: usage_writing.UsageWriter
     cycles: progress.Cycles = field(default_factory=progress.Cycles)
     """Notes which cycles run, for who watches from another thread."""
@@ -71,12 +75,12 @@ class SchedulingLoop:
         self._usage_writer = outlets.usage_writer
         self._metrics = observed
         self._pace = pace
-        self._turns = turns.Turns()
+        self._turns = cooperative.Turns()
         self._pacing = pacing.Pacing(pace, mirror.more_to_come)
         self._carried = snapshot.FRESH
         self._dropped = 0
         self._cycles = 0
-        self._teller = telling.Teller()
+        self._teller = cycle_log.Teller()
         self._rejected: set[events.Rejection] = set()
         self._ungrouped = 0
         self._unbound: pauses.Pauses[jobs.TaskId] = pauses.Pauses(pace.growth(free=1))
@@ -155,7 +159,7 @@ class SchedulingLoop:
             log.info("pods.ungrouped", pods=ungrouped)
         self._metrics.observe_strays(rejected=len(rejected), ungrouped=ungrouped)
 
-    def take(self, outcome: committing.Outcome) -> None:
+    def take(self, outcome: binder.Outcome) -> None:
         """Note what came of a bind.
 
         The room of a pod that couldn't be bound is kept for it for a while, longer after each
@@ -164,7 +168,7 @@ class SchedulingLoop:
         cost nothing, another node is looked for at once.
         """
         task, verdict = outcome.bind.task, outcome.verdict
-        bound = verdict is committing.Verdict.BOUND
+        bound = verdict is binder.Verdict.BOUND
         age = max(0.0, time.time() - task.created)
         self._metrics.observe_bind(verdict, bound=bound, seconds=age)
         if bound:
@@ -178,16 +182,16 @@ class SchedulingLoop:
             outcome=verdict.value,
             message=outcome.message,
         )
-        if verdict is committing.Verdict.UNKNOWN:
+        if verdict is binder.Verdict.UNKNOWN:
             return
-        if verdict is committing.Verdict.OVERTAKEN:
+        if verdict is binder.Verdict.OVERTAKEN:
             self._mirror.forget(task.uid)
             self._pacing.changed()
             return
         self._unbound.failed(task.uid, time.monotonic())
         self._release()
 
-    def settle(self, outcome: evicting.Outcome) -> None:
+    def settle(self, outcome: evictor.Outcome) -> None:
         """Note what came of a plan of evictions.
 
         The job of one that was refused plans anew, without the pod that may not go, at once the
@@ -197,7 +201,7 @@ class SchedulingLoop:
         plan, obstacle = outcome.plan, outcome.obstacle
         for step in outcome.steps:
             self._metrics.observe_eviction(step.verdict)
-            if step.verdict not in (evicting.Verdict.EVICTED, evicting.Verdict.UNKNOWN):
+            if step.verdict not in (evictor.Verdict.EVICTED, evictor.Verdict.UNKNOWN):
                 self._mirror.forget_eviction(step.evict.task.uid)
         if outcome.evicted:
             self._reporter.lost(outcome.evicted)
@@ -310,7 +314,7 @@ class SchedulingLoop:
         return len(right)
 
     async def _right(
-        self, decided: Iterable[decisions.Bind], still: committing.Still, now: float
+        self, decided: Iterable[decisions.Bind], still: binder.Still, now: float
     ) -> list[decisions.Bind]:
         """Those that are right still, job by job; they count as being bound by now."""
         by_job: defaultdict[jobs.JobId, list[decisions.Bind]] = defaultdict(list)
@@ -332,7 +336,7 @@ class SchedulingLoop:
 
     def _evict(self, taken: snapshot.Snapshot, result: decisions.CycleResult, now: float) -> None:
         """Hand on the evictions, but for jobs of which a pod went while the cycle ran."""
-        plans = evicting.plans(result, taken.budgets)
+        plans = evictor.plans(result, taken.budgets)
         gangs = {job.id: job for job in taken.jobs} if plans else {}
         claimed = victims = 0
         for plan in plans:
@@ -356,7 +360,7 @@ class SchedulingLoop:
         return self._mirror.reference(events.Kind.POD, task.uid) is not None
 
     async def _assume(
-        self, binds: Sequence[decisions.Bind], still: committing.Still, now: float
+        self, binds: Sequence[decisions.Bind], still: binder.Still, now: float
     ) -> bool:
         """Count all of these as being bound; False, and none counts, where one can't be. Others
         have their turn in between: what they change is seen in the end.

@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from vscheduler.cluster import connection
+from vscheduler.cluster.http import connection
 from vscheduler.core.model import durations
-from vscheduler.daemon import election_settings, names
-from vscheduler.mirror import bounds, statuses
+from vscheduler.daemon.leader_election import election_settings, names
+from vscheduler.mirror import statuses
+from vscheduler.mirror.translate import bounds
 
 T = TypeVar("T")
 

@@ -4,15 +4,13 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
 
-from vscheduler.daemon import leadership
+from vscheduler.daemon.leader_election import api
 
-Work = Callable[[Mapping[str, leadership.Token]], Coroutine[Any, Any, None]]
+Work = Callable[[Mapping[str, api.Token]], Coroutine[Any, Any, None]]
 """Runs until it is cancelled; it is given the tokens of the Leases that it works under."""
 
 
-async def serve(
-    leading: leadership.Leadership, leases: Collection[str], work: Work, *, name: str
-) -> None:
+async def serve(leading: api.Leadership, leases: Collection[str], work: Work, *, name: str) -> None:
     """For ever: do the work for as long as the same ones of these Leases are held.
 
     When one more is gained, or one is lost, it ends and begins anew. Nothing is done while none is
@@ -34,9 +32,9 @@ async def serve(
 
 
 async def _until_other(
-    leading: leadership.Leadership,
+    leading: api.Leadership,
     leases: Collection[str],
-    held: Mapping[str, leadership.Token],
+    held: Mapping[str, api.Token],
     tenure: "asyncio.Task[None]",
 ) -> None:
     """Until other Leases are held, or the work has ended."""

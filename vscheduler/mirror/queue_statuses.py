@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from vscheduler.core.model import decisions, resources
-from vscheduler.mirror import quantities, queue_wording, statuses
+from vscheduler.mirror import queue_status, statuses
+from vscheduler.mirror.decode import quantities
 
 API_VERSION = "scheduling.volcano.sh/v1beta1"
 FAIR_SHARE = "FairShare"
@@ -57,7 +58,7 @@ def status(
             body["share"] = round(entitlement.share, SHARE_DIGITS)
         if entitlement.real_capability is not None:
             body["realCapability"] = quantities.format_amounts(entitlement.real_capability)
-    explained = queue_wording.explanation(queue, excluded)
+    explained = queue_status.explanation(queue, excluded)
     if explained is not None:
         body["conditions"] = [
             {

@@ -12,21 +12,17 @@ from typing import TypeVar
 
 from vscheduler.core.model import jobs, limits, nodes, queues
 from vscheduler.core.model import snapshot as snapshots
-from vscheduler.mirror import (
-    bounds,
-    columns,
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.index import (
     dimensions,
     entries,
-    events,
+    job_index,
     loads,
-    nominees,
-    pods,
-    refusals,
-    residents,
-    roster,
-    seating,
-    translation,
+    node_usage,
+    pod_affinity_index,
+    pods_by_class,
 )
+from vscheduler.mirror.translate import bounds, kubelet_refusals, nominees, pods, translation
 
 V = TypeVar("V", queues.Queue, limits.Budget, limits.Quota)
 
@@ -81,13 +77,13 @@ class Mirror:
             told=told,
             most=options.most,
         )
-        self._seating = seating.Seating(self.work)
-        self._columns = columns.Columns(self.work, self._seating.groups)
+        self._seating = pods_by_class.Seating(self.work)
+        self._columns = node_usage.Columns(self.work, self._seating.groups)
         self._loads = loads.Loads()
-        self._refusals = refusals.Refusals()
+        self._refusals = kubelet_refusals.Refusals()
         self._nominees = nominees.Nominees()
-        self._census = residents.Census(self.work, self._columns.residents)
-        self._roster = roster.Roster(
+        self._census = pod_affinity_index.Census(self.work, self._columns.residents)
+        self._roster = job_index.Roster(
             self.work,
             scheduler_names=options.scheduler_names,
             claim_unowned=options.claim_unowned,

@@ -5,8 +5,8 @@ The words about nodes are those that kubectl users know from kube-scheduler.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from vscheduler.core.framework import halves
 from vscheduler.core.model import decisions, jobs, queues, resources
+from vscheduler.core.preemption import partial_gangs
 
 Code = decisions.ReasonCode
 
@@ -103,7 +103,7 @@ def rejected_configuration(path: str, problems: Sequence[str]) -> str:
 
 
 def _rule(evict: decisions.Evict) -> str:
-    if evict.action == halves.RULE:
+    if evict.action == partial_gangs.RULE:
         return "gang.bindTimeout, as the rest of its gang could not be bound in time"
     return evict.action + (f" so that {evict.beneficiary} can start" if evict.beneficiary else "")
 

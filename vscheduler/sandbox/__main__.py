@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from vscheduler.sandbox import binaries, building, control_plane, errors, reporting
+from vscheduler.sandbox import binaries, building, control_plane, errors, progress_report
 
 
 def main() -> int:
@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _build(*, with_scheduler: bool) -> None:
     names = (*binaries.REQUIRED, *((binaries.SCHEDULER,) if with_scheduler else ()))
-    with reporting.on_stderr() as progress:
+    with progress_report.on_stderr() as progress:
         programs = building.find_or_build(names, progress=progress)
     for name in names:
         click.echo(f"{name}\t{programs[name]}")
@@ -55,7 +55,7 @@ def _build(*, with_scheduler: bool) -> None:
 def _run(arguments: argparse.Namespace) -> None:
     """Print the shell line that makes kubectl use the sandbox, then wait."""
     with ExitStack() as stack:
-        with reporting.on_stderr() as progress:
+        with progress_report.on_stderr() as progress:
             plane = stack.enter_context(
                 control_plane.start(
                     arguments.directory,

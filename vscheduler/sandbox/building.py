@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from vscheduler.sandbox import binaries, errors, reporting, toolchain
+from vscheduler.sandbox import binaries, errors, progress_report, toolchain
 
 BUILD_TIMEOUT_SECONDS = 3600
 POLL_SECONDS = 0.5
@@ -25,7 +25,7 @@ POLL_SECONDS = 0.5
 def find_or_build(
     names: Sequence[str] = binaries.REQUIRED,
     *,
-    progress: reporting.Progress = reporting.silent,
+    progress: progress_report.Progress = progress_report.silent,
 ) -> dict[str, Path]:
     """Give the path of each program, building those that are not on this machine yet."""
     found = binaries.look_up(names)
@@ -43,7 +43,7 @@ def find_or_build(
 
 
 @contextmanager
-def locked(path: Path, *, progress: reporting.Progress) -> Iterator[None]:
+def locked(path: Path, *, progress: progress_report.Progress) -> Iterator[None]:
     """Hold a lock file for the time of the block; it ends with the process, however that ends."""
     began = time.monotonic()
     with path.open("w") as file:
@@ -55,7 +55,7 @@ def locked(path: Path, *, progress: reporting.Progress) -> Iterator[None]:
                 waited = time.monotonic() - began
             if waited > BUILD_TIMEOUT_SECONDS:
                 raise errors.TimedOut(f"another process has held {path} for {waited:.0f} s")
-            progress(reporting.Step(what="waiting for another build", elapsed_seconds=waited))
+            progress(progress_report.Step(what="waiting for another build", elapsed_seconds=waited))
             time.sleep(POLL_SECONDS)
         yield
 
@@ -65,13 +65,13 @@ def _build_all(
     *,
     go: Path,
     cache: Path,
-    progress: reporting.Progress,
+    progress: progress_report.Progress,
 ) -> None:
     for stale in cache.glob("building-*"):
         shutil.rmtree(stale, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix="building-") as workplace:
         for index, name in enumerate(names, start=1):
-            step = reporting.Step(what=f"building {name}", index=index, total=len(names))
+            step = progress_report.Step(what=f"building {name}", index=index, total=len(names))
             built = _build(
                 binaries.RECIPES[name],
                 go=go,
@@ -89,8 +89,8 @@ def _build(
     *,
     go: Path,
     workplace: Path,
-    progress: reporting.Progress,
-    step: reporting.Step,
+    progress: progress_report.Progress,
+    step: progress_report.Step,
 ) -> Path:
     module = workplace / "modules" / recipe.module
     shutil.copytree(binaries.MODULES / recipe.module, module, dirs_exist_ok=True)
@@ -136,15 +136,15 @@ def _watch(
     process: subprocess.Popen[bytes],
     *,
     began: float,
-    progress: reporting.Progress,
-    step: reporting.Step,
+    progress: progress_report.Progress,
+    step: progress_report.Step,
 ) -> None:
     while process.poll() is None:
         elapsed = time.monotonic() - began
         if elapsed > BUILD_TIMEOUT_SECONDS:
             raise errors.TimedOut(f"{step.what} took longer than {BUILD_TIMEOUT_SECONDS} s")
         progress(
-            reporting.Step(
+            progress_report.Step(
                 what=step.what, index=step.index, total=step.total, elapsed_seconds=elapsed
             )
         )

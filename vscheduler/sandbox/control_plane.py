@@ -22,12 +22,12 @@ from vscheduler.sandbox import (
     building,
     cleaning,
     client,
+    contents,
     credentials,
     definitions,
     errors,
-    populating,
     processes,
-    reporting,
+    progress_report,
     starting,
 )
 
@@ -55,16 +55,16 @@ class ControlPlane:
         *,
         count: int = 1,
         first: int = 0,
-        **shape: Unpack[populating.NodeFields],
+        **shape: Unpack[contents.NodeFields],
     ) -> list[str]:
         """Create nodes of one shape (see `populating.NodeShape`), ready to take pods."""
-        return populating.create_nodes(
-            self.api, count=count, first=first, shape=populating.NodeShape(**shape)
+        return contents.create_nodes(
+            self.api, count=count, first=first, shape=contents.NodeShape(**shape)
         )
 
     def create_namespace(self, name: str) -> str:
         """Make a namespace, or take the one there is; pods may be created in it at once."""
-        populating.create_namespace(self.api, name)
+        contents.create_namespace(self.api, name)
         return name
 
     def clean(self) -> None:
@@ -136,7 +136,7 @@ def start(  # noqa: PLR0913  # independent wishes, all by keyword but the first
     directory: Path | None = None,
     *,
     crds: Path | None = None,
-    progress: reporting.Progress = reporting.silent,
+    progress: progress_report.Progress = progress_report.silent,
     keep: bool = False,
     with_scheduler: bool = False,
     audit_log: Path | None = None,
@@ -181,7 +181,7 @@ def stop(directory: Path) -> None:
 
 def _start_with_luck(
     wish: starting.Wish,
-    progress: reporting.Progress,
+    progress: progress_report.Progress,
 ) -> tuple[processes.Supervisor, ControlPlane]:
     """Start anew with other ports when somebody was quicker to take one."""
     for attempt in range(1, ATTEMPTS + 1):

@@ -19,7 +19,7 @@ from vscheduler.sandbox import (
     definitions,
     errors,
     processes,
-    reporting,
+    progress_report,
 )
 
 ADMIN_GROUP = "system:masters"
@@ -51,7 +51,7 @@ class Start:
         *,
         wish: Wish,
         supervisor: processes.Supervisor,
-        progress: reporting.Progress,
+        progress: progress_report.Progress,
     ) -> None:
         self._wish = wish
         self._supervisor = supervisor
@@ -136,7 +136,7 @@ class Start:
 
     def _launch(self, name: str, command: Sequence[str]) -> None:
         elapsed = time.monotonic() - self._began
-        self._progress(reporting.Step(what=f"starting {name}", elapsed_seconds=elapsed))
+        self._progress(progress_report.Step(what=f"starting {name}", elapsed_seconds=elapsed))
         self._supervisor.start(name, command)
 
     def _wait(self, name: str, url: str) -> None:

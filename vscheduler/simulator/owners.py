@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from vscheduler.mirror import events, wire
+from vscheduler.mirror.decode import events, wire
 
 Controller: TypeAlias = tuple[str, str, str, str]
 """Namespace, API group, kind, and UID or name."""

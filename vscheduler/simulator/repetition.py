@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from vscheduler.core.model import decisions
-from vscheduler.mirror import pods, wire
+from vscheduler.mirror.decode import wire
+from vscheduler.mirror.translate import pods
 
 NAMED_MAX = 5
 """Jobs that are named."""

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from vscheduler.core.model import decisions, jobs
-from vscheduler.mirror import quantities, queue_statuses, queue_wording, statuses, wording
+from vscheduler.mirror import queue_status, queue_statuses, statuses, wording
+from vscheduler.mirror.decode import quantities
 from vscheduler.simulator import run
 
 
@@ -74,7 +75,7 @@ def _queue(
         if entitlement.bases:
             usable = {name: basis.usable for name, basis in entitlement.bases.items()}
             figures["usable"] = quantities.format_amounts(usable)
-    explained = queue_wording.explanation(queue, excluded)
+    explained = queue_status.explanation(queue, excluded)
     if explained is not None:
         figures["message"] = explained.message
     return figures

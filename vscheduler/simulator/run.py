@@ -5,9 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from vscheduler.core import cycle
-from vscheduler.core.framework import policy as policies
+from vscheduler.core.config import policy as policies
 from vscheduler.core.model import decisions, jobs, queues, snapshot
-from vscheduler.mirror import bounds, decoding, events, pods, state, statuses, wording
+from vscheduler.mirror import state, statuses, wording
+from vscheduler.mirror.decode import decoding, events
+from vscheduler.mirror.translate import bounds, pods
 from vscheduler.simulator import manifests, world
 from vscheduler.simulator import repetition as repetitions
 

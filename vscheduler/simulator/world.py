@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from vscheduler.core.model import decisions, jobs
-from vscheduler.mirror import events, fields, limits, statuses, wire
+from vscheduler.mirror import statuses
+from vscheduler.mirror.decode import events, fields, wire
+from vscheduler.mirror.translate import limits
 from vscheduler.simulator import owners
 
 

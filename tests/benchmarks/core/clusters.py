@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from vscheduler.core.model import snapshot
-from vscheduler.mirror import decoding, events, state
+from vscheduler.mirror import state
+from vscheduler.mirror.decode import decoding, events
 
 Amounts = Mapping[str, str]
 Document = dict[str, Any]

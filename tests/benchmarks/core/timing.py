@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tests.benchmarks.core import cases
 from vscheduler.core import actions, cycle, plugins
-from vscheduler.core.framework import policy
+from vscheduler.core.config import policy
 from vscheduler.core.model import snapshot
 from vscheduler.daemon import application
 

@@ -17,7 +17,8 @@ from tests.properties.worlds import census as censuses
 from tests.properties.worlds import configurations, manifests, moments
 from vscheduler.core import cycle
 from vscheduler.core.model import decisions, jobs, snapshot
-from vscheduler.mirror import decoding, events, state, statuses
+from vscheduler.mirror import state, statuses
+from vscheduler.mirror.decode import decoding, events
 
 GOING_MAX = 3
 """Cycles that a pod may take to go."""

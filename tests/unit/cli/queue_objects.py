@@ -4,8 +4,8 @@ import queue
 from collections.abc import Iterator
 from typing import Any
 
-from vscheduler.cli import clusters
-from vscheduler.cli.clusters import Kind
+from vscheduler.cli.queue import cluster_client
+from vscheduler.cli.queue.cluster_client import Kind
 
 CREATED = "2026-01-01T00:00:00Z"
 NOW = 1767225600.0 + 300
@@ -26,10 +26,12 @@ FIGURES = {
 """A status as a scheduler writes it."""
 
 
-def a_queue(name: str, *, status: dict[str, Any] | None = None, **spec: Any) -> clusters.Object:
+def a_queue(
+    name: str, *, status: dict[str, Any] | None = None, **spec: Any
+) -> cluster_client.Object:
     """A Queue."""
-    made: clusters.Object = {
-        "apiVersion": clusters.API,
+    made: cluster_client.Object = {
+        "apiVersion": cluster_client.API,
         "kind": "Queue",
         "metadata": {"name": name, "creationTimestamp": CREATED, "managedFields": [{}]},
         "spec": {"weight": 1, **spec},
@@ -39,14 +41,14 @@ def a_queue(name: str, *, status: dict[str, Any] | None = None, **spec: Any) -> 
 
 def a_group(
     name: str, queue_name: str, phase: str = "Pending", why: str = "", created: str = CREATED
-) -> clusters.Object:
+) -> cluster_client.Object:
     """A PodGroup, which waits if it says why."""
     conditions = [
         {"type": "Scheduled", "status": "True", "message": "not this one"},
         {"type": "Unschedulable", "status": "True" if why else "False", "message": why or "was"},
     ]
     return {
-        "apiVersion": clusters.API,
+        "apiVersion": cluster_client.API,
         "kind": "PodGroup",
         "metadata": {"name": name, "namespace": "team", "creationTimestamp": created},
         "spec": {"queue": queue_name},
@@ -57,33 +59,37 @@ def a_group(
 class Fake:
     """A cluster of plain objects; what is put into a script happens in a watch."""
 
-    def __init__(self, queues: list[clusters.Object], groups: list[clusters.Object]) -> None:
+    def __init__(
+        self, queues: list[cluster_client.Object], groups: list[cluster_client.Object]
+    ) -> None:
         self.items = {Kind.QUEUE: queues, Kind.POD_GROUP: groups}
-        self.refusals: dict[Kind, list[clusters.ClusterError | None]] = {}
+        self.refusals: dict[Kind, list[cluster_client.ClusterError | None]] = {}
         """What lists raise, one after the other; None is a list that goes well."""
-        self.script: queue.Queue[clusters.Change | clusters.ClusterError | None] = queue.Queue()
+        self.script: queue.Queue[cluster_client.Change | cluster_client.ClusterError | None] = (
+            queue.Queue()
+        )
         """What the watch of queues tells; None ends it, an error is raised."""
         self.asked: list[str] = []
 
-    def list(self, kind: Kind) -> clusters.Listing:
+    def list(self, kind: Kind) -> cluster_client.Listing:
         """All of a kind."""
         self.asked.append(kind)
         refusals = self.refusals.get(kind)
         refusal = refusals.pop(0) if refusals else None
         if refusal is not None:
             raise refusal
-        return clusters.Listing(items=list(self.items[kind]), version="1")
+        return cluster_client.Listing(items=list(self.items[kind]), version="1")
 
-    def queue(self, name: str) -> clusters.Object | None:
+    def queue(self, name: str) -> cluster_client.Object | None:
         """One of them."""
         found = {each["metadata"]["name"]: each for each in self.items[Kind.QUEUE]}
         return found.get(name)
 
-    def watch(self, kind: Kind, version: str) -> Iterator[clusters.Change]:
+    def watch(self, kind: Kind, version: str) -> Iterator[cluster_client.Change]:
         """What the script says, for queues; nothing ever happens to PodGroups."""
         assert version == "1"
         script = self.script if kind is Kind.QUEUE else queue.Queue()
         while (found := script.get()) is not None:
-            if isinstance(found, clusters.ClusterError):
+            if isinstance(found, cluster_client.ClusterError):
                 raise found
             yield found

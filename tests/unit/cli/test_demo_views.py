@@ -3,23 +3,23 @@ from typing import Any
 
 import pytest
 
-from vscheduler.cli import consoles, scene, showing, watching
+from vscheduler.cli import consoles, demo_view, scene, showing
 from vscheduler.core.model import decisions, queues, snapshot
-from vscheduler.daemon import metrics
-from vscheduler.mirror import quantities
+from vscheduler.daemon.observability import metrics
+from vscheduler.mirror.decode import quantities
 
 WHY = "queue robotics has 24 cpu of the 25 it deserves; this pod needs 2"
 SHARES = {
-    "robotics": watching.Share(allocated=24, deserved=25, share=0.96),
-    "speech": watching.Share(allocated=25, deserved=25, share=1),
-    "vision": watching.Share(allocated=25, deserved=25, share=1),
+    "robotics": demo_view.Share(allocated=24, deserved=25, share=0.96),
+    "speech": demo_view.Share(allocated=25, deserved=25, share=1),
+    "vision": demo_view.Share(allocated=25, deserved=25, share=1),
 }
 
 
-def group(gang: scene.Gang, **fields: Any) -> watching.Group:
+def group(gang: scene.Gang, **fields: Any) -> demo_view.Group:
     """A gang as it must be in the end."""
     pods = gang.pods if gang.fits else 0
-    return watching.Group(
+    return demo_view.Group(
         gang=gang,
         **{
             "phase": "Running" if gang.fits else "Inqueue",
@@ -32,11 +32,11 @@ def group(gang: scene.Gang, **fields: Any) -> watching.Group:
     )
 
 
-def view(at: int = -1, **fields: Any) -> watching.View:
+def view(at: int = -1, **fields: Any) -> demo_view.View:
     """The cluster as it must be in the end, but for these fields of the gang at this place."""
     groups = [group(gang) for gang in scene.GANGS]
     groups[at] = group(scene.GANGS[at], **fields)
-    return watching.View(shares=SHARES, groups=tuple(groups))
+    return demo_view.View(shares=SHARES, groups=tuple(groups))
 
 
 def test_the_tenants_fill_their_shares_to_the_last() -> None:
@@ -60,23 +60,23 @@ def test_the_tenants_fill_their_shares_to_the_last() -> None:
         (view(bound=1), ["robotics/too-much: 1 of 4 pods got a node, not none"]),
         (view(reason=""), ["robotics/too-much waits, and isn't told why"]),
         (
-            watching.View(shares=SHARES, groups=view().groups[1:]),
+            demo_view.View(shares=SHARES, groups=view().groups[1:]),
             ["vision/render-1 doesn't exist"],
         ),
         (
-            watching.View(shares=SHARES | {"vision": watching.Share()}, groups=view().groups),
+            demo_view.View(shares=SHARES | {"vision": demo_view.Share()}, groups=view().groups),
             ["queue vision has 0 CPU and deserves 0"],
         ),
         (
-            watching.View(
-                shares=SHARES | {"vision": watching.Share(allocated=26, deserved=25)},
+            demo_view.View(
+                shares=SHARES | {"vision": demo_view.Share(allocated=26, deserved=25)},
                 groups=view().groups,
             ),
             ["queue vision has 26 CPU and deserves 25"],
         ),
     ],
 )
-def test_what_is_not_as_it_must_be_is_named(seen: watching.View, problems: list[str]) -> None:
+def test_what_is_not_as_it_must_be_is_named(seen: demo_view.View, problems: list[str]) -> None:
     """Gangs whole or not at all, a reason for the one that waits, nobody above their share."""
     assert seen.problems() == problems
 
@@ -103,14 +103,14 @@ def test_shares_are_read_from_the_daemons_metrics() -> None:
         carried=snapshot.FRESH,
     )
     observed.observe_cycle(result, {"snapshot": 0.0})
-    assert watching.shares(observed.exposition().decode()) == {"robotics": SHARES["robotics"]}
+    assert demo_view.shares(observed.exposition().decode()) == {"robotics": SHARES["robotics"]}
 
 
 def test_a_log_gets_a_line_when_something_changed() -> None:
     """Not the same line twice, and none within a second of another."""
     stream = io.StringIO()
     say = showing.PlainLines(stream)
-    start = watching.View(shares={}, groups=())
+    start = demo_view.View(shares={}, groups=())
     for seen, elapsed in ((start, 0.0), (view(), 0.5), (view(), 1.25), (view(), 9.0)):
         say(seen, elapsed)
     assert stream.getvalue().splitlines() == [

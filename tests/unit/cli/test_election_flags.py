@@ -8,7 +8,10 @@ import pytest
 from click import testing
 
 from vscheduler.cli import election_flags, main, run
-from vscheduler.daemon import application, election_settings, logs, settings, signals
+from vscheduler.daemon import application, settings
+from vscheduler.daemon.leader_election import election_settings
+from vscheduler.daemon.liveness import signals
+from vscheduler.daemon.observability import logs
 
 ARTICLE = (
     """--scheduler-name=volcano-online --leader-elect=true

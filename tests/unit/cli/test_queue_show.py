@@ -9,8 +9,9 @@ import yaml
 from click import testing
 
 from tests.unit.cli import queue_objects
-from vscheduler.cli import clusters, main, queue_watching
-from vscheduler.cli.clusters import Kind
+from vscheduler.cli import main
+from vscheduler.cli.queue import cluster_client, queue_watch
+from vscheduler.cli.queue.cluster_client import Kind
 
 QUEUES = [
     queue_objects.a_queue("gold", status=queue_objects.FIGURES, parent="metals"),
@@ -39,7 +40,7 @@ def run(source: queue_objects.Fake, monkeypatch: pytest.MonkeyPatch) -> Run:
         assert (kubeconfig, context) == ("file", "here")
         yield source
 
-    monkeypatch.setattr(clusters, "opened", opened)
+    monkeypatch.setattr(cluster_client, "opened", opened)
 
     def invoke(*words: str) -> testing.Result:
         place = ["--kubeconfig=file", "--context", "here"]
@@ -162,7 +163,7 @@ def test_get_of_nothing_that_is_there(run: Run, output: str) -> None:
 
 def test_get_of_several_that_are_not_there(run: Run, source: queue_objects.Fake) -> None:
     """Nor is anything said of all queues; who may not list them is told no other names."""
-    source.refusals[Kind.QUEUE] = [clusters.Forbidden("you may not")]
+    source.refusals[Kind.QUEUE] = [cluster_client.Forbidden("you may not")]
     done = run("get", "silvr", "copper")
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == "there is no queue silvr\nthere is no queue copper\n"
@@ -170,18 +171,18 @@ def test_get_of_several_that_are_not_there(run: Run, source: queue_objects.Fake)
 
 def test_without_podgroups_the_rest_is_shown(run: Run, source: queue_objects.Fake) -> None:
     """With a note; no server at all is an error."""
-    source.refusals[Kind.POD_GROUP] = [clusters.Forbidden("you may not")]
+    source.refusals[Kind.POD_GROUP] = [cluster_client.Forbidden("you may not")]
     done = run("list")
     assert (done.exit_code, done.stderr) == (0, "PodGroups are left out: you may not\n")
     assert done.stdout.splitlines()[1].split()[-4:-1] == ["-", "-", "-"]
-    source.refusals[Kind.POD_GROUP] = [clusters.Unreachable("it is gone")]
+    source.refusals[Kind.POD_GROUP] = [cluster_client.Unreachable("it is gone")]
     assert run("list").exit_code == 1
 
 
 @pytest.mark.parametrize("words", [["list"], ["tree"], ["get", "x"], ["list", "-w"]])
 def test_errors_are_one_sentence(run: Run, source: queue_objects.Fake, words: list[str]) -> None:
     """On stderr, and the status says so."""
-    source.refusals[Kind.QUEUE] = [clusters.ClusterError("it said no")]
+    source.refusals[Kind.QUEUE] = [cluster_client.ClusterError("it said no")]
     done = run(*words)
     assert (done.exit_code, done.stdout, done.stderr) == (1, "", "Error: it said no\n")
 
@@ -209,13 +210,13 @@ def test_watching(
 
     def news(
         source: queue_objects.Fake, kinds: tuple[Kind, ...]
-    ) -> Iterator[list[queue_watching.News]]:
+    ) -> Iterator[list[queue_watch.News]]:
         yield [(kind, source.list(kind)) for kind in kinds]
         changed = queue_objects.a_queue("silver", status={"share": 0.5})
-        yield [(Kind.QUEUE, clusters.Change(item=changed))]
+        yield [(Kind.QUEUE, cluster_client.Change(item=changed))]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(queue_watching, "news", news)
+    monkeypatch.setattr(queue_watch, "news", news)
     done = run(*words, "-w")
     assert (done.exit_code, done.stderr) == (130, "")
     told = [line for line in done.stdout.splitlines() if line[:1] not in {" ", ""}]

@@ -9,7 +9,9 @@ import pytest
 from click import testing
 
 from vscheduler.cli import flags, main, run
-from vscheduler.daemon import application, logs, settings, signals
+from vscheduler.daemon import application, settings
+from vscheduler.daemon.liveness import signals
+from vscheduler.daemon.observability import logs
 
 
 @pytest.fixture

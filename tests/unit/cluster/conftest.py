@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from aiohttp import test_utils, web
 
-from vscheduler.cluster import connection
+from vscheduler.cluster.http import connection
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Serve = Callable[[Handler], Awaitable[connection.Connection]]

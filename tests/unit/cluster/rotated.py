@@ -11,7 +11,8 @@ from typing import Any
 import yaml
 from aiohttp import test_utils, web
 
-from vscheduler.cluster import connection, leases
+from vscheduler.cluster import leases
+from vscheduler.cluster.http import connection
 
 LEASE = {"metadata": {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "1"}}
 

@@ -10,7 +10,7 @@ from structlog import testing
 
 from tests.unit.cluster import rotated
 from tests.unit.daemon import worlds
-from vscheduler.cluster import credentials
+from vscheduler.cluster.http import credentials
 from vscheduler.sandbox import credentials as issuing
 
 

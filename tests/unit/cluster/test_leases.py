@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from aiohttp import test_utils, web
 
-from vscheduler.cluster import connection, lease_records, leases
+from vscheduler.cluster import lease_records, leases
+from vscheduler.cluster.http import connection
 
 RECORD = lease_records.Record(
     holder="we",

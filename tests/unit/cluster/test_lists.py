@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from tests.unit.cluster.conftest import Serve
-from vscheduler.cluster import answers, connection, objects
+from vscheduler.cluster.http import connection, objects, responses
 from vscheduler.mirror import paths
 
 THINGS = paths.Path.to("/things")
@@ -42,7 +42,7 @@ async def test_a_list_whose_pages_are_too_large_is_had_in_smaller_ones(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It goes on from where it was: nothing is missing, nothing is there twice."""
-    monkeypatch.setattr(answers, "PAGE_MAX_BYTES", 2000)
+    monkeypatch.setattr(responses, "PAGE_MAX_BYTES", 2000)
     server = Listed(*[10] * 10, *[1000] * 3, *[10] * 3)
     found = await objects.list_all(await serve(server.answer), THINGS, {"labelSelector": "a"})
     assert found == server.items
@@ -54,13 +54,13 @@ async def test_an_object_that_is_too_large_for_a_page_is_the_end_of_a_list(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It isn't asked for again and again."""
-    monkeypatch.setattr(answers, "PAGE_MAX_BYTES", 2000)
+    monkeypatch.setattr(responses, "PAGE_MAX_BYTES", 2000)
     server = Listed(10, 3000)
     link = await serve(server.answer)
     with pytest.raises(connection.Unavailable) as told:
         async with asyncio.timeout(20):
             await objects.list_all(link, THINGS, {})
-    assert told.value.reason == answers.TOO_LARGE
+    assert told.value.reason == responses.TOO_LARGE
     assert [limit for _, limit in server.asked] == ["500", "62", "7", "1", "1"]
 
 

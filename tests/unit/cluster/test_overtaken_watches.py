@@ -11,15 +11,16 @@ import pytest
 from aiohttp import web
 from structlog import testing
 
-from tests.unit.cluster import test_watching
+from tests.unit.cluster import test_reflector
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
-from vscheduler.cluster import connection, watching
+from vscheduler.cluster import reflector
+from vscheduler.cluster.http import connection
 from vscheduler.mirror import paths
 
 THINGS = paths.Path.to("/things")
 
-PACE = watching.Pace(moment_seconds=0.05, at_once_seconds=0)
+PACE = reflector.Pace(moment_seconds=0.05, at_once_seconds=0)
 """Its connections may be silent for as long as by default."""
 
 
@@ -41,9 +42,9 @@ class Silent:
         """A list of nothing, or a watch without an end."""
         self.asked.append(dict(request.query))
         if self.refuse:
-            return test_watching.refusal(self.refuse)
+            return test_reflector.refusal(self.refuse)
         if "watch" not in request.query:
-            return test_watching.a_list()
+            return test_reflector.a_list()
         self.transports.append(request.transport)
         response = web.StreamResponse()
         await response.prepare(request)
@@ -58,13 +59,13 @@ class Silent:
 
 @asynccontextmanager
 async def running(
-    serve: Serve, server: Silent, pace: watching.Pace = PACE
-) -> AsyncIterator[tuple[watching.Watch[test_watching.Event], list[test_watching.Event]]]:
+    serve: Serve, server: Silent, pace: reflector.Pace = PACE
+) -> AsyncIterator[tuple[reflector.Watch[test_reflector.Event], list[test_reflector.Event]]]:
     """A watch that has begun, and what it handed on."""
     link = await serve(server.answer)
-    seen: list[test_watching.Event] = []
-    watch: watching.Watch[test_watching.Event] = watching.Watch(
-        link, THINGS, test_watching.Names(), seen.extend, pace=pace, chance=random.Random(1)
+    seen: list[test_reflector.Event] = []
+    watch: reflector.Watch[test_reflector.Event] = reflector.Watch(
+        link, THINGS, test_reflector.Names(), seen.extend, pace=pace, chance=random.Random(1)
     )
     task = asyncio.create_task(watch.run())
     try:
@@ -76,12 +77,12 @@ async def running(
 
 async def test_a_watch_that_a_list_has_overtaken_goes_on_anew(serve: Serve) -> None:
     """From the last version that it showed, over a connection of its own; nothing is lost."""
-    server = Silent([test_watching.line("ADDED", 11, "a")])
+    server = Silent([test_reflector.line("ADDED", 11, "a")])
     with testing.capture_logs() as told:
         async with running(serve, server) as (watch, seen):
             await worlds.until(lambda: len(seen) == 2)
             await asyncio.sleep(0.1)
-            server.say = [test_watching.line("ADDED", 12, "b")]
+            server.say = [test_reflector.line("ADDED", 12, "b")]
             assert watch.overtake()
             await worlds.until(lambda: len(seen) == 3)
     assert seen == [("REPLACE", ""), ("ADDED", "a"), ("ADDED", "b")]
@@ -92,12 +93,12 @@ async def test_a_watch_that_a_list_has_overtaken_goes_on_anew(serve: Serve) -> N
 
 async def test_a_watch_that_was_heard_of_a_moment_ago_is_only_busy(serve: Serve) -> None:
     """To begin it anew would cost more time."""
-    server = Silent([test_watching.line("ADDED", 11, "a")])
-    pace = watching.Pace(moment_seconds=60, at_once_seconds=0)
+    server = Silent([test_reflector.line("ADDED", 11, "a")])
+    pace = reflector.Pace(moment_seconds=60, at_once_seconds=0)
     async with running(serve, server, pace) as (watch, seen):
         await worlds.until(lambda: len(seen) == 2)
         assert not watch.overtake()
-        server.say.append(test_watching.line("ADDED", 12, "b"))
+        server.say.append(test_reflector.line("ADDED", 12, "b"))
         await worlds.until(lambda: len(seen) == 3)
     assert server.watches == ["10"]
 
@@ -123,14 +124,14 @@ async def test_when_it_was_heard_of_is_told(serve: Serve) -> None:
         await asyncio.sleep(0.1)
         granted = watch.heard_at
         assert before < granted < time.monotonic() - 0.05
-        server.say.append(test_watching.line("BOOKMARK", 11))
+        server.say.append(test_reflector.line("BOOKMARK", 11))
         await worlds.until(lambda: watch.heard_at > granted)
     assert seen == [("REPLACE", "")]
 
 
 async def test_watches_are_short_and_silence_is_longer_than_any(serve: Serve) -> None:
     """Else a watch of a quiet kind would count as dead; and thirty seconds are enough to tell."""
-    pace = watching.Pace()
+    pace = reflector.Pace()
     server = Silent()
     async with running(serve, server, pace):
         await worlds.until(lambda: server.watches)
@@ -163,7 +164,7 @@ async def test_silence_makes_all_earlier_connections_suspect(serve: Serve) -> No
 async def test_new_credentials_end_a_pause(serve: Serve) -> None:
     """A watch that isn't known any more goes on as soon as there are others."""
     server = Silent(refuse=401)
-    pace = watching.Pace(retry_seconds=1000, retry_max_seconds=1000)
+    pace = reflector.Pace(retry_seconds=1000, retry_max_seconds=1000)
     with testing.capture_logs() as told:
         async with running(serve, server, pace) as (watch, seen):
             await worlds.until(lambda: told)

@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.cluster.conftest import Serve
-from tests.unit.cluster.test_reporting import WAITS, a_task, desk
-from vscheduler.cluster import reporting
+from tests.unit.cluster.writes.test_status_writer import WAITS, a_task, desk
+from vscheduler.cluster.writes import status_writer
 from vscheduler.core.model import jobs
 
 
 @pytest.fixture(autouse=True)
 def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rests are short."""
-    monkeypatch.setattr(reporting, "GROUP_SPACING_SECONDS", 0.01)
-    monkeypatch.setattr(reporting, "POD_SPACING_SECONDS", 0.01)
+    monkeypatch.setattr(status_writer, "GROUP_SPACING_SECONDS", 0.01)
+    monkeypatch.setattr(status_writer, "POD_SPACING_SECONDS", 0.01)
 
 
 def rejected(name: str, field: str) -> jobs.Rejection:
@@ -56,7 +56,7 @@ async def test_what_rejected_pods_were_told_is_remembered_while_they_are_there(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many others go."""
-    monkeypatch.setattr(reporting, "TOLD_SLACK", 0)
+    monkeypatch.setattr(status_writer, "TOLD_SLACK", 0)
     async with desk(serve) as made:
         many = tuple(rejected(f"p-{at}", "spec.x") for at in range(4))
         seen = replace(WAITS, unplaced=(), rejections=many)

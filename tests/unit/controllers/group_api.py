@@ -11,16 +11,18 @@ from typing import Any
 
 import msgspec
 
-from vscheduler.controllers import (
+from vscheduler.controllers import ports
+from vscheduler.controllers.podgroups import (
     auto_groups,
     group_reading,
-    group_survey,
-    grouping,
     owners,
-    ports,
+    podgroup_controller,
+    podgroup_lister,
 )
-from vscheduler.daemon import pauses
-from vscheduler.mirror import codecs, decoding, entries, events, paths, state, statuses
+from vscheduler.daemon import codecs, pauses
+from vscheduler.mirror import paths, state, statuses
+from vscheduler.mirror.decode import decoding, events
+from vscheduler.mirror.index import entries
 
 Document = dict[str, Any]
 
@@ -33,7 +35,7 @@ KINDS = {
     REPLICA_SETS: ("apps/v1", "ReplicaSet"),
 }
 WORKERS = 6
-PACE = grouping.Pace(
+PACE = podgroup_controller.Pace(
     debounce_seconds=0.005,
     tick_seconds=0.02,
     survey_seconds=0.02,
@@ -192,7 +194,7 @@ class World:
     server: Server
     mirror: state.Mirror
     known: owners.Owners
-    controller: grouping.Grouping
+    controller: podgroup_controller.Grouping
     counted: Counter[tuple[str, str]]
     noticed: list[statuses.Notice]
     deaf: bool = False
@@ -285,12 +287,12 @@ async def world(
     mirror = state.Mirror(state.Options(scheduler_names=schedulers))
     server = Server()
     known = owners.Owners()
-    controller = grouping.Grouping(
-        group_survey.Survey(mirror, known, schedulers),
+    controller = podgroup_controller.Grouping(
+        podgroup_lister.Survey(mirror, known, schedulers),
         server,
         pauses.Pauses[str](GROWTH),
-        grouping.Options(schedulers=schedulers, grace_seconds=grace_seconds),
-        outlets=grouping.Outlets(
+        podgroup_controller.Options(schedulers=schedulers, grace_seconds=grace_seconds),
+        outlets=podgroup_controller.Outlets(
             observe=lambda action, outcome: counted.update([(action, outcome)]),
             notify=noticed.append,
         ),

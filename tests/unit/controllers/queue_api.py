@@ -5,7 +5,8 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vscheduler.controllers import ports, queue_objects
+from vscheduler.controllers import ports
+from vscheduler.controllers.queues import queue_objects
 from vscheduler.mirror import paths
 
 MANAGED = ("state", *queue_objects.COUNTERS, "conditions")

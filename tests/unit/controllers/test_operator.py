@@ -14,8 +14,9 @@ import pytest
 from aiohttp import web
 from structlog import testing
 
-from vscheduler.controllers import handlers, operator, ports, queue_objects
-from vscheduler.daemon import progress
+from vscheduler.controllers import handlers, operator, ports
+from vscheduler.controllers.queues import queue_objects
+from vscheduler.daemon.liveness import progress
 from vscheduler.mirror import paths
 
 SCHEDULING = "/apis/scheduling.volcano.sh/v1beta1"

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.controllers import group_evidence, queue_knowledge, queue_objects
+from vscheduler.controllers.podgroups import group_evidence
+from vscheduler.controllers.queues import queue_cache, queue_objects
 from vscheduler.core.model import jobs
-from vscheduler.mirror import decoding, entries, events, state
+from vscheduler.mirror import state
+from vscheduler.mirror.decode import decoding, events
+from vscheduler.mirror.index import entries
 
 Counts = Mapping[str, Mapping[str, int]]
 NAMES = ("a", "b", "c", "d")
@@ -31,7 +34,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.evidence = group_evidence.Evidence(self.mirror)
-        self.known = queue_knowledge.Known("default", self._witness)
+        self.known = queue_cache.Known("default", self._witness)
         self.end = self.mirror.subscribe(self.known.doubt)
 
     def _witness(self, group: queue_objects.Group) -> str:
@@ -76,7 +79,7 @@ def some_group(chance: random.Random) -> queue_objects.Group:
     )
 
 
-def some_item(chance: random.Random) -> queue_knowledge.Item:
+def some_item(chance: random.Random) -> queue_cache.Item:
     """Mostly PodGroups."""
     if chance.random() < 0.1:
         return queue_objects.Queue(name="q", uid="q", version=str(chance.randrange(100)))

@@ -6,22 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from vscheduler.core.framework import contracts, demands, gangs, surveys
-from vscheduler.core.framework import neighbours as near
-from vscheduler.core.framework import nominated as outsiders
+from vscheduler.core.api import contracts
+from vscheduler.core.fair_share import demands, node_pools
 from vscheduler.core.model import (
     constraints,
     decisions,
     jobs,
     nodes,
+    pod_affinity,
     queues,
-    residents,
     resources,
     snapshot,
 )
+from vscheduler.core.placement import nominated_pods as outsiders
+from vscheduler.core.placement.pod_affinity import counts as near
+from vscheduler.core.session import job_state
 
 GPU = "nvidia.com/gpu"
-Gang = gangs.Gang
+Gang = job_state.Gang
 Queue = queues.Queue
 SPACE = resources.ResourceSpace.of([GPU])
 
@@ -39,7 +41,7 @@ class Opened:
     as_volcano: bool = False
     actions: tuple[str, ...] = ("allocate",)
     neighbours: near.Neighbours = field(
-        default_factory=lambda: near.Neighbours(nodes.NodeLayout(()), residents.NOBODY)
+        default_factory=lambda: near.Neighbours(nodes.NodeLayout(()), pod_affinity.NOBODY)
     )
     nominated: outsiders.NominatedPods = field(init=False)
     due: list[float] = field(default_factory=list)
@@ -68,9 +70,9 @@ class Opened:
         return demands.Demands(self.space, self.gangs.values())
 
     @property
-    def usable(self) -> surveys.Survey:
+    def usable(self) -> node_pools.Survey:
         """All that there is, on one node."""
-        return surveys.Surveyor(self).survey(surveys.ground(self))
+        return node_pools.Surveyor(self).survey(node_pools.ground(self))
 
     def usable_before(self, seconds: float) -> None:
         """Nothing has gone."""
@@ -188,7 +190,7 @@ def opened(
             jobs=tuple(taking_part),
         ),
         queues={each.name: each for each in present},
-        gangs={each.id: gangs.Gang(each) for each in taking_part},
+        gangs={each.id: job_state.Gang(each) for each in taking_part},
     )
 
 

@@ -1,7 +1,7 @@
 """Which plans a cycle keeps."""
 
 from tests import pictures, running
-from vscheduler.core.framework import placement
+from vscheduler.core.placement import placement
 
 PICTURE = """
     node n1 cpu=8 memory=8Gi pods=110

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from tests.unit.core import sessions
-from vscheduler.core.framework import reservations
+from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.model import decisions, jobs, limits, queues, snapshot
 from vscheduler.core.plugins import overcommit, proportion, resourcequota, sla
 
@@ -49,9 +49,9 @@ def test_what_a_group_is_promised(
     """By resource that minResources name: at admission, of that not yet had, and not asked for."""
     subject = gang(*standing)
     for figure, expected in (
-        (reservations.minimum, least),
-        (reservations.outstanding, left),
-        (reservations.unborn, unborn),
+        (inqueue_resources.minimum, least),
+        (inqueue_resources.outstanding, left),
+        (inqueue_resources.unborn, unborn),
     ):
         assert figure(subject) == dict(zip(("cpu", sessions.GPU), expected, strict=True))
 
@@ -59,8 +59,8 @@ def test_what_a_group_is_promised(
 def test_a_group_without_minimum_is_promised_nothing() -> None:
     """And all that it has is above its minimum."""
     subject = gang(RUNNING, RUNNING, min_resources=None, state=INQUEUE)
-    assert reservations.outstanding(subject) == {}
-    assert not reservations.holds(subject)
+    assert inqueue_resources.outstanding(subject) == {}
+    assert not inqueue_resources.holds(subject)
     assert subject.job.elastic == {"cpu": 2000, "pods": 2}
 
 
@@ -83,14 +83,14 @@ def test_who_is_promised_something(
     state: jobs.GroupState, standing: tuple[jobs.TaskStatus, ...], holds: bool
 ) -> None:
     """Groups that are let in, and those that run with their minimum of two."""
-    assert reservations.holds(gang(*standing, state=state, min_member=2)) is holds
+    assert inqueue_resources.holds(gang(*standing, state=state, min_member=2)) is holds
 
 
 def test_a_place_that_was_lost_is_seen_by_its_phase_in_the_cycle() -> None:
     """Not by the one that is stored."""
     subject = gang(state=INQUEUE)
     subject.phase = jobs.Phase.PENDING
-    assert not reservations.holds(subject)
+    assert not inqueue_resources.holds(subject)
 
 
 def test_a_queue_deserves_something_for_pods_that_are_still_to_be_made() -> None:

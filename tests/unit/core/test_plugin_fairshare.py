@@ -6,8 +6,9 @@ import pytest
 
 from tests import pictures, running
 from vscheduler.core import actions, plugins
-from vscheduler.core.framework import policy, session
+from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, snapshot, usages
+from vscheduler.core.session import session
 
 NOW = pictures.NOW.timestamp()
 TIERS = "gang fairshare | predicates proportion"

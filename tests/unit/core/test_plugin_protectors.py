@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.core import sessions
-from vscheduler.core.framework import contracts
+from vscheduler.core.api import contracts
 from vscheduler.core.model import constraints, jobs, limits
 from vscheduler.core.plugins import cdp, conformance, pdb
 

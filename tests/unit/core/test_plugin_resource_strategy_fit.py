@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.unit.core import sessions
-from vscheduler.core.framework import findings
+from vscheduler.core.config import validation
 from vscheduler.core.model import jobs, nodes
 from vscheduler.core.plugins import resource_strategy_fit as fit
 
@@ -22,7 +22,7 @@ DEVICE = sessions.kind(cpu=1000, gpu=1)
 
 def complaints(**arguments: Any) -> list[str]:
     """What is wrong with these arguments."""
-    found = findings.Findings()
+    found = validation.Findings()
     found.arguments((), arguments, fit.ResourceStrategyFit.arguments, "it")
     return [str(problem) for problem in found.problems]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.unit.core import sessions
-from vscheduler.core.framework import contracts
+from vscheduler.core.api import contracts
 from vscheduler.core.model import constraints, jobs, nodes
 from vscheduler.core.plugins import binpack, nodeorder
 

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.unit.core import sessions
-from vscheduler.core.framework import contracts
+from vscheduler.core.api import contracts
 from vscheduler.core.model import decisions, jobs, queues
 from vscheduler.core.plugins import drf, proportion
 

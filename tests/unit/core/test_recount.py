@@ -3,9 +3,9 @@
 import pytest
 
 from tests import pictures, running
-from vscheduler.core.framework import invariants
-from vscheduler.core.framework import session as working
 from vscheduler.core.model import jobs
+from vscheduler.core.session import invariants
+from vscheduler.core.session import session as working
 
 PICTURE = """
     node n1 cpu=4 memory=8Gi gpu=2 pods=110

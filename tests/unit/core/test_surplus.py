@@ -1,6 +1,6 @@
 from tests import pictures, running
-from vscheduler.core.framework import units
 from vscheduler.core.model import jobs
+from vscheduler.core.preemption import victims
 
 
 def test_pods_placed_in_this_cycle_make_no_surplus() -> None:
@@ -12,4 +12,4 @@ def test_pods_placed_in_this_cycle_make_no_surplus() -> None:
     with session.statement() as trial:
         trial.allocate(last, 0)
         assert gang.ready_tasks == 3
-        assert units.surplus(gang, first) is None
+        assert victims.surplus(gang, first) is None

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from vscheduler.daemon import leadership
+from vscheduler.daemon.leader_election import api
 
 
 class Token:
@@ -49,7 +49,7 @@ class Decided:
     async def run(self) -> None:
         """Nothing."""
 
-    def held(self, leases: Iterable[str]) -> Mapping[str, leadership.Token]:
+    def held(self, leases: Iterable[str]) -> Mapping[str, api.Token]:
         """Of these, what is held."""
         return {lease: self.tokens[lease] for lease in leases if lease in self.tokens}
 
@@ -57,9 +57,9 @@ class Decided:
         """Until the test says something."""
         await self._change.wait()
 
-    def standings(self) -> tuple[leadership.Standing, ...]:
+    def standings(self) -> tuple[api.Standing, ...]:
         """Only what is held."""
-        return tuple(leadership.Standing(lease=lease, leads=True) for lease in self.tokens)
+        return tuple(api.Standing(lease=lease, leads=True) for lease in self.tokens)
 
     async def release(self) -> None:
         """Nothing."""

@@ -1,10 +1,10 @@
 """A candidate for a Lease, on a store in memory, in a time of its own."""
 
 from tests.unit.daemon import lease_store
-from vscheduler.daemon import candidates, election, leadership
+from vscheduler.daemon.leader_election import api, elector, state_machine
 
 LEASE = "volcano-online"
-TIMING = election.Timing()
+TIMING = state_machine.Timing()
 
 
 class Bench:
@@ -13,29 +13,29 @@ class Bench:
     def __init__(self, store: lease_store.Store, identity: str = "we") -> None:
         self.now = 1000.0
         self.store = store
-        self.changes: list[candidates.Change] = []
+        self.changes: list[elector.Change] = []
         self.renewals: list[str] = []
-        self.doubts: list[candidates.Tenure] = []
-        terms = candidates.Terms(
+        self.doubts: list[elector.Tenure] = []
+        terms = elector.Terms(
             identity=identity,
             namespace=lease_store.NAMESPACE,
             timing=TIMING,
             clock=lambda: self.now,
             wall_time=lambda: f"at {self.now}",
         )
-        outlets = candidates.Outlets(
+        outlets = elector.Outlets(
             changed=self.changes.append,
             renewed=lambda *renewal: self.renewals.append(renewal[-1]),
             doubted=lambda *doubt: self.doubts.append(doubt[-1]),
             failed=lambda *_: None,
         )
-        self.candidate = candidates.Candidate(LEASE, terms, outlets)
+        self.candidate = elector.Candidate(LEASE, terms, outlets)
 
     async def live(self, seconds: float) -> None:
         """Make all calls that are due in this time; each takes none."""
         end = self.now + seconds
         while True:
-            due = election.next_at(self.candidate._state, TIMING, chance=0.5)
+            due = state_machine.next_at(self.candidate._state, TIMING, chance=0.5)
             if due > end:
                 break
             self.now = max(self.now, due)
@@ -43,11 +43,11 @@ class Bench:
         self.now = end
 
     @property
-    def tenure(self) -> candidates.Tenure:
+    def tenure(self) -> elector.Tenure:
         """What was gained last."""
         return [each.tenure for each in self.changes if each.tenure][-1]
 
     @property
-    def standing(self) -> leadership.Standing:
+    def standing(self) -> api.Standing:
         """What was said last."""
         return self.changes[-1].standing

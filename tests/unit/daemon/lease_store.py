@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from vscheduler.cluster import connection, lease_records
+from vscheduler.cluster import lease_records
+from vscheduler.cluster.http import connection
 
 NAMESPACE = "volcano-system"
 

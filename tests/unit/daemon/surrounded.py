@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 
-from vscheduler.cluster import connection, heralding, lanes
-from vscheduler.daemon import following, metrics, settings, surroundings
+from vscheduler.cluster.http import connection
+from vscheduler.cluster.writes import event_recorder, write_queue
+from vscheduler.daemon import informers, runtime, settings
+from vscheduler.daemon.observability import metrics
 from vscheduler.mirror import state
 
 
@@ -13,19 +15,19 @@ def by(
     *,
     stopping: Callable[[], bool] = lambda: False,
     withholding: Callable[[], bool] = lambda: False,
-) -> surroundings.Surroundings:
+) -> runtime.Surroundings:
     """With a Mirror that has seen nothing; its calls are sent by whoever runs them."""
     names = given.scheduler_names
     mirror, observed = state.Mirror(state.Options(scheduler_names=names)), metrics.Metrics()
-    calls = lanes.Lanes(workers=4, waiting_max=100)
-    identity = heralding.Identity(controller=names[0], instance="test")
-    return surroundings.Surroundings(
+    calls = write_queue.Lanes(workers=4, waiting_max=100)
+    identity = event_recorder.Identity(controller=names[0], instance="test")
+    return runtime.Surroundings(
         given=given,
         link=link,
         calls=calls,
         mirror=mirror,
-        followed=following.Following(link, (), mirror.read, lambda _: None),
-        herald=heralding.Herald(link, calls, identity, observe=observed.observe_write),
+        followed=informers.Following(link, (), mirror.read, lambda _: None),
+        herald=event_recorder.Herald(link, calls, identity, observe=observed.observe_write),
         observed=observed,
         stopping=stopping,
         withholding=withholding,

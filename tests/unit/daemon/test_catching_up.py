@@ -11,7 +11,7 @@ from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from tests.unit.mirror import manifests
 from vscheduler.daemon import catching_up
-from vscheduler.mirror import events
+from vscheduler.mirror.decode import events
 
 
 class Server:

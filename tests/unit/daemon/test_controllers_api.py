@@ -9,9 +9,10 @@ from aiohttp import web
 
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.leave import Ending
-from vscheduler.cluster import connection, lanes, objects
+from vscheduler.cluster.http import connection, objects
+from vscheduler.cluster.writes import write_queue
 from vscheduler.controllers import ports
-from vscheduler.daemon import api
+from vscheduler.daemon import controller_api
 from vscheduler.mirror import paths
 
 THINGS = paths.Collection(api_version="x/v1", kind="Thing", plural="things")
@@ -28,7 +29,7 @@ async def calling(
     answer: Callable[[web.Request], web.Response],
     *,
     may_commit: bool | Ending = True,
-) -> AsyncIterator[tuple[api.Api, list[Note]]]:
+) -> AsyncIterator[tuple[controller_api.Api, list[Note]]]:
     """The port, on a server that notes method, path with query, content type and body."""
     notes: list[Note] = []
 
@@ -39,9 +40,9 @@ async def calling(
         return answer(request)
 
     link = await serve(note)
-    queue = lanes.Lanes(workers=2, waiting_max=10)
+    queue = write_queue.Lanes(workers=2, waiting_max=10)
     task = asyncio.create_task(queue.run())
-    yield api.Api(link, queue, lambda: bool(may_commit)), notes
+    yield controller_api.Api(link, queue, lambda: bool(may_commit)), notes
     task.cancel()
     await asyncio.wait([task])
 
@@ -141,7 +142,7 @@ async def test_who_asked_may_go_away(serve: Serve) -> None:
             asked.cancel()
             await asyncio.wait([asked])
         assert await port.get(ONE) == A_THING
-    assert isinstance(api.refused(connection.Gone("old")), ports.RefusedError)
+    assert isinstance(controller_api.refused(connection.Gone("old")), ports.RefusedError)
 
 
 @pytest.mark.parametrize("verb", ["create", "patch", "delete"])

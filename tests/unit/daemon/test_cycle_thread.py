@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from vscheduler.daemon import cycle_thread, progress
+from vscheduler.daemon import cycle_thread
+from vscheduler.daemon.liveness import progress
 
 
 @pytest.fixture
@@ -103,7 +104,8 @@ def test_the_end_of_the_process_does_not_wait_for_it() -> None:
     """As it would for one of the standard library's pools."""
     program = """
 import asyncio, threading
-from vscheduler.daemon import cycle_thread, progress
+from vscheduler.daemon import cycle_thread
+from vscheduler.daemon.liveness import progress
 async def main():
     thread = cycle_thread.CycleThread(progress.Cycles())
     thread.start()

@@ -9,7 +9,8 @@ import pytest
 
 from tests import running
 from vscheduler.core import actions
-from vscheduler.core.framework import contracts, policy
+from vscheduler.core.api import contracts
+from vscheduler.core.config import policy
 from vscheduler.daemon import configuration, extensions
 
 ROOT = Path(__file__).parents[3]
@@ -82,7 +83,7 @@ def test_a_plugin_of_another_package_is_found(module: str) -> None:
     [
         ("good", "no_such_module:Good", "can't be loaded: ModuleNotFoundError"),
         ("good", "other_package:Missing", "can't be loaded: AttributeError"),
-        ("good", "json:dumps", "is no subclass of vscheduler.core.framework.contracts.Plugin"),
+        ("good", "json:dumps", "is no subclass of vscheduler.core.api.contracts.Plugin"),
         ("good", "json:JSONEncoder", "is no subclass"),
         ("better", "other_package:Good", "calls itself 'good'; both names must be the same"),
         ("nameless", "other_package:Nameless", "calls itself None"),

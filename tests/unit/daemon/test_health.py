@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from vscheduler.daemon import health, leadership, readiness, settings
+from vscheduler.daemon import health, readiness, settings
+from vscheduler.daemon.leader_election import api
 
 LOOPBACK = settings.Address("127.0.0.1", 0)
 FIRST = readiness.Report(waits=("the first lists aren't in yet: Pod",))
@@ -47,15 +48,15 @@ async def test_ready_only_once_it_is() -> None:
 )
 def test_readiness_tells_who_leads(standing: dict[str, Any], line: str) -> None:
     """And what keeps us from it."""
-    assert health.told(leadership.Standing(lease="x", **standing)) == f"x: {line}"
+    assert health.told(api.Standing(lease="x", **standing)) == f"x: {line}"
 
 
 async def test_a_standby_is_ready_too() -> None:
     """One line per Lease, before and after the lists are in."""
     found = FIRST
     standings = (
-        leadership.Standing(lease="a", leads=True),
-        leadership.Standing(lease="b", leads=False, holder="other"),
+        api.Standing(lease="a", leads=True),
+        api.Standing(lease="b", leads=False, holder="other"),
     )
     pages = health.pages(report=lambda: found, exposition=None, standings=lambda: standings)
     async with health.serving(pages, LOOPBACK) as port, ClientSession() as client:

@@ -9,7 +9,7 @@ from tests import pictures
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from vscheduler.core.actions import allocate
-from vscheduler.core.framework import session as working
+from vscheduler.core.session import session as working
 
 GANG = """
     node  n1 cpu=4

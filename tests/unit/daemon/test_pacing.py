@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from vscheduler.daemon import pacing
-from vscheduler.mirror import entries
+from vscheduler.mirror.index import entries
 
 QUICK = pacing.Pace(
     period_seconds=60, debounce_seconds=60, quick_seconds=0.001, step_seconds=60, rest_factor=1000

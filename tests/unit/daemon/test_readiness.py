@@ -2,9 +2,10 @@
 
 import pytest
 
-from vscheduler.cluster import connection
-from vscheduler.daemon import leadership, readiness
-from vscheduler.mirror import events
+from vscheduler.cluster.http import connection
+from vscheduler.daemon import readiness
+from vscheduler.daemon.leader_election import api
+from vscheduler.mirror.decode import events
 
 Kind = events.Kind
 NO_ANSWER = connection.Unavailable("no answer: refused")
@@ -78,8 +79,8 @@ def test_a_server_that_answers_no_watch_can_not_be_reached() -> None:
 def test_a_server_that_does_not_answer_the_election_can_not_be_reached() -> None:
     """Watches whose connections are silent notice later."""
     standings = [
-        leadership.Standing(lease="a", leads=False, problem="it is forbidden"),
-        leadership.Standing(lease="b", leads=False, problem="no answer\x1b[2J", reachable=False),
+        api.Standing(lease="a", leads=False, problem="it is forbidden"),
+        api.Standing(lease="b", leads=False, problem="no answer\x1b[2J", reachable=False),
     ]
     found = readiness.report([state(Kind.POD)], standings)
     assert found.waits == ("the API server can't be reached: no answer [2J",)

@@ -9,7 +9,7 @@ import watchfiles
 from structlog import testing
 
 from tests.unit.daemon import worlds
-from vscheduler.core.framework import policy
+from vscheduler.core.config import policy
 from vscheduler.daemon import configuration, reloading
 
 FIRST = "actions: allocate\ntiers: [{plugins: [{name: gang}]}]\n"

@@ -9,7 +9,7 @@ from tests import pictures, running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
 from vscheduler.core.actions import reclaim
-from vscheduler.core.framework import session as working
+from vscheduler.core.session import session as working
 from vscheduler.daemon import pacing
 
 RECLAIM = {"actions": "allocate, reclaim", "tiers": running.tiers(running.STANDARD)}

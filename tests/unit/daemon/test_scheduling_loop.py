@@ -11,9 +11,9 @@ from structlog import testing
 from tests import pictures, running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
-from vscheduler.cluster import reporting, turns
+from vscheduler.cluster.writes import cooperative, status_writer
 from vscheduler.core.actions import allocate
-from vscheduler.core.framework import session as working
+from vscheduler.core.session import session as working
 from vscheduler.daemon import pacing, scheduling_loop
 from vscheduler.mirror import state
 
@@ -287,14 +287,14 @@ async def test_an_end_between_two_jobs_leaves_nothing_assumed(
     reached = asyncio.Event()
     asked: list[int] = []
 
-    class Stuck(turns.Turns):
+    class Stuck(cooperative.Turns):
         async def give_way(self) -> None:
             asked.append(made.mirror.assumed)
             if len(asked) > 1:
                 reached.set()
                 await asyncio.Event().wait()
 
-    monkeypatch.setattr(scheduling_loop, "turns", SimpleNamespace(Turns=Stuck))
+    monkeypatch.setattr(scheduling_loop, "cooperative", SimpleNamespace(Turns=Stuck))
     picture = "node n1 cpu=4   queue q   job q/a min=2 - -   job q/b min=1 -"
     async with worlds.world(serve, picture) as made:
         await asyncio.wait_for(reached.wait(), 10)
@@ -312,7 +312,7 @@ async def test_a_writer_that_fails_keeps_no_bind_back(
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(reporting.Reporter, "report", fail)
+    monkeypatch.setattr(status_writer.Reporter, "report", fail)
     monkeypatch.setattr(scheduling_loop.SchedulingLoop, "_evict", fail)
     with testing.capture_logs() as said:
         async with worlds.world(serve, TWO_GANGS) as made:

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from tests.unit.daemon import leading, worlds
-from vscheduler.daemon import leadership, tenures
+from vscheduler.daemon import tenures
+from vscheduler.daemon.leader_election import api
 
 
 class Work:
@@ -18,7 +19,7 @@ class Work:
         self.slow_end: asyncio.Event | None = None
         self.broken = asyncio.Event()
 
-    async def do(self, held: Mapping[str, leadership.Token]) -> None:
+    async def do(self, held: Mapping[str, api.Token]) -> None:
         """Until it is cancelled."""
         names = "+".join(sorted(held))
         self.notes.append(f"begin {names}")
@@ -111,7 +112,7 @@ async def test_a_defect_of_the_work_is_told() -> None:
 
 async def test_without_an_election_everything_is_held() -> None:
     """And there is no identity that a bind could carry."""
-    alone = leadership.Unopposed(("a", "b"))
+    alone = api.Unopposed(("a", "b"))
     held = alone.held(("a",))
     assert [token.may_act() for token in held.values()] == [True]
     assert held["a"].holder == ""

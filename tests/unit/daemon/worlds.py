@@ -12,19 +12,22 @@ from aiohttp import web
 
 from tests import pictures, running
 from tests.unit.cluster.conftest import Serve
-from vscheduler.cluster import (
-    committing,
-    evicting,
-    heralding,
-    lanes,
-    queue_reporting,
-    reporting,
+from vscheduler.cluster.writes import (
+    binder,
+    event_recorder,
+    evictor,
+    queue_status_writer,
+    status_writer,
     usage_writing,
+    write_queue,
 )
 from vscheduler.core.actions import allocate
-from vscheduler.core.framework import policy
-from vscheduler.daemon import metrics, pacing, progress, scheduling_loop, serving
-from vscheduler.mirror import decoding, events, state
+from vscheduler.core.config import policy
+from vscheduler.daemon import leader_session, pacing, scheduling_loop
+from vscheduler.daemon.liveness import progress
+from vscheduler.daemon.observability import metrics
+from vscheduler.mirror import state
+from vscheduler.mirror.decode import decoding, events
 
 PACE = pacing.Pace(
     debounce_seconds=0.005, tick_seconds=0.01, retry_seconds=0.02, period_seconds=0.01
@@ -96,7 +99,7 @@ async def world(
         return web.json_response({"metadata": {"resourceVersion": "99"}}, status=201)
 
     link = await serve(answer)
-    queue = lanes.Lanes(workers=4, waiting_max=100)
+    queue = write_queue.Lanes(workers=4, waiting_max=100)
     mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
     observed = metrics.Metrics()
     configured = running.policy_of(tree or running.TREE)
@@ -108,22 +111,22 @@ async def world(
         mirror,
         configured,
         scheduling_loop.Outlets(
-            committer=committing.Committer(link, queue, lambda: True),
-            evictor=evicting.Evictor(link, queue, lambda: True),
-            reporter=reporting.Reporter(
+            committer=binder.Committer(link, queue, lambda: True),
+            evictor=evictor.Evictor(link, queue, lambda: True),
+            reporter=status_writer.Reporter(
                 link,
                 queue,
-                serving.StoredGroups(mirror),
-                heralding.Herald(
+                leader_session.StoredGroups(mirror),
+                event_recorder.Herald(
                     link,
                     queue,
-                    heralding.Identity(controller="vscheduler", instance="test"),
+                    event_recorder.Identity(controller="vscheduler", instance="test"),
                     observe=observed.observe_write,
                 ).under(lambda: True),
                 may_commit=lambda: True,
                 observe=observed.observe_write,
             ),
-            queue_reporter=queue_reporting.QueueReporter(
+            queue_reporter=queue_status_writer.QueueReporter(
                 link, queue, "vscheduler", may_commit=lambda: True, observe=observed.observe_write
             ),
             usage_writer=usage_writing.UsageWriter(

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from vscheduler.core.model import jobs, snapshot
-from vscheduler.mirror import decoding, entries, events, state, wire
+from vscheduler.mirror import state
+from vscheduler.mirror.decode import decoding, events, wire
+from vscheduler.mirror.index import entries
 
 OURS = "vscheduler"
 Document = dict[str, Any]

@@ -3,7 +3,9 @@
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.mirror import decoding, events, pods, state, wire
+from vscheduler.mirror import state
+from vscheduler.mirror.decode import decoding, events, wire
+from vscheduler.mirror.translate import pods
 
 
 @pytest.fixture

@@ -4,7 +4,9 @@ import pytest
 
 from tests.unit.mirror import manifests
 from vscheduler.core.model import jobs
-from vscheduler.mirror import entries, events, state
+from vscheduler.mirror import state
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.index import entries
 
 Document = manifests.Document
 KIND = events.Kind

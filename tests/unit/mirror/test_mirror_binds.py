@@ -4,7 +4,8 @@ import pytest
 
 from tests.unit.mirror import manifests
 from vscheduler.core.model import jobs
-from vscheduler.mirror import entries, state
+from vscheduler.mirror import state
+from vscheduler.mirror.index import entries
 
 Document = manifests.Document
 P = jobs.TaskId("p")

@@ -4,7 +4,8 @@ import pytest
 
 from tests.unit.mirror import manifests
 from vscheduler.core.model import jobs
-from vscheduler.mirror import events, state
+from vscheduler.mirror import state
+from vscheduler.mirror.decode import events
 
 P = jobs.TaskId("p")
 GOING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}

@@ -7,7 +7,8 @@ import pytest
 
 from tests.unit.mirror import manifests
 from vscheduler.core.model import durations
-from vscheduler.mirror import decoding, events, fields, state
+from vscheduler.mirror import state
+from vscheduler.mirror.decode import decoding, events, fields
 
 HUGE = "9" * 400
 LONG = "9" * 4400

@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.mirror import events, translation
+from vscheduler.mirror.decode import events
+from vscheduler.mirror.translate import translation
 
 OURS = {translation.SCHEDULER: "vscheduler"}
 THEIRS = {translation.SCHEDULER: "other"}

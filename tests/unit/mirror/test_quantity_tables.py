@@ -1,6 +1,6 @@
 import pytest
 
-from vscheduler.mirror import quantities
+from vscheduler.mirror.decode import quantities
 
 LEGAL = [
     # text, in whole units, in thousandths

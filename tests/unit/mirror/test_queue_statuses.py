@@ -4,7 +4,8 @@ import pytest
 
 from tests import pictures
 from vscheduler.core.model import decisions, queues
-from vscheduler.mirror import decoding, events, queue_statuses, state
+from vscheduler.mirror import queue_statuses, state
+from vscheduler.mirror.decode import decoding, events
 
 GI = 2**30
 BASIS = decisions.Basis(

@@ -4,7 +4,9 @@ import pytest
 
 from tests.unit.mirror import manifests
 from vscheduler.core.model import jobs
-from vscheduler.mirror import pod_numbers, pods, state
+from vscheduler.mirror import state
+from vscheduler.mirror.decode import pod_numbers
+from vscheduler.mirror.translate import pods
 
 CLAIMS = {"resourceClaims": [{"name": "gpu"}]}
 PRIORITY = {"annotations": {pods.GROUPS[0]: "g", pod_numbers.PRIORITY: "high"}}

@@ -1,7 +1,8 @@
 """Which nodes `--node-selector` leaves in sight, and what becomes of pods on the others."""
 
 from tests.unit.mirror import manifests
-from vscheduler.mirror import events, state
+from vscheduler.mirror import state
+from vscheduler.mirror.decode import events
 
 Document = manifests.Document
 BATCH = {"pool": "batch"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vscheduler.sandbox import binaries, building, errors, reporting
+from vscheduler.sandbox import binaries, building, errors, progress_report
 
 FAKE_GO = """#!/bin/sh
 case "$1" in
@@ -54,7 +54,7 @@ def test_builds_what_is_missing_and_only_once(
 ) -> None:
     """The second call finds everything; steps tell which program of how many is built."""
     put_go_on_path(monkeypatch, journal, ending=SUCCEED)
-    steps: list[reporting.Step] = []
+    steps: list[progress_report.Step] = []
     first = building.find_or_build(["etcd", "kwok"], progress=steps.append)
     assert first == building.find_or_build(["etcd", "kwok"])
     assert first["kwok"] == binaries.built_folder(cache, "kwok") / "kwok"
@@ -90,7 +90,7 @@ def test_second_process_waits_for_the_first(cache: Path, monkeypatch: pytest.Mon
     """A held lock is waited for, with a word about it, but not for ever."""
     cache.mkdir(parents=True)
     monkeypatch.setattr(building, "BUILD_TIMEOUT_SECONDS", 0.05)
-    steps: list[reporting.Step] = []
+    steps: list[progress_report.Step] = []
     with (cache / "build.lock").open("w", encoding="utf-8") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(errors.TimedOut, match="another process has held"):

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vscheduler.sandbox import components, credentials, definitions, populating
+from vscheduler.sandbox import components, contents, credentials, definitions
 
 STAGES = Path(components.__file__).parent / "stages"
 
@@ -73,7 +73,7 @@ def test_shipped_definitions_are_found() -> None:
 
 def test_node_has_what_its_shape_says() -> None:
     """Quantities are strings; capacity equals what can be allocated."""
-    shape = populating.NodeShape(cpu="4", memory="1Gi", pods=5, extended={"x.io/gpu": 1})
+    shape = contents.NodeShape(cpu="4", memory="1Gi", pods=5, extended={"x.io/gpu": 1})
     node = shape.node(7)
     assert node["metadata"]["name"] == "node-7"
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "node-7"
@@ -83,10 +83,10 @@ def test_node_has_what_its_shape_says() -> None:
 
 def test_node_is_usable_when_ready_and_untainted() -> None:
     """The taint of a new node counts, others do not."""
-    node = populating.NodeShape(taints=[{"key": "gpu", "effect": "NoSchedule"}]).node(0)
-    assert populating.is_usable(node)
+    node = contents.NodeShape(taints=[{"key": "gpu", "effect": "NoSchedule"}]).node(0)
+    assert contents.is_usable(node)
     node["spec"]["taints"].append({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"})
-    assert not populating.is_usable(node)
+    assert not contents.is_usable(node)
     del node["spec"]["taints"][1]
     node["status"]["conditions"] = []
-    assert not populating.is_usable(node)
+    assert not contents.is_usable(node)

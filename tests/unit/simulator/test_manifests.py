@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from vscheduler.mirror import documents
+from vscheduler.mirror.decode import documents
 from vscheduler.simulator import manifests
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)

@@ -2,7 +2,7 @@ import datetime as dt
 
 import pytest
 
-from vscheduler.mirror import wire
+from vscheduler.mirror.decode import wire
 from vscheduler.simulator import owners
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)

@@ -8,9 +8,9 @@ from hypothesis import given, settings, strategies
 
 from tests import pictures
 from vscheduler.core import actions, plugins
-from vscheduler.core.framework import policy
+from vscheduler.core.config import policy
 from vscheduler.core.model import jobs
-from vscheduler.mirror import documents as reader
+from vscheduler.mirror.decode import documents as reader
 from vscheduler.simulator import manifests, reporting, run
 
 ALLOCATE = policy.ActionSetting(action=actions.allocate.Allocate)

@@ -6,7 +6,7 @@ import pytest
 
 from tests import pictures
 from vscheduler.core.model import decisions, jobs, snapshot
-from vscheduler.mirror import decoding, events, wire
+from vscheduler.mirror.decode import decoding, events, wire
 from vscheduler.simulator import world
 
 NOW = 1_767_268_800.0

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache, total_ordering
 from typing import Any, TypeAlias
 
-from vscheduler.mirror import quantities
+from vscheduler.mirror.decode import quantities
 
 Variables: TypeAlias = Mapping[str, Any]
 Program: TypeAlias = Callable[[Variables], Any]

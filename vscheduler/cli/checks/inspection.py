@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from vscheduler.cli.checks import complaints, groups, policies, queues, schemas
-from vscheduler.controllers import queue_objects
+from vscheduler.cli.checks import findings, groups, policies, queues, schemas
+from vscheduler.controllers.queues import queue_objects
 from vscheduler.core import cycle
-from vscheduler.core.framework import findings, policy
+from vscheduler.core.config import policy, validation
 from vscheduler.core.model import snapshot
 from vscheduler.daemon import configuration
-from vscheduler.mirror import events
+from vscheduler.mirror.decode import events
 from vscheduler.simulator import manifests, run
 
-Level = complaints.Level
+Level = findings.Level
 
 BUILT_IN = "built-in configuration"
 """The place of what isn't in any file."""
@@ -32,7 +32,7 @@ class Wish:
 class Report:
     """What there is to say."""
 
-    complaints: Sequence[complaints.Complaint]
+    complaints: Sequence[findings.Complaint]
     objects: int = 0
     """How many were looked at."""
     ignored: Mapping[str, int] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Report:
 
 def of_configuration(
     examined: configuration.Examined | None, configured: policy.Policy | None, wish: Wish
-) -> Iterator[complaints.Complaint]:
+) -> Iterator[findings.Complaint]:
     """Problems and warnings of a configuration file, and its traps; None is the built-in one."""
     tree = None
     if examined is not None:
@@ -49,12 +49,12 @@ def of_configuration(
         for level, found in ((Level.ERROR, parsed.problems), (Level.WARNING, parsed.warnings)):
             for each in found:
                 place = examined.document.place(each.path)
-                yield complaints.Complaint(level=level, place=place, message=str(each))
+                yield findings.Complaint(level=level, place=place, message=str(each))
     for trap in policies.traps(configured, autoscaler=wish.autoscaler) if configured else ():
         place = BUILT_IN
         if examined is not None:
             place = examined.document.place(policies.path_of(tree, trap))
-        yield complaints.Complaint(level=Level.WARNING, place=place, message=trap.message)
+        yield findings.Complaint(level=Level.WARNING, place=place, message=trap.message)
 
 
 def of_manifests(
@@ -84,10 +84,10 @@ class _Inspection:
         self._own = {(each.kind, each.key): each for each in given.collected.objects}
         self._snapshot = given.mirror.snapshot(given.now, snapshot.FRESH)
 
-    def unusable(self) -> Iterator[complaints.Complaint]:
+    def unusable(self) -> Iterator[findings.Complaint]:
         """What an API server would refuse, or a scheduler can't read."""
         for problem in self._given.collected.problems:
-            yield complaints.Complaint(
+            yield findings.Complaint(
                 level=Level.ERROR, place=problem.place, message=problem.message
             )
         refused = set()
@@ -95,21 +95,21 @@ class _Inspection:
             schema = self._wish.schemas.get(named.kind)
             for fault in schemas.faults(schema, named.tree) if schema else ():
                 refused.add(key)
-                yield complaints.Complaint(
+                yield findings.Complaint(
                     level=Level.ERROR,
                     place=_place(named.manifest, fault.path),
                     kind=str(named.kind),
                     name=named.key,
-                    field=findings.written(fault.path),
+                    field=validation.written(fault.path),
                     message=fault.message,
                 )
         for key, rejection in self._given.mirror.rejections.items():
             if key not in refused:
                 kind, name = key
-                remark = complaints.Remark(name, rejection.field, rejection.message, Level.ERROR)
+                remark = findings.Remark(name, rejection.field, rejection.message, Level.ERROR)
                 yield self._about(kind, remark)
 
-    def of_queues(self, configured: policy.Policy | None) -> Iterator[complaints.Complaint]:
+    def of_queues(self, configured: policy.Policy | None) -> Iterator[findings.Complaint]:
         """The tree of queues, and what they say beside a configuration."""
         if not self._named(events.Kind.QUEUE):
             return
@@ -127,7 +127,7 @@ class _Inspection:
         for each in found:
             yield self._about(events.Kind.QUEUE, each)
 
-    def of_groups(self, configured: policy.Policy) -> Iterator[complaints.Complaint]:
+    def of_groups(self, configured: policy.Policy) -> Iterator[findings.Complaint]:
         """PodGroups that would wait for ever, or don't mean what they say."""
         # What is said of a hard topology would hide whatever else is wrong with the group.
         result = cycle.run_cycle(self._snapshot, replace(configured, hard_topology_waits=False))
@@ -151,9 +151,9 @@ class _Inspection:
         """The names of the objects of a kind that were given."""
         return frozenset(key for each, key in self._own if each is kind)
 
-    def _about(self, kind: events.Kind, remark: complaints.Remark) -> complaints.Complaint:
+    def _about(self, kind: events.Kind, remark: findings.Remark) -> findings.Complaint:
         named = self._own.get((kind, remark.name))
-        return complaints.Complaint(
+        return findings.Complaint(
             level=remark.level,
             place=named.manifest.place(remark.field) if named is not None else "",
             kind=str(kind),
@@ -163,7 +163,7 @@ class _Inspection:
         )
 
 
-def _place(manifest: manifests.Manifest, path: findings.Path) -> str:
+def _place(manifest: manifests.Manifest, path: validation.Path) -> str:
     """Where a part of an object stands; its keys may have dots in them."""
     return manifest.document.place((*manifest.path, *path)) if manifest.document else ""
 

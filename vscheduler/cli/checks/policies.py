@@ -7,7 +7,8 @@ another package counts like one of ours.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vscheduler.core.framework import contracts, findings, hooks, policy
+from vscheduler.core.api import contracts, hooks
+from vscheduler.core.config import policy, validation
 
 ADMISSION = frozenset({"job_enqueueable", "job_enqueued"})
 """Hooks that only the action enqueue asks."""
@@ -43,7 +44,7 @@ def traps(configured: policy.Policy, *, autoscaler: bool) -> list[Trap]:
     return found
 
 
-def path_of(tree: object, trap: Trap) -> findings.Path:
+def path_of(tree: object, trap: Trap) -> validation.Path:
     """Where it stands in the configuration."""
     if trap.subject in policy.SECTIONS:
         return (trap.subject,)

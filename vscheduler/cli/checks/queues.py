@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from vscheduler.cli.checks import complaints, policies
-from vscheduler.controllers import queue_objects, queue_trees
-from vscheduler.core.framework import policy
+from vscheduler.cli.checks import findings, policies
+from vscheduler.controllers.queues import queue_objects, queue_trees
+from vscheduler.core.config import policy
 from vscheduler.core.model import queues, resources
 from vscheduler.core.plugins import drf
-from vscheduler.mirror import group_limits, wording
+from vscheduler.mirror import wording
+from vscheduler.mirror.translate import group_limits
 
-Level = complaints.Level
+Level = findings.Level
 
 WRONG = frozenset({str(queues.ProblemCode.CYCLE)})
 """What is wrong with a tree whatever other queues the cluster has."""
@@ -48,12 +49,12 @@ class Scene:
         return [each for name, each in self.known.items() if name in self.named]
 
 
-def of_tree(objects: Iterable[queue_objects.Queue]) -> Iterator[complaints.Remark]:
+def of_tree(objects: Iterable[queue_objects.Queue]) -> Iterator[findings.Remark]:
     """What the Queue controller would say of their places."""
     for name, condition in queue_trees.look(objects).problems.items():
         reason = condition["reason"]
         field = FIELDS.get(reason, "spec.parent")
-        yield complaints.Remark(
+        yield findings.Remark(
             name,
             field,
             condition["message"],
@@ -61,7 +62,7 @@ def of_tree(objects: Iterable[queue_objects.Queue]) -> Iterator[complaints.Remar
         )
 
 
-def remarks(scene: Scene) -> list[complaints.Remark]:
+def remarks(scene: Scene) -> list[findings.Remark]:
     """All that is to be said of queues beyond their tree."""
     found = [each for queue in scene.own for each in _unused(scene, queue)]
     found += [each for queue in scene.own for each in _amounts(scene, queue)]
@@ -70,7 +71,7 @@ def remarks(scene: Scene) -> list[complaints.Remark]:
     return found
 
 
-def _unused(scene: Scene, queue: queues.Queue) -> Iterator[complaints.Remark]:
+def _unused(scene: Scene, queue: queues.Queue) -> Iterator[findings.Remark]:
     """Fields and annotations that nothing reads that is configured."""
     configured = scene.configured
     hierarchy = policies.has(configured, "drf", "enableHierarchy")
@@ -81,16 +82,16 @@ def _unused(scene: Scene, queue: queues.Queue) -> Iterator[complaints.Remark]:
         message = "has no effect: neither proportion nor fairshare is configured"
         if policies.has(configured, "capacity"):
             message += "; with capacity a queue has what spec.deserved says"
-        yield complaints.Remark(queue.name, "spec.weight", message)
+        yield findings.Remark(queue.name, "spec.weight", message)
     if queue.deserved and not policies.has(configured, "capacity"):
         message = "has no effect: plugin capacity isn't configured"
-        yield complaints.Remark(queue.name, "spec.deserved", message)
+        yield findings.Remark(queue.name, "spec.deserved", message)
     if queue.parent not in ("", queues.ROOT) and not scene.tree:
         message = "has no effect on shares: plugin capacity isn't there with enableHierarchy: true"
-        yield complaints.Remark(queue.name, "spec.parent", message)
+        yield findings.Remark(queue.name, "spec.parent", message)
     if queue.node_groups is not None and not policies.has(configured, "nodegroup"):
         message = "has no effect: plugin nodegroup isn't configured"
-        yield complaints.Remark(queue.name, "spec.affinity", message)
+        yield findings.Remark(queue.name, "spec.affinity", message)
     for annotation, plugin, there in (
         (drf.HIERARCHY, "drf with enableHierarchy: true", hierarchy),
         (drf.WEIGHTS, "drf with enableHierarchy: true", hierarchy),
@@ -98,25 +99,25 @@ def _unused(scene: Scene, queue: queues.Queue) -> Iterator[complaints.Remark]:
     ):
         if annotation in queue.annotations and not there:
             message = f"annotation {annotation} has no effect: {plugin} isn't configured"
-            yield complaints.Remark(queue.name, "metadata.annotations", message)
+            yield findings.Remark(queue.name, "metadata.annotations", message)
 
 
-def _amounts(scene: Scene, queue: queues.Queue) -> Iterator[complaints.Remark]:
+def _amounts(scene: Scene, queue: queues.Queue) -> Iterator[findings.Remark]:
     """Amounts that mean something else than they seem to."""
     space = resources.ResourceSpace.of(queue.capability)
     unlimited = queue.ceiling(space)
     for column, name in enumerate(space.names):
         if queue.capability.get(name) == 0 and unlimited[column]:
             message = "0 is no limit, but as if it weren't there (as in Volcano); close the queue"
-            yield complaints.Remark(queue.name, f"spec.capability.{name}", message)
+            yield findings.Remark(queue.name, f"spec.capability.{name}", message)
     lending = policies.has(scene.configured, "capacity") and scene.configured.runs("reclaim")
     others = any(each.deserved for each in scene.known.values())
     if lending and others and not queue.deserved and queue.name != queues.ROOT:
         message = "is missing: all that its pods hold is borrowed, and queues that have one take it"
-        yield complaints.Remark(queue.name, "spec.deserved", message)
+        yield findings.Remark(queue.name, "spec.deserved", message)
     if queue.name != queues.ROOT and not _grouped(scene, queue):
         message = "is missing: with plugin nodegroup (strict) the queue uses no node"
-        yield complaints.Remark(queue.name, "spec.affinity", message)
+        yield findings.Remark(queue.name, "spec.affinity", message)
     parent = scene.known.get(queue.parent)
     if scene.tree and parent is not None:
         for name, amount in sorted(queue.capability.items()):
@@ -126,7 +127,7 @@ def _amounts(scene: Scene, queue: queues.Queue) -> Iterator[complaints.Remark]:
                     f"{wording.amount(name, amount)} can't be reached: its parent {parent.name} "
                     f"has at most {most}"
                 )
-                yield complaints.Remark(queue.name, f"spec.capability.{name}", message)
+                yield findings.Remark(queue.name, f"spec.capability.{name}", message)
 
 
 def _grouped(scene: Scene, queue: queues.Queue) -> bool:
@@ -143,22 +144,22 @@ def _grouped(scene: Scene, queue: queues.Queue) -> bool:
     return any(each is not None and each.node_groups is not None for each in known)
 
 
-def _root(scene: Scene) -> Iterator[complaints.Remark]:
+def _root(scene: Scene) -> Iterator[findings.Remark]:
     root = scene.known.get(queues.ROOT)
     if root is None or root.name not in scene.named:
         return
     if root.parent:
         message = "root is above all queues and has no parent; leave it out"
-        yield complaints.Remark(root.name, "spec.parent", message, level=Level.ERROR)
+        yield findings.Remark(root.name, "spec.parent", message, level=Level.ERROR)
     if scene.autoscaler and root.capability:
         message = (
             "limits all queues together, however many nodes an autoscaler adds; leave it out "
             "unless that is meant"
         )
-        yield complaints.Remark(root.name, "spec.capability", message)
+        yield findings.Remark(root.name, "spec.capability", message)
 
 
-def _guarantees(scene: Scene) -> Iterator[complaints.Remark]:
+def _guarantees(scene: Scene) -> Iterator[findings.Remark]:
     """Guarantees of queues side by side that are more than there is."""
     beside = [
         each
@@ -181,4 +182,4 @@ def _guarantees(scene: Scene) -> Iterator[complaints.Remark]:
                     f"guarantees of {wording.listed(own)} add up to {wording.amount(name, amount)} "
                     f"{name}, more than {what}, {wording.amount(name, bound.get(name, 0))}"
                 )
-                yield complaints.Remark(own[0], f"spec.guarantee.resource.{name}", message)
+                yield findings.Remark(own[0], f"spec.guarantee.resource.{name}", message)

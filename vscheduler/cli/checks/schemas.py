@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from vscheduler.cli.checks import cel
-from vscheduler.core.framework import findings
+from vscheduler.core.config import validation
 
 Schema: TypeAlias = Mapping[str, Any]
 Path: TypeAlias = tuple[str | int, ...]
@@ -59,7 +59,7 @@ def _judged(schema: Schema, value: Any, path: Path) -> list[Fault]:
     if not found:
         for name, part, inner in _parts(schema, value):
             if inner is None:
-                hint = findings.suggestion(name, schema["properties"])
+                hint = validation.suggestion(name, schema["properties"])
                 found.append(Fault((*path, name), f"unknown field{hint}"))
             else:
                 found += _judged(inner, part, (*path, name))
@@ -90,7 +90,7 @@ def _itself(schema: Schema, value: Any) -> Iterator[tuple[Path, str]]:
     kinds = _TYPES[wanted] if wanted else (int, str)
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         named = wanted or "integer,string"
-        yield (), f"must be of type {named}, not {findings.described(value)}"
+        yield (), f"must be of type {named}, not {validation.described(value)}"
         return
     if "enum" in schema and value not in schema["enum"]:
         listed = ", ".join(f'"{each}"' for each in schema["enum"])

@@ -6,7 +6,7 @@ from vscheduler.core.actions.enqueue import Enqueue
 from vscheduler.core.actions.preempt import Preempt
 from vscheduler.core.actions.reclaim import Reclaim
 from vscheduler.core.actions.shuffle import Shuffle
-from vscheduler.core.framework import contracts
+from vscheduler.core.api import contracts
 
 ACTIONS: tuple[type[contracts.Action], ...] = (
     Allocate,

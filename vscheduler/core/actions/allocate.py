@@ -9,20 +9,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum, auto
 from typing import ClassVar, TypeAlias
 
-from vscheduler.core.framework import (
-    best_effort,
-    contracts,
-    gangs,
-    ordering,
-    promises,
-    reasons,
-    roomless,
-    statement,
-    subgroups,
-    worksheets,
-)
-from vscheduler.core.framework import session as working
+from vscheduler.core.api import contracts
 from vscheduler.core.model import decisions, jobs, queues
+from vscheduler.core.placement import best_effort, unschedulable_classes
+from vscheduler.core.preemption import nominations
+from vscheduler.core.session import job_state, ordering, reasons, statement, subgroups, worksheets
+from vscheduler.core.session import session as working
 
 TURN_COST = 20
 """Microseconds, about: one turn of the loop without any placement."""
@@ -62,7 +54,7 @@ class Allocate(contracts.Action):
         Half of the budget is left for turns, whatever admission has cost; what lining up costs
         leaves one turn at least.
         """
-        for gang in session.spending.in_turn(promises.redeemable(session)):
+        for gang in session.spending.in_turn(nominations.redeemable(session)):
             _redeem(session, gang)
         session.spending.grant(2)
         lines, roomless_groups = _line_up(session)
@@ -125,7 +117,7 @@ def _stand_back(
         line.part(has_had, later.setdefault(queue, ordering.Line()))
 
 
-def _redeem(session: working.Session, gang: gangs.Gang) -> None:
+def _redeem(session: working.Session, gang: job_state.Gang) -> None:
     """Start a job on the room that was made for it, let it wait on, or let it give the room up.
 
     It has its turn before all others, whatever its queue has by now: the room counts as the
@@ -157,12 +149,12 @@ def _redeem(session: working.Session, gang: gangs.Gang) -> None:
 
 def _line_up(
     session: working.Session,
-) -> tuple[Lines, Sequence[roomless.Group]]:
+) -> tuple[Lines, Sequence[unschedulable_classes.Group]]:
     """The jobs that have something to place, by queue, and those for which there is no node."""
     lines: Lines = {}
     admission = session.policy.runs("enqueue")
     due = [gang for gang in session.unsettled() if _is_due(session, gang, admission=admission)]
-    without = roomless.groups(session, due)
+    without = unschedulable_classes.groups(session, due)
     apart = {gang.job.id for _, group in without for gang in group}
     for gang in due:
         job = gang.job
@@ -179,7 +171,7 @@ def _line_up(
     return lines, without
 
 
-def _is_due(session: working.Session, gang: gangs.Gang, *, admission: bool) -> bool:
+def _is_due(session: working.Session, gang: job_state.Gang, *, admission: bool) -> bool:
     """Whether the job may have its turn; admission: only if its group was let in."""
     if gang.phase is jobs.Phase.PENDING:
         if admission:
@@ -199,7 +191,9 @@ def _is_due(session: working.Session, gang: gangs.Gang, *, admission: bool) -> b
     return True
 
 
-def _tell_roomless(session: working.Session, task: jobs.Task, group: Sequence[gangs.Gang]) -> None:
+def _tell_roomless(
+    session: working.Session, task: jobs.Task, group: Sequence[job_state.Gang]
+) -> None:
     """These jobs, whose pods are like this one, have had their turn, or have none in this cycle."""
     queue = session.queues[group[0].job.queue]
     overused = session.dispatch.any_says("overused", queue)
@@ -210,7 +204,9 @@ def _tell_roomless(session: working.Session, task: jobs.Task, group: Sequence[ga
             continue
         session.spending.payer = gang.job.namespace
         session.spend("roomless", ROOMLESS_COST)
-        sheet = worksheets.Worksheet(gang, deque((roomless.representative(gang.job) or task,)))
+        sheet = worksheets.Worksheet(
+            gang, deque((unschedulable_classes.representative(gang.job) or task,))
+        )
         if overused:
             worksheets.note_share(session, queue, sheet)
         else:

@@ -8,9 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from vscheduler.core.framework import best_effort, contracts, gangs, ordering, reasons, statement
-from vscheduler.core.framework import session as working
+from vscheduler.core.api import contracts
 from vscheduler.core.model import decisions, jobs, queues
+from vscheduler.core.placement import best_effort
+from vscheduler.core.session import job_state, ordering, reasons, statement
+from vscheduler.core.session import session as working
 
 TASK_COST = 50
 """Microseconds, about: one task placed, or refused."""
@@ -33,9 +35,9 @@ class Backfill(contracts.Action):
                 _place(session, gang)
 
 
-def _line_up(session: working.Session) -> Iterator[gangs.Gang]:
+def _line_up(session: working.Session) -> Iterator[job_state.Gang]:
     """The admitted, valid jobs with pods to place, in order."""
-    lines: defaultdict[str, list[gangs.Gang]] = defaultdict(list)
+    lines: defaultdict[str, list[job_state.Gang]] = defaultdict(list)
     for gang in session.unsettled():
         job = gang.job
         if not (gang.pending_best_effort or gang.waiting_tasks) or not any(_waiting(gang)):
@@ -55,7 +57,7 @@ def _line_up(session: working.Session) -> Iterator[gangs.Gang]:
         yield from sorted(lines[queue.name], key=lambda gang: ordering.job_key(dispatch, gang))
 
 
-def _waiting(gang: gangs.Gang) -> Iterator[jobs.Task]:
+def _waiting(gang: job_state.Gang) -> Iterator[jobs.Task]:
     """Best-effort pods that have no place, or only a promise of one."""
     pending, pipelined = jobs.TaskStatus.PENDING, jobs.TaskStatus.PIPELINED
     for status, count in ((pending, gang.pending_best_effort), (pipelined, gang.waiting_tasks)):
@@ -63,13 +65,13 @@ def _waiting(gang: gangs.Gang) -> Iterator[jobs.Task]:
             yield from (task for task in gang.tasks(status) if task.best_effort)
 
 
-def _pass_over(session: working.Session, gang: gangs.Gang) -> None:
+def _pass_over(session: working.Session, gang: job_state.Gang) -> None:
     """Say nothing about the job in this cycle, unless something was said before."""
     if gang.job.id not in session.reasons:
         session.unreached.add(gang.job.id)
 
 
-def _place(session: working.Session, gang: gangs.Gang) -> None:
+def _place(session: working.Session, gang: job_state.Gang) -> None:
     """Find places for the best-effort pods of the job that it needs, then for the others; bind
     them if it is ready then.
 

@@ -9,17 +9,12 @@ import functools
 from collections.abc import Mapping
 from typing import ClassVar, TypeAlias
 
-from vscheduler.core.framework import (
-    contracts,
-    feasibility,
-    gangs,
-    hopeless,
-    ordering,
-    reasons,
-    reservations,
-)
-from vscheduler.core.framework import session as working
+from vscheduler.core.api import contracts
+from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.model import decisions, durations, jobs, queues
+from vscheduler.core.placement import feasibility
+from vscheduler.core.session import job_state, ordering, reasons, unschedulable_jobs
+from vscheduler.core.session import session as working
 
 TURN_COST = 20
 """Microseconds, about: one group looked at."""
@@ -33,7 +28,7 @@ AGAIN_COST = 8
 TIMEOUT = "enqueue.timeout"
 
 
-Lines: TypeAlias = dict[str, ordering.Line[gangs.Gang]]
+Lines: TypeAlias = dict[str, ordering.Line[job_state.Gang]]
 """By queue, the groups that wait to be let in."""
 
 
@@ -73,8 +68,8 @@ class Enqueue(contracts.Action):
         is nothing that a place could keep from others.
         """
         self._feasible = feasibility.Feasibility(session)
-        self._hopeless: list[tuple[gangs.Gang, hopeless.Obstacle]] = []
-        pending: tuple[list[gangs.Gang], list[gangs.Gang]] = ([], [])
+        self._hopeless: list[tuple[job_state.Gang, unschedulable_jobs.Obstacle]] = []
+        pending: tuple[list[job_state.Gang], list[job_state.Gang]] = ([], [])
         nodes_ready = bool(session.layout.ready.any())
         young = [gang for gang in session.unsettled() if gang.phase in jobs.YOUNG]
         spending = session.spending
@@ -115,7 +110,7 @@ class Enqueue(contracts.Action):
             session.note(gang.job.id, self._why_hopeless(session, gang, obstacles[gang.job.id]))
 
     def _why_hopeless(
-        self, session: working.Session, gang: gangs.Gang, obstacle: hopeless.Obstacle
+        self, session: working.Session, gang: job_state.Gang, obstacle: unschedulable_jobs.Obstacle
     ) -> decisions.Reason:
         """What its queue forbids comes first: no node would change that."""
         bar = reasons.barred(session, gang)
@@ -126,7 +121,7 @@ class Enqueue(contracts.Action):
             return self._feasible.reason(gang, obstacle)
         return _refused(session, gang, refusal)
 
-    def _take_turns(self, session: working.Session, pending: list[gangs.Gang]) -> None:
+    def _take_turns(self, session: working.Session, pending: list[job_state.Gang]) -> None:
         lines: Lines = {}
         for gang in pending:
             line = lines.setdefault(gang.job.queue, ordering.Line())
@@ -143,7 +138,7 @@ class Enqueue(contracts.Action):
         have had their part wait there.
         """
 
-        def has_had(gang: gangs.Gang) -> bool:
+        def has_had(gang: job_state.Gang) -> bool:
             return session.spending.has_had_its_part(gang.job.namespace)
 
         waiting: ordering.Line[queues.Queue] = ordering.Line()
@@ -164,7 +159,7 @@ class Enqueue(contracts.Action):
             if line:
                 waiting.join(ordering.queue_key(session.dispatch, queue), queue)
 
-    def _decide(self, session: working.Session, queue: queues.Queue, gang: gangs.Gang) -> None:
+    def _decide(self, session: working.Session, queue: queues.Queue, gang: job_state.Gang) -> None:
         bar = reasons.barred(session, gang)
         if bar is not None:
             session.note(gang.job.id, bar)
@@ -178,7 +173,7 @@ class Enqueue(contracts.Action):
         else:
             session.note(gang.job.id, _refused(session, gang, refusal))
 
-    def _admit(self, session: working.Session, gang: gangs.Gang) -> None:
+    def _admit(self, session: working.Session, gang: job_state.Gang) -> None:
         session.dispatch.every("job_enqueued", gang)
         gang.phase = jobs.Phase.INQUEUE
         now = session.snapshot.now
@@ -188,7 +183,7 @@ class Enqueue(contracts.Action):
 
 
 def _refused(
-    session: working.Session, gang: gangs.Gang, refusal: decisions.Refusal
+    session: working.Session, gang: job_state.Gang, refusal: decisions.Refusal
 ) -> decisions.Reason:
     """Why the group isn't let in; of one that asks for more than all nodes have, just that."""
     if _lacks_room(refusal) and not session.as_volcano:
@@ -206,7 +201,7 @@ def _refused(
     )
 
 
-def _hold_to_time(session: working.Session, gang: gangs.Gang, timeout: float) -> None:
+def _hold_to_time(session: working.Session, gang: job_state.Gang, timeout: float) -> None:
     """Take the group's place from it where it had long enough to start.
 
     One that waits for room that evictions made for it keeps its place; one that was promised
@@ -227,7 +222,7 @@ def _hold_to_time(session: working.Session, gang: gangs.Gang, timeout: float) ->
 
 
 def _refusal(
-    session: working.Session, queue: queues.Queue, gang: gangs.Gang
+    session: working.Session, queue: queues.Queue, gang: job_state.Gang
 ) -> decisions.Refusal | None:
     """Why the group isn't let in. That the cluster has no room is the last of reasons: it is told,
     and may be overcome by reclaiming, only where there is no other.
@@ -253,7 +248,7 @@ def _is_promised_away(refusal: decisions.Refusal) -> bool:
     return _lacks_room(refusal) and not refusal.subject
 
 
-def _is_owed(session: working.Session, queue: queues.Queue, gang: gangs.Gang) -> bool:
+def _is_owed(session: working.Session, queue: queues.Queue, gang: job_state.Gang) -> bool:
     """Whether the group may reclaim what the cluster has no room for: its queue is owed it.
 
     Plugins are asked about one pod as large as what the group needs at least, since there may be
@@ -269,7 +264,7 @@ def _is_owed(session: working.Session, queue: queues.Queue, gang: gangs.Gang) ->
         namespace=job.namespace,
         name=job.name,
         job=job.id,
-        kind=jobs.TaskClass(request=reservations.outstanding(gang)),
+        kind=jobs.TaskClass(request=inqueue_resources.outstanding(gang)),
         status=jobs.TaskStatus.PENDING,
         created=job.created,
     )

@@ -6,10 +6,14 @@ Volcano: actions/preempt.
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from vscheduler.core.framework import claims, contracts, eviction, gangs, nodewise, ordering, units
-from vscheduler.core.framework import session as working
-from vscheduler.core.framework import statement as journal
+from vscheduler.core.api import contracts
+from vscheduler.core.compat import node_by_node
 from vscheduler.core.model import jobs, queues
+from vscheduler.core.preemption import planner as eviction
+from vscheduler.core.preemption import preemptors, victims
+from vscheduler.core.session import job_state, ordering
+from vscheduler.core.session import session as working
+from vscheduler.core.session import statement as journal
 
 
 class Preempt(contracts.Action):
@@ -23,15 +27,15 @@ class Preempt(contracts.Action):
         "minCandidateNodesPercentage": contracts.Argument(int, 10, minimum=0),
         "minCandidateNodesAbsolute": contracts.Argument(int, 1, minimum=0),
         "maxCandidateNodesAbsolute": contracts.Argument(int, 100, minimum=0),
-        **eviction.arguments("preempt", units.WholeGangs.ALWAYS),
+        **eviction.arguments("preempt", victims.WholeGangs.ALWAYS),
     }
 
     def execute(self, session: working.Session) -> None:
         """Queue after queue: between jobs, then within each job that still starves."""
-        waiting, lines = claims.line_up(session, self.name)
+        waiting, lines = preemptors.line_up(session, self.name)
         if session.as_volcano:
             dry_run = bool(self.argument("enableTopologyAwarePreemption"))
-            make_room = nodewise.preempt_dry_run if dry_run else nodewise.preempt
+            make_room = node_by_node.preempt_dry_run if dry_run else node_by_node.preempt
             while waiting and not session.spending.exhausted:
                 _node_by_node(session, lines[waiting.leave().name], make_room)
             return
@@ -45,7 +49,7 @@ def _in_queue(
     session: working.Session,
     planner: eviction.Planner,
     queue: queues.Queue,
-    lines: Mapping[str, ordering.Line[claims.Claim]],
+    lines: Mapping[str, ordering.Line[preemptors.Claim]],
 ) -> None:
     """Other jobs of the queue lose pods to each starving job, then the job's own lesser pods."""
     line = lines[queue.name]
@@ -54,7 +58,10 @@ def _in_queue(
 
 
 def _ask(
-    session: working.Session, planner: eviction.Planner, queue: queues.Queue, claim: claims.Claim
+    session: working.Session,
+    planner: eviction.Planner,
+    queue: queues.Queue,
+    claim: preemptors.Claim,
 ) -> None:
     """Room for the job's minimum, then for one pod more after the other."""
     job = claim.gang.job
@@ -69,27 +76,27 @@ def _ask(
     session.asked.add((Preempt.name, job.id))
 
 
-def _of_other_jobs(job: jobs.Job) -> units.Candidate:
-    def candidate(gang: gangs.Gang, task: jobs.Task) -> bool:
+def _of_other_jobs(job: jobs.Job) -> victims.Candidate:
+    def candidate(gang: job_state.Gang, task: jobs.Task) -> bool:
         del task
         return gang.job.queue == job.queue and gang.job.id != job.id
 
     return candidate
 
 
-def _of_same_job(job: jobs.Job) -> units.Candidate:
-    def candidate(gang: gangs.Gang, task: jobs.Task) -> bool:
+def _of_same_job(job: jobs.Job) -> victims.Candidate:
+    def candidate(gang: job_state.Gang, task: jobs.Task) -> bool:
         del task
         return gang.job.id == job.id
 
     return candidate
 
 
-MakeRoom = Callable[[nodewise.Search], bool]
+MakeRoom = Callable[[node_by_node.Search], bool]
 
 
 def _node_by_node(
-    session: working.Session, line: ordering.Line[claims.Claim], make_room: MakeRoom
+    session: working.Session, line: ordering.Line[preemptors.Claim], make_room: MakeRoom
 ) -> None:
     """Volcano's way: each starving job gets one attempt, then its tasks try their own job."""
     starving = []
@@ -101,7 +108,7 @@ def _node_by_node(
         with session.statement() as trial:
             while claim.tasks and session.dispatch.first_tier("job_starving", claim.gang):
                 _try(session, trial, claim.tasks.popleft(), candidate, make_room)
-            nodewise.conclude(session, trial, claim.gang)
+            node_by_node.conclude(session, trial, claim.gang)
     for gang in starving:
         own = _of_same_job(gang.job)
         left = sorted(
@@ -119,18 +126,18 @@ def _try(
     session: working.Session,
     trial: journal.Statement,
     task: jobs.Task,
-    candidate: units.Candidate,
+    candidate: victims.Candidate,
     make_room: MakeRoom,
 ) -> bool:
     """One task's attempt. A pod that asks for nothing only takes the place of its like."""
     if task.never_preempts:
         return False
 
-    def allowed(gang: gangs.Gang, victim: jobs.Task) -> bool:
+    def allowed(gang: job_state.Gang, victim: jobs.Task) -> bool:
         return candidate(gang, victim) and (victim.best_effort or not task.best_effort)
 
     return make_room(
-        nodewise.Search(
+        node_by_node.Search(
             session=session,
             trial=trial,
             task=task,

@@ -6,9 +6,13 @@ Volcano: actions/reclaim.
 from collections.abc import Mapping
 from typing import ClassVar
 
-from vscheduler.core.framework import claims, contracts, eviction, gangs, nodewise, ordering, units
-from vscheduler.core.framework import session as working
+from vscheduler.core.api import contracts
+from vscheduler.core.compat import node_by_node
 from vscheduler.core.model import durations, jobs, queues
+from vscheduler.core.preemption import planner as eviction
+from vscheduler.core.preemption import preemptors, victims
+from vscheduler.core.session import job_state, ordering
+from vscheduler.core.session import session as working
 
 
 class Reclaim(contracts.Action):
@@ -17,13 +21,13 @@ class Reclaim(contracts.Action):
     name = "reclaim"
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
         "predicateErrorCacheEnable": contracts.Argument(bool, default=True),
-        **eviction.arguments("reclaim", units.WholeGangs.PROPORTIONATE),
+        **eviction.arguments("reclaim", victims.WholeGangs.PROPORTIONATE),
         eviction.KEEP: contracts.Argument(str, "60s", parse=durations.seconds),
     }
 
     def execute(self, session: working.Session) -> None:
         """Queue after queue; one that has its share gets nothing."""
-        waiting, lines = claims.line_up(session, self.name)
+        waiting, lines = preemptors.line_up(session, self.name)
         if session.as_volcano:
             _node_by_node(session, waiting, lines)
             return
@@ -39,12 +43,15 @@ class Reclaim(contracts.Action):
                 session.asked.add((self.name, claim.gang.job.id))
                 self._pass_over(session, planner, line)
             elif claim.tasks:
-                line.join(claims.job_place(session, claim.gang), claim)
-            waiting.join(claims.queue_place(session, queue, line), queue)
+                line.join(preemptors.job_place(session, claim.gang), claim)
+            waiting.join(preemptors.queue_place(session, queue, line), queue)
         session.spending.payer = ""
 
     def _pass_over(
-        self, session: working.Session, planner: eviction.Planner, line: ordering.Line[claims.Claim]
+        self,
+        session: working.Session,
+        planner: eviction.Planner,
+        line: ordering.Line[preemptors.Claim],
     ) -> None:
         """Those like one that found nothing have had their turn with it."""
         while line and not session.spending.exhausted and planner.is_vain(line.first):
@@ -52,10 +59,10 @@ class Reclaim(contracts.Action):
             session.asked.add((self.name, line.leave().gang.job.id))
 
 
-def _of_others(session: working.Session, queue: queues.Queue) -> units.Candidate:
+def _of_others(session: working.Session, queue: queues.Queue) -> victims.Candidate:
     """Pods of other queues that give back what they have borrowed."""
 
-    def candidate(gang: gangs.Gang, task: jobs.Task) -> bool:
+    def candidate(gang: job_state.Gang, task: jobs.Task) -> bool:
         del task
         return gang.job.queue != queue.name and session.queues[gang.job.queue].reclaimable
 
@@ -65,7 +72,7 @@ def _of_others(session: working.Session, queue: queues.Queue) -> units.Candidate
 def _node_by_node(
     session: working.Session,
     waiting: ordering.Line[queues.Queue],
-    lines: Mapping[str, ordering.Line[claims.Claim]],
+    lines: Mapping[str, ordering.Line[preemptors.Claim]],
 ) -> None:
     """Volcano's way: a queue's jobs one after the other, whatever becomes of its share."""
     while waiting and not session.spending.exhausted:
@@ -75,7 +82,9 @@ def _node_by_node(
         line = lines[queue.name]
         others = _of_others(session, queue)
 
-        def running(gang: gangs.Gang, task: jobs.Task, others: units.Candidate = others) -> bool:
+        def running(
+            gang: job_state.Gang, task: jobs.Task, others: victims.Candidate = others
+        ) -> bool:
             return task.status is jobs.TaskStatus.RUNNING and others(gang, task)
 
         while line:
@@ -88,8 +97,8 @@ def _node_by_node(
                         continue
                     if not session.dispatch.all_agree("preemptive", queue, (task,)):
                         continue
-                    nodewise.reclaim(
-                        nodewise.Search(
+                    node_by_node.reclaim(
+                        node_by_node.Search(
                             session=session,
                             trial=trial,
                             task=task,
@@ -98,4 +107,4 @@ def _node_by_node(
                             candidate=running,
                         )
                     )
-                nodewise.conclude(session, trial, claim.gang)
+                node_by_node.conclude(session, trial, claim.gang)

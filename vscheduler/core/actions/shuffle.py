@@ -6,9 +6,12 @@ Volcano: actions/shuffle.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from vscheduler.core.framework import contracts, gangs, nodewise, units
-from vscheduler.core.framework import session as working
+from vscheduler.core.api import contracts
+from vscheduler.core.compat import node_by_node
 from vscheduler.core.model import decisions, jobs
+from vscheduler.core.preemption import victims
+from vscheduler.core.session import job_state
+from vscheduler.core.session import session as working
 
 
 class Shuffle(contracts.Action):
@@ -32,7 +35,7 @@ class Shuffle(contracts.Action):
                     before = trial.checkpoint()
                     for task in unit.tasks:
                         trial.evict(_evict(session, task, whole=unit.whole))
-                    if session.as_volcano and nodewise.is_torn(session, unit.gang):
+                    if session.as_volcano and node_by_node.is_torn(session, unit.gang):
                         trial.rollback(before)
             if trial.evicts:
                 session.shuffled_at = session.snapshot.now
@@ -54,23 +57,23 @@ def _candidates(session: working.Session) -> list[jobs.Task]:
 
 
 def _units(
-    session: working.Session, gang: gangs.Gang, named: Sequence[jobs.Task]
-) -> Iterator[units.Unit]:
+    session: working.Session, gang: job_state.Gang, named: Sequence[jobs.Task]
+) -> Iterator[victims.Unit]:
     """What goes together: the whole gang where all of it is named, else surplus pods.
 
     Each is evicted before the next one is worked out.
     """
     if session.as_volcano:
-        yield from (units.Unit(gang=gang, tasks=(task,), whole=False) for task in named)
+        yield from (victims.Unit(gang=gang, tasks=(task,), whole=False) for task in named)
         return
-    everything = units.whole(gang)
+    everything = victims.whole(gang)
     wanted = {task.uid for task in named}
     together = everything is not None and all(task.uid in wanted for task in everything.tasks)
     if everything is not None and together and session.budgets.spare(everything.tasks):
         yield everything
         return
     for task in named:
-        unit = units.surplus(gang, task)
+        unit = victims.surplus(gang, task)
         if unit is not None and session.budgets.spare(unit.tasks):
             yield unit
 

@@ -15,7 +15,7 @@ from vscheduler.core.model import (
     resources,
     usages,
 )
-from vscheduler.core.model import residents as neighbours
+from vscheduler.core.model import pod_affinity as neighbours
 from vscheduler.core.model import seats as placed
 
 

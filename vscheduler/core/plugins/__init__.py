@@ -1,6 +1,6 @@
 """Policy, one plugin a file; the configuration says which, and in which tiers."""
 
-from vscheduler.core.framework import contracts
+from vscheduler.core.api import contracts
 from vscheduler.core.plugins.binpack import Binpack
 from vscheduler.core.plugins.capacity import Capacity
 from vscheduler.core.plugins.cdp import Cdp

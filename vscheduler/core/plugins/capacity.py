@@ -10,8 +10,10 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from vscheduler.core.framework import accounts, contracts, gangs, reservations
+from vscheduler.core.api import contracts
+from vscheduler.core.fair_share import inqueue_resources, queue_usage
 from vscheduler.core.model import decisions, jobs, queues, resources
+from vscheduler.core.session import job_state
 
 DRA = "dynamic resource allocation"
 
@@ -50,7 +52,7 @@ class Capacity(contracts.Plugin):
         self._stopped = session.as_volcano and (bool(problems) or crowned)
         self._problems = {} if session.as_volcano else problems
         self._level = int(self.number("ancestorReclaimLevel")) if self._tree else 0
-        self._books = accounts.Books(session, self._tree)
+        self._books = queue_usage.Books(session, self._tree)
         self._depth = max((len(each.line) for each in self._books.accounts.values()), default=1)
         self._requests: dict[jobs.TaskClass, list[tuple[int, int]]] = {}
         self._pods = session.space.columns[resources.PODS]
@@ -77,7 +79,7 @@ class Capacity(contracts.Plugin):
         paths = (self._tree.paths[claimant.name], self._tree.paths[queue.name])
         return -float(sum(map(operator.eq, *paths)))
 
-    def job_valid(self, gang: gangs.Gang) -> decisions.Reason | None:
+    def job_valid(self, gang: job_state.Gang) -> decisions.Reason | None:
         """Why a job can't run in its queue: this has children, or is set aside."""
         if self._tree is None or self._session.as_volcano:
             return None
@@ -91,7 +93,7 @@ class Capacity(contracts.Plugin):
             return None
         return decisions.Reason(code=code.SET_ASIDE, queue=queue, tasks=tasks, problem=problem)
 
-    def job_enqueueable(self, gang: gangs.Gang) -> decisions.Refusal | bool:
+    def job_enqueueable(self, gang: job_state.Gang) -> decisions.Refusal | bool:
         """Whether the queue and all above it may still promise the group's minResources.
 
         Volcano: checkJobEnqueueableHierarchically, with the limits of `allocatable`.
@@ -113,10 +115,10 @@ class Capacity(contracts.Plugin):
             code = decisions.ReasonCode.CLUSTER_FULL
         return decisions.Refusal(code=code, shortages=shortages, subject=owner.name)
 
-    def job_enqueued(self, gang: gangs.Gang) -> None:
+    def job_enqueued(self, gang: job_state.Gang) -> None:
         """Count what the group was promised, pods behind a gate aside."""
         whole = self._session.as_volcano
-        promised = reservations.minimum(gang) if whole else reservations.outstanding(gang)
+        promised = inqueue_resources.minimum(gang) if whole else inqueue_resources.outstanding(gang)
         self._books.promise(self._books.accounts[gang.job.queue], promised)
 
     def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool:
@@ -218,7 +220,7 @@ class Capacity(contracts.Plugin):
             )
         return found
 
-    def _bases(self, account: accounts.Account) -> Mapping[str, decisions.Basis]:
+    def _bases(self, account: queue_usage.Account) -> Mapping[str, decisions.Basis]:
         """What the queue owns of each resource."""
         queue, total = self._session.queues[account.name], self._session.total.tolist()
         unkept = account.unkept or [0.0] * len(total)
@@ -261,7 +263,7 @@ class Capacity(contracts.Plugin):
             return least
         return {name: max(0, each - job.allocated.get(name, 0)) for name, each in least.items()}
 
-    def _deserves(self, account: accounts.Account, wanted: Mapping[int, int]) -> bool:
+    def _deserves(self, account: queue_usage.Account, wanted: Mapping[int, int]) -> bool:
         """Whether this much more is still what the queue deserves."""
         kept = {
             column: account.allocated[column] + amount <= account.deserved[column]
@@ -272,11 +274,13 @@ class Capacity(contracts.Plugin):
         counted = [keeps for column, keeps in kept.items() if column in account.named]
         return bool(counted) and all(counted)
 
-    def _elders(self, account: accounts.Account) -> Sequence[accounts.Account]:
+    def _elders(self, account: queue_usage.Account) -> Sequence[queue_usage.Account]:
         """The ancestors, but for root, that have a say in reclaim (ancestorReclaimLevel)."""
         return account.line[1:-1][: self._level]
 
-    def _strangers(self, claim: "_Claim", account: accounts.Account) -> list[accounts.Account]:
+    def _strangers(
+        self, claim: "_Claim", account: queue_usage.Account
+    ) -> list[queue_usage.Account]:
         """Those of them that aren't the claimant's as well: they must lend, too.
 
         Volcano knows an ancestor in common only where it is as far above both.
@@ -291,7 +295,7 @@ class Capacity(contracts.Plugin):
         ]
 
     def _spares(
-        self, account: accounts.Account, request: accounts.Request, claim: "_Claim"
+        self, account: queue_usage.Account, request: queue_usage.Request, claim: "_Claim"
     ) -> bool:
         """Whether the guarantee is kept without the pod.
 
@@ -313,7 +317,7 @@ class Capacity(contracts.Plugin):
         )
 
     def _borrows(
-        self, account: accounts.Account, request: accounts.Request, claim: "_Claim"
+        self, account: queue_usage.Account, request: queue_usage.Request, claim: "_Claim"
     ) -> bool:
         """Whether the queue has more than it deserves of what the pod holds.
 
@@ -331,14 +335,14 @@ class Capacity(contracts.Plugin):
         lent = {column for column in columns if column not in account.named or column in above}
         return bool(counted) and not lent.isdisjoint(claim.columns)
 
-    def _owns(self, account: accounts.Account, request: accounts.Request) -> bool:
+    def _owns(self, account: queue_usage.Account, request: queue_usage.Request) -> bool:
         """Whether what the queue deserves says anything about what is asked for."""
         if self._session.as_volcano:
             return any(account.deserved[column] for column, _ in request)
         return any(column in account.named for column, _ in request)
 
     def _in_family(
-        self, account: accounts.Account, request: accounts.Request, claim: "_Claim"
+        self, account: queue_usage.Account, request: queue_usage.Request, claim: "_Claim"
     ) -> bool:
         """Whether both queues borrow from an ancestor that they share: then none owes the other."""
         return (
@@ -347,7 +351,7 @@ class Capacity(contracts.Plugin):
             and any(each in self._elders(claim.account) for each in self._elders(account))
         )
 
-    def _account(self, task: jobs.Task) -> accounts.Account:
+    def _account(self, task: jobs.Task) -> queue_usage.Account:
         return self._books.accounts[self._session.gangs[task.job].job.queue]
 
     def _request(self, task: jobs.Task) -> list[tuple[int, int]]:
@@ -363,20 +367,22 @@ class Capacity(contracts.Plugin):
 class _Claim:
     """A task that asks for others' room, and what queues have left once its victims are gone."""
 
-    def __init__(self, account: accounts.Account, request: accounts.Request, pods: int) -> None:
+    def __init__(
+        self, account: queue_usage.Account, request: queue_usage.Request, pods: int
+    ) -> None:
         self.account = account
         self.request = request
         self.columns = {column for column, _ in request if column != pods}
         self._left: dict[str, list[int]] = {}
 
-    def left(self, account: accounts.Account) -> list[int]:
+    def left(self, account: queue_usage.Account) -> list[int]:
         """What the queue has, less the victims so far."""
         known = self._left.get(account.name)
         if known is None:
             known = self._left[account.name] = list(account.allocated)
         return known
 
-    def take(self, request: accounts.Request, owners: Sequence[accounts.Account]) -> None:
+    def take(self, request: queue_usage.Request, owners: Sequence[queue_usage.Account]) -> None:
         """Count a pod of these queues as gone."""
         for account in owners:
             has = self.left(account)

@@ -5,7 +5,7 @@ Volcano: plugins/cdp. Without it, elastic jobs can take the same room from each 
 
 from collections.abc import Sequence
 
-from vscheduler.core.framework import contracts
+from vscheduler.core.api import contracts
 from vscheduler.core.model import durations, jobs
 
 COOLDOWN = "volcano.sh/cooldown-time"

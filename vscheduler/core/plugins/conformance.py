@@ -5,7 +5,7 @@ Volcano: plugins/conformance.
 
 from collections.abc import Sequence
 
-from vscheduler.core.framework import contracts
+from vscheduler.core.api import contracts
 from vscheduler.core.model import jobs
 
 CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})

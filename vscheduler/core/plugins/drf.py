@@ -8,9 +8,10 @@ import operator
 from collections import defaultdict
 from collections.abc import Sequence
 
-from vscheduler.core import branches, fairness
-from vscheduler.core.framework import contracts, gangs
+from vscheduler.core.api import contracts
+from vscheduler.core.fair_share import hierarchical_drf, share_arithmetic
 from vscheduler.core.model import decisions, jobs, queues, resources
+from vscheduler.core.session import job_state
 
 SHARE_SLACK = 1e-6
 """Shares this close are equal (Volcano: drf shareDelta)."""
@@ -52,11 +53,11 @@ class Drf(contracts.Plugin):
         """Branches that want something before those that are saturated, then the smaller share."""
         return None if self._tree is None else self._tree.key(queue.name)
 
-    def job_key(self, gang: gangs.Gang) -> contracts.Key:
+    def job_key(self, gang: job_state.Gang) -> contracts.Key:
         """The dominant share; pod slots count as a resource (Volcano: drf updateShare)."""
         ledger = self._ledgers.get(gang.job.id) or self._ledger(gang.job)
         if ledger.share is None:
-            ledger.share = fairness.share(ledger.allocated, self._total)
+            ledger.share = share_arithmetic.share(ledger.allocated, self._total)
         return ledger.share
 
     def preemptable(
@@ -72,7 +73,7 @@ class Drf(contracts.Plugin):
         wanted = list(mine.allocated)
         for column, amount in self._requests.get(claimant.kind) or self._request(claimant):
             wanted[column] += amount
-        share = fairness.share(wanted, self._total)
+        share = share_arithmetic.share(wanted, self._total)
         left: dict[jobs.JobId, list[int]] = {}
         victims = []
         for task in candidates:
@@ -80,7 +81,7 @@ class Drf(contracts.Plugin):
             amounts = left.setdefault(task.job, list(ledger.allocated))
             for column, amount in self._requests.get(task.kind) or self._request(task):
                 amounts[column] -= amount
-            if share <= fairness.share(amounts, self._total) + SHARE_SLACK:
+            if share <= share_arithmetic.share(amounts, self._total) + SHARE_SLACK:
                 victims.append(task)
         return victims
 
@@ -171,27 +172,27 @@ class Drf(contracts.Plugin):
         return request
 
 
-def _planted(session: contracts.Session) -> branches.Tree:
+def _planted(session: contracts.Session) -> hierarchical_drf.Tree:
     """The tree as the cycle begins. A queue that names no place stands below the root by itself,
     with the weight of its spec.
     """
-    holdings: defaultdict[str, list[branches.Holding]] = defaultdict(list)
+    holdings: defaultdict[str, list[hierarchical_drf.Holding]] = defaultdict(list)
     for gang in session.gangs.values():
         job = gang.job
         request = resources.add(job.allocated, job.pending)
         holdings[job.queue].append(
-            branches.Holding(
+            hierarchical_drf.Holding(
                 job=job.id,
                 allocated=session.space.vector(job.allocated),
                 request=session.space.vector(request),
             )
         )
     places = {name: _place(queue) for name, queue in session.queues.items()}
-    return branches.Tree(session.total, places, holdings, flat=session.as_volcano)
+    return hierarchical_drf.Tree(session.total, places, holdings, flat=session.as_volcano)
 
 
-def _place(queue: queues.Queue) -> branches.Place:
+def _place(queue: queues.Queue) -> hierarchical_drf.Place:
     path = queue.annotations.get(HIERARCHY, "")
     if not path:
-        return branches.Place(path=(queue.name,), weights=(max(1.0, float(queue.weight)),))
-    return branches.place(path, queue.annotations.get(WEIGHTS, ""))
+        return hierarchical_drf.Place(path=(queue.name,), weights=(max(1.0, float(queue.weight)),))
+    return hierarchical_drf.place(path, queue.annotations.get(WEIGHTS, ""))

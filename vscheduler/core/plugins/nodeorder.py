@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.framework import contracts, nearness
+from vscheduler.core.api import contracts
 from vscheduler.core.model import constraints, jobs, masks
+from vscheduler.core.placement.pod_affinity import filters
 
 FULL_SCORE = 100.0
 
@@ -93,10 +94,10 @@ class NodeOrder(contracts.Plugin):
         if standing is None:
             return
         if self._likes:
-            likes = nearness.liking(standing, self._drawing, feasible)
+            likes = filters.liking(standing, self._drawing, feasible)
             yield None if likes is None else self._likes * likes
         if self._spread:
-            even = nearness.evenness(standing, task.kind.constraints, nodes.layout, feasible)
+            even = filters.evenness(standing, task.kind.constraints, nodes.layout, feasible)
             yield None if even is None else self._spread * even
 
     def _without_taints(

@@ -11,8 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from vscheduler.core.framework import contracts, gangs, reservations
+from vscheduler.core.api import contracts
+from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.model import decisions, jobs, nodes, resources
+from vscheduler.core.session import job_state
 
 FACTOR = "overcommit-factor"
 
@@ -38,7 +40,7 @@ class Overcommit(contracts.Plugin):
         self._rooms: dict[Pool, list[float]] = {}
         self._pools: dict[jobs.TaskClass, Pool] = {}
 
-    def job_enqueueable(self, gang: gangs.Gang) -> decisions.Refusal | bool:
+    def job_enqueueable(self, gang: job_state.Gang) -> decisions.Refusal | bool:
         """Whether its minResources can be promised on top of what others were promised, on the
         nodes that its pods may use and, for all groups together, on all.
         """
@@ -54,20 +56,20 @@ class Overcommit(contracts.Plugin):
                 return decisions.Refusal(code=code, shortages=shortages)
         return True
 
-    def job_enqueued(self, gang: gangs.Gang) -> None:
+    def job_enqueued(self, gang: job_state.Gang) -> None:
         """Its minResources are promised."""
         if gang.job.min_resources is not None:
             self._count()
-            promise = reservations.minimum(gang)
+            promise = inqueue_resources.minimum(gang)
             if not self._session.as_volcano:
-                promise = reservations.outstanding(gang)
+                promise = inqueue_resources.outstanding(gang)
             self._promise(gang, promise)
 
-    def _asked(self, gang: gangs.Gang) -> resources.Amounts:
+    def _asked(self, gang: job_state.Gang) -> resources.Amounts:
         """What a group asks for; what it has already it need not be promised."""
         if self._session.as_volcano:
             return gang.job.min_resources or {}
-        return reservations.outstanding(gang)
+        return inqueue_resources.outstanding(gang)
 
     def _count(self) -> None:
         """Add up what groups were promised before this cycle.
@@ -82,14 +84,16 @@ class Overcommit(contracts.Plugin):
         self._open = _bits(everyone)
         left: dict[str, dict[str, int]] = {}
         for gang in self._session.gangs.values():
-            if not reservations.holds(gang):
+            if not inqueue_resources.holds(gang):
                 continue
             if not self._session.as_volcano:
                 amounts = left.setdefault(gang.job.queue, self._limits(gang.job.queue))
-                self._promise(gang, reservations.within(reservations.outstanding(gang), amounts))
+                self._promise(
+                    gang, inqueue_resources.within(inqueue_resources.outstanding(gang), amounts)
+                )
                 continue
             whole = gang.phase is jobs.Phase.INQUEUE
-            promised = reservations.minimum if whole else reservations.outstanding
+            promised = inqueue_resources.minimum if whole else inqueue_resources.outstanding
             self._promise(gang, promised(gang))
 
     def _limits(self, queue: str) -> dict[str, int]:
@@ -105,7 +109,7 @@ class Overcommit(contracts.Plugin):
             if capability[column] < math.inf
         }
 
-    def _promise(self, gang: gangs.Gang, amounts: resources.Amounts) -> None:
+    def _promise(self, gang: job_state.Gang, amounts: resources.Amounts) -> None:
         if any(amounts.values()):
             promised = self._promised[self._pool(gang)]
             for name, amount in amounts.items():
@@ -143,7 +147,7 @@ class Overcommit(contracts.Plugin):
         room: list[float] = (total - table.used[rows].sum(axis=0)).tolist()
         return room
 
-    def _pool(self, gang: gangs.Gang) -> Pool:
+    def _pool(self, gang: job_state.Gang) -> Pool:
         """The nodes that its waiting pods may use, each pod some of them; all open nodes where
         there are no pods yet.
         """

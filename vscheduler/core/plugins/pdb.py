@@ -7,8 +7,9 @@ this plugin leaves pods out that can't go at all, so that others are looked at i
 from collections import Counter
 from collections.abc import Sequence
 
-from vscheduler.core.framework import budgets, contracts
+from vscheduler.core.api import contracts
 from vscheduler.core.model import jobs
+from vscheduler.core.session import budgets
 
 
 class Pdb(contracts.Plugin):

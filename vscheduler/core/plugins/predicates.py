@@ -11,9 +11,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.framework import contracts, nearness, neighbours, nominated_room
+from vscheduler.core.api import contracts
 from vscheduler.core.model import jobs, masks
 from vscheduler.core.model import nodes as tables
+from vscheduler.core.placement import nominated_room
+from vscheduler.core.placement.pod_affinity import counts, filters
 
 CORDONED = "node(s) were unschedulable"
 TAINTED = "node(s) had untolerated taint {{{key}: {value}}}"
@@ -36,7 +38,7 @@ class Rule:
     """One refusal that depends on other pods: where a gate is closed."""
 
     refusal: str
-    gates: Sequence[nearness.Gate]
+    gates: Sequence[filters.Gate]
     curable: bool = True
 
     def verdict(self, nodes: contracts.NodeView, *, foresees: bool) -> contracts.Verdict:
@@ -59,7 +61,7 @@ class Ruling:
     version: int
     rules: Sequence[Rule]
     outlook: Hashable
-    local: Sequence[nearness.Gate]
+    local: Sequence[filters.Gate]
     """Gates whose answer for a node only pods on that node change."""
 
 
@@ -106,7 +108,7 @@ class Predicates(contracts.Plugin):
         self._spread = bool(self.argument("predicate.PodTopologySpreadEnable"))
         # Volcano: SimulateRemoveTask isn't asked, so that a dry run evicts no pod in its eyes.
         self._foresees = not session.as_volcano or "enablePreemptable" in self.flags
-        self._rulings: dict[neighbours.Standing, Ruling] = {}
+        self._rulings: dict[counts.Standing, Ruling] = {}
         self._affinity = bool(self.argument("predicate.NodeAffinityEnable"))
         self._taints = bool(self.argument("predicate.TaintTolerationEnable"))
         self._ports = bool(self.argument("predicate.NodePortsEnable"))
@@ -176,7 +178,7 @@ class Predicates(contracts.Plugin):
         answers = [answer for gate in local for answer in gate.on(rows)]
         return [each.tobytes() for each in np.stack(answers, axis=1)]
 
-    def _ruling(self, standing: neighbours.Standing, kind: jobs.TaskClass) -> Ruling:
+    def _ruling(self, standing: counts.Standing, kind: jobs.TaskClass) -> Ruling:
         known = self._rulings.get(standing)
         version = standing.version
         if known is None or known.version != version:
@@ -185,28 +187,28 @@ class Predicates(contracts.Plugin):
                 (gate.now.tobytes(), gate.later.tobytes())
                 for rule in rules
                 for gate in rule.gates
-                if gate.changes is nearness.Changes.ANYWHERE
+                if gate.changes is filters.Changes.ANYWHERE
             )
             local = [
                 gate
                 for rule in rules
                 for gate in rule.gates
-                if gate.changes is nearness.Changes.ON_ITS_NODE
+                if gate.changes is filters.Changes.ON_ITS_NODE
             ]
             known = self._rulings[standing] = Ruling(version, rules, outlook or None, local)
         return known
 
-    def _rules(self, standing: neighbours.Standing, kind: jobs.TaskClass) -> Iterator[Rule]:
+    def _rules(self, standing: counts.Standing, kind: jobs.TaskClass) -> Iterator[Rule]:
         """In kube-scheduler's order: InterPodAffinity, PodTopologySpread."""
         if self._pod_affinity and standing.company:
-            yield Rule(LONELY, nearness.company_gates(standing), curable=False)
+            yield Rule(LONELY, filters.company_gates(standing), curable=False)
         if self._pod_affinity and standing.avoided:
-            yield Rule(TOO_NEAR, nearness.distance_gates(standing.avoided))
+            yield Rule(TOO_NEAR, filters.distance_gates(standing.avoided))
         if self._pod_affinity and standing.repelling:
-            yield Rule(REPELLED, nearness.distance_gates(standing.repelling))
+            yield Rule(REPELLED, filters.distance_gates(standing.repelling))
         if self._spread and any(each.spread.hard for each in standing.spreading):
-            yield Rule(UNLABELLED, nearness.label_gates(standing), curable=False)
-            gates = nearness.spread_gates(standing, kind.constraints, self._layout)
+            yield Rule(UNLABELLED, filters.label_gates(standing), curable=False)
+            gates = filters.spread_gates(standing, kind.constraints, self._layout)
             yield Rule(UNEVEN, gates)
 
     def _work_out(self, kind: jobs.TaskClass, layout: tables.NodeLayout) -> list[contracts.Verdict]:

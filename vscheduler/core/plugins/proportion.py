@@ -10,9 +10,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from vscheduler.core import fairness
-from vscheduler.core.framework import contracts, dividing, gangs, ledgers, reservations, standings
+from vscheduler.core.api import contracts
+from vscheduler.core.fair_share import (
+    fair_shares,
+    inqueue_resources,
+    ledgers,
+    share_arithmetic,
+    standings,
+)
 from vscheduler.core.model import decisions, durations, jobs, queues, resources
+from vscheduler.core.session import job_state
 
 GRACE = "proportion.nodeLossGrace"
 
@@ -32,10 +39,10 @@ class Proportion(contracts.Plugin):
         self._requests: dict[jobs.TaskClass, list[tuple[int, int]]] = {}
         self._idle: dict[str, ledgers.Ledger] = {}
         """Of queues without jobs."""
-        self._division: dividing.Division | None = None
+        self._division: fair_shares.Division | None = None
         self._standings: standings.Standings | None = None
         """Where it makes a difference on which nodes a queue has its share."""
-        self._slack = fairness.slack(session.space.names)
+        self._slack = share_arithmetic.slack(session.space.names)
         self._pods = session.space.columns[resources.PODS]
         self._nothing = np.zeros(session.space.size)
         for queue in session.demands.queues:
@@ -44,8 +51,8 @@ class Proportion(contracts.Plugin):
             # What a group has above its minimum counts as given back.
             ledger.promised = [-amount for amount in session.demands.elastic[queue]]
         for gang in session.gangs.values():
-            if reservations.holds(gang):
-                self._promise(self._ledgers[gang.job.queue], reservations.outstanding(gang))
+            if inqueue_resources.holds(gang):
+                self._promise(self._ledgers[gang.job.queue], inqueue_resources.outstanding(gang))
 
     def start(self) -> None:
         """Divide what there is. In Volcano's way, pour out all that nodes have."""
@@ -60,7 +67,7 @@ class Proportion(contracts.Plugin):
         if ledger is None:
             return (-queue.priority, 0.0)
         if ledger.share is None:
-            ledger.share = fairness.share(ledger.allocated, ledger.deserved)
+            ledger.share = share_arithmetic.share(ledger.allocated, ledger.deserved)
         return (-queue.priority, ledger.share)
 
     def overused(self, queue: queues.Queue) -> bool:
@@ -184,7 +191,7 @@ class Proportion(contracts.Plugin):
             known[place] = surplus.tolist()
         return known[place]
 
-    def job_enqueueable(self, gang: gangs.Gang) -> decisions.Refusal | bool:
+    def job_enqueueable(self, gang: job_state.Gang) -> decisions.Refusal | bool:
         """Whether the queue is open and can have the group's minResources as well: with what it
         has and promised, less what its jobs have above their minimum (Volcano: JobEnqueueableFn).
         """
@@ -225,10 +232,10 @@ class Proportion(contracts.Plugin):
         code = decisions.ReasonCode.CLUSTER_FULL
         return decisions.Refusal(code=code, shortages=tuple(found), subject=queue.name)
 
-    def job_enqueued(self, gang: gangs.Gang) -> None:
+    def job_enqueued(self, gang: job_state.Gang) -> None:
         """Its minResources are promised to it."""
         as_volcano = self._session.as_volcano
-        promised = reservations.minimum if as_volcano else reservations.outstanding
+        promised = inqueue_resources.minimum if as_volcano else inqueue_resources.outstanding
         self._promise(self._ledger(gang.job.id), promised(gang))
 
     def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
@@ -281,7 +288,7 @@ class Proportion(contracts.Plugin):
             found[queue] = decisions.Entitlement(
                 deserved={name: value for name, value in deserved if value},
                 real_capability=dict(zip(names, ledger.real, strict=True)),
-                share=fairness.share(ledger.allocated, ledger.deserved),
+                share=share_arithmetic.share(ledger.allocated, ledger.deserved),
                 bases={} if self._division is None else self._division.bases(queue),
             )
         return found
@@ -296,7 +303,7 @@ class Proportion(contracts.Plugin):
         for name, amount in amounts.items():
             ledger.promised[self._session.space.columns[name]] += amount
 
-    def _announce(self, division: dividing.Division) -> None:
+    def _announce(self, division: fair_shares.Division) -> None:
         """Let queues deserve something for groups whose pods don't exist yet, so that there is a
         share of the cluster to admit them to. One that its queue can never have room for isn't
         waited for.
@@ -311,15 +318,15 @@ class Proportion(contracts.Plugin):
                 amount <= ledger.real[columns[name]] for name, amount in job.min_resources.items()
             )
             if within and self._session.queues[job.queue].open:
-                unborn = reservations.unborn(gang)
+                unborn = inqueue_resources.unborn(gang)
                 division.add(job.queue, self._session.space.vector(unborn))
 
     def _divide(self) -> None:
         """What nodes give that queues' pods could use, in max-min fair shares."""
         session = self._session
-        limits = dividing.limits(session.space, session.queues, session.snapshot.elsewhere)
+        limits = fair_shares.limits(session.space, session.queues, session.snapshot.elsewhere)
         weights = [session.queues[name].weight for name in limits.names]
-        division = dividing.Division(session.space, session.usable, limits, weights)
+        division = fair_shares.Division(session.space, session.usable, limits, weights)
         rows = zip(limits.names, division.real.tolist(), limits.capability.tolist(), strict=True)
         for name, real, capability in rows:
             ledger = self._ledgers.get(name) or self._idle.setdefault(name, self._nobody())
@@ -330,7 +337,7 @@ class Proportion(contracts.Plugin):
         before = session.usable_before(self.seconds(GRACE))
         kept = deserved
         if before is not None:
-            earlier = dividing.Division(session.space, before, limits, weights)
+            earlier = fair_shares.Division(session.space, before, limits, weights)
             self._announce(earlier)
             kept = np.maximum(deserved, earlier.divide().deserved)
         slack = self._slack
@@ -362,13 +369,13 @@ class Proportion(contracts.Plugin):
     def _pour(self) -> None:
         """Volcano: buildQueueAttrs, OnSessionOpen. Only queues with jobs take part."""
         space, known = self._session.space, self._session.queues
-        limits = dividing.limits(space, known, {})
+        limits = fair_shares.limits(space, known, {})
         names, total = limits.names, self._session.total.astype(np.float64)
         guarantee = np.zeros((len(names), space.size))
         for place, name in enumerate(names):
             guarantee[place] = space.present(known[name].guarantee)
         kept = guarantee.sum(axis=0)
-        real = fairness.real_capability(total, kept, guarantee, limits.capability)
+        real = share_arithmetic.real_capability(total, kept, guarantee, limits.capability)
         busy = [place for place, name in enumerate(names) if name in self._ledgers]
         for place, name in enumerate(names):
             ledger = self._ledgers.get(name) or self._idle.setdefault(name, self._nobody())
@@ -378,7 +385,7 @@ class Proportion(contracts.Plugin):
         demands = self._session.demands
         request = np.array([demands.held[name] for name in taking_part], dtype=np.float64)
         request += [demands.pending[name] for name in taking_part]
-        deserved = fairness.water_fill(
+        deserved = share_arithmetic.water_fill(
             total,
             np.array([known[names[place]].weight for place in busy], dtype=np.float64),
             request,

@@ -6,8 +6,10 @@ in pieces.
 
 from collections import defaultdict
 
-from vscheduler.core.framework import contracts, gangs, reservations
+from vscheduler.core.api import contracts
+from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.model import decisions, limits, resources
+from vscheduler.core.session import job_state
 
 
 class ResourceQuota(contracts.Plugin):
@@ -24,10 +26,10 @@ class ResourceQuota(contracts.Plugin):
         self._promised: defaultdict[str, resources.Amounts] = defaultdict(dict)
         if not self._as_volcano and self._quotas:
             for gang in session.gangs.values():
-                if reservations.holds(gang):
+                if inqueue_resources.holds(gang):
                     self.job_enqueued(gang)
 
-    def job_enqueueable(self, gang: gangs.Gang) -> decisions.Refusal | bool:
+    def job_enqueueable(self, gang: job_state.Gang) -> decisions.Refusal | bool:
         """The first quota that is exceeded refuses."""
         if gang.job.min_resources is None:
             return True
@@ -56,15 +58,15 @@ class ResourceQuota(contracts.Plugin):
                 )
         return True
 
-    def job_enqueued(self, gang: gangs.Gang) -> None:
+    def job_enqueued(self, gang: job_state.Gang) -> None:
         """Its pods are going to be made."""
         if gang.job.min_resources is not None:
             namespace = gang.job.namespace
             self._promised[namespace] = resources.add(self._promised[namespace], self._asked(gang))
 
-    def _asked(self, gang: gangs.Gang) -> resources.Amounts:
+    def _asked(self, gang: job_state.Gang) -> resources.Amounts:
         """What the quota doesn't count yet. It counts pods from the moment that they exist, which
         Volcano's plugin counts twice; and it forgets what it promised in an earlier cycle.
         """
         least = gang.job.min_resources or {}
-        return least if self._as_volcano else reservations.unborn(gang)
+        return least if self._as_volcano else inqueue_resources.unborn(gang)

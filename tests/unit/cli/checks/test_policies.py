@@ -7,7 +7,7 @@ import pytest
 from tests import pictures
 from vscheduler.cli.checks import policies
 from vscheduler.core import actions, plugins
-from vscheduler.core.framework import policy
+from vscheduler.core.config import policy
 from vscheduler.simulator import run
 
 GOOD = (

@@ -9,7 +9,7 @@ import yaml
 
 from tests import crd_cases
 from vscheduler.cli.checks import cel, schemas
-from vscheduler.core.framework import findings
+from vscheduler.core.config import validation
 
 ROOT = Path(__file__).parents[4]
 
@@ -24,7 +24,7 @@ def faults(plural: str, **parts: Any) -> dict[str, str]:
         **parts,
     }
     schema = schemas.of(yaml.safe_load(path.read_text()))
-    return {findings.written(each.path): each.message for each in schemas.faults(schema, tree)}
+    return {validation.written(each.path): each.message for each in schemas.faults(schema, tree)}
 
 
 @pytest.mark.parametrize(("plural", "spec"), crd_cases.TAKEN)

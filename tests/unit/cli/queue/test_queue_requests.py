@@ -1,0 +1,107 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.cli import queue_objects
+from vscheduler.cli.queue import cluster_client, queue_requests
+
+HURRY = queue_requests.Patience(seconds=0.05, settle_seconds=0.01, poll_seconds=0.001)
+CLOSED_ABOVE = {
+    "type": "vscheduler.io/WantedState",
+    "status": "False",
+    "reason": "ParentClosed",
+    "message": "queue top, which is above this one, is closed; this one opens with it",
+}
+
+
+class Queues:
+    """A few queues, and a controller that does as it is told here."""
+
+    def __init__(self, act: Callable[[str], dict[str, Any] | None], *names: str) -> None:
+        self._act = act
+        self._names = set(names)
+        self.asked: list[tuple[str, str, str]] = []
+        self.annotations: dict[str, str] = {}
+
+    def annotate_queue(self, name: str, key: str, value: str) -> cluster_client.Object | None:
+        """Note what was asked for."""
+        if name not in self._names:
+            return None
+        self.asked.append((name, key, value))
+        return queue_objects.a_queue(name)
+
+    def queue(self, name: str) -> cluster_client.Object | None:
+        """The queue with the status that the controller has given it; None: it is gone."""
+        status = self._act(name)
+        if status is None:
+            return None
+        made = queue_objects.a_queue(name, status=status)
+        made["metadata"]["annotations"] = self.annotations
+        return made
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status", "sentence"),
+    [
+        ("Open", {"state": "Open"}, "queue red is open"),
+        ("Closed", {"state": "Closed"}, "queue red is closed"),
+        (
+            "Closed",
+            {"state": "Closing", "running": 2, "completed": 1},
+            "queue red is closing: it takes no PodGroups, and still holds 3 PodGroups",
+        ),
+    ],
+)
+def test_a_queue_that_is_as_wanted_says_so(
+    wanted: str, status: dict[str, Any], sentence: str
+) -> None:
+    """The annotation is set; one sentence tells how it is."""
+    target = Queues(lambda _: status, "red")
+    assert queue_requests.request(target, ["red"], wanted, HURRY) == ([sentence], [])
+    assert target.asked == [("red", "vscheduler.io/wanted-state", wanted)]
+
+
+def test_it_waits_until_somebody_has_acted() -> None:
+    """A queue that isn't so yet is asked again."""
+    states = iter(["Open", "Open", "Closed"])
+    target = Queues(lambda _: {"state": next(states)}, "red")
+    patience = queue_requests.Patience(seconds=60, poll_seconds=0.001)
+    good, problems = queue_requests.request(target, ["red"], "Closed", patience)
+    assert (good, problems) == (["queue red is closed"], [])
+
+
+def test_a_queue_below_a_closed_one_says_what_it_waits_for() -> None:
+    """The controller's words, once they stand."""
+    target = Queues(lambda _: {"state": "Closed", "conditions": [CLOSED_ABOVE]}, "red")
+    good, problems = queue_requests.request(target, ["red"], "Open", HURRY)
+    assert (good, problems) == ([], [f"queue red: {CLOSED_ABOVE['message']}"])
+
+
+def test_a_queue_without_conditions_says_so_by_its_mark() -> None:
+    """Volcano's CRD has no place for them."""
+    target = Queues(lambda _: {"state": "Closed"}, "red")
+    target.annotations["volcano.sh/closed-by-parent"] = "true"
+    good, problems = queue_requests.request(target, ["red"], "Open", HURRY)
+    assert good == []
+    assert problems == ["queue red: a queue above it is closed; this one opens with it"]
+
+
+def test_waiting_ends_and_says_who_is_missing() -> None:
+    """Without a controller nothing happens; the wish remains."""
+    target = Queues(lambda _: {"state": "Open"}, "red")
+    good, (problem,) = queue_requests.request(target, ["red"], "Closed", HURRY)
+    assert good == []
+    assert problem.startswith("queue red isn't as asked for after 0.05 s; is a `vscheduler run`")
+
+
+def test_what_cant_be_is_told_and_the_rest_is_done() -> None:
+    """Root stays open; a queue may be missing, or go meanwhile."""
+    target = Queues(lambda name: None if name == "gone" else {"state": "Closed"}, "red", "gone")
+    good, problems = queue_requests.request(target, ["root", "nix", "gone", "red"], "Closed", HURRY)
+    assert good == ["queue red is closed"]
+    assert problems == [
+        "root can't be closed; close queues below it",
+        "there is no queue nix",
+        "queue gone has been deleted",
+    ]

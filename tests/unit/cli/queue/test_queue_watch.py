@@ -1,0 +1,157 @@
+import itertools
+from collections.abc import Sequence
+
+import pytest
+
+from tests.unit.cli import queue_objects
+from vscheduler.cli.queue import cluster_client, queue_watch
+from vscheduler.cli.queue.cluster_client import Kind
+
+GOLD = queue_objects.a_queue("gold", status=queue_objects.FIGURES)
+GOLDEN = queue_objects.a_queue("gold", weight=2)
+SILVER = queue_objects.a_queue("silver")
+AWAY = cluster_client.Unreachable("the API server doesn't answer")
+DENIED = cluster_client.Forbidden("you may not")
+
+
+@pytest.fixture(autouse=True)
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits long for what doesn't come."""
+    monkeypatch.setattr(queue_watch, "TICK_SECONDS", 0.05)
+    monkeypatch.setattr(queue_watch, "TOGETHER_SECONDS", 0.02)
+    monkeypatch.setattr(queue_watch, "RETRY_SECONDS", 0.01)
+
+
+def names(found: Sequence[cluster_client.Object]) -> list[str]:
+    """Of these objects."""
+    return [each["metadata"]["name"] for each in found]
+
+
+def listing(*items: cluster_client.Object) -> cluster_client.Listing:
+    """A list of these."""
+    return cluster_client.Listing(items=list(items), version="1")
+
+
+def test_a_view_tells_which_queues_are_new_or_different() -> None:
+    """Not those that are as they were, nor those that are gone."""
+    view = queue_watch.View()
+    assert names(view.take([(Kind.QUEUE, listing(GOLD, SILVER))])) == ["gold", "silver"]
+    assert view.take([(Kind.QUEUE, listing(GOLD, SILVER))]) == []
+    assert names(view.take([(Kind.QUEUE, cluster_client.Change(item=GOLDEN))])) == ["gold"]
+    assert view.take([(Kind.QUEUE, cluster_client.Change(item=SILVER, gone=True))]) == []
+    assert list(view.queues) == ["gold"]
+
+
+def test_a_view_knows_what_waits() -> None:
+    """PodGroups come and go as well."""
+    view = queue_watch.View(queues={"gold": GOLD})
+    assert view.waiting("gold") is None
+    waits = queue_objects.a_group("a", "gold", why="no room")
+    runs = queue_objects.a_group("b", "gold", "Running")
+    view.take([(Kind.POD_GROUP, listing(waits))])
+    view.take([(Kind.POD_GROUP, cluster_client.Change(item=runs))])
+    assert [each.key for each in view.waiting("gold") or ()] == ["team/a"]
+    (gold,) = view.figures()
+    assert gold.counts is not None
+    assert (gold.counts.pending, gold.counts.running) == (1, 1)
+    view.take([(Kind.POD_GROUP, cluster_client.Change(item=waits, gone=True))])
+    assert view.waiting("gold") == []
+
+
+def test_without_queues_there_is_nothing_to_show_without_podgroups_there_is() -> None:
+    """Whoever may not see PodGroups sees queues all the same."""
+    view = queue_watch.View(queues={"gold": GOLD}, groups={})
+    view.take([(Kind.POD_GROUP, queue_watch.Failure(error=DENIED, final=True))])
+    assert (view.groups, view.notes) == (None, ["PodGroups are left out: you may not"])
+    with pytest.raises(cluster_client.Forbidden):
+        view.take([(Kind.QUEUE, queue_watch.Failure(error=DENIED, final=True))])
+
+
+def test_trouble_is_over_with_the_next_list() -> None:
+    """Of the same kind; what was known stays until then."""
+    view = queue_watch.View(queues={"gold": GOLD})
+    view.take([(Kind.QUEUE, queue_watch.Failure(error=AWAY, final=False))])
+    view.take([(Kind.POD_GROUP, listing())])
+    assert (list(view.queues), view.notes) == (["gold"], [f"{AWAY}; trying again"])
+    view.take([(Kind.QUEUE, listing(SILVER))])
+    assert (list(view.queues), view.notes) == (["silver"], [])
+
+
+def followed(source: queue_objects.Fake, count: int) -> list[queue_watch.Find]:
+    """The first finds of following queues."""
+    found: list[queue_watch.Find] = []
+
+    class Enough(Exception):  # noqa: N818 - no error
+        pass
+
+    def tell(find: queue_watch.Find) -> None:
+        found.append(find)
+        if len(found) == count:
+            raise Enough
+
+    with pytest.raises(Enough):
+        queue_watch.follow(source, Kind.QUEUE, tell)
+    return found
+
+
+@pytest.mark.parametrize("end", [None, cluster_client.Expired("too old")])
+def test_a_watch_that_ends_begins_anew_with_a_list(end: cluster_client.ClusterError | None) -> None:
+    """Whether the server has had enough, or the version is too old."""
+    source = queue_objects.Fake([GOLD], [])
+    change = cluster_client.Change(item=GOLDEN)
+    source.script.put(change)
+    source.script.put(end)
+    source.script.put(change)
+    assert followed(source, 4) == [listing(GOLD), change, listing(GOLD), change]
+
+
+def test_a_server_that_goes_away_is_asked_again() -> None:
+    """Once it has answered; what it knows then is told."""
+    source = queue_objects.Fake([GOLD], [])
+    source.refusals[Kind.QUEUE] = [None, AWAY, AWAY, None]
+    source.script.put(AWAY)
+    finds = followed(source, 5)
+    lost = queue_watch.Failure(error=AWAY, final=False)
+    assert finds == [listing(GOLD), lost, lost, lost, listing(GOLD)]
+
+
+@pytest.mark.parametrize(("refusals", "finds"), [([AWAY], 1), ([DENIED], 1), ([None, DENIED], 2)])
+def test_what_does_not_go_away_by_itself_is_final(
+    refusals: list[cluster_client.ClusterError | None], finds: int
+) -> None:
+    """No answer at the very start, and at any time a no."""
+    source = queue_objects.Fake([GOLD], [])
+    source.refusals[Kind.QUEUE] = list(refusals)
+    source.script.put(None)
+    found: list[queue_watch.Find] = []
+    queue_watch.follow(source, Kind.QUEUE, found.append)
+    error = refusals[-1]
+    assert error is not None
+    assert len(found) == finds
+    assert found[-1] == queue_watch.Failure(error=error, final=True)
+
+
+def test_the_first_portion_of_news_has_everything() -> None:
+    """Then come changes, together if they come together, and nothing when nothing happens."""
+    source = queue_objects.Fake([GOLD], [queue_objects.a_group("a", "gold")])
+    changes = queue_watch.news(source, (Kind.QUEUE, Kind.POD_GROUP))
+    first = next(changes)
+    assert {kind for kind, _ in first} == {Kind.QUEUE, Kind.POD_GROUP}
+    assert next(changes) == []
+    for item in (GOLDEN, SILVER):
+        source.script.put(cluster_client.Change(item=item))
+    later = list(itertools.chain.from_iterable(itertools.islice(changes, 4)))
+    assert [find.item for _, find in later if isinstance(find, cluster_client.Change)] == [
+        GOLDEN,
+        SILVER,
+    ]
+
+
+def test_news_without_podgroups_still_begin() -> None:
+    """A refusal is news, too."""
+    source = queue_objects.Fake([GOLD], [])
+    source.refusals[Kind.POD_GROUP] = [DENIED]
+    view = queue_watch.View()
+    view.take(next(queue_watch.news(source, (Kind.QUEUE, Kind.POD_GROUP))))
+    assert (list(view.queues), view.groups) == (["gold"], None)
+    assert view.notes == ["PodGroups are left out: you may not"]

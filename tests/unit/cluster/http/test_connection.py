@@ -1,0 +1,184 @@
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+
+from tests.unit.cluster.conftest import Serve
+from vscheduler.cluster.http import connection, sessions
+
+
+def status(code: int, reason: str = "", **more: Any) -> bytes:
+    """A meta/v1 Status."""
+    body = {"kind": "Status", "code": code, "reason": reason, "message": f"said {code}", **more}
+    return json.dumps(body).encode()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (400, connection.Invalid),
+        (401, connection.Forbidden),
+        (403, connection.Forbidden),
+        (404, connection.NotFound),
+        (409, connection.Conflict),
+        (410, connection.Gone),
+        (422, connection.Invalid),
+        (429, connection.Throttled),
+        (500, connection.Unavailable),
+        (503, connection.Unavailable),
+    ],
+)
+def test_every_answer_has_its_error(code: int, kind: type[connection.ApiError]) -> None:
+    """The HTTP status decides, or the Status's own code where there is none; the words stay."""
+    for error in (
+        connection.error_of(code, status(code, "Because")),
+        connection.error_of(0, status(code, "Because")),
+    ):
+        assert type(error) is kind
+        assert (str(error), error.status, error.reason) == (f"said {code}", code, "Because")
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>Bad gateway", b'{"message": 3}', b"\xff"])
+def test_an_answer_that_is_no_status_is_shown(body: bytes) -> None:
+    """Proxies answer in their own words."""
+    error = connection.error_of(502, body)
+    assert isinstance(error, connection.Unavailable)
+    assert str(error)
+
+
+def test_an_expired_token_is_gone_whatever_its_code() -> None:
+    """A continue token that is too old has reason Expired."""
+    assert isinstance(connection.error_of(400, status(400, "Expired")), connection.Gone)
+
+
+@pytest.mark.parametrize(
+    ("header", "details", "seconds"),
+    [("7", {}, 7), (None, {"retryAfterSeconds": 3}, 3), ("x", {}, 1)],
+)
+def test_throttling_says_for_how_long(
+    header: str | None, details: dict[str, int], seconds: float
+) -> None:
+    """Retry-After, else the Status's details, else a second."""
+    error = connection.error_of(429, status(429, details=details), header)
+    assert isinstance(error, connection.Throttled)
+    assert error.retry_after_seconds == seconds
+
+
+async def test_a_call_sends_bytes_and_gives_bytes(serve: Serve) -> None:
+    """What goes out is what was given, with our name on it."""
+    seen: list[tuple[str, str, bytes, str, str]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        body = await request.read()
+        agent = request.headers["User-Agent"]
+        seen.append((request.method, request.path_qs, body, request.content_type, agent))
+        return web.Response(body=b'{"ok":true}')
+
+    link = await serve(answer)
+    body = await link.call("PATCH", "/a?b=%2F", b"{}", content_type=connection.MERGE_PATCH)
+    assert body == b'{"ok":true}'
+    assert seen == [("PATCH", "/a?b=%2F", b"{}", connection.MERGE_PATCH, sessions.USER_AGENT)]
+    assert sessions.USER_AGENT.startswith("vscheduler/")
+
+
+async def test_a_refusal_is_raised(serve: Serve) -> None:
+    """A status of 300 and above is never an answer, neither to a call nor to a stream."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=409, body=status(409))
+
+    link = await serve(answer)
+    with pytest.raises(connection.Conflict, match="said 409"):
+        await link.call("GET", "/")
+    with pytest.raises(connection.Conflict, match="said 409"):
+        async with link.stream("/", silence_seconds=1):
+            pass
+
+
+async def test_that_the_server_is_too_busy_is_told(serve: Serve) -> None:
+    """Each 429 is; other refusals, and evictions that a budget forbids, aren't."""
+    budget = status(429, details={"causes": [{"reason": connection.BUDGET}]})
+    answers = iter([(429, status(429)), (429, budget), (503, status(503)), (429, b"")])
+    told: list[str] = []
+
+    async def answer(_: web.Request) -> web.Response:
+        code, body = next(answers)
+        return web.Response(status=code, body=body)
+
+    link = await serve(answer)
+    for _ in range(4):
+        with pytest.raises(connection.ApiError):
+            await link.call("POST", "/", b"{}")
+        if not told:
+            link.tell_of_throttling(lambda: told.append("busy"))
+    assert told == ["busy"]
+
+
+async def test_a_silent_stream_is_unavailable(serve: Serve) -> None:
+    """A connection that says nothing for too long is dead, though TCP doesn't know."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"one\n")
+        await asyncio.sleep(1)
+        return response
+
+    link = await serve(answer)
+    seen: list[bytes] = []
+
+    async def read() -> None:
+        async with link.stream("/", silence_seconds=0.05) as chunks:
+            async for chunk in chunks:
+                seen.append(chunk)  # noqa: PERF401 - what came before the silence counts
+
+    with pytest.raises(connection.Unavailable, match="no answer"):
+        await read()
+    assert seen == [b"one\n"]
+
+
+async def test_nobody_there_is_unavailable() -> None:
+    """A refused connection is an error of ours."""
+    link = await connection.Connection.open(connection.Access(master="http://127.0.0.1:1"))
+    with pytest.raises(connection.Unavailable):
+        await link.call("GET", "/")
+    await link.close()
+
+
+async def test_a_kubeconfig_gives_address_and_token(tmp_path: Path) -> None:
+    """--kubeconfig and --context choose; --master wins over the address."""
+    path = tmp_path / "config"
+    contexts = ("one", "two")
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "current-context": "one",
+                "contexts": [{"name": n, "context": {"cluster": n, "user": n}} for n in contexts],
+                "clusters": [{"name": n, "cluster": {"server": f"http://{n}"}} for n in contexts],
+                "users": [{"name": n, "user": {"token": f"t-{n}"}} for n in contexts],
+            }
+        )
+    )
+    for access, host, token in (
+        (connection.Access(kubeconfig=str(path)), "http://one", "t-one"),
+        (connection.Access(kubeconfig=str(path), context="two"), "http://two", "t-two"),
+        (connection.Access(kubeconfig=str(path), master="http://x/"), "http://x", "t-one"),
+    ):
+        link = await connection.Connection.open(access)
+        assert link.host == host
+        assert link._credentials.held.headers == {"Authorization": f"Bearer {token}"}
+        await link.close()
+
+
+@pytest.mark.parametrize("text", [None, "", "{]", "contexts: []"])
+async def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path: Path, text: str | None) -> None:
+    """Missing, empty, no YAML, no context: one sentence with the path."""
+    path = tmp_path / "config"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(connection.CredentialsError, match=str(path)):
+        await connection.Connection.open(connection.Access(kubeconfig=str(path)))

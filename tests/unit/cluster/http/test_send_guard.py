@@ -1,0 +1,104 @@
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from vscheduler.cluster.http import connection, send_guard
+
+ANSWER = b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"
+
+
+class Listener:
+    """A server that keeps each byte that comes, and answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.got: list[bytes] = []
+        self.arrived = asyncio.Event()
+        self.answers = asyncio.Event()
+
+    async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection."""
+        while data := await reader.read(65536):
+            self.got.append(data)
+            self.arrived.set()
+            await self.answers.wait()
+            writer.write(ANSWER)
+        writer.close()
+
+
+@pytest.fixture
+def listener() -> Listener:
+    """It answers nothing yet."""
+    return Listener()
+
+
+@pytest.fixture
+async def link(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[connection.Connection]:
+    """The only connection that there may be to it."""
+    monkeypatch.setattr(connection, "CONNECTIONS_MAX", 1)
+    server = await asyncio.start_server(listener.take, "127.0.0.1")
+    host, port = server.sockets[0].getsockname()
+    link = await connection.Connection.open(connection.Access(master=f"http://{host}:{port}"))
+    yield link
+    await link.close()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_without_leave_not_a_byte_is_sent(
+    link: connection.Connection, listener: Listener
+) -> None:
+    """Not the headers either; the next call has a connection again."""
+    listener.answers.set()
+    with pytest.raises(send_guard.WithheldError):
+        await link.call("POST", "/no", b"{}", may_send=lambda: False)
+    await link.call("POST", "/yes", b"{}", may_send=lambda: True)
+    assert b"".join(listener.got).startswith(b"POST /yes HTTP/1.1\r\n")
+    assert b"/no" not in b"".join(listener.got)
+
+
+async def test_leave_is_asked_for_when_there_is_a_connection(
+    link: connection.Connection, listener: Listener
+) -> None:
+    """Who was frozen while it waited for one, and may not send any more, sends nothing."""
+    asked: list[bool] = []
+
+    def may_send() -> bool:
+        asked.append(listener.answers.is_set())
+        return False
+
+    first = asyncio.create_task(link.call("POST", "/first", b"{}"))
+    await listener.arrived.wait()
+    second = asyncio.create_task(link.call("POST", "/second", b"{}", may_send=may_send))
+    done, _ = await asyncio.wait({second}, timeout=0.1)
+    assert (done, asked) == (set(), []), "it waits, and hasn't asked"
+    listener.answers.set()
+    assert await first == b""
+    with pytest.raises(send_guard.WithheldError):
+        await second
+    assert asked == [True]
+    assert b"/second" not in b"".join(listener.got)
+
+
+async def test_what_is_guarded_is_sent_as_it_is(
+    link: connection.Connection, listener: Listener
+) -> None:
+    """Type, length and bytes."""
+    listener.answers.set()
+    await link.call("POST", "/a", b'{"b":1}', may_send=lambda: True)
+    head, _, body = b"".join(listener.got).partition(b"\r\n\r\n")
+    assert body == b'{"b":1}'
+    assert b"\r\nContent-Type: application/json\r\n" in head + b"\r\n"
+    assert b"\r\nContent-Length: 7\r\n" in head + b"\r\n"
+
+
+async def test_a_server_that_hangs_up_is_no_lack_of_leave(
+    link: connection.Connection, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written may have been done."""
+    monkeypatch.setattr("tests.unit.cluster.http.test_send_guard.ANSWER", b"nonsense\r\n\r\n")
+    listener.answers.set()
+    with pytest.raises(connection.Unavailable):
+        await link.call("POST", "/a", b"{}", may_send=lambda: True)

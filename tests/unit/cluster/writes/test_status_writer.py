@@ -1,0 +1,400 @@
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests import answers
+from tests.unit.cluster.conftest import Serve
+from tests.unit.cluster.leave import Ending
+from vscheduler.cluster.writes import event_recorder, status_writer, write_queue
+from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.mirror import statuses
+
+KIND = jobs.TaskClass(request={"pods": 1, "cpu": 2000})
+JOB = jobs.JobId("ns/a")
+GROUP_PATH = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups/a"
+STORED = jobs.Job(id=JOB, uid="uid-a", namespace="ns", name="a", queue="q", created=0.0)
+
+
+def a_task(name: str) -> jobs.Task:
+    """A pod of the job."""
+    return jobs.Task(
+        uid=jobs.TaskId(f"uid-{name}"),
+        namespace="ns",
+        name=name,
+        job=JOB,
+        kind=KIND,
+        status=jobs.TaskStatus.PENDING,
+        created=0.0,
+    )
+
+
+WAITS = decisions.GroupStatus(
+    job=JOB,
+    uid="uid-a",
+    queue="q",
+    phase=jobs.Phase.PENDING,
+    running=0,
+    succeeded=0,
+    failed=0,
+    ready=False,
+    unplaced=(a_task("a-0"), a_task("a-1")),
+    reason=decisions.Reason(code=decisions.ReasonCode.NO_NODES, queue="q"),
+)
+RUNS = replace(WAITS, phase=jobs.Phase.RUNNING, running=2, ready=True, unplaced=(), reason=None)
+
+
+@dataclass
+class Desk:
+    """A Reporter, the PodGroup as it is seen, and what the server was asked."""
+
+    reporter: status_writer.Reporter
+    queue: write_queue.Lanes
+    calls: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    written: Counter[tuple[str, str]] = field(default_factory=Counter)
+    group: status_writer.StoredGroup | None = None
+    may_commit: bool | Ending = True
+
+    def stored_group(self, job: jobs.JobId) -> status_writer.StoredGroup | None:
+        """The PodGroup as the Mirror would have it."""
+        assert job == JOB
+        return self.group
+
+    def report(
+        self,
+        *statuses: decisions.GroupStatus,
+        carried: snapshot.Carried = snapshot.FRESH,
+        binds: tuple[decisions.Bind, ...] = (),
+    ) -> None:
+        """Report a cycle."""
+        result = decisions.CycleResult(
+            binds=binds,
+            pipelined=(),
+            evicts=(),
+            groups=statuses,
+            queues=(),
+            total={},
+            carried=carried,
+        )
+        state = self.group.state if self.group else jobs.GroupState()
+        self.reporter.report(result, {JOB: replace(STORED, state=state)}, "cycle-1")
+
+    async def settle(self) -> None:
+        """Until nothing waits, rests included."""
+        before = -1
+        while before != (before := len(self.calls)):
+            await asyncio.sleep(0.05)
+            await asyncio.wait_for(self.queue.wait_until_quiet(), 2)
+
+    def group_bodies(self) -> list[dict[str, Any]]:
+        """What was written to the PodGroup."""
+        return [body for _, path, body in self.calls if path == GROUP_PATH]
+
+    def events(self) -> Counter[tuple[str, str]]:
+        """Events by reason and kind of object."""
+        return Counter(
+            (body["reason"], body["regarding"]["kind"])
+            for _, path, body in self.calls
+            if path.endswith("/events")
+        )
+
+
+@asynccontextmanager
+async def desk(serve: Serve, answer: Callable[[str], int] = lambda _: 200) -> AsyncIterator[Desk]:
+    """A Reporter at work; `answer` gives the HTTP status for a path."""
+
+    async def handle(request: web.Request) -> web.Response:
+        made.calls.append((request.method, request.path, json.loads(await request.read())))
+        body = {"message": "no"}
+        if request.method == "PATCH":
+            body |= answers.an_object(request.path, version="20")
+        return web.json_response(body, status=answer(request.path))
+
+    def observe(what: str, outcome: str) -> None:
+        made.written[what, outcome] += 1
+
+    queue = write_queue.Lanes(workers=2, waiting_max=50)
+    link = await serve(handle)
+    made = Desk(reporter=None, queue=queue)  # type: ignore[arg-type]  # two lines below
+    made.group = status_writer.StoredGroup(
+        uid="uid-a", resource_version="7", state=jobs.GroupState()
+    )
+    made.reporter = status_writer.Reporter(
+        link,
+        queue,
+        made,
+        event_recorder.Herald(
+            link,
+            queue,
+            event_recorder.Identity(controller="vscheduler", instance="here"),
+            observe=observe,
+        ).under(lambda: True),
+        may_commit=lambda: bool(made.may_commit),
+        observe=observe,
+    )
+    task = asyncio.create_task(queue.run())
+    yield made
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@pytest.fixture(autouse=True)
+def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writes of one object are spaced by milliseconds."""
+    monkeypatch.setattr(status_writer, "GROUP_SPACING_SECONDS", 0.01)
+    monkeypatch.setattr(status_writer, "POD_SPACING_SECONDS", 0.01)
+
+
+async def test_a_waiting_group_and_its_pods_are_told_once(serve: Serve) -> None:
+    """The patch carries the version; pods get a condition by UID; each has one event."""
+    async with desk(serve) as made:
+        made.report(WAITS)
+        await made.settle()
+        made.report(WAITS)
+        await made.settle()
+        (body,) = made.group_bodies()
+        assert body["metadata"] == {"resourceVersion": "7"}
+        (condition,) = body["status"]["conditions"]
+        assert (condition["type"], condition["status"]) == ("Unschedulable", "True")
+        pods = [(path, body) for _, path, body in made.calls if path.endswith("/status")]
+        assert sorted(path for path, _ in pods) == [
+            f"/api/v1/namespaces/ns/pods/a-{n}/status" for n in range(2)
+        ]
+        assert pods[0][1]["metadata"]["uid"].startswith("uid-a-")
+        assert pods[0][1]["status"]["conditions"][0]["reason"] == "Unschedulable"
+        assert made.events() == {
+            ("Unschedulable", "PodGroup"): 1,
+            ("FailedScheduling", "Pod"): 2,
+        }
+
+
+async def test_a_group_that_is_not_admitted_is_told_its_phase_and_why_in_one_write(
+    serve: Serve,
+) -> None:
+    """A new PodGroup has no phase. The write isn't seen yet when the next cycle says the same."""
+    async with desk(serve) as made:
+        state = jobs.GroupState(blank=True)
+        made.group = status_writer.StoredGroup(uid="uid-a", resource_version="7", state=state)
+        for _ in range(2):
+            made.report(replace(WAITS, unplaced=()))
+            await made.settle()
+        (body,) = made.group_bodies()
+        assert sorted(body["status"]) == ["conditions", "phase"]
+        assert body["status"]["phase"] == "Pending"
+
+
+async def test_other_numbers_are_told_without_another_event(serve: Serve) -> None:
+    """An event is for another kind of reason; the condition always has the newest numbers."""
+    reason = decisions.Reason(code=decisions.ReasonCode.TOO_FEW_PODS, queue="q", tasks=1, minimum=4)
+    async with desk(serve) as made:
+        for tasks in (1, 2, 3):
+            made.report(replace(WAITS, reason=replace(reason, tasks=tasks)))
+            await made.settle()
+        assert made.events()["FailedScheduling", "Pod"] == 2
+        assert made.written["pod", "written"] == 6
+
+
+async def test_a_conflict_is_worked_out_again_from_the_newest_version(serve: Serve) -> None:
+    """Somebody else's condition that came in between is kept."""
+    codes = [409, 200]
+    theirs = jobs.Condition(type="Theirs", status="True", reason="x")
+    async with desk(serve, lambda path: codes.pop(0) if path == GROUP_PATH else 200) as made:
+        made.report(replace(WAITS, unplaced=()))
+        await asyncio.sleep(0.005)
+        state = jobs.GroupState(conditions=(theirs,))
+        made.group = status_writer.StoredGroup(uid="uid-a", resource_version="9", state=state)
+        await made.settle()
+        first, second = made.group_bodies()
+        assert (first["metadata"], second["metadata"]) == (
+            {"resourceVersion": "7"},
+            {"resourceVersion": "9"},
+        )
+        kinds = [condition["type"] for condition in second["status"]["conditions"]]
+        assert sorted(kinds) == ["Theirs", "Unschedulable"]
+
+
+async def test_what_the_server_did_not_keep_is_not_written_again(serve: Serve) -> None:
+    """A pruned field looks different for ever; only after somebody else's write we write again."""
+    async with desk(serve) as made:
+        made.report(RUNS)
+        await made.settle()
+        pruned = jobs.GroupState(phase=jobs.Phase.RUNNING)
+        for version, writes in (("20", 1), ("21", 2)):
+            made.group = status_writer.StoredGroup(
+                uid="uid-a", resource_version=version, state=replace(pruned, failed=int(version))
+            )
+            made.report(RUNS)
+            await made.settle()
+            assert len(made.group_bodies()) == writes
+
+
+@pytest.mark.parametrize("why", ["gone", "another", "not ours to write"])
+async def test_nothing_is_written_to_what_is_not_there(serve: Serve, why: str) -> None:
+    """A group that was deleted, or made anew under its name, or when we may not write."""
+    async with desk(serve) as made:
+        assert made.group is not None
+        if why == "gone":
+            made.group = None
+        elif why == "another":
+            made.group = replace(made.group, uid="other")
+        else:
+            made.may_commit = False
+        made.report(replace(WAITS, unplaced=()))
+        await made.settle()
+        assert made.calls == []
+
+
+@pytest.mark.parametrize(("code", "outcome"), [(404, "notfound"), (403, "forbidden")])
+async def test_a_refused_write_is_counted_and_left(serve: Serve, code: int, outcome: str) -> None:
+    """What is gone, or forbidden, isn't asked for again and again."""
+    async with desk(serve, lambda _: code) as made:
+        made.report(WAITS)
+        await made.settle()
+        await made.settle()
+        assert made.written == {("podgroup", outcome): 1, ("pod", outcome): 2}
+
+
+async def test_a_bound_pod_is_not_told_that_it_waits(serve: Serve) -> None:
+    """The condition that waits to be written is withdrawn; its event says Scheduled."""
+    async with desk(serve) as made:
+        made.report(WAITS)
+        made.reporter.bound(decisions.Bind(task=a_task("a-0"), node="n1"))
+        await made.settle()
+        paths = [path for _, path, _ in made.calls]
+        assert "/api/v1/namespaces/ns/pods/a-0/status" not in paths
+        assert made.events()["Scheduled", "Pod"] == 1
+
+
+async def test_a_group_that_starts_is_written_to_once(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When its pods are seen on their nodes; not a moment before, too, that they are let in."""
+    monkeypatch.setattr(status_writer, "GROUP_SPACING_SECONDS", 0.3)
+    starts = replace(RUNS, phase=jobs.Phase.INQUEUE, running=0)
+    async with desk(serve) as made:
+        made.report(starts, binds=(decisions.Bind(task=a_task("a-0"), node="n1"),))
+        await asyncio.sleep(0.05)
+        assert made.group_bodies() == []
+        made.report(RUNS)
+        async with asyncio.timeout(5):
+            while not made.group_bodies():  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.4)
+        assert [body["status"]["phase"] for body in made.group_bodies()] == ["Running"]
+
+
+async def test_an_evicted_pod_is_told_for_whom_it_went(serve: Serve) -> None:
+    """Its condition, after the eviction, by UID; an event on it, and one on its group."""
+    evict = decisions.Evict(
+        task=a_task("a-0"), node="n1", action="reclaim", beneficiary=jobs.JobId("ns/needy")
+    )
+    async with desk(serve) as made:
+        made.reporter.evicted(evict, STORED)
+        made.reporter.lost([evict, replace(evict, task=a_task("a-1"))])
+        await made.settle()
+        (body,) = (body for _, path, body in made.calls if path.endswith("pods/a-0/status"))
+        assert body["metadata"] == {"uid": "uid-a-0"}
+        (condition,) = body["status"]["conditions"]
+        assert (condition["type"], condition["status"], condition["reason"]) == (
+            "DisruptionTarget",
+            "True",
+            "PreemptionByScheduler",
+        )
+        said = "evicted from n1 by reclaim so that ns/needy can start"
+        assert condition["message"] == said
+        notes = {
+            (body["type"], body["regarding"]["kind"], body["action"]): body["note"]
+            for _, path, body in made.calls
+            if path.endswith("/events")
+        }
+        assert notes == {
+            ("Warning", "Pod", "Evicting"): said,
+            ("Normal", "PodGroup", "Evicting"): (
+                "2 pods evicted by reclaim so that ns/needy can start"
+            ),
+        }
+        assert made.written["victim", "written"] == 1
+
+
+async def test_a_condition_that_the_server_had_no_time_for_is_written_again(serve: Serve) -> None:
+    """Not where the pod is another, or gone, by then."""
+    evict = decisions.Evict(task=a_task("a-0"), node="n1", action="reclaim", beneficiary=None)
+    codes = [503, 200]
+    async with desk(serve, lambda path: codes.pop(0) if "/pods/" in path else 200) as made:
+        made.reporter.evicted(evict, STORED)
+        await made.settle()
+        assert made.written["victim", "written"] == 1
+    for code in (404, 409):
+        async with desk(serve, partial(_answer, code)) as made:
+            made.reporter.evicted(evict, STORED)
+            await made.settle()
+            assert len([path for _, path, _ in made.calls if "/pods/" in path]) == 1
+
+
+def _answer(code: int, path: str) -> int:
+    """This code for pods, success for everything else."""
+    return code if "/pods/" in path else 200
+
+
+def nominations(made: Desk) -> list[tuple[str, str | None]]:
+    """What was written to status.nominatedNodeName, by pod."""
+    return [
+        (path.split("/")[-2], body["status"]["nominatedNodeName"])
+        for _, path, body in made.calls
+        if path.endswith("/status") and "nominatedNodeName" in body.get("status", {})
+    ]
+
+
+async def test_a_pod_that_waits_for_room_says_where_until_it_does_no_more(serve: Serve) -> None:
+    """Written once; another node is written anew; taken back when the promise is."""
+    first, second = (decisions.Pipeline(task=a_task(f"a-{n}"), node="n1") for n in range(2))
+    known = decisions.Pipeline(task=replace(a_task("a-2"), nominated_node="n1"), node="n1")
+    async with desk(serve) as made:
+        made.reporter.nominate([first, second, known])
+        made.reporter.nominate([first])
+        await made.settle()
+        assert sorted(nominations(made)) == [("a-0", "n1"), ("a-1", "n1")]
+        made.reporter.nominate([replace(first, node="n2")])
+        await made.settle()
+        assert nominations(made)[2:] == [("a-0", "n2")]
+        kept = {jobs.TaskId("uid-a-0"): "n2"}
+        made.report(
+            carried=snapshot.Carried(nominations=kept),
+            binds=(decisions.Bind(task=a_task("a-1"), node="n1"),),
+        )
+        await made.settle()
+        assert nominations(made)[3:] == [("a-2", None)]
+        made.report()
+        await made.settle()
+        assert nominations(made)[4:] == [("a-0", None)]
+
+
+def test_an_event_fits_into_its_bounds() -> None:
+    """events.k8s.io/v1: notes up to 1 kB, times with microseconds, who reports."""
+    notice = statuses.bound_notice(decisions.Bind(task=a_task("a-0"), node="n" * 2000))
+    identity = event_recorder.Identity(controller="vscheduler", instance="i" * 300)
+    body = json.loads(event_recorder.event_body(notice, "a-0.1", 1.5, identity))
+    assert len(body["note"]) <= 1024
+    assert len(body["reportingInstance"]) == 128
+    assert body["eventTime"] == "1970-01-01T00:00:01.500000Z"
+    assert (body["reportingController"], body["action"]) == ("vscheduler", "Binding")
+    assert body["regarding"]["uid"] == "uid-a-0"
+
+
+async def test_leave_that_ends_while_a_call_is_prepared_keeps_it_from_being_sent(
+    serve: Serve,
+) -> None:
+    """It is asked again when the bytes are written; and whoever may write later does."""
+    async with desk(serve) as made:
+        made.may_commit = Ending(1)
+        made.report(replace(WAITS, unplaced=()))
+        await made.settle()
+        assert made.may_commit.left < 0
+        assert made.calls == []

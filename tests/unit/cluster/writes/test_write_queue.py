@@ -1,0 +1,197 @@
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+
+import pytest
+
+from vscheduler import containment
+from vscheduler.cluster.http import send_guard
+from vscheduler.cluster.writes import windows, write_queue
+
+
+async def run_until_quiet(queue: write_queue.Lanes) -> None:
+    """Let the workers make all calls that wait."""
+    task = asyncio.create_task(queue.run())
+    await asyncio.wait_for(queue.wait_until_quiet(), 20)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def noting(word: object, seen: list[object]) -> Callable[[], Coroutine[None, None, None]]:
+    """A call that notes its turn."""
+
+    async def call() -> None:
+        await asyncio.sleep(0)
+        seen.append(word)
+
+    return call
+
+
+async def test_urgent_calls_go_first() -> None:
+    """Whatever came first: binds, then statuses, conditions and events, each in its own order."""
+    queue = write_queue.Lanes(workers=1, waiting_max=10)
+    seen: list[object] = []
+    for lane in reversed(write_queue.Lane):
+        for number in range(2):
+            assert queue.put(lane, noting((lane, number), seen))
+    await run_until_quiet(queue)
+    assert seen == [(lane, number) for lane in write_queue.Lane for number in range(2)]
+
+
+async def test_a_full_lane_takes_no_more() -> None:
+    """Events are dropped rather than piled up; binds are always taken."""
+    queue = write_queue.Lanes(workers=1, waiting_max=2)
+    seen: list[object] = []
+    taken = [queue.put(write_queue.Lane.EVENT, noting("event", seen)) for _ in range(3)]
+    assert taken == [True, True, False]
+    assert all(queue.put(write_queue.Lane.BIND, noting("bind", seen)) for _ in range(3))
+    await run_until_quiet(queue)
+    assert seen == ["bind"] * 3 + ["event"] * 2
+
+
+async def test_no_more_calls_are_under_way_than_workers() -> None:
+    """The number of workers bounds the load on the API server."""
+    queue = write_queue.Lanes(workers=3, waiting_max=10)
+    now, most = 0, 0
+
+    async def call() -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.001)
+        now -= 1
+
+    for _ in range(9):
+        queue.put(write_queue.Lane.BIND, call)
+    await run_until_quiet(queue)
+    assert (now, most) == (0, 3)
+
+
+async def test_an_api_server_that_is_too_busy_gets_fewer_calls_at_once() -> None:
+    """As long as it says so; what waits is sent nevertheless."""
+    queue = write_queue.Lanes(workers=20, waiting_max=10)
+    seen: list[str] = []
+
+    async def most_at_once(*, busy: bool) -> int:
+        now = most = 0
+
+        async def call() -> None:
+            nonlocal now, most
+            now += 1
+            most = max(most, now)
+            await asyncio.sleep(0)
+            if busy:
+                queue.throttled()
+            now -= 1
+            seen.append("bind")
+
+        for _ in range(100):
+            queue.put(write_queue.Lane.BIND, call)
+        await run_until_quiet(queue)
+        return most
+
+    assert await most_at_once(busy=False) == 20
+    await most_at_once(busy=True)
+    assert await most_at_once(busy=True) <= windows.LEAST + 1  # after each round it tries one more
+    assert len(seen) == 300
+
+
+async def test_calls_that_come_one_by_one_find_workers() -> None:
+    """Workers that had nothing to do, and some that were told so too often, take new calls."""
+    queue = write_queue.Lanes(workers=20, waiting_max=10)
+    seen: list[object] = []
+    task = asyncio.create_task(queue.run())
+    for number in range(100):
+        queue.put(write_queue.Lane.BIND, noting(number, seen))
+        if number % 7 == 0:
+            await asyncio.wait_for(queue.wait_until_quiet(), 2)
+            assert seen == list(range(number + 1))
+    await asyncio.wait_for(queue.wait_until_quiet(), 2)
+    assert seen == list(range(100))
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_who_wants_to_add_much_waits_for_room() -> None:
+    """Until no more than so many calls wait; at once where that is so already."""
+    queue = write_queue.Lanes(workers=1, waiting_max=10)
+    seen: list[object] = []
+    await queue.wait_for_room(write_queue.Lane.BIND, 0)
+    for number in range(5):
+        queue.put(write_queue.Lane.BIND, noting(number, seen))
+    task = asyncio.create_task(queue.run())
+    await asyncio.wait_for(queue.wait_for_room(write_queue.Lane.BIND, 2), 2)
+    assert 2 <= len(seen) < 5
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_who_waits_for_urgent_calls_does_not_wait_for_others() -> None:
+    """A Lease is given back when binds have ended, however many events still wait."""
+    queue = write_queue.Lanes(workers=2, waiting_max=10)
+    go_on = asyncio.Event()
+    seen: list[object] = []
+
+    async def slow() -> None:
+        await go_on.wait()
+        seen.append("event")
+
+    for _ in range(3):
+        queue.put(write_queue.Lane.EVENT, slow)
+    queue.put(write_queue.Lane.CONDITION, noting("condition", seen))
+    task = asyncio.create_task(queue.run())
+    await asyncio.wait_for(queue.wait_until_quiet(write_queue.Lane.CONDITION), 2)
+    assert seen == ["condition"]
+    waiting = asyncio.create_task(queue.wait_until_quiet())
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    go_on.set()
+    await asyncio.wait_for(waiting, 2)
+    assert seen == ["condition"] + ["event"] * 3
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_a_call_that_may_not_be_sent_is_over_and_its_worker_goes_on() -> None:
+    """It counts as a step, as the lane has moved."""
+    queue = write_queue.Lanes(workers=1, waiting_max=10)
+    seen: list[object] = []
+
+    async def withheld() -> None:
+        raise send_guard.WithheldError
+
+    assert not queue.busy
+    queue.put(write_queue.Lane.BIND, withheld)
+    queue.put(write_queue.Lane.BIND, noting("next", seen))
+    assert (queue.busy, queue.steps) == (True, 0)
+    await run_until_quiet(queue)
+    assert seen == ["next"]
+    assert (queue.busy, queue.steps) == (False, 2)
+
+
+@pytest.mark.contains_failures
+async def test_a_call_that_raises_ends_no_worker() -> None:
+    """It is counted, and the calls behind it are made."""
+    counts: list[str] = []
+    queue = write_queue.Lanes(
+        workers=1, waiting_max=10, failures=containment.Failures(counts.append)
+    )
+    made = asyncio.Event()
+
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    async def note() -> None:
+        made.set()
+
+    for lane in write_queue.Lane:
+        queue.put(lane, fail)
+    queue.put(write_queue.Lane.EVENT, note)
+    task = asyncio.create_task(queue.run())
+    async with asyncio.timeout(10):
+        await made.wait()
+        await queue.wait_until_quiet()
+    assert counts == ["call"] * len(write_queue.Lane)
+    task.cancel()
+    await asyncio.wait([task])

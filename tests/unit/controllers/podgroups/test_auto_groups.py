@@ -1,0 +1,338 @@
+import copy
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from vscheduler.controllers.podgroups import auto_groups, group_terms
+from vscheduler.controllers.podgroups.group_terms import MIN_MEMBER, MIN_RESOURCES, QUEUE
+
+REF = auto_groups.OwnerRef(api_version="apps/v1", kind="ReplicaSet", name="web", uid="r1")
+JOB = auto_groups.OwnerRef(api_version="batch/v1", kind="Job", name="train", uid="j1")
+
+
+def member(**changes: Any) -> auto_groups.Member:
+    """A pod of a ReplicaSet that asks for half a core and a gibibyte."""
+    settings: dict[str, Any] = {
+        "namespace": "lab",
+        "name": "web-1",
+        "uid": "p1",
+        "labels": {},
+        "annotations": {},
+        "priority_class": "",
+        "request": {"cpu": 500, "memory": 2**30, "pods": 1},
+        "owner": REF,
+    }
+    return auto_groups.Member(**settings | changes)
+
+
+def owner(
+    replicas: int | None = 3, *, ref: auto_groups.OwnerRef = REF, **annotations: str
+) -> auto_groups.Owner:
+    """An owner; annotations by their name after `group_`."""
+    named = {
+        f"scheduling.volcano.sh/{key.replace('_', '-')}": annotations[key] for key in annotations
+    }
+    return auto_groups.Owner(ref=ref, labels={}, annotations=named, replicas=replicas)
+
+
+def wanted(
+    pod: auto_groups.Member, of: auto_groups.Owner | None, *, inherit: bool = True
+) -> auto_groups.Body:
+    """The manifest of its group."""
+    return auto_groups.wanted(
+        pod, of, scheduler="vscheduler", default_queue="default", inherit_owner_annotations=inherit
+    )
+
+
+def problems(pod: auto_groups.Member, of: auto_groups.Owner | None) -> list[str]:
+    """What people are told."""
+    return [str(each) for each in auto_groups.problems(pod, of, inherit_owner_annotations=True)]
+
+
+def stored(body: auto_groups.Body, **spec: Any) -> auto_groups.Body:
+    """The group as the server has it, with what a user has edited."""
+    found = copy.deepcopy(body)
+    found["metadata"] |= {"uid": "g1", "resourceVersion": "7"}
+    found["spec"] |= spec
+    return found
+
+
+def test_the_whole_manifest() -> None:
+    """Of a pod of a ReplicaSet that wants a gang of two."""
+    pod = member(priority_class="high", annotations={QUEUE: "gold"})
+    assert wanted(pod, owner(group_min_member="2")) == {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {
+            "namespace": "lab",
+            "name": "podgroup-r1",
+            "labels": {"app.kubernetes.io/managed-by": "vscheduler"},
+            "annotations": {
+                "scheduling.volcano.sh/scheduler-name": "vscheduler",
+                "vscheduler.io/written": (
+                    '{"minMember":2,"minResources":{"cpu":"1","memory":"2Gi","pods":"2"}}'
+                ),
+            },
+            "ownerReferences": [
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "ReplicaSet",
+                    "name": "web",
+                    "uid": "r1",
+                    "controller": True,
+                    "blockOwnerDeletion": False,
+                }
+            ],
+        },
+        "spec": {
+            "minMember": 2,
+            "minResources": {"cpu": "1", "memory": "2Gi", "pods": "2"},
+            "queue": "gold",
+            "priorityClassName": "high",
+        },
+    }
+
+
+def test_a_bare_pod_has_a_group_of_its_own() -> None:
+    """It owns it, and is alone in it, whatever it says."""
+    body = wanted(member(owner=None, annotations={MIN_MEMBER: "3"}), None)
+    assert body["metadata"]["name"] == "podgroup-p1"
+    assert body["metadata"]["ownerReferences"][0]["kind"] == "Pod"
+    assert body["metadata"]["ownerReferences"][0]["uid"] == "p1"
+    assert body["spec"]["minMember"] == 1
+
+
+@pytest.mark.parametrize(
+    ("of", "pod", "minimum"),
+    [
+        (owner(), {}, 1),
+        (owner(group_min_member="2"), {}, 2),
+        (owner(group_min_member="0"), {}, 0),
+        (owner(group_min_member="+3"), {}, 3),
+        (owner(group_min_member="9"), {}, 3),
+        (owner(0, group_min_member="9"), {}, 9),
+        (owner(None, group_min_member="9"), {}, 9),
+        (owner(), {MIN_MEMBER: "2"}, 2),
+        (owner(group_min_member="1"), {MIN_MEMBER: "2"}, 1),
+        (None, {MIN_MEMBER: "2"}, 2),
+    ],
+)
+def test_min_member_is_what_is_asked_for_as_far_as_there_will_be_pods(
+    of: auto_groups.Owner | None, pod: Mapping[str, str], minimum: int
+) -> None:
+    """The owner's annotation before the pod's; never more than its replicas, where known."""
+    assert wanted(member(annotations=pod), of)["spec"]["minMember"] == minimum
+
+
+def test_a_job_may_ask_for_as_many_as_run_at_once() -> None:
+    """Other owners have no parallelism; of a Job that isn't known, one will do."""
+    pod = member(owner=JOB)
+    assert wanted(pod, owner(4, ref=JOB, group_min_member="parallelism"))["spec"]["minMember"] == 4
+    assert wanted(pod, owner(0, ref=JOB, group_min_member="parallelism"))["spec"]["minMember"] == 1
+    assert (
+        wanted(member(owner=JOB, annotations={MIN_MEMBER: "parallelism"}), None)["spec"][
+            "minMember"
+        ]
+        == 1
+    )
+    assert wanted(member(), owner(group_min_member="parallelism"))["spec"]["minMember"] == 1
+    assert problems(pod, owner(4, ref=JOB, group_min_member="parallelism")) == []
+
+
+def test_min_resources_may_be_told() -> None:
+    """As JSON; in whatever words, they are written as Kubernetes does."""
+    body = wanted(member(), owner(group_min_resources='{"cpu": "1500m", "memory": 1048576}'))
+    assert body["spec"]["minResources"] == {"cpu": "1500m", "memory": "1Mi"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[" * 100_000,
+        "[]",
+        '{"cpu": null}',
+        '{"cpu": "many"}',
+        '{"cpu": "-1"}',
+        '{"cpu": NaN}',
+    ],
+)
+def test_min_resources_that_cannot_be_read_are_told_of(text: str) -> None:
+    """The sum of requests stands in."""
+    of = owner(group_min_resources=text)
+    assert wanted(member(), of)["spec"]["minResources"]["cpu"] == "500m"
+    (problem,) = problems(member(), of)
+    assert problem.startswith(f"ReplicaSet lab/web: metadata.annotations[{MIN_RESOURCES}]: ")
+    assert problem.endswith("; the sum of requests is taken")
+
+
+@pytest.mark.parametrize("text", ["", "two", "-1", "1.5", "1_0", " 2", "2147483648", "\u0663"])
+def test_a_min_member_that_is_no_number_is_told_of(text: str) -> None:
+    """One stands in."""
+    pod = member(annotations={MIN_MEMBER: text})
+    assert wanted(pod, owner(group_min_member=text))["spec"]["minMember"] == 1
+    assert wanted(pod, owner())["spec"]["minMember"] == 1
+    place = f"Pod lab/web-1: metadata.annotations[{MIN_MEMBER}]"
+    assert problems(pod, owner()) == [f"{place}: {text!r} is no number of pods; 1 is taken"]
+
+
+def test_the_queue_is_the_pods_else_the_owners_else_the_default() -> None:
+    """A name that no Queue can have would have the server refuse the group."""
+    gold, lead = member(annotations={QUEUE: "gold"}), owner(queue_name="lead")
+    bad = member(annotations={QUEUE: "Gold!"})
+    assert wanted(gold, lead)["spec"]["queue"] == "gold"
+    assert wanted(member(), lead)["spec"]["queue"] == "lead"
+    assert wanted(member(annotations={QUEUE: ""}), owner())["spec"]["queue"] == "default"
+    assert wanted(bad, lead)["spec"]["queue"] == "default"
+    (problem,) = problems(bad, lead)
+    assert "'Gold!' can't be the name of a Queue" in problem
+
+
+def test_annotations_and_labels_are_inherited() -> None:
+    """Those below volcano.sh/, the pod's over the owner's; of labels, two."""
+    pod = member(
+        annotations={"volcano.sh/cooldown-time": "60s", "note": "x"},
+        labels={"volcano.sh/preemptable": "false", "app": "web", "volcano.sh/job-name": "j"},
+    )
+    theirs = {"volcano.sh/cooldown-time": "10s", "volcano.sh/sla-waiting-time": "1h", "note": "y"}
+    of = auto_groups.Owner(ref=REF, labels={}, annotations=theirs, replicas=1)
+    metadata = wanted(pod, of)["metadata"]
+    own = {key: text for key, text in metadata["annotations"].items() if "volcano.sh/" in key}
+    assert own == {
+        "volcano.sh/cooldown-time": "60s",
+        "volcano.sh/sla-waiting-time": "1h",
+        "scheduling.volcano.sh/scheduler-name": "vscheduler",
+    }
+    assert metadata["labels"] == {
+        "volcano.sh/preemptable": "false",
+        "app.kubernetes.io/managed-by": "vscheduler",
+    }
+
+
+def test_without_inheritance_nothing_of_the_owner_counts_but_its_replicas() -> None:
+    """As with Volcano's flag."""
+    of = owner(1, group_min_member="2", queue_name="lead", group_min_resources="{")
+    spec = wanted(member(annotations={MIN_MEMBER: "5"}), of, inherit=False)["spec"]
+    assert (spec["minMember"], spec["queue"]) == (1, "default")
+    assert auto_groups.problems(member(), of, inherit_owner_annotations=False) == ()
+
+
+def test_budgets_of_the_pod_replace_the_owners() -> None:
+    """Of the two kinds only one may be there."""
+    least, most = group_terms.BUDGETS
+    of = auto_groups.Owner(ref=REF, labels={}, annotations={most: "1"}, replicas=1)
+    annotations = wanted(member(annotations={least: "2"}), of)["metadata"]["annotations"]
+    assert least in annotations
+    assert most not in annotations
+
+
+@pytest.mark.parametrize(
+    ("annotations", "topology", "told"),
+    [
+        ({}, None, 0),
+        ({group_terms.TOPOLOGY_MODE: "Soft"}, {"mode": "soft"}, 0),
+        ({group_terms.TOPOLOGY_TIER: "2"}, {"mode": "hard", "highestTierAllowed": 2}, 0),
+        ({group_terms.TOPOLOGY_MODE: "x", group_terms.TOPOLOGY_TIER: "-1"}, {"mode": "hard"}, 2),
+    ],
+)
+def test_the_network_topology_of_a_pod(
+    annotations: Mapping[str, str], topology: object, told: int
+) -> None:
+    """Volcano's annotations; what can't be read leaves its defaults."""
+    pod = member(annotations=annotations)
+    assert wanted(pod, owner())["spec"].get("networkTopology") == topology
+    assert len(problems(pod, owner())) == told
+
+
+def test_a_group_follows_its_owner() -> None:
+    """The patch has what differs, and what it was written for."""
+    before = wanted(member(), owner(1, group_min_member="3"))
+    after = wanted(member(), owner(3, group_min_member="3"))
+    patch = auto_groups.change(stored(before), after)
+    assert patch is not None
+    assert patch["metadata"]["uid"] == "g1"
+    assert patch["metadata"]["resourceVersion"] == "7"
+    assert patch["spec"] == {
+        "minMember": 3,
+        "minResources": {"cpu": "1500m", "memory": "3Gi", "pods": "3"},
+    }
+    written = json.loads(patch["metadata"]["annotations"][auto_groups.WRITTEN])
+    assert written == {name: after["spec"][name] for name in auto_groups.COUNTED}
+
+
+def test_resources_that_are_not_asked_for_any_more_go() -> None:
+    """A merge patch says null for them."""
+    before = wanted(member(request={"cpu": 1000, "nvidia.com/gpu": 1}), owner())
+    patch = auto_groups.change(stored(before), wanted(member(request={"cpu": 2000}), owner()))
+    assert patch is not None
+    assert patch["spec"] == {"minResources": {"cpu": "2", "nvidia.com/gpu": None}}
+
+
+def test_nothing_is_changed_that_says_the_same() -> None:
+    """In other words, or edited, or of another's making."""
+    before = wanted(member(), owner(1))
+    after = wanted(member(), owner(3, group_min_member="3", queue_name="lead"))
+    same = stored(before, minResources={"cpu": "0.5", "memory": "1024Mi", "pods": 1})
+    edited = stored(before, minMember=7, minResources={"cpu": "9"}, queue="mine")
+    foreign = stored(before)
+    foreign["metadata"]["labels"] = {}
+    unwritten = stored(before)
+    unwritten["metadata"]["annotations"][auto_groups.WRITTEN] = "[" * 100_000
+    assert auto_groups.change(stored(before), before) is None
+    assert auto_groups.change(same, before) is None
+    for each in (edited, foreign, unwritten):
+        assert auto_groups.change(each, after) is None
+
+
+def test_what_a_user_edited_stays_beside_what_follows() -> None:
+    """Edited minResources aren't touched while minMember follows, and stay the user's."""
+    before = wanted(member(), owner(1, group_min_member="3"))
+    after = wanted(member(), owner(3, group_min_member="3"))
+    patch = auto_groups.change(stored(before, minResources={"cpu": "9"}), after)
+    assert patch is not None
+    assert patch["spec"] == {"minMember": 3}
+    written = json.loads(patch["metadata"]["annotations"][auto_groups.WRITTEN])
+    assert written["minResources"] == before["spec"]["minResources"]
+
+
+def test_a_pod_is_attached_by_its_uid() -> None:
+    """Another one of its name isn't meant."""
+    assert auto_groups.attachment(member()) == {
+        "metadata": {"uid": "p1", "annotations": {"scheduling.k8s.io/group-name": "podgroup-r1"}}
+    }
+
+
+def test_the_newest_pod_speaks_for_its_group() -> None:
+    """In whatever order they come; of several, the one with the last UID."""
+    pods = [
+        member(uid="a", created=1.0),
+        member(uid="c", created=2.0),
+        member(uid="b", created=2.0),
+    ]
+    assert auto_groups.spokesman(pods).uid == "c"
+    assert auto_groups.spokesman(reversed(pods)).uid == "c"
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "spec", "replicas"),
+    [
+        ("apps/v1", "ReplicaSet", {"replicas": 0}, 0),
+        ("apps/v1", "StatefulSet", {"replicas": 2}, 2),
+        ("batch/v1", "Job", {"parallelism": 4}, 4),
+        ("batch/v1", "Job", {"parallelism": 4, "completions": 2}, 2),
+        ("batch/v1", "Job", {"completions": 2}, None),
+        ("apps/v1", "DaemonSet", {}, None),
+        ("example.com/v1", "ReplicaSet", {"replicas": 2}, None),
+        ("v1", "Pod", {"replicas": 2}, None),
+    ],
+)
+def test_how_many_pods_an_owner_wants(
+    api_version: str, kind: str, spec: Mapping[str, int], replicas: int | None
+) -> None:
+    """Of three kinds it is known; a Job never runs more at once than it has to complete."""
+    metadata = {"name": "web", "uid": "r1"}
+    body = {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+    assert auto_groups.owner(body).replicas == replicas

@@ -1,0 +1,57 @@
+"""What pods bear out of a PodGroup's status."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.mirror import manifests
+from vscheduler.controllers.podgroups import group_evidence
+from vscheduler.controllers.queues import queue_objects
+from vscheduler.mirror import state
+from vscheduler.mirror.decode import decoding, events
+
+GROUP = {"annotations": {"scheduling.k8s.io/group-name": "g"}}
+WAITS = manifests.pod("a", metadata=GROUP)
+RUNS = manifests.pod("a", node="n1", metadata=GROUP)
+STRANGERS = manifests.pod("a", node="n1", scheduler="other", metadata=GROUP)
+DONE = {**RUNS, "status": {"phase": "Succeeded"}}
+ELSEWHERE = manifests.pod(
+    "a", node="n1", metadata={"annotations": {next(iter(GROUP["annotations"])): "h"}}
+)
+
+
+@pytest.mark.parametrize(
+    ("phase", "pods", "counts_as"),
+    [
+        ("Running", [], "pending"),
+        ("Running", [WAITS], "pending"),
+        ("Running", [ELSEWHERE], "pending"),
+        ("Running", [RUNS], "running"),
+        ("Running", [STRANGERS], "running"),
+        ("Running", [DONE], "running"),
+        ("Unknown", [], "pending"),
+        ("Unknown", [RUNS], "unknown"),
+        ("Whatever", [], "pending"),
+        ("Completed", [], "completed"),
+        ("Completed", [DONE], "completed"),
+        ("Completed", [RUNS], "running"),
+        ("Inqueue", [], "inqueue"),
+        ("Pending", [RUNS], "pending"),
+        ("", [], "pending"),
+    ],
+)
+def test_a_group_counts_where_its_pods_say(
+    phase: str, pods: list[dict[str, Any]], counts_as: str
+) -> None:
+    """Whoever wrote the status, and whatever numbers stand in it."""
+    mirror = state.Mirror(state.Options(scheduler_names=("vscheduler",)))
+    for pod in pods:
+        mirror.apply(decoding.convert(events.Kind.POD, pod))
+    group = queue_objects.group(
+        {
+            "metadata": {"name": "g", "namespace": "ns", "uid": "u"},
+            "spec": {"queue": "q"},
+            "status": {"phase": phase, "running": 1000, "succeeded": 1000},
+        }
+    )
+    assert group_evidence.Evidence(mirror).counter(group) == counts_as

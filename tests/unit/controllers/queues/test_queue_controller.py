@@ -1,0 +1,398 @@
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from structlog import testing
+
+from tests.unit.controllers import queue_api
+from vscheduler.controllers import ports
+from vscheduler.controllers.queues import (
+    queue_cache,
+    queue_controller,
+    queue_objects,
+    queue_retries,
+)
+from vscheduler.mirror import paths
+
+PACE = queue_controller.Pace(
+    together_seconds=0,
+    spacing_seconds=0.002,
+    counts_seconds=0,
+    settle_seconds=0.01,
+    retries=queue_retries.Growth(first_seconds=0.005, longest_seconds=0.05, absent_seconds=0.01),
+)
+QUEUES = paths.QUEUES.everywhere
+
+
+@asynccontextmanager
+async def keeping(
+    server: queue_api.Server,
+    pace: queue_controller.Pace = PACE,
+    *,
+    deaf: bool = False,
+    witness: queue_cache.Witness = queue_cache.as_written,
+) -> AsyncIterator[queue_controller.QueueKeeper]:
+    """A keeper at work; a deaf one is told of no changes."""
+    keeper = queue_controller.QueueKeeper(
+        server, default_queue="default", observe=lambda *_: None, pace=pace, witness=witness
+    )
+    if not deaf:
+        server.listeners.append(keeper.feed)
+    task = asyncio.create_task(keeper.run())
+    try:
+        yield keeper
+    finally:
+        if not deaf:
+            server.listeners.remove(keeper.feed)
+        assert not task.done() or task.exception() is None
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(done: Callable[[], object]) -> None:
+    """Wait until it is so."""
+    async with asyncio.timeout(10):
+        while not done():  # noqa: ASYNC110 - of what happens in the server nobody tells
+            await asyncio.sleep(0.002)
+
+
+async def rest(server: queue_api.Server) -> None:
+    """Wait until nothing more is written."""
+    before = -1
+    async with asyncio.timeout(10):
+        while before != len(server.writes):
+            before = len(server.writes)
+            await asyncio.sleep(0.05)
+
+
+def finalizers(server: queue_api.Server, name: str) -> list[str]:
+    """Those of a Queue."""
+    return list(server.objects[f"{QUEUES}/{name}"]["metadata"].get("finalizers", []))
+
+
+async def test_all_is_brought_up_and_then_quiet() -> None:
+    """Root and default are made, states and counts written once; a second keeper writes nothing."""
+    server = queue_api.Server()
+    queue_api.a_queue(server, "red")
+    for number, phase in enumerate(("", "Running", "Running")):
+        queue_api.a_group(server, f"g{number}", "red", phase)
+    queue_api.a_group(server, "lone", "")
+    async with keeping(server):
+        await until(lambda: queue_api.status_of(server, "red").get("running") == 2)
+        await rest(server)
+        assert queue_api.status_of(server, "red")["pending"] == 1
+        assert queue_api.status_of(server, "default")["pending"] == 1
+        assert queue_api.state_of(server, "root") == "Open"
+        assert [finalizers(server, each) for each in ("red", "default", "root")] == [
+            ["vscheduler.io/in-use"]
+        ] * 3
+    before = len(server.writes)
+    assert before == 2 + 3 + 3, "two are created; of three, the finalizer and the status"
+    async with keeping(server):
+        await asyncio.sleep(0.1)
+    assert len(server.writes) == before
+
+
+async def test_a_delete_waits_for_the_last_group() -> None:
+    """The queue says what for, and is let go when the live lists say so, too."""
+    server = queue_api.Server()
+    path = queue_api.a_queue(server, "red")
+    group = queue_api.a_group(server, "g", "red", "Running")
+    async with keeping(server):
+        await until(lambda: finalizers(server, "red"))
+        server.remove(path)
+        await until(lambda: queue_api.state_of(server, "red") == "Closing")
+        await rest(server)
+        assert path in server.objects
+        server.remove(group)
+        await until(lambda: path not in server.objects)
+        await rest(server)
+        assert server.calls[-1][0] == "patch"
+
+
+async def test_a_queue_isnt_let_go_unseen() -> None:
+    """A group that the keeper hasn't heard of keeps its queue; so does a list that fails."""
+    server = queue_api.Server()
+    path = queue_api.a_queue(server, "red")
+    group = queue_api.a_group(server, "g", "red")
+    refuse = itertools.count()
+
+    def no_lists(method: str, *_: Any) -> None:
+        if method == "list":
+            next(refuse)
+            raise ports.RefusedError(ports.Trouble.UNANSWERED, "no lists today")
+
+    async with keeping(server) as keeper:
+        await until(lambda: finalizers(server, "red"))
+        keeper.feed(queue_objects.Gone(kind=queue_objects.Kind.POD_GROUP, uid="none"))
+        uid = server.objects[group]["metadata"]["uid"]
+        server.remove(path)
+        keeper.feed(queue_objects.Gone(kind=queue_objects.Kind.POD_GROUP, uid=uid))
+        await rest(server)
+        assert finalizers(server, "red") == ["vscheduler.io/in-use"]
+        server.refuse = no_lists
+        server.remove(group)
+        await until(lambda: next(refuse) > 5)
+        assert path in server.objects
+        server.refuse = lambda *_: None
+        await until(lambda: path not in server.objects)
+
+
+async def test_what_went_unheard_is_found_by_the_live_lists() -> None:
+    """After each list of Kopf's, and from time to time."""
+    server = queue_api.Server()
+    queue_api.a_queue(server, "red")
+    group = queue_api.a_group(server, "g", "red")
+    async with keeping(server, deaf=True) as keeper:
+        await until(lambda: queue_api.status_of(server, "red").get("pending") == 1)
+        server.remove(group)
+        listed = queue_objects.queue(server.objects[f"{QUEUES}/red"])
+        keeper.feed(queue_objects.Seen(item=listed, listed=True))
+        await until(lambda: queue_api.status_of(server, "red")["pending"] == 0)
+    group = queue_api.a_group(server, "g", "red")
+    async with keeping(server, replace(PACE, audit_seconds=0.02), deaf=True):
+        await until(lambda: queue_api.status_of(server, "red").get("pending") == 1)
+        server.remove(group)
+        await until(lambda: queue_api.status_of(server, "red")["pending"] == 0)
+
+
+async def test_counts_are_written_together() -> None:
+    """However many groups come and go, a queue is written to once in a while."""
+    server = queue_api.Server()
+    queue_api.a_queue(server, "red")
+    async with keeping(server, replace(PACE, counts_seconds=0.3)):
+        await until(lambda: queue_api.state_of(server, "red"))
+        await rest(server)
+        before, started = len(server.writes), time.monotonic()
+        for number in range(50):
+            queue_api.a_group(server, f"g{number}", "red")
+            await asyncio.sleep(0.001)
+        await until(lambda: queue_api.status_of(server, "red")["pending"] == 50)
+        most = 3 + (time.monotonic() - started) / 0.3
+        assert len(server.writes) - before <= most, "the finalizer, and some for each 0.3 s"
+
+
+async def test_commands_are_written_down_before_they_are_deleted() -> None:
+    """In the order in which they were made; a crash in between repeats them."""
+    server = queue_api.Server()
+    queue_api.a_queue(server, "red")
+    first = queue_api.a_command(server, "b", "CloseQueue", "red")
+    second = queue_api.a_command(server, "a", "OpenQueue", "red")
+
+    def no_deletes(method: str, path: str, _: Any) -> None:
+        if method == "delete" and path == second:
+            raise ports.RefusedError(ports.Trouble.UNANSWERED, "lost")
+
+    server.refuse = no_deletes
+    async with keeping(server):
+        for path in (first, second):
+            command = queue_objects.command(server.objects[path])
+            assert command is not None
+            server.listeners[0](queue_objects.Seen(item=command))
+        await until(lambda: first not in server.objects)
+        await until(lambda: sum(each[0] == "delete" for each in server.calls) > 3)
+        assert second in server.objects
+        server.refuse = lambda *_: None
+        await until(lambda: second not in server.objects)
+        assert queue_api.state_of(server, "red") == "Open"
+
+
+@pytest.mark.parametrize(
+    ("queue", "uid"), [("root", ""), ("none", ""), ("red", "of-an-earlier-one")]
+)
+async def test_commands_that_cant_be_obeyed_are_told_and_deleted(queue: str, uid: str) -> None:
+    """Root stays open, and a Command never hits a queue that it isn't meant for."""
+    server = queue_api.Server()
+    queue_api.a_queue(server, "red")
+    with testing.capture_logs() as logs:
+        async with keeping(server):
+            path = queue_api.a_command(server, "c", "CloseQueue", queue, uid)
+            await until(lambda: path not in server.objects)
+            await rest(server)
+    assert [each["queue"] for each in logs if each["event"] == "command.refused"] == [queue]
+    assert queue_api.state_of(server, "red") == "Open"
+
+
+async def test_a_missing_crd_is_waited_for() -> None:
+    """Nothing is planned before the live lists are there."""
+    server = queue_api.Server()
+
+    def absent(*_: Any) -> None:
+        raise ports.RefusedError(ports.Trouble.MISSING, "no such kind")
+
+    server.refuse = absent
+    async with keeping(server):
+        await until(lambda: len(server.calls) > 5)
+        assert not server.writes
+        server.refuse = lambda *_: None
+        await until(lambda: queue_api.state_of(server, "default"))
+
+
+async def test_one_bad_queue_stops_no_other_and_is_told_once() -> None:
+    """What the server refuses for good is left alone for long."""
+    server = queue_api.Server()
+    queue_api.a_queue(server, "bad")
+    queue_api.a_queue(server, "good")
+
+    def refuse(method: str, path: str, _: Any) -> None:
+        if method == "patch" and "bad" in path:
+            raise ports.RefusedError(ports.Trouble.INVALID, "no")
+
+    server.refuse = refuse
+    with testing.capture_logs() as logs:
+        async with keeping(server):
+            await until(lambda: queue_api.state_of(server, "good"))
+            for number in range(5):
+                queue_api.a_group(server, f"g{number}", "good")
+                await asyncio.sleep(0.02)
+            tries = sum(each[1].endswith("bad/status") for each in server.writes)
+            assert tries <= 4
+            server.refuse = lambda *_: None
+            await until(lambda: queue_api.state_of(server, "bad"))
+    assert len([each for each in logs if each["event"] == "queue.not_kept"]) == 1
+
+
+async def test_two_keepers_at_once_come_to_rest() -> None:
+    """Each writes what it thinks best, and then both agree."""
+    server = queue_api.Server()
+    top = queue_api.a_queue(server, "top")
+    queue_api.a_queue(server, "leaf", parent="top")
+    queue_api.a_group(server, "g", "leaf")
+    async with keeping(server), keeping(server):
+        server.edit(top, {"metadata": {"annotations": {"vscheduler.io/wanted-state": "Closed"}}})
+        await until(lambda: queue_api.state_of(server, "leaf") == "Closing")
+        server.edit(top, {"metadata": {"annotations": {"vscheduler.io/wanted-state": "Open"}}})
+        await until(lambda: queue_api.state_of(server, "leaf") == "Open")
+        await rest(server)
+        marks = server.objects[f"{QUEUES}/leaf"]["metadata"].get("annotations", {})
+        assert "volcano.sh/closed-by-parent" not in marks
+
+
+async def test_volcanos_crd_gets_what_it_has_a_place_for() -> None:
+    """Conditions are left out after a refusal, and `allocated` is there where it must be.
+
+    What they would have said, the log says once.
+    """
+    server = queue_api.Server()
+    path = queue_api.a_queue(server, "red", parent="nowhere")
+
+    def narrow(method: str, path: str, body: Any) -> None:
+        if method == "patch" and path.endswith("/status"):
+            if "conditions" in body["status"]:
+                message = ".status.conditions: field not declared in schema"
+                raise ports.RefusedError(ports.Trouble.UNANSWERED, message)
+            if "allocated" not in body["status"]:
+                message = "status.allocated: Required value"
+                raise ports.RefusedError(ports.Trouble.INVALID, message)
+
+    server.refuse = narrow
+    with testing.capture_logs() as logs:
+        async with keeping(server):
+            await until(lambda: queue_api.state_of(server, "red") == "Open")
+            await rest(server)
+            wish = {"metadata": {"annotations": {"vscheduler.io/wanted-state": "Closed"}}}
+            server.edit(path, wish)
+            await until(lambda: queue_api.state_of(server, "red") == "Closed")
+            await rest(server)
+            server.edit(path, {"spec": {"parent": "root"}})
+            await rest(server)
+    assert len([each for each in logs if each["event"] == "queue.conditions_missing"]) == 1
+    told = [each for each in logs if each["event"] == "queue.condition"]
+    assert [(each["queue"], each["type"], each["reason"]) for each in told] == [
+        ("red", "vscheduler.io/Tree", "ParentMissing")
+    ]
+    assert "nowhere" in told[0]["message"]
+    ended = [each for each in logs if each["event"] == "queue.condition_ended"]
+    assert [(each["queue"], each["type"]) for each in ended] == [("red", "vscheduler.io/Tree")]
+    assert queue_api.status_of(server, "red")["allocated"] == {"cpu": "0", "memory": "0"}
+
+
+def a_queue(name: str, uid: str, version: int) -> queue_objects.Queue:
+    """A Queue in some version."""
+    return queue_objects.Queue(name=name, uid=uid, version=str(version))
+
+
+def test_news_of_a_queue_that_has_gone_doesnt_hide_the_next() -> None:
+    """Objects are told apart by UID, versions by number."""
+    known = queue_cache.Known("default")
+    known.see(a_queue("red", "new", 9))
+    known.see(a_queue("red", "old", 7))
+    assert known.queues["red"].uid == "new"
+    known.see(a_queue("red", "new", 8))
+    assert known.queues["red"].version == "9"
+    known.forget("old")
+    known.refresh(a_queue("red", "old", 10))
+    assert known.queues["red"].uid == "new"
+    known.forget("new")
+    assert not known.queues
+
+
+def test_what_is_heard_while_a_list_is_under_way_is_newer() -> None:
+    """What has come stays, what has gone goes, whatever the list says."""
+    known = queue_cache.Known("default")
+    group = queue_objects.Group(uid="g", version="3", queue="", counter="running")
+    known.see(group)
+    known.see(a_queue("stale", "s", 1))
+    known.begin()
+    known.see(a_queue("come", "c", 5))
+    known.forget("gone")
+    known.replace([group, a_queue("gone", "gone", 2), a_queue("come", "c", 4)])
+    assert {name: each.version for name, each in known.queues.items()} == {"come": "5"}
+    assert known.counts["default"] == {"running": 1}
+    known.forget("g")
+    assert not known.counts.get("default")
+
+
+def test_groups_count_where_others_say() -> None:
+    """What a status says may be borne out later, or no more: then it is doubted."""
+    borne_out = {"ns/a"}
+    known = queue_cache.Known(
+        "default", lambda group: group.counter if group.key in borne_out else "pending"
+    )
+    for number, key in enumerate(("ns/a", "ns/b")):
+        known.see(
+            queue_objects.Group(uid=key, version=str(number), queue="", counter="running", key=key)
+        )
+    assert known.counts["default"] == {"running": 1, "pending": 1}
+    borne_out.add("ns/b")
+    assert known.doubt("ns/b")
+    assert not known.doubt("ns/c")
+    assert known.counts["default"] == {"running": 2}
+    borne_out.clear()
+    assert all(map(known.doubt, ("ns/a", "ns/b")))
+    assert known.counts["default"] == {"pending": 2}
+
+
+async def test_what_pods_bear_out_is_counted_when_they_move() -> None:
+    """Nothing happens to the group itself."""
+    server = queue_api.Server()
+    borne_out: set[str] = set()
+    server.put(f"{QUEUES}/red", {"metadata": {"name": "red"}, "spec": {}})
+    server.put(
+        f"{queue_api.GROUPS}/g",
+        {
+            "metadata": {"name": "g", "namespace": "default"},
+            "spec": {"queue": "red"},
+            "status": {"phase": "Running", "running": 1000},
+        },
+    )
+
+    def counts() -> tuple[int, int]:
+        status = server.objects[f"{QUEUES}/red"].get("status", {})
+        return status.get("pending", -1), status.get("running", -1)
+
+    def witness(group: queue_objects.Group) -> str:
+        return group.counter if group.key in borne_out else "pending"
+
+    async with keeping(server, witness=witness) as keeper:
+        await until(lambda: counts() == (1, 0))
+        await rest(server)
+        borne_out.add("default/g")
+        keeper.moved("default/g")
+        await until(lambda: counts() == (0, 1))

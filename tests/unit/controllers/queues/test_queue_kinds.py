@@ -1,0 +1,92 @@
+"""Queues whose kind is taken away, and queues that the keeper fails at."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.controllers import queue_api
+from tests.unit.controllers.queues.test_queue_controller import (
+    PACE,
+    QUEUES,
+    finalizers,
+    keeping,
+    rest,
+    until,
+)
+
+KINDS_PACE = replace(PACE, kinds_seconds=0.01)
+
+
+@pytest.mark.contains_failures
+async def test_a_queue_that_the_keeper_fails_at_holds_up_no_other() -> None:
+    """Whatever is raised; it is tried again."""
+    server = queue_api.Server()
+    left = [ZeroDivisionError(), KeyError("x")]
+
+    def fail(method: str, path: str, _: Any) -> None:
+        if method == "patch" and path.endswith("/bad/status") and left:
+            raise left.pop()
+
+    server.refuse = fail
+    queue_api.a_queue(server, "bad")
+    queue_api.a_queue(server, "good")
+    async with keeping(server):
+        await until(lambda: queue_api.state_of(server, "good") == "Open")
+        await until(lambda: queue_api.state_of(server, "bad") == "Open")
+    assert left == []
+
+
+async def test_queues_go_with_their_kind() -> None:
+    """Whatever they hold; nothing is made anew before the kind is back."""
+    server = queue_api.Server()
+    path = queue_api.a_queue(server, "lab")
+    queue_api.a_group(server, "job", "lab")
+    async with keeping(server, KINDS_PACE):
+        await until(lambda: finalizers(server, "lab"))
+        server.offers["queues"] = ("delete", "get", "list", "watch")
+        for each in [each for each in server.objects if each.startswith(f"{QUEUES}/")]:
+            server.remove(each)
+        await until(lambda: path not in server.objects)
+        await until(lambda: f"{QUEUES}/default" not in server.objects)
+        del server.offers["queues"]
+        before = len(server.writes)
+        await asyncio.sleep(0.2)
+        assert len(server.writes) == before
+        server.offers["queues"] = queue_api.VERBS
+        await until(lambda: f"{QUEUES}/default" in server.objects)
+        await rest(server)
+
+
+async def test_a_queue_of_a_kind_that_stays_waits_for_what_it_holds() -> None:
+    """A deletion of it alone; and where the server doesn't say."""
+    server = queue_api.Server()
+    path = queue_api.a_queue(server, "lab")
+    group = queue_api.a_group(server, "job", "lab")
+    async with keeping(server, KINDS_PACE):
+        await until(lambda: finalizers(server, "lab"))
+        server.remove(path)
+        await asyncio.sleep(0.1)
+        assert finalizers(server, "lab")
+        server.silent = True
+        await asyncio.sleep(0.1)
+        assert finalizers(server, "lab")
+        server.remove(group)
+        await until(lambda: path not in server.objects)
+
+
+async def test_queues_need_not_wait_for_a_kind_that_is_gone() -> None:
+    """There are no PodGroups where the server has missed them twice."""
+    server = queue_api.Server()
+    path = queue_api.a_queue(server, "lab")
+    group = queue_api.a_group(server, "job", "lab")
+    async with keeping(server, KINDS_PACE) as keeper:
+        await until(lambda: finalizers(server, "lab"))
+        server.listeners.clear()
+        server.remove(group)
+        server.remove(path)
+        del server.offers["podgroups"]
+        keeper.miss()
+        await until(lambda: path not in server.objects)
+        server.listeners.append(keeper.feed)

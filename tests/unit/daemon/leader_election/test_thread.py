@@ -1,0 +1,262 @@
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.unit.daemon import lease_store
+from vscheduler.cluster import lease_records
+from vscheduler.cluster.http import connection
+from vscheduler.daemon.leader_election import api, elector, state_machine, thread
+from vscheduler.daemon.liveness import progress
+
+LEASES = ("a", "b")
+TIMING = state_machine.Timing(
+    duration_seconds=6.0, renew_deadline_seconds=4.0, retry_period_seconds=0.2
+)
+FREE = lease_records.Record(holder="", duration_seconds=1.0)
+PATIENCE_SECONDS = 30.0
+
+
+class Instance:
+    """One that stands for election, as the daemon has it."""
+
+    def __init__(self, store: lease_store.Store, identity: str) -> None:
+        self.changes: list[tuple[api.Standing, api.Standing]] = []
+        self.renewals: list[tuple[str, str]] = []
+        self.threads: set[int] = set()
+        self.pulse = progress.Pulse()
+        terms = elector.Terms(identity=identity, namespace=lease_store.NAMESPACE, timing=TIMING)
+        self.elected = thread.Elected(
+            LEASES,
+            terms,
+            store.opened,
+            thread.Outlets(on_change=self._change, observe_renewal=self._renewal, pulse=self.pulse),
+        )
+        self.task = asyncio.create_task(self.elected.run())
+
+    async def gain(self) -> dict[str, api.Token]:
+        """Its tokens, once it has all."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while len(self.elected.held(LEASES)) < len(LEASES):
+                await self.elected.wait_for_change()
+        return dict(self.elected.held(LEASES))
+
+    async def cancel(self) -> None:
+        """End it without a word."""
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+    def _change(self, before: api.Standing, after: api.Standing) -> None:
+        self.changes.append((before, after))
+        self.threads.add(threading.get_ident())
+
+    def _renewal(self, lease: str, seconds: float, outcome: str) -> None:
+        assert seconds >= 0
+        self.renewals.append((lease, outcome))
+        self.threads.add(threading.get_ident())
+
+
+Begin = Callable[[str], Instance]
+
+
+@pytest.fixture
+def store() -> lease_store.Store:
+    """Leases that are free."""
+    made = lease_store.Store()
+    for name in LEASES:
+        made.put(name, FREE)
+    return made
+
+
+@pytest.fixture
+async def begin(store: lease_store.Store) -> AsyncIterator[Begin]:
+    """Instances that stand for the Leases of the store."""
+    instances = []
+
+    def start(identity: str) -> Instance:
+        instances.append(Instance(store, identity))
+        return instances[-1]
+
+    yield start
+    for instance in instances:
+        await instance.cancel()
+
+
+async def eventually(done: Callable[[], object]) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not done():  # noqa: ASYNC110 - another thread makes it so
+            await asyncio.sleep(0.01)
+
+
+async def test_what_is_gained_is_held(begin: Begin) -> None:
+    """Each Lease has a token, of those that are asked for; and it is told here, not there."""
+    one = begin("one")
+    assert one.elected.held(LEASES) == {}
+    tokens = await one.gain()
+    assert all(token.may_act() and token.holder == "one" for token in tokens.values())
+    assert one.elected.held(["b", "c"]) == {"b": tokens["b"]}
+    assert [(each.lease, each.leads, each.holder) for each in one.elected.standings()] == [
+        ("a", True, "one"),
+        ("b", True, "one"),
+    ]
+    await eventually(lambda: {("a", "done"), ("b", "done")} <= set(one.renewals))
+    assert one.threads == {threading.get_ident()}
+    assert one.elected.held(LEASES) == tokens
+
+
+async def test_the_thread_answers_for_as_long_as_it_stands(begin: Begin) -> None:
+    """One that hangs renews nothing, and nobody else would notice."""
+    one = begin("one")
+    await one.gain()
+    before = one.pulse.mark()
+    assert before is not None
+    one.pulse.ask()
+    await eventually(lambda: one.pulse.mark() != before)
+    await one.elected.release()
+    assert one.pulse.mark() is None
+
+
+async def test_a_successor_takes_what_is_given_back(begin: Begin, store: lease_store.Store) -> None:
+    """The tokens have ended before it can know."""
+    one = begin("one")
+    tokens = await one.gain()
+    two = begin("two")
+    await eventually(lambda: two.elected.standings()[1].holder == "one")
+    await one.elected.release()
+    assert not any(token.may_act() for token in tokens.values())
+    assert one.elected.held(LEASES) == {}
+    await asyncio.wait_for(one.task, PATIENCE_SECONDS)
+    await two.gain()
+    assert store.holder("a") == store.holder("b") == "two"
+    assert [after.leads for _, after in one.changes[-1:]] == [False]
+
+
+async def test_what_changes_before_one_waits_is_not_missed(begin: Begin) -> None:
+    """The wait begins with the call, and not when the event loop comes to it."""
+    one = begin("one")
+    waiting = one.elected.wait_for_change()
+    await one.gain()
+    await asyncio.wait_for(waiting, PATIENCE_SECONDS)
+
+
+async def test_renewals_go_on_while_the_event_loop_is_busy(
+    begin: Begin, store: lease_store.Store
+) -> None:
+    """Which is what the thread is for."""
+    tokens = await begin("one").gain()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    enough = store.calls.count("update") + 6
+    while store.calls.count("update") < enough:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)  # noqa: ASYNC251 - the loop is to be busy
+    assert all(token.may_act() for token in tokens.values())
+
+
+async def test_who_is_cancelled_gives_nothing_back(begin: Begin, store: lease_store.Store) -> None:
+    """And acts no more."""
+    one = begin("one")
+    tokens = await one.gain()
+    await one.cancel()
+    assert not any(token.may_act() for token in tokens.values())
+    assert one.elected.held(LEASES) == {}
+    assert not any(standing.leads for standing in one.elected.standings())
+    assert store.holder("a") == store.holder("b") == "one"
+    assert not [each for each in threading.enumerate() if each.name == "leases"]
+
+
+@pytest.mark.contains_failures
+async def test_a_defect_ends_what_is_held(begin: Begin, store: lease_store.Store) -> None:
+    """Nobody acts with nobody renewing; and the daemon lives, to lead again when that is over."""
+    one = begin("one")
+    tokens = await one.gain()
+    get, replace = store.get, store.replace
+    store.get = store.replace = _broken  # type: ignore[method-assign,assignment]  # a defect
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while one.elected.held(LEASES):  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(0.01)
+    assert not any(token.may_act() for token in tokens.values())
+    assert not one.task.done()
+    store.get, store.replace = get, replace  # type: ignore[method-assign]
+    assert (await one.gain()).keys() == tokens.keys()
+
+
+async def _broken(*_: object) -> None:
+    raise ZeroDivisionError
+
+
+async def test_credentials_that_can_not_be_had_end_the_daemon() -> None:
+    """As they do elsewhere."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[lease_store.Store]:
+        for problem in ("none",):
+            raise connection.CredentialsError(problem)
+        yield lease_store.Store()
+
+    terms = elector.Terms(identity="we", namespace="n", timing=TIMING)
+    with pytest.raises(connection.CredentialsError):
+        await thread.Elected(LEASES, terms, opened).run()
+
+
+async def test_a_stop_waits_for_no_server_that_hangs(
+    begin: Begin, store: lease_store.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others take over when they have waited long enough."""
+    monkeypatch.setattr(thread, "RELEASE_SECONDS", 0.05)
+    one = begin("one")
+    tokens = await one.gain()
+    store.get = store.replace = _hanging  # type: ignore[method-assign,assignment]  # a server
+    await asyncio.wait_for(one.elected.release(), PATIENCE_SECONDS)
+    assert not any(token.may_act() for token in tokens.values())
+    assert not one.task.done()
+
+
+async def _hanging(*_: object) -> None:
+    await asyncio.sleep(PATIENCE_SECONDS)
+
+
+async def test_who_is_released_at_the_start_never_stands(store: lease_store.Store) -> None:
+    """A signal may come at any time."""
+    terms = elector.Terms(identity="we", namespace="n", timing=TIMING)
+    elected = thread.Elected(LEASES, terms, store.opened)
+    await elected.release()
+    await asyncio.wait_for(elected.run(), PATIENCE_SECONDS)
+    assert store.calls == []
+
+
+async def test_a_doubt_is_settled_by_a_look(begin: Begin, store: lease_store.Store) -> None:
+    """In the same tenure."""
+    one = begin("one")
+    tokens = await one.gain()
+    looks = store.calls.count("get")
+    tokens["a"].doubt("422")
+    assert tokens["b"].may_act()
+    await eventually(tokens["a"].may_act)
+    assert store.calls.count("get") == looks + 1
+    assert one.elected.held(LEASES) == tokens
+
+
+async def test_a_lease_that_is_lost_is_another_when_it_is_regained(
+    begin: Begin, store: lease_store.Store
+) -> None:
+    """Somebody empties it by hand: the others go on."""
+    one = begin("one")
+    before = await one.gain()
+    store.put("a", FREE)
+    await eventually(lambda: one.elected.held(["a"]) not in ({"a": before["a"]}, {}))
+    after = one.elected.held(LEASES)
+    assert after["b"] is before["b"]
+    assert after["a"].may_act()
+    assert not before["a"].may_act()
+
+
+def test_what_is_held_satisfies_the_protocol() -> None:
+    """The daemon knows no more of it than this."""
+    served: type[api.Leadership] = thread.Elected
+    token: type[api.Token] = elector.Tenure
+    assert served
+    assert token

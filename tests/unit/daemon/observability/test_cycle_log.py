@@ -1,0 +1,77 @@
+from dataclasses import replace
+
+from structlog import testing
+
+from vscheduler.core.model import decisions, queues, refusals, snapshot
+from vscheduler.daemon.observability import cycle_log
+
+TAINTED = decisions.Exclusion(
+    reason="node(s) had untolerated taint {gpu: true}", nodes=("n1", "n2", "n3")
+)
+PROBLEM = queues.QueueProblem(code=queues.ProblemCode.PARENT_MISSING, queue="q", subjects=("p",))
+ASIDE = decisions.QueueFigures(
+    name="q",
+    state=queues.QueueState.OPEN,
+    weight=1,
+    allocated={},
+    request={},
+    entitlement=decisions.Entitlement(deserved={}, problem=PROBLEM),
+)
+CYCLE = decisions.CycleResult(
+    binds=(),
+    pipelined=(),
+    evicts=(),
+    groups=(),
+    queues=(),
+    total={"cpu": 75_500, "memory": 2.0**33},
+    carried=snapshot.FRESH,
+)
+
+
+def told(*results: decisions.CycleResult, event: str) -> list[dict[str, object]]:
+    """The lines about one kind of event, of cycles one after the other."""
+    teller = cycle_log.Teller()
+    with testing.capture_logs() as logs:
+        for number, result in enumerate(results):
+            teller.tell(result, cycle=number, bound=0, parts={"decide": 0.0123})
+    lines = [dict(line) for line in logs if line.pop("event") == event]
+    return [{key: line[key] for key in line if key != "log_level"} for line in lines]
+
+
+def test_the_total_is_told_when_it_or_what_is_left_out_changes() -> None:
+    """As quantities, with the nodes that aren't counted and why."""
+    less = replace(CYCLE, excluded=(TAINTED,))
+    lines = told(CYCLE, CYCLE, less, less, CYCLE, event="total.changed")
+    total = {"cpu": "75500m", "memory": "8Gi"}
+    whole = {"total": total, "nodes_left_out": []}
+    left_out = ["taint gpu=true: 3 nodes, e.g. n1, n2"]
+    assert lines == [whole, {"total": total, "nodes_left_out": left_out}, whole]
+
+
+def test_a_queue_that_is_set_aside_is_told_of_once_and_when_it_is_put_right() -> None:
+    """With what is to be done."""
+    aside = replace(CYCLE, queues=(ASIDE,))
+    (line,) = told(aside, aside, CYCLE, event="queue.set_aside")
+    assert line == {
+        "queue": "q",
+        "message": "parent p of queue q doesn't exist; create it, or correct spec.parent",
+    }
+    assert told(aside, aside, CYCLE, event="queue.put_right") == [{"queue": "q"}]
+
+
+def test_a_cycle_is_told_with_its_times() -> None:
+    """Milliseconds, rounded."""
+    first, second = told(CYCLE, CYCLE, event="cycle.done")
+    assert (first["cycle"], second["cycle"], first["decide_ms"]) == (0, 1, 12.3)
+
+
+def test_a_node_that_is_left_alone_is_told_of_once_and_again_when_it_is_for_longer() -> None:
+    """Not in every cycle of its pause, nor when it is over."""
+    first = refusals.Refused(reason="OutOfcpu", seconds=30, until=100.0)
+    longer = refusals.Refused(reason="OutOfcpu", seconds=60, until=170.0)
+    teller = cycle_log.Teller()
+    with testing.capture_logs() as logs:
+        for refused in ({}, {"n1": first}, {"n1": first}, {"n1": longer}, {}, {"n1": longer}):
+            teller.tell_of_refusals(refused)
+    assert {line["event"] for line in logs} == {"node.refused"}
+    assert [(line["node"], line["seconds"]) for line in logs] == [("n1", s) for s in (30, 60, 60)]

@@ -1,0 +1,162 @@
+import math
+import re
+from dataclasses import replace
+
+from vscheduler.core.model import decisions, queues, snapshot
+from vscheduler.daemon.leader_election import api
+from vscheduler.daemon.observability import metric_table, metrics
+
+GOLD = decisions.QueueFigures(
+    name="gold",
+    state=queues.QueueState.OPEN,
+    weight=3,
+    allocated={"cpu": 1500, "memory": 2**30, "nvidia.com/gpu": 2},
+    request={"cpu": 4000},
+    capability={"cpu": 8000},
+    entitlement=decisions.Entitlement(
+        deserved={"cpu": 3000.5}, real_capability={"cpu": 9000}, share=0.5
+    ),
+)
+RESULT = decisions.CycleResult(
+    binds=(),
+    pipelined=(),
+    evicts=(),
+    groups=(),
+    queues=(GOLD,),
+    total={},
+    carried=snapshot.FRESH,
+    work={"placements": 7},
+    faults=(decisions.Fault(plugin="p", hook="score_nodes", error="e"),),
+)
+PARTS = {"snapshot": 0.001, "decide": 0.01, "commit": 0.002}
+
+
+def values(observed: metrics.Metrics) -> dict[str, float]:
+    """Every sample by name and labels."""
+    lines = observed.exposition().decode().splitlines()
+    return {
+        name: float(value)
+        for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")
+    }
+
+
+def test_a_cycle_is_observed_in_every_metric_that_it_is_about() -> None:
+    """Time by part in milliseconds, work, faults, and the queues' figures by Volcano's names."""
+    observed = metrics.Metrics()
+    observed.observe_cycle(RESULT, PARTS)
+    found = values(observed)
+    expected = {
+        "volcano_e2e_scheduling_latency_milliseconds_sum": 13,
+        "volcano_open_session_duration_milliseconds_sum": 1,
+        'vscheduler_cycle_part_milliseconds_sum{part="decide"}': 10,
+        'vscheduler_work_total{operation="placements"}': 7,
+        'vscheduler_plugin_faults_total{hook="score_nodes",plugin="p"}': 1,
+        'volcano_queue_weight{queue_name="gold"}': 3,
+        'volcano_queue_share{queue_name="gold"}': 0.5,
+        'volcano_queue_allocated_milli_cpu{queue_name="gold"}': 1500,
+        'volcano_queue_allocated_memory_bytes{queue_name="gold"}': 2**30,
+        'volcano_queue_allocated_scalar_resources{queue_name="gold",resource="nvidia.com/gpu"}': 2,
+        'volcano_queue_request_milli_cpu{queue_name="gold"}': 4000,
+        'volcano_queue_deserved_milli_cpu{queue_name="gold"}': 3000.5,
+        'volcano_queue_capacity_milli_cpu{queue_name="gold"}': 8000,
+        'volcano_queue_capacity_memory_bytes{queue_name="gold"}': math.inf,
+        'volcano_queue_real_capacity_milli_cpu{queue_name="gold"}': 9000,
+        "volcano_unschedule_job_count": 0,
+    }
+    assert {name: round(found[name], 6) for name in expected} == expected
+
+
+def test_a_queue_that_is_gone_leaves_no_series() -> None:
+    """Queue figures are those of the last cycle."""
+    observed = metrics.Metrics()
+    observed.observe_cycle(RESULT, PARTS)
+    observed.observe_cycle(replace(RESULT, queues=()), PARTS)
+    assert not [name for name in values(observed) if "gold" in name]
+
+
+def test_binds_and_writes_are_counted_by_what_came_of_them() -> None:
+    """A failed bind is an error among the attempts; a bound one has its latency."""
+    observed = metrics.Metrics()
+    observed.observe_bind("bound", bound=True, seconds=0.2)
+    observed.observe_bind("conflict", bound=False, seconds=0.2)
+    observed.observe_write("event", "written")
+    observed.observe_plans(claimed=1, victims=5)
+    observed.observe_plans(claimed=2, victims=3)
+    observed.observe_plan("reclaim")
+    observed.observe_eviction("spared")
+    observed.observe_dropped_cycle()
+    observed.observe_strays(rejected=4, ungrouped=5)
+    found = values(observed)
+    expected = {
+        'vscheduler_binds_total{outcome="bound"}': 1,
+        'vscheduler_binds_total{outcome="conflict"}': 1,
+        'volcano_schedule_attempts_total{result="error"}': 1,
+        'volcano_task_scheduling_latency_milliseconds_sum{stage="Bound"}': 200,
+        'vscheduler_writes_total{object="event",outcome="written"}': 1,
+        "volcano_total_preemption_attempts": 3,
+        "volcano_pod_preemption_victims": 3,
+        'volcano_eviction_transactions_total{action="reclaim"}': 1,
+        'vscheduler_evictions_total{outcome="spared"}': 1,
+        "vscheduler_cycles_dropped_total": 1,
+        "vscheduler_rejected_objects": 4,
+        "vscheduler_ungrouped_pods": 5,
+    }
+    assert {name: round(found[name], 6) for name in expected} == expected
+
+
+def test_the_table_has_every_metric_once_and_says_what_it_is_about() -> None:
+    """Names are Volcano's or ours; nothing is labelled by job or pod."""
+    names = [row.name for row in metric_table.EVERY]
+    assert sorted(names) == sorted(set(names))
+    for row in metric_table.EVERY:
+        assert re.fullmatch(r"(volcano|vscheduler|leader_election)_[a-z0-9_]+", row.name)
+        assert row.about
+        assert not {"job", "pod", "job_id", "job_name"} & set(row.labels)
+
+
+def test_leading_is_a_gauge_and_takeovers_are_counted() -> None:
+    """What is given back and taken again by the same one hasn't changed hands."""
+    observed = metrics.Metrics()
+    seen = [("", False), ("x", False), ("x", False), ("", False), ("me", True), ("", False)]
+    for holder, leads in seen:
+        observed.observe_standing(api.Standing(lease="a", leads=leads, holder=holder))
+    assert values(observed)['leader_election_master_status{name="a"}'] == 0
+    observed.observe_standing(api.Standing(lease="a", leads=True, holder="me"))
+    found = values(observed)
+    assert found['leader_election_master_status{name="a"}'] == 1
+    assert found['vscheduler_lease_transitions_total{name="a"}'] == 1
+    observed.observe_standing(api.Standing(lease="a", leads=False, holder="x"))
+    assert values(observed)['vscheduler_lease_transitions_total{name="a"}'] == 2
+
+
+def test_renewals_are_timed_by_what_came_of_them() -> None:
+    """In milliseconds."""
+    observed = metrics.Metrics()
+    observed.observe_renewal("a", 0.007, "renewed")
+    assert (
+        values(observed)['vscheduler_lease_renewal_milliseconds_sum{name="a",outcome="renewed"}']
+        == 7
+    )
+
+
+def test_what_stalls_and_what_an_instance_is_stuck_of_are_told_by_cause() -> None:
+    """A gauge as it is now, and a count."""
+    observed = metrics.Metrics()
+    observed.observe_stalled({"cycle": 12.5, "loop": 0.0})
+    observed.observe_stalled({"cycle": 13.0, "loop": 0.5})
+    observed.observe_stuck("cycle")
+    value = observed.registry.get_sample_value
+    assert value("vscheduler_stalled_seconds", {"cause": "cycle"}) == 13.0
+    assert value("vscheduler_stalled_seconds", {"cause": "loop"}) == 0.5
+    assert value("vscheduler_stuck_total", {"cause": "cycle"}) == 1.0
+    assert value("vscheduler_stuck_total", {"cause": "loop"}) is None
+
+
+def test_unexpected_failures_are_counted_by_where() -> None:
+    """Each of them, told of or not."""
+    observed = metrics.Metrics()
+    for area in ("call", "call", "object"):
+        observed.observe_failure(area)
+    text = observed.exposition().decode()
+    assert 'vscheduler_contained_failures_total{area="call"} 2.0' in text
+    assert 'vscheduler_contained_failures_total{area="object"} 1.0' in text

@@ -1,0 +1,183 @@
+import math
+from dataclasses import replace
+
+import prometheus_client
+import pytest
+
+from tests import pictures, running
+from vscheduler.core import actions, cycle, plugins
+from vscheduler.core.config import policy
+from vscheduler.core.model import decisions, jobs, queues, snapshot
+from vscheduler.daemon.observability import share_gauges
+
+EMPTY = decisions.CycleResult(
+    binds=(),
+    pipelined=(),
+    evicts=(),
+    groups=(),
+    queues=(),
+    total={},
+    carried=snapshot.FRESH,
+)
+
+
+def queue(
+    name: str,
+    *,
+    allocated: dict[str, float],
+    request: dict[str, float],
+    deserved: dict[str, float] | None,
+) -> decisions.QueueFigures:
+    """A queue's figures; without an entitlement where nothing says what it deserves."""
+    return decisions.QueueFigures(
+        name=name,
+        state=queues.QueueState.OPEN,
+        weight=1,
+        allocated=allocated,
+        request=request,
+        entitlement=None if deserved is None else decisions.Entitlement(deserved=deserved),
+    )
+
+
+def waiting_group(name: str, *, pods: int) -> tuple[decisions.GroupStatus, tuple[jobs.Task, ...]]:
+    """A group of this queue that found no room, and its pods of 1 CPU."""
+    (job,) = running.snapshot_of(
+        pictures.documents(f"node n1 cpu=1\nqueue {name}\njob {name}/waits min=1 -*{pods}")
+    ).jobs
+    reason = decisions.Reason(code=decisions.ReasonCode.NO_ROOM, queue=name, tasks=pods)
+    group = decisions.GroupStatus(
+        job=job.id,
+        uid=job.uid,
+        queue=name,
+        phase=job.phase,
+        running=0,
+        succeeded=0,
+        failed=0,
+        ready=False,
+        reason=reason,
+    )
+    return group, job.tasks
+
+
+@pytest.fixture
+def gauges() -> share_gauges.ShareGauges:
+    """Gauges that saw no cycle yet."""
+    return share_gauges.ShareGauges()
+
+
+def samples(gauges: share_gauges.ShareGauges) -> dict[str, float]:
+    """Values of our own gauges by name and labels, without the prefix."""
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(gauges)
+    return {
+        line.rpartition(" ")[0].removeprefix("vscheduler_"): float(line.rpartition(" ")[2])
+        for line in prometheus_client.generate_latest(registry).decode().splitlines()
+        if line.startswith("vscheduler_")
+    }
+
+
+GREEDY = queue("greedy", allocated={"cpu": 9000}, request={"cpu": 9000}, deserved={"cpu": 6000.0})
+
+
+def test_ratios_are_by_what_is_deserved_and_by_what_is_owed(
+    gauges: share_gauges.ShareGauges,
+) -> None:
+    """A queue for which nothing waits is owed no more than it has; nothing is divided by zero."""
+    modest = queue(
+        "modest",
+        allocated={"cpu": 1000, "memory": 30},
+        request={"cpu": 1000, "memory": 30},
+        deserved={"cpu": 4000.0, "memory": 40.0, "pods": 0.0, "example.com/gpu": math.inf},
+    )
+    idle = queue("idle", allocated={}, request={}, deserved={"cpu": 2000.0})
+    bare = queue("bare", allocated={"cpu": 5}, request={"cpu": 5}, deserved=None)
+    gauges.observe(replace(EMPTY, queues=(modest, GREEDY, idle, bare)))
+    found = {name: value for name, value in samples(gauges).items() if "_ratio{" in name}
+    assert found == {
+        'queue_allocated_ratio{queue_name="modest",resource="cpu"}': 0.25,
+        'queue_allocated_ratio{queue_name="modest",resource="memory"}': 0.75,
+        'queue_allocated_ratio{queue_name="greedy",resource="cpu"}': 1.5,
+        'queue_allocated_ratio{queue_name="idle",resource="cpu"}': 0.0,
+        'queue_owed_ratio{queue_name="modest",resource="cpu"}': 1.0,
+        'queue_owed_ratio{queue_name="modest",resource="memory"}': 1.0,
+        'queue_owed_ratio{queue_name="greedy",resource="cpu"}': 1.5,
+    }
+
+
+def test_the_fairness_error_is_what_is_missing_of_what_is_owed(
+    gauges: share_gauges.ShareGauges,
+) -> None:
+    """What one queue has too much doesn't make up for what another lacks."""
+    starved = queue(
+        "starved", allocated={"cpu": 1000}, request={"cpu": 9000}, deserved={"cpu": 4000.0}
+    )
+    group, tasks = waiting_group("starved", pods=8)
+    group = replace(group, unplaced=tasks)
+    gauges.observe(replace(EMPTY, queues=(starved, GREEDY), groups=(group,)))
+    found = samples(gauges)
+    assert found['fairness_error{resource="cpu"}'] == 3000 / 10_000
+    assert found['queue_owed_ratio{queue_name="starved",resource="cpu"}'] == 0.25
+
+
+def test_a_resource_that_is_gone_stays_at_zero(gauges: share_gauges.ShareGauges) -> None:
+    """Else nobody could be told of a loss; units are those that people calculate with."""
+    gauges.observe(replace(EMPTY, total={"cpu": 75_500, "memory": 4096, "nvidia.com/gpu": 8}))
+    gauges.observe(replace(EMPTY, total={"cpu": 75_500, "memory": 4096, "hugepages-2Mi": 2**21}))
+    assert samples(gauges) == {
+        'usable_capacity{resource="cpu",unit="core"}': 75.5,
+        'usable_capacity{resource="hugepages-2Mi",unit="byte"}': 2**21,
+        'usable_capacity{resource="memory",unit="byte"}': 4096,
+        'usable_capacity{resource="nvidia.com/gpu",unit="integer"}': 0,
+    }
+
+
+def test_excluded_nodes_are_counted_by_reason(gauges: share_gauges.ShareGauges) -> None:
+    """Most of them first; beyond a bound, reasons share a series."""
+    gauges.observe(
+        replace(
+            EMPTY,
+            excluded=tuple(
+                decisions.Exclusion(reason=f"reason {number}", nodes=("a", "b"))
+                for number in range(share_gauges.REASONS_MAX + 3)
+            ),
+        )
+    )
+    found = samples(gauges)
+    assert len(found) == share_gauges.REASONS_MAX + 1
+    assert found['excluded_nodes{reason="reason 0"}'] == 2
+    assert found['excluded_nodes{reason="other reasons"}'] == 6
+
+
+def test_what_other_schedulers_hold_is_told_apart(gauges: share_gauges.ShareGauges) -> None:
+    """It is in neither ratio."""
+    gauges.observe(replace(EMPTY, queues=(replace(GREEDY, elsewhere={"cpu": 2500}),)))
+    found = samples(gauges)
+    assert found['queue_elsewhere{queue_name="greedy",resource="cpu",unit="core"}'] == 2.5
+    assert found['queue_allocated_ratio{queue_name="greedy",resource="cpu"}'] == 1.5
+
+
+def test_waiting_jobs_and_pods_are_counted_by_queue(gauges: share_gauges.ShareGauges) -> None:
+    """A gang that waits counts whole, a job above its minimum with what is left of it."""
+    picture = """
+        node  n1 cpu=3
+        queue lab        queue shop
+        queue quiet
+        job   lab/gang   min=3 -*3
+        job   shop/part  min=1 n1 -*4
+        """
+    allocate = policy.ActionSetting(action=actions.ACTIONS[0])
+    gang = next(plugin for plugin in plugins.PLUGINS if plugin.name == "gang")
+    result = cycle.run_cycle(
+        running.snapshot_of(pictures.documents(picture)),
+        policy.Policy(actions=(allocate,), tiers=((policy.PluginSetting(plugin=gang),),)),
+    )
+    assert len(result.binds) == 2
+    gauges.observe(result)
+    assert {name: value for name, value in samples(gauges).items() if "_pending_" in name} == {
+        'queue_pending_jobs{queue_name="lab"}': 1,
+        'queue_pending_jobs{queue_name="quiet"}': 0,
+        'queue_pending_jobs{queue_name="shop"}': 1,
+        'queue_pending_pods{queue_name="lab"}': 3,
+        'queue_pending_pods{queue_name="quiet"}': 0,
+        'queue_pending_pods{queue_name="shop"}': 2,
+    }

@@ -1,0 +1,371 @@
+"""What a tenure makes of the names whose Leases are held."""
+
+import asyncio
+import json
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests import answers, running
+from tests.unit.cluster.conftest import Serve
+from tests.unit.daemon import leading, surrounded, worlds
+from tests.unit.mirror import manifests
+from vscheduler.cluster.writes import status_writer, usage_writing
+from vscheduler.controllers.podgroups import owners, podgroup_controller
+from vscheduler.core import cycle
+from vscheduler.core.model import decisions
+from vscheduler.daemon import leader_session, settings, tenures
+from vscheduler.daemon.observability import metrics
+from vscheduler.mirror import state
+from vscheduler.mirror.decode import decoding, events
+from vscheduler.mirror.index import entries
+
+HOLDER = "vscheduler.io/lease-holder"
+
+
+@dataclass
+class Half:
+    """The scheduler's half of a daemon, on an API server that only takes notes."""
+
+    decided: leading.Decided
+    serving: leader_session.Serving
+    mirror: state.Mirror
+    observed: metrics.Metrics
+    stopping: bool = False
+    withholding: bool = False
+    slow: asyncio.Event | None = None
+    """What every bind waits for."""
+    begun: int = 0
+    """Binds that were asked for, answered or not."""
+    binds: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    events: int = 0
+    writes: list[str] = field(default_factory=list)
+    """What was asked for but looks."""
+    lists: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    """Pods whose status was written to."""
+
+    def show(self, *documents: manifests.Document) -> None:
+        """Let a watch show these objects."""
+        self.serving.feed([manifests.event_of(each) for each in documents])
+
+    def bound(self) -> Counter[str]:
+        """How many binds of each pod were asked for."""
+        return Counter(name for name, _ in self.binds)
+
+    async def rest(self) -> None:
+        """Give whoever might bind the time to do it."""
+        await asyncio.sleep(0.3)
+
+
+@asynccontextmanager
+async def half(
+    serve: Serve, *names: str, elected: bool = True, only: str | None = settings.SCHEDULER
+) -> AsyncIterator[Half]:
+    """One that stands for these names and has a node; nothing is held."""
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.method == "GET":
+            made.lists += request.query.getall("fieldSelector", [])
+            partial = "PartialObjectMetadataList" in request.headers["Accept"]
+            found = answers.a_metadata_list() if partial else answers.a_list(request.path)
+            return web.json_response(found)
+        made.writes.append(request.path)
+        body = json.loads(await request.read() or "{}")
+        if request.method == "PATCH" and "/pods/" in request.path:
+            made.told.append(request.path.split("/")[-2])
+        made.events += request.path.endswith("/events")
+        if request.path.endswith("/binding"):
+            made.begun += 1
+            if made.slow is not None:
+                await made.slow.wait()
+            made.binds.append((request.path.split("/")[-2], body))
+        return web.json_response(answers.an_object(request.path, version="99"), status=201)
+
+    given = settings.check(settings.Given(scheduler_name=names, only=only, leader_elect=elected))
+    around = surrounded.by(
+        await serve(answer),
+        given,
+        stopping=lambda: made.stopping,
+        withholding=lambda: made.withholding,
+    )
+    made = Half(
+        decided=leading.Decided(),
+        serving=leader_session.Serving(around, running.policy_of(running.TREE), owners.Owners()),
+        mirror=around.mirror,
+        observed=around.observed,
+    )
+    made.show(manifests.node("n1", {"cpu": "16", "pods": "50"}), manifests.queue("default"))
+    leases = given.election.lease_of.values()
+    work = tenures.serve(made.decided, leases, made.serving.work, name="serve")
+    async with asyncio.TaskGroup() as group:
+        around.followed.start(group)
+        tasks = [group.create_task(each) for each in (around.calls.run(), work)]
+        yield made
+        assert not [task for task in tasks if task.done()]
+        for task in tasks:
+            task.cancel()
+
+
+def waiting(
+    name: str, scheduler: str = "vscheduler", **rest: Any
+) -> tuple[manifests.Document, ...]:
+    """A pod that waits, and its group."""
+    group = manifests.group(f"g-{name}", {"minMember": 1})
+    return group, manifests.pod(name, group=f"g-{name}", scheduler=scheduler, **rest)
+
+
+async def test_a_standby_sees_all_and_sends_nothing(serve: Serve) -> None:
+    """What came while it stood by is placed as soon as it leads, with its name on it."""
+    async with half(serve, "vscheduler") as made:
+        made.show(*waiting("early"))
+        await made.rest()
+        assert made.bound() == {}
+        made.decided.gain("vscheduler")
+        await worlds.until(lambda: made.bound() == {"early": 1})
+        made.show(*waiting("late"))
+        await worlds.until(lambda: made.bound() == {"early": 1, "late": 1})
+        assert [body["metadata"]["annotations"] for _, body in made.binds] == [{HOLDER: "us"}] * 2
+
+
+async def test_nothing_is_decided_before_the_predecessors_binds_are_seen(serve: Serve) -> None:
+    """Its own pods are listed once for each tenure."""
+    async with half(serve, "vscheduler") as made:
+        assert made.lists == []
+        for number in (1, 2):
+            made.decided.gain("vscheduler")
+            await worlds.until(lambda: len(made.lists) == number)  # noqa: B023 - at once
+            made.decided.lose("vscheduler")
+        assert {each.partition(",")[0] for each in made.lists} == {"spec.schedulerName=vscheduler"}
+
+
+async def test_who_has_no_predecessor_lists_nothing_again(serve: Serve) -> None:
+    """Without an election the first lists are as new as any."""
+    async with half(serve, "vscheduler", elected=False) as made:
+        made.show(*waiting("a"))
+        made.decided.gain("vscheduler")
+        await worlds.until(lambda: made.bound() == {"a": 1})
+        assert made.lists == []
+
+
+async def test_heartbeats_of_nodes_are_nothing_to_controllers(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of nodes have some every second, and a look at all groups isn't cheap."""
+    told: list[str] = []
+    monkeypatch.setattr(podgroup_controller.Grouping, "changed", lambda _: told.append("changed"))
+    async with half(serve, "vscheduler", only=None) as made:
+        made.decided.gain("vscheduler")
+        made.show(*waiting("early"))
+        await worlds.until(lambda: made.bound() == {"early": 1})
+        told.clear()
+        made.show(manifests.node("n1", {"cpu": "16", "pods": "50"}))
+        assert told == []
+        for document in waiting("late"):
+            made.show(document)
+        assert told == ["changed"] * 2
+
+
+async def test_a_tenure_settles_with_its_first_cycle(serve: Serve) -> None:
+    """Not where there is no default queue yet, as that cycle waits for it."""
+    async with half(serve, "vscheduler") as made:
+        assert not made.serving.settling()
+        for _ in range(2):
+            made.decided.gain("vscheduler")
+            await worlds.until(made.serving.settling)
+            await worlds.until(lambda: not made.serving.settling())
+            made.decided.lose("vscheduler")
+        await made.rest()
+        made.serving.feed([decoding.removal(manifests.event_of(manifests.queue("default")))])
+        made.decided.gain("vscheduler")
+        await worlds.until(lambda: len(made.lists) == 3)
+        await made.rest()
+        assert not made.serving.settling()
+
+
+async def test_who_lost_its_lease_sends_nothing_more(serve: Serve) -> None:
+    """It goes on standing by, and serves again when it leads again."""
+    async with half(serve, "vscheduler") as made:
+        made.decided.gain("vscheduler")
+        made.show(*waiting("a"))
+        await worlds.until(lambda: made.bound() == {"a": 1})
+        await worlds.until(lambda: b"volcano_queue_weight{" in made.observed.exposition())
+        made.decided.lose("vscheduler")
+        made.show(*waiting("b"))
+        await made.rest()
+        assert made.bound() == {"a": 1}
+        assert b"volcano_queue_weight{" not in made.observed.exposition()
+        made.decided.gain("vscheduler")
+        await worlds.until(lambda: made.bound() == {"a": 1, "b": 1})
+
+
+async def test_who_stands_by_tells_of_no_strays(serve: Serve) -> None:
+    """Those that it saw while it led are told of by whoever leads now."""
+    async with half(serve, "vscheduler") as made:
+        made.show(manifests.pod("alone"))
+        for led in (1, 0, 1):
+            told = b"vscheduler_ungrouped_pods %.1f" % led
+            (made.decided.gain if led else made.decided.lose)("vscheduler")
+            await worlds.until(lambda: told in made.observed.exposition())  # noqa: B023 - at once
+
+
+async def test_acting_pauses_without_a_renewal(serve: Serve) -> None:
+    """The Lease isn't lost yet: nothing is sent, and nothing is forgotten."""
+    async with half(serve, "vscheduler") as made:
+        made.decided.gain("vscheduler")
+        made.show(*waiting("a"))
+        await worlds.until(lambda: made.bound() == {"a": 1})
+        made.decided.tokens["vscheduler"].good = False
+        made.show(*waiting("b"))
+        await made.rest()
+        assert made.bound() == {"a": 1}
+        made.decided.tokens["vscheduler"].good = True
+        await worlds.until(lambda: made.bound() == {"a": 1, "b": 1})
+
+
+async def test_of_two_names_only_those_that_are_held_are_served(serve: Serve) -> None:
+    """Pods of the other one are somebody else's: they take room, and are left alone."""
+    async with half(serve, "a", "b") as made:
+        made.decided.gain("b")
+        made.show(*waiting("first", "b"))
+        await worlds.until(lambda: made.bound() == {"first": 1})
+        made.show(*waiting("pod-a", "a"), *waiting("pod-b", "b"))
+        await worlds.until(lambda: made.bound() == {"first": 1, "pod-b": 1})
+        await made.rest()
+        assert made.bound() == {"first": 1, "pod-b": 1}
+
+
+async def test_who_stops_sends_nothing_more(serve: Serve) -> None:
+    """Though its Lease is held until what is under way has ended."""
+    async with half(serve, "vscheduler") as made:
+        made.decided.gain("vscheduler")
+        await worlds.until(lambda: made.lists)
+        made.stopping = True
+        made.show(*waiting("a"))
+        await made.rest()
+        assert made.bound() == {}
+
+
+async def test_what_an_earlier_tenure_left_behind_is_not_sent_in_a_later_one(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Lease is held still, and one more was gained: only the later one tells a pod why."""
+    monkeypatch.setattr(status_writer, "POD_SPACING_SECONDS", 1.0)
+    async with half(serve, "a", "b") as made:
+        made.decided.gain("a")
+        await made.rest()
+        made.show(*waiting("big", "a", requests={"cpu": "99"}))
+        await worlds.until(lambda: made.told == ["big"])
+        made.show(manifests.node("n2", {"cpu": "20", "pods": "50"}))
+        await made.rest()
+        assert made.told == ["big"]
+        made.decided.gain("b")
+        await worlds.until(lambda: made.told == ["big"] * 2)
+        await asyncio.sleep(1.0)
+        assert made.told == ["big"] * 2
+
+
+async def test_who_stops_and_acts_no_more_writes_no_records(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever leads by now has written newer ones."""
+    closed = []
+    monkeypatch.setattr(usage_writing.UsageWriter, "close", lambda _, may: closed.append(may()))
+    async with half(serve, "vscheduler") as made:
+        made.serving.close()
+        made.decided.gain("vscheduler")
+        await worlds.until(lambda: made.lists)
+        await made.rest()
+        made.stopping = True
+        made.serving.close()
+        made.decided.tokens["vscheduler"].good = False
+        made.serving.close()
+    assert closed == [True, False]
+
+
+@pytest.mark.parametrize("withheld", [False, True])
+async def test_a_gang_that_is_being_bound_at_a_stop_is_finished(
+    serve: Serve, withheld: bool
+) -> None:
+    """What was decided is sent, as long as there is time for it."""
+    async with half(serve, "vscheduler") as made:
+        made.slow = asyncio.Event()
+        made.decided.gain("vscheduler")
+        pods = [manifests.pod(f"p{number}", group="g") for number in range(12)]
+        made.show(manifests.group("g", {"minMember": 12}), *pods)
+        await worlds.until(lambda: made.begun == 4)
+        made.stopping, made.withholding = True, withheld
+        made.slow.set()
+        await made.rest()
+        assert len(made.bound()) == (4 if withheld else 12)
+
+
+async def test_a_cycle_that_comes_back_when_this_instance_has_given_up_commits_nothing(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may hang for long, and then go on as if nothing had been."""
+    inside, go = threading.Event(), threading.Event()
+    run_cycle = cycle.run_cycle
+
+    def hang(*arguments: Any) -> decisions.CycleResult:
+        if not inside.is_set():
+            inside.set()
+            go.wait(20)
+        return run_cycle(*arguments)
+
+    async with half(serve, "vscheduler") as made:
+        made.show(*waiting("early"), *waiting("large", requests={"cpu": "64"}))
+        monkeypatch.setattr(cycle, "run_cycle", hang)
+        made.decided.gain("vscheduler")
+        assert await asyncio.to_thread(inside.wait, 20)
+        made.withholding = True
+        before = list(made.writes)  # the cycle was begun with leave
+        go.set()
+        await made.rest()
+        assert made.writes == before
+        made.withholding = False
+        await worlds.until(lambda: made.bound() == {"early": 1})
+
+
+async def test_events_ask_for_the_same_leave_as_binds(serve: Serve) -> None:
+    """They go out after all else: those that wait when the Lease is lost aren't sent."""
+    async with half(serve, "vscheduler") as made:
+        made.decided.gain("vscheduler")
+        made.show(*waiting("early"))
+        await worlds.until(lambda: made.events)
+        made.slow = asyncio.Event()
+        made.show(*waiting("late"))
+        await worlds.until(lambda: made.begun == 2)
+        await made.rest()
+        before = made.events
+        made.decided.tokens["vscheduler"].good = False
+        made.slow.set()
+        await worlds.until(lambda: made.bound() == {"early": 1, "late": 1})
+        await made.rest()
+        assert made.events == before
+
+
+@pytest.mark.contains_failures
+async def test_an_object_that_the_mirror_fails_at_hides_no_other(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one batch the rest is taken in, and placed."""
+    real = state.Mirror.apply
+
+    def apply(mirror: state.Mirror, event: entries.Event) -> entries.Change:
+        if isinstance(event, events.Upsert) and event.object.metadata.name == "bad":
+            raise ZeroDivisionError
+        return real(mirror, event)
+
+    async with half(serve, "vscheduler") as made:
+        monkeypatch.setattr(state.Mirror, "apply", apply)
+        made.decided.gain("vscheduler")
+        documents = [*waiting("bad"), *waiting("good")]
+        made.serving.feed([worlds.event_of(each) for each in documents])
+        await worlds.until(lambda: made.bound() == {"good": 1})

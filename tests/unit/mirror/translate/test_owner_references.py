@@ -1,0 +1,98 @@
+from typing import Any
+
+from tests.unit.mirror import manifests
+from vscheduler.core.model import jobs
+from vscheduler.mirror.decode import wire
+from vscheduler.mirror.translate import owner_references
+
+QUEUE = "scheduling.volcano.sh/queue-name"
+
+
+def owner(uid: str, *, controller: bool = True) -> dict[str, Any]:
+    """An owner reference."""
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": uid, "uid": uid}
+    return reference | {"controller": controller}
+
+
+def a_pod(name: str, group: str = "", **rest: Any) -> dict[str, Any]:
+    """A pod with an annotation that counts and one that doesn't; `rest` of its metadata."""
+    made = manifests.pod(name, group=group)
+    made["metadata"] |= {"annotations": made["metadata"]["annotations"] | {QUEUE: "q", "x": "y"}}
+    made["metadata"] |= rest
+    return made
+
+
+def test_pods_of_one_controller_share_their_origin() -> None:
+    """Its controller, the annotations of Volcano's domains, and whose it is."""
+    references = [owner("first", controller=False), owner("second")]
+    pods = [a_pod(name, ownerReferences=references) for name in ("a", "b")]
+    seen = manifests.mirror(*pods)
+    first, second = (pod.origin for pod in seen.ungrouped())
+    assert first is second
+    assert first == owner_references.Origin(
+        owner=owner_references.Owner(
+            api_version="apps/v1", kind="ReplicaSet", name="second", uid="second"
+        ),
+        annotations={QUEUE: "q"},
+        priority_class="",
+        scheduler=manifests.OURS,
+    )
+
+
+def test_pods_of_groups_that_others_made_keep_none() -> None:
+    """Of automatic groups they do: such a group may have to be made anew."""
+    seen = manifests.mirror(a_pod("a", "mine"), a_pod("b", "podgroup-5"), a_pod("c"))
+    found = {pod.key: pod.origin is not None for pod in seen.ungrouped()}
+    assert found == {"ns/a": False, "ns/b": True, "ns/c": True}
+
+
+def test_groups_know_whom_they_were_made_for() -> None:
+    """The controller among the owners, else the first; most groups have none."""
+    for references, expected in (
+        ([owner("a", controller=False), owner("b")], "b"),
+        ([owner("a", controller=False)], "a"),
+        ([], None),
+    ):
+        group = manifests.group("g")
+        group["metadata"]["ownerReferences"] = references
+        seen = manifests.mirror(group)
+        (found,) = seen.groups.values()
+        assert (found.owner and found.owner.uid) == expected
+
+
+def test_a_namespace_may_name_the_queue_of_its_groups() -> None:
+    """Else the default one is it, and where nobody has seen the namespace."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "ns", "annotations": {QUEUE: "team"}},
+    }
+    seen = manifests.mirror(body, default_queue="rest")
+    assert seen.queue_of_namespace("ns") == "team"
+    assert seen.queue_of_namespace("other") == "rest"
+
+
+def test_members_live_until_they_have_finished_or_leave() -> None:
+    """Of all schedulers; a pod that is being deleted has been given up."""
+    leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    seen = manifests.mirror(
+        manifests.pod("a", group="g"),
+        manifests.pod("b", group="g", scheduler="other", node="n"),
+        manifests.pod("c", group="g", phase="Failed"),
+        a_pod("d", "g", **leaving),
+    )
+    members = seen.members(jobs.JobId("ns/g"))
+    assert {pod.key: pod.lives for pod in members} == {
+        "ns/a": True,
+        "ns/b": True,
+        "ns/c": False,
+        "ns/d": False,
+    }
+
+
+def test_an_owner_reference_is_read_as_it_is() -> None:
+    """What isn't given is empty, as in Go."""
+    found = manifests.read(a_pod("a", ownerReferences=[{"uid": "5"}]))
+    assert isinstance(found, wire.Pod)
+    assert found.metadata.owner_references == [wire.OwnerReference(uid="5")]
+    assert owner_references.controller(found.metadata) is None

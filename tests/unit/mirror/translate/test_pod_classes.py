@@ -1,0 +1,102 @@
+"""Task classes: what pods of a job share."""
+
+import gc
+from typing import Any
+
+from tests.unit.mirror import manifests
+from tests.unit.mirror.translate.test_pods import wire_pod
+from vscheduler.core.model import jobs
+from vscheduler.mirror.decode import wire
+from vscheduler.mirror.translate import pods
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def test_equal_pods_share_a_class_while_there_are_any() -> None:
+    """A class is one object for as long as a pod uses it, and no longer."""
+    translator = pods.Translator((manifests.OURS,))
+    documents = [
+        manifests.pod("a", requests={"cpu": "1", "memory": "1Gi"}),
+        manifests.pod("b", requests={"memory": "1024Mi", "cpu": "1000m"}),
+        manifests.pod("c"),
+    ]
+    objects = [manifests.read(document) for document in documents]
+    found = [translator.pod(each) for each in objects if isinstance(each, wire.Pod)]
+    assert found[0].kind is found[1].kind is not found[2].kind
+    assert translator.classes == 2
+    del found
+    gc.collect()
+    assert translator.classes == 0
+
+
+def test_a_class_is_looked_up_by_all_that_it_is_worked_out_from() -> None:
+    """Pods that differ in one field that counts differ for a translator that knows the others, as
+    they do for one that knows none.
+    """
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    small, large = [
+        {"name": "c", "resources": {"requests": {"cpu": amount}}} for amount in ("500m", "3")
+    ]
+    infeasible = {"type": "PodResizePending", "reason": "Infeasible"}
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}
+    affinity = {"podAntiAffinity": {REQUIRED: [term]}}
+    spread = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    spread |= {"labelSelector": {}, "matchLabelKeys": ["app"]}
+    port = {"ports": [{"containerPort": 80}]}
+    specs: list[dict[str, Any]] = [
+        {},
+        {"containers": [container | {"resources": {"limits": {"cpu": "2"}}}]},
+        {"initContainers": [container | {"resources": {"requests": {"cpu": "2"}}}]},
+        {"resources": {"requests": {"cpu": "5"}}},
+        {"overhead": {"cpu": "1"}},
+        {"containers": [container | port]},
+        {"containers": [container | port], "hostNetwork": True},
+        {"containers": [container | port], "hostNetwork": True, "hostUsers": False},
+        {"containers": [container | {"restartPolicyRules": [{"action": "RestartAllContainers"}]}]},
+        {"nodeSelector": {"zone": "a"}},
+        {"affinity": affinity},
+        {"affinity": {"podAffinity": affinity["podAntiAffinity"]}},
+        {"tolerations": [{"operator": "Exists"}]},
+        {"topologySpreadConstraints": [spread]},
+        {"topologySpreadConstraints": [spread | {"maxSkew": 2}]},
+    ]
+    documents = [manifests.pod("p", spec={"containers": [container]} | each) for each in specs]
+    bare: dict[str, Any] = {"containers": [container]}
+    own: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"affinity": affinity}, {"namespace": "x"}),
+        ({"topologySpreadConstraints": [spread]}, {"labels": {"app": "x"}}),
+        ({}, {"annotations": {pods.REVOCABLE_ZONE: "*"}}),
+    ]
+    documents += [manifests.pod("p", spec=bare | spec, metadata=more) for spec, more in own]
+    given = [
+        {"containerStatuses": [large]},
+        {"containerStatuses": [small]},
+        {"containerStatuses": [small], "conditions": [infeasible]},
+        {"containerStatuses": [small], "initContainerStatuses": [large]},
+        {"containerStatuses": [small], "initContainerStatuses": [small]},
+    ]
+    for status in ({}, *given):
+        sidecar = bare | {"initContainers": [container | {"restartPolicy": "Always"}]}
+        documents += [
+            manifests.pod("p", spec=spec, node="n1", status=status) for spec in (bare, sidecar)
+        ]
+    whole = bare | {"resources": {"requests": {"cpu": "1"}}}
+    for more in (
+        {"resources": large["resources"]},
+        {"resources": small["resources"]},
+        {"resources": small["resources"], "allocatedResources": {"cpu": "2"}},
+        {"resources": small["resources"], "conditions": [infeasible]},
+    ):
+        documents.append(manifests.pod("p", spec=whole, node="n1", status=more))
+    documents += [manifests.pod("p", spec=bare | each, scheduler="other") for each in specs]
+    translator = pods.Translator((manifests.OURS,))
+    known = [translator.pod(wire_pod(each)).kind for each in documents]
+    again = [translator.pod(wire_pod(each)).kind for each in documents]
+    alone = [pods.Translator((manifests.OURS,)).pod(wire_pod(each)).kind for each in documents]
+    assert [words(each) for each in known] == [words(each) for each in alone]
+    assert all(one is other for one, other in zip(known, again, strict=True))
+
+
+def words(kind: jobs.TaskClass) -> tuple[object, ...]:
+    """All that is in a class."""
+    return kind.request, kind.constraints, kind.hints

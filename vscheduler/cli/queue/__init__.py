@@ -1,0 +1,1 @@
+"""`vscheduler queue`: list, get, tree, open, close."""

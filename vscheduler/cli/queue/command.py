@@ -1,0 +1,308 @@
+"""`vscheduler queue list|get|tree`: what the queues of a cluster have, deserve and wait for.
+
+`open` and `close` are in queue_requests.
+"""
+
+import difflib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import click
+
+from vscheduler.cli import output, screen
+from vscheduler.cli.queue import (
+    cluster_client,
+    queue_figures,
+    queue_requests,
+    queue_screens,
+    queue_tables,
+    queue_watch,
+)
+from vscheduler.cli.queue.cluster_client import Kind
+from vscheduler.mirror import plain_text
+
+OBJECTS = ("json", "yaml")
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What all of these commands take."""
+
+    output: str
+    watch: bool
+    kubeconfig: str
+    context: str
+
+    @property
+    def style(self) -> queue_tables.Style:
+        """For whoever reads stdout."""
+        terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+        coloured = terminal and not os.environ.get("NO_COLOR")
+        return queue_tables.Style(
+            now=time.time(),
+            width=shutil.get_terminal_size().columns if terminal else None,
+            wide=self.output == "wide",
+            paint=queue_screens.paint if coloured else queue_tables.unpainted,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """What a command shows of a cluster."""
+
+    lines: queue_screens.Lines
+    rows: queue_screens.Rows | None
+    """Where a change is a line; else everything is shown anew."""
+    order: Callable[[queue_watch.View], list[str]]
+    """Names of the queues, as they are shown."""
+    kinds: Sequence[Kind]
+
+
+def options(command: Command) -> Command:
+    """The flags of all of these commands."""
+    for add in (
+        *cluster_client.ACCESS,
+        click.option("-w", "--watch", is_flag=True, help="Go on showing changes, until Ctrl-C."),
+        click.option(
+            "-o",
+            "--output",
+            type=click.Choice(["table", "wide", *OBJECTS]),
+            default="table",
+            show_default=True,
+            help="How to print them.",
+        ),
+    ):
+        command = add(command)
+    return command
+
+
+@click.group("queue", short_help="Show what queues have and wait for; open and close them.")
+def command() -> None:
+    """Show what the queues of a cluster have, what they deserve and how that came about; open and
+    close them.
+
+    Figures are those that a scheduler has written to the queues' status; in tables, 24/25 is
+    allocated/deserved.
+    """
+
+
+command.add_command(queue_requests.open_command)
+command.add_command(queue_requests.close_command)
+
+
+@command.command("list", short_help="All queues, a line each.")
+@click.option(
+    "--sort-by",
+    type=click.Choice(["name", "share", "weight"]),
+    default="name",
+    show_default=True,
+    help="What comes first; the largest share or weight.",
+)
+@options
+def list_command(*, sort_by: str, **flags: object) -> None:
+    """List all queues, a line each: state, weight, allocated/deserved, share and PodGroups."""
+
+    def ordered(view: queue_watch.View) -> list[queue_figures.Figures]:
+        return sorted(view.figures(), key=lambda each: _rank(each, sort_by))
+
+    _show(
+        Wish(**flags),  # type: ignore[arg-type]  # the flags are its fields
+        Picture(
+            lines=lambda view, style: queue_tables.listed(ordered(view), style),
+            rows=lambda view, style: queue_tables.list_rows(ordered(view), style),
+            order=lambda view: [each.name for each in ordered(view)],
+            kinds=(Kind.QUEUE, Kind.POD_GROUP),
+        ),
+    )
+
+
+@command.command("tree", short_help="Queues below their parents.")
+@options
+def tree_command(**flags: object) -> None:
+    """Show queues below their parents, each with allocated/deserved and its share."""
+    _show(
+        Wish(**flags),  # type: ignore[arg-type]  # the flags are its fields
+        Picture(
+            lines=lambda view, style: queue_tables.tree(view.figures(), style),
+            rows=None,
+            order=_in_tree,
+            kinds=(Kind.QUEUE,),
+        ),
+    )
+
+
+@command.command("get", short_help="All about some queues.")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@options
+def get_command(*, names: tuple[str, ...], **flags: object) -> None:
+    """Show all about these queues: figures, how deserved came about, and what waits, and why.
+
+    With `-o wide` they are shown as by `list`.
+    """
+    wish = Wish(**flags)  # type: ignore[arg-type]  # the flags are its fields
+    wanted = list(dict.fromkeys(names))
+
+    def chosen(view: queue_watch.View) -> list[queue_figures.Figures]:
+        found = {each.name: each for each in view.figures()}
+        return [found[name] for name in wanted if name in found]
+
+    def lines(view: queue_watch.View, style: queue_tables.Style) -> list[str]:
+        if style.wide:
+            return queue_tables.listed(chosen(view), style)
+        blocks = [queue_tables.block(each, view.waiting(each.name), style) for each in chosen(view)]
+        return [line for at, each in enumerate(blocks) for line in ([""] if at else []) + each]
+
+    def rows(view: queue_watch.View, style: queue_tables.Style) -> list[queue_tables.Row]:
+        return queue_tables.list_rows(chosen(view), style)
+
+    picture = Picture(
+        lines=lines,
+        rows=rows if wish.style.wide else None,
+        order=lambda view: [each.name for each in chosen(view)],
+        kinds=(Kind.QUEUE, Kind.POD_GROUP),
+    )
+    _show(wish, picture, wanted)
+
+
+def _show(wish: Wish, picture: Picture, names: Sequence[str] = ()) -> None:
+    """Show the picture once, or until Ctrl-C; names are queues that must exist."""
+    try:
+        with (
+            cluster_client.tidy_end(),
+            cluster_client.opened(wish.kubeconfig, wish.context) as cluster,
+        ):
+            if not wish.watch:
+                view, missing = look(cluster, _kinds(wish, picture), names)
+                _print(view, wish, picture, names)
+                _say(missing, view)
+                sys.exit(1 if missing else 0)
+            _watch(cluster, wish, picture, names)
+    except cluster_client.ClusterError as error:
+        raise click.ClickException(plain_text.shown(str(error))) from error
+    except KeyboardInterrupt:
+        sys.exit(cluster_client.INTERRUPTED_STATUS)
+
+
+def look(
+    source: cluster_client.Source, kinds: Sequence[Kind], names: Sequence[str]
+) -> tuple[queue_watch.View, list[str]]:
+    """The cluster as it is now, and a sentence for each of these queues that isn't there.
+
+    With names, only those are asked for. PodGroups are asked for if it takes them to know what
+    waits, or their counts. Raises ClusterError.
+    """
+    view = queue_watch.View()
+    missing = []
+    if names:
+        found = {name: source.queue(name) for name in names}
+        view.queues = {name: each for name, each in found.items() if each is not None}
+        absent = [name for name in names if name not in view.queues]
+        missing = _missing(source, absent) if absent else []
+    else:
+        view.take([(Kind.QUEUE, source.list(Kind.QUEUE))])
+    if Kind.POD_GROUP in kinds and (
+        view.queues if names else any(each.counts is None for each in view.figures())
+    ):
+        find: queue_watch.Find
+        try:
+            find = source.list(Kind.POD_GROUP)
+        except cluster_client.ClusterError as error:
+            find = queue_watch.Failure(error=error, final=True)
+        view.take([(Kind.POD_GROUP, find)])
+    return view, missing
+
+
+def _missing(source: cluster_client.Source, absent: Sequence[str]) -> list[str]:
+    """A sentence for each; whoever may not list queues learns of no others."""
+    try:
+        known = [each["metadata"]["name"] for each in source.list(Kind.QUEUE).items]
+    except cluster_client.Forbidden:
+        known = []
+    return [_not_there(name, known) for name in absent]
+
+
+def _not_there(name: str, known: Sequence[str]) -> str:
+    """There is no such queue; whom the user may have meant."""
+    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.75)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return f"there is no queue {name}{hint}"
+
+
+def _print(view: queue_watch.View, wish: Wish, picture: Picture, names: Sequence[str]) -> None:
+    """The picture as asked for: one object by its name as itself, others in a List."""
+    if wish.output not in OBJECTS:
+        made = picture.lines(view, wish.style)
+        if made:
+            screen.say(*made, painted=True)
+        elif not names:
+            screen.say("No queues found.", err=True)
+        return
+    items = [
+        queue_figures.without_bookkeeping(view.queues[name])
+        for name in picture.order(view)
+        if name in view.queues
+    ]
+    if len(names) != 1:
+        items = [{"apiVersion": "v1", "items": items, "kind": "List"}]
+    for each in items:
+        output.show(each, wish.output, indent=queue_screens.INDENT)
+
+
+def _say(missing: Sequence[str], view: queue_watch.View) -> None:
+    screen.say(*view.notes, *missing, err=True)
+
+
+def _watch(
+    cluster: cluster_client.Source, wish: Wish, picture: Picture, names: Sequence[str]
+) -> None:
+    view = queue_watch.View()
+    changes = queue_watch.news(cluster, _kinds(wish, picture))
+    first = view.take(next(changes))
+    missing = [_not_there(name, list(view.queues)) for name in names if name not in view.queues]
+    if missing:
+        raise cluster_client.ClusterError("; ".join(missing))
+    with _screen(wish, picture, names) as show:
+        show(view, first)
+        for portion in changes:
+            show(view, view.take(portion))
+
+
+@contextmanager
+def _screen(wish: Wish, picture: Picture, names: Sequence[str]) -> Iterator[queue_screens.Show]:
+    style = wish.style
+    if wish.output in OBJECTS:
+        yield queue_screens.Objects(wish.output, names)
+    elif style.width is not None:
+        with queue_screens.terminal(picture.lines, style) as show:
+            yield show
+    elif picture.rows is not None:
+        yield queue_screens.Log(picture.rows, style)
+    else:
+        yield queue_screens.Pages(picture.lines, style)
+
+
+def _kinds(wish: Wish, picture: Picture) -> Sequence[Kind]:
+    """What has to be asked for: objects are printed without PodGroups."""
+    return (Kind.QUEUE,) if wish.output in OBJECTS else picture.kinds
+
+
+def _in_tree(view: queue_watch.View) -> list[str]:
+    grown, problems = queue_tables.grow(view.figures())
+    return [*(name for _, name in grown), *problems]
+
+
+def _rank(queue: queue_figures.Figures, sort_by: str) -> tuple[float, str]:
+    """Of two queues, the one with the smaller rank is shown first."""
+    match sort_by:
+        case "share":
+            return (-(queue.share or 0.0), queue.name)
+        case "weight":
+            return (-queue.weight, queue.name)
+    return (0, queue.name)

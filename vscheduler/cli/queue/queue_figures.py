@@ -1,0 +1,239 @@
+"""A queue's figures out of the objects that the API server has: what tables are made of.
+
+An object is taken as it is: what nobody has written is absent, what can't be read is shown as it
+stands there.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from vscheduler.cli import screen
+from vscheduler.core.model import jobs, queues, resources
+from vscheduler.mirror import wording
+from vscheduler.mirror.decode import quantities
+
+FAIR_SHARE = "/FairShare"
+"""The end of a condition's type; before it stands the scheduler whose words they are."""
+
+UNSCHEDULABLE = "Unschedulable"
+WRITTEN_COUNTS = ("pending", "inqueue", "running", "unknown", "completed")
+ABSENT = "-"
+
+Object = Mapping[str, Any]
+Quantities = Mapping[str, str]
+"""Amounts by resource, as they stand in an object."""
+
+Census = Mapping[tuple[str, str], int]
+"""How many PodGroups there are, by queue and phase."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A PodGroup, as far as its queue is concerned."""
+
+    key: str
+    queue: str
+    phase: str
+    created: float
+    waits_because: str
+    """The message of its condition Unschedulable while that is True."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """PodGroups by phase."""
+
+    pending: int
+    inqueue: int
+    running: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """A queue, and how it fares."""
+
+    name: str
+    state: str
+    weight: int
+    priority: int
+    parent: str
+    """Empty is root."""
+    created: float
+    allocated: Quantities
+    deserved: Quantities
+    request: Quantities
+    real_capability: Quantities
+    capability: Quantities
+    guarantee: Quantities
+    quota: Quantities
+    """spec.deserved, which capacity goes by."""
+    share: float | None
+    sentences: tuple[tuple[str, str], ...]
+    """How deserved came about, by scheduler."""
+    counts: Counts | None
+    """None where PodGroups can't be seen."""
+
+
+def census(groups: Iterable[Group]) -> Census:
+    """PodGroups counted by queue and phase."""
+    return Counter((each.queue, each.phase) for each in groups)
+
+
+def figures(queue: Object, counted: Census | None) -> Figures:
+    """The figures of a queue; counted is None where PodGroups can't be seen.
+
+    Counts that a controller has written are taken before these.
+    """
+    queue = screen.plain(queue)
+    metadata, spec, status = queue["metadata"], queue.get("spec") or {}, queue.get("status") or {}
+    conditions = sorted(status.get("conditions") or (), key=lambda each: str(each.get("type")))
+    return Figures(
+        name=metadata["name"],
+        state=status.get("state") or queues.QueueState.OPEN,
+        weight=spec.get("weight", 1),
+        priority=spec.get("priority", 0),
+        parent=spec.get("parent", ""),
+        created=instant(metadata.get("creationTimestamp")),
+        allocated=status.get("allocated") or {},
+        deserved=status.get("deserved") or {},
+        request=status.get("request") or {},
+        real_capability=status.get("realCapability") or {},
+        capability=spec.get("capability") or {},
+        guarantee=(spec.get("guarantee") or {}).get("resource") or {},
+        quota=spec.get("deserved") or {},
+        share=status.get("share"),
+        sentences=tuple(
+            (each["type"].removesuffix(FAIR_SHARE), each.get("message", ""))
+            for each in conditions
+            if str(each.get("type")).endswith(FAIR_SHARE)
+        ),
+        counts=_written(status) or _found(metadata["name"], counted),
+    )
+
+
+def group(found: Object) -> Group:
+    """What a PodGroup says of itself."""
+    found = screen.plain(found)
+    metadata, status = found["metadata"], found.get("status") or {}
+    return Group(
+        key=f"{metadata.get('namespace', '')}/{metadata['name']}",
+        queue=(found.get("spec") or {}).get("queue") or queues.DEFAULT,
+        phase=status.get("phase") or jobs.Phase.PENDING,
+        created=instant(metadata.get("creationTimestamp")),
+        waits_because=next(
+            (
+                each.get("message", "")
+                for each in status.get("conditions") or ()
+                if each.get("type") == UNSCHEDULABLE and each.get("status") == "True"
+            ),
+            "",
+        ),
+    )
+
+
+def waiting(name: str, groups: Iterable[Group]) -> list[Group]:
+    """The queue's PodGroups that wait and have been told why, the oldest first."""
+    found = [each for each in groups if each.queue == name and each.waits_because]
+    return sorted(found, key=lambda each: (each.created, each.key))
+
+
+def without_bookkeeping(queue: Object) -> dict[str, Any]:
+    """The object as kubectl shows it: without who wrote which field."""
+    metadata = {key: value for key, value in queue["metadata"].items() if key != "managedFields"}
+    return {**queue, "metadata": metadata}
+
+
+def named(shown: Iterable[Figures]) -> list[str]:
+    """Resources that any of these queues has, deserves or asks for: cpu and memory always and
+    first; pod slots never.
+    """
+    found = {
+        name
+        for each in shown
+        for amounts in (each.allocated, each.deserved, each.request, each.guarantee, each.quota)
+        for name, text in amounts.items()
+        if text not in {"0", 0}
+    }
+    return _ordered(found | {resources.CPU, resources.MEMORY})
+
+
+def named_in(amounts: Quantities) -> list[str]:
+    """The resources that these amounts name, in the same order."""
+    return _ordered(set(amounts))
+
+
+def amount(resource: str, amounts: Quantities) -> str:
+    """One of the amounts, short; `-` where nobody has written any, 0 where only this one isn't."""
+    if not amounts:
+        return ABSENT
+    text = amounts.get(resource, "0")
+    try:
+        value = quantities.parse(resource, text)
+    except quantities.QuantityError:
+        return str(text)
+    return _cores(value) if resource == resources.CPU else wording.amount(resource, value)
+
+
+def limit(resource: str, amounts: Quantities) -> str:
+    """One of the amounts of a limit, which knows no bounds where it isn't named."""
+    return amount(resource, amounts) if resource in amounts else ABSENT
+
+
+def age(seconds: float) -> str:
+    """A time span as kubectl shows it: 42s, 3m7s, 45m, 5h12m, 30h, 3d4h, 80d, 2y20d.
+
+    apimachinery: duration.HumanDuration.
+    """
+    whole = max(0, int(seconds))
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    for below, large, small in (
+        (120, "", f"{whole}s"),
+        (600, f"{minutes}m", f"{whole % 60}s"),
+        (3 * 3600, "", f"{minutes}m"),
+        (8 * 3600, f"{hours}h", f"{minutes % 60}m"),
+        (48 * 3600, "", f"{hours}h"),
+        (8 * 86400, f"{days}d", f"{hours % 24}h"),
+        (2 * 365 * 86400, "", f"{days}d"),
+        (8 * 365 * 86400, f"{days // 365}y", f"{days % 365}d"),
+    ):
+        if whole < below:
+            return large if large and small[:-1] == "0" else large + small
+    return f"{days // 365}y"
+
+
+def instant(text: str | None) -> float:
+    """Seconds since 1970 of a timestamp of the API server's; 0 where there is none."""
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
+
+
+def _ordered(names: set[str]) -> list[str]:
+    return [
+        name for name in resources.ResourceSpace.of(names).names if name in names - {resources.PODS}
+    ]
+
+
+def _written(status: Object) -> Counts | None:
+    """Counts of a controller's, if one has written any."""
+    if not any(name in status for name in WRITTEN_COUNTS):
+        return None
+    return Counts(**{name: status.get(name, 0) for name in ("pending", "inqueue", "running")})
+
+
+def _found(name: str, counted: Census | None) -> Counts | None:
+    if counted is None:
+        return None
+    return Counts(
+        pending=counted.get((name, jobs.Phase.PENDING), 0),
+        inqueue=counted.get((name, jobs.Phase.INQUEUE), 0),
+        running=counted.get((name, jobs.Phase.RUNNING), 0),
+    )
+
+
+def _cores(milli: int) -> str:
+    """`24`, `33.33`, `50m`: a third of a core is of no interest beyond its second digit."""
+    if abs(milli) < 100 and milli:
+        return f"{milli}m"
+    return f"{milli / 1000:.2f}".rstrip("0").rstrip(".")

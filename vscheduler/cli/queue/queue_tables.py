@@ -1,0 +1,312 @@
+"""Queues as text: a line each, a block each, or a tree. Figures in, lines out.
+
+A table is a line per queue and never cut; where a terminal is too narrow for it, the figures of a
+queue stand below each other.
+"""
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from vscheduler.cli.queue import queue_figures
+from vscheduler.cli.queue.queue_figures import Figures, Group
+from vscheduler.core.model import queues
+from vscheduler.mirror import wording
+
+GAP = "  "
+ABSENT = queue_figures.ABSENT
+WAITING_MAX = 10
+"""PodGroups of a queue that are shown with their reasons."""
+
+Row = Mapping[str, str]
+"""Cells by title; a cell may have several lines."""
+
+Paint = Callable[[str, str], str]
+"""Colours a cell of the column of this title."""
+
+
+def unpainted(_title: str, cell: str) -> str:
+    """No colours."""
+    return cell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """For whom lines are made."""
+
+    now: float
+    """Seconds since 1970; ages are counted from here."""
+    width: int | None = None
+    """Of the terminal; None is a file, whose lines are as long as they need to be."""
+    wide: bool = False
+    paint: Paint = unpainted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Titles and widths, so that lines printed later stand below those printed before."""
+
+    widths: Mapping[str, int]
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> "Columns":
+        """Wide enough for these rows, of which there is at least one."""
+        widths = {title: len(title) for title in rows[0]}
+        for row in rows:
+            for title, cell in row.items():
+                widths[title] = max(widths[title], *(len(line) for line in cell.split("\n")))
+        return cls(widths=widths)
+
+    @property
+    def width(self) -> int:
+        """Of a whole line."""
+        return sum(self.widths.values()) + len(GAP) * (len(self.widths) - 1)
+
+    def heading(self, paint: Paint) -> str:
+        """The line of titles."""
+        (line,) = self.lines({title: title for title in self.widths}, lambda _, cell: cell)
+        return paint("", line)
+
+    def lines(self, row: Row, paint: Paint) -> list[str]:
+        """A row: as many lines as its tallest cell has."""
+        cells = {title: row[title].split("\n") for title in self.widths}
+        made = []
+        for at in range(max(len(lines) for lines in cells.values())):
+            at_line = {
+                title: lines[at] if at < len(lines) else "" for title, lines in cells.items()
+            }
+            padded = (
+                paint(title, cell) + " " * (self.widths[title] - len(cell))
+                for title, cell in at_line.items()
+            )
+            made.append(GAP.join(padded).rstrip())
+        return made
+
+
+def table(rows: Sequence[Row], paint: Paint) -> list[str]:
+    """Titles, and the rows below them."""
+    if not rows:
+        return []
+    columns = Columns.of(rows)
+    return [columns.heading(paint), *(line for row in rows for line in columns.lines(row, paint))]
+
+
+def listed(shown: Sequence[Figures], style: Style) -> list[str]:
+    """All queues, a line each, or some lines each on a narrow terminal."""
+    rows = list_rows(shown, style)
+    narrow = rows and style.width is not None and Columns.of(rows).width > style.width
+    if narrow and not style.wide:
+        rows = _stacked(shown, style)
+    return table(rows, style.paint)
+
+
+def list_rows(shown: Sequence[Figures], style: Style) -> list[Row]:
+    """A row per queue; `24/25` is allocated/deserved."""
+    names = queue_figures.named(shown)
+    parents = any(each.parent for each in shown)
+    return [_row(each, names, style, parents=parents) for each in shown]
+
+
+def _row(queue: Figures, names: Sequence[str], style: Style, *, parents: bool) -> Row:
+    counts = queue.counts
+    return {
+        "NAME": queue.name,
+        "STATE": queue.state,
+        "WEIGHT": str(queue.weight),
+        **({"PARENT": _parent(queue)} if parents else {}),
+        **{name.upper(): pair(name, queue) for name in names},
+        "SHARE": share(queue),
+        "PEND": str(counts.pending) if counts else ABSENT,
+        "INQ": str(counts.inqueue) if counts else ABSENT,
+        "RUN": str(counts.running) if counts else ABSENT,
+        "AGE": _age(queue.created, style.now),
+        **(_more(queue) if style.wide else {}),
+    }
+
+
+def _more(queue: Figures | None) -> Row:
+    """What only the wide table has."""
+    return {
+        "REQUEST": assigned(queue.request if queue else {}),
+        "REALCAPABILITY": assigned(queue.real_capability if queue else {}),
+        "GUARANTEE": assigned(queue.guarantee if queue else {}),
+        "CAPABILITY": assigned(queue.capability if queue else {}),
+    }
+
+
+def _stacked(shown: Sequence[Figures], style: Style) -> list[Row]:
+    """The same for a narrow terminal."""
+    names = queue_figures.named(shown)
+    rows: list[Row] = []
+    for queue in shown:
+        counts = queue.counts
+        about = [queue.state, f"weight {queue.weight}", _age(queue.created, style.now)]
+        if queue.parent:
+            about.insert(1, f"in {queue.parent}")
+        rows.append(
+            {
+                "NAME": queue.name,
+                "ALLOCATED/DESERVED": "\n".join(_pairs(queue, names)) or ABSENT,
+                "SHARE": share(queue),
+                "PODGROUPS": "\n".join(_counted(counts)) if counts else ABSENT,
+                "ABOUT": "\n".join(about),
+            }
+        )
+    return rows
+
+
+def block(queue: Figures, groups: Sequence[Group] | None, style: Style) -> list[str]:
+    """All about one queue; groups are those of its PodGroups that wait, None if nobody may know."""
+    about = {
+        "Name": queue.name,
+        "State": queue.state,
+        "Weight": str(queue.weight),
+        "Priority": str(queue.priority),
+        "Parent": _parent(queue),
+        "Share": share(queue),
+        "PodGroups": ", ".join(_counted(queue.counts)) if queue.counts else ABSENT,
+        "Age": _age(queue.created, style.now),
+    }
+    longest = max(len(title) for title in about) + 1
+    made = [
+        f"{f'{title}:':<{longest}}{GAP}{style.paint(title.upper(), cell)}"
+        for title, cell in about.items()
+    ]
+    made += ["", *table(_figure_rows(queue), style.paint)]
+    for scheduler, sentence in queue.sentences:
+        made += ["", *_wrapped(f"{scheduler}: {sentence}", style, indent="")]
+    if groups:
+        made += ["", "Waiting:"]
+        for each in groups[:WAITING_MAX]:
+            line = f"{each.key} ({_age(each.created, style.now)}): {each.waits_because}"
+            made += _wrapped(line, style, indent=GAP)
+        if len(groups) > WAITING_MAX:
+            made.append(f"{GAP}and {len(groups) - WAITING_MAX} more")
+    return made
+
+
+def _figure_rows(queue: Figures) -> list[Row]:
+    names = queue_figures.named([queue])
+    held = {
+        "Allocated": queue.allocated,
+        "Deserved": queue.deserved,
+        "Request": queue.request,
+    }
+    limits = {
+        "Real capability": queue.real_capability,
+        "Capability": queue.capability,
+        "Guarantee": queue.guarantee,
+        **({"Quota": queue.quota} if queue.quota else {}),
+    }
+    return [
+        {"RESOURCE": title, **{name.upper(): of(name, amounts) for name in names}}
+        for rows, of in ((held, queue_figures.amount), (limits, queue_figures.limit))
+        for title, amounts in rows.items()
+    ]
+
+
+def tree(shown: Sequence[Figures], style: Style) -> list[str]:
+    """Queues below their parents, root on top; then those that have no place in the tree."""
+    by_name = {each.name: each for each in shown}
+    grown, problems = grow(shown)
+    names = queue_figures.named(shown)
+    rows = [_tree_row(prefix + name, by_name.get(name), names, style) for prefix, name in grown]
+    made = table(rows, style.paint)
+    if problems:
+        made += ["", "Without a place in the tree:"]
+        rows = [_tree_row(name, by_name[name], names, style) for name in problems]
+        made += table(rows, style.paint)
+        sentences = dict.fromkeys(wording.queue_problem(each) for each in problems.values())
+        made += [line for each in sentences for line in _wrapped(each, style, indent="")]
+    return made
+
+
+def grow(
+    shown: Sequence[Figures],
+) -> tuple[list[tuple[str, str]], dict[str, queues.QueueProblem]]:
+    """Queues in the order of the tree, with the branches before their names; and those, by name,
+    that have no place in it.
+    """
+    known = {
+        each.name: queues.Queue(
+            name=each.name, uid=each.name, created=each.created, parent=each.parent
+        )
+        for each in shown
+    }
+    found = queues.tree(known, {})
+    grown: list[tuple[str, str]] = []
+    due = [(queues.ROOT, "", "")]
+    while due:
+        name, lead, below = due.pop()
+        grown.append((lead, name))
+        children = [each for each in found.children.get(name, ()) if each not in found.problems]
+        for at, each in reversed(list(enumerate(children, start=1))):
+            last = at == len(children)
+            branch, trunk = ("└─ ", "   ") if last else ("├─ ", "│  ")
+            due.append((each, below + branch, below + trunk))
+    return grown, dict(sorted(found.problems.items()))
+
+
+def _tree_row(label: str, queue: Figures | None, names: Sequence[str], style: Style) -> Row:
+    row = {
+        "NAME": label,
+        **{name.upper(): pair(name, queue) if queue else ABSENT for name in names},
+        "SHARE": share(queue) if queue else ABSENT,
+    }
+    if not style.wide:
+        return row
+    state, weight = (queue.state, str(queue.weight)) if queue else (ABSENT, ABSENT)
+    return {**row, "STATE": state, "WEIGHT": weight, **_more(queue)}
+
+
+def pair(resource: str, queue: Figures) -> str:
+    """`24/25`: allocated, and deserved."""
+    held = queue_figures.amount(resource, queue.allocated)
+    deserved = queue_figures.amount(resource, queue.deserved)
+    return ABSENT if held == deserved == ABSENT else f"{held}/{deserved}"
+
+
+def _pairs(queue: Figures, names: Sequence[str]) -> list[str]:
+    """`24/25 cpu` for each of these resources that anything is known of."""
+    pairs = {name: pair(name, queue) for name in names}
+    return [f"{cell} {name}" for name, cell in pairs.items() if cell != ABSENT]
+
+
+def share(queue: Figures) -> str:
+    """The queue's share, with two digits."""
+    return ABSENT if queue.share is None else f"{queue.share:.2f}"
+
+
+def assigned(amounts: Mapping[str, str]) -> str:
+    """`cpu=24,memory=96Gi`: amounts in a cell without spaces."""
+    named = queue_figures.named_in(amounts)
+    return ",".join(f"{name}={queue_figures.amount(name, amounts)}" for name in named) or ABSENT
+
+
+def _parent(queue: Figures) -> str:
+    return ABSENT if queue.name == queues.ROOT else queue.parent or queues.ROOT
+
+
+def _counted(counts: queue_figures.Counts) -> list[str]:
+    return [
+        f"{counts.pending} pending",
+        f"{counts.inqueue} inqueue",
+        f"{counts.running} running",
+    ]
+
+
+def _age(created: float, now: float) -> str:
+    return queue_figures.age(now - created) if created else ABSENT
+
+
+def _wrapped(text: str, style: Style, *, indent: str) -> list[str]:
+    """The text in lines of the terminal's width; in one line for a file."""
+    if style.width is None:
+        return [indent + text]
+    return textwrap.wrap(
+        text,
+        max(style.width, 20),
+        initial_indent=indent,
+        subsequent_indent=indent + GAP,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,171 @@
+"""Queues and PodGroups as they are, and as they become: what `-w` follows.
+
+Each kind has a thread that lists, watches, and lists anew when a watch ends; what they find comes
+together in one place, in the thread that prints.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from vscheduler.cli.queue import cluster_client, queue_figures
+
+NEWS_MAX = 1000
+"""Of one thread's finds, so many wait to be printed; then it waits."""
+
+TOGETHER_SECONDS = 0.2
+"""What comes within this time is shown at once."""
+
+TICK_SECONDS = 1.0
+"""Ages grow although nothing happens."""
+
+RETRY_SECONDS = 2.0
+
+Kind = cluster_client.Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A kind can't be listed; with `final`, nobody tries again."""
+
+    error: cluster_client.ClusterError
+    final: bool
+
+
+Find: TypeAlias = cluster_client.Listing | cluster_client.Change | Failure
+News: TypeAlias = tuple[Kind, Find]
+
+
+@dataclass(slots=True, kw_only=True)
+class View:
+    """What is known of the cluster."""
+
+    queues: dict[str, cluster_client.Object] = field(default_factory=dict)
+    groups: dict[str, queue_figures.Group] | None = None
+    """None where nobody may see them, or nobody needs to."""
+    left_out: str = ""
+    """Why there are no PodGroups, where somebody needs them."""
+    troubles: dict[Kind, str] = field(default_factory=dict)
+    """Why there is no news of a kind for the time being."""
+
+    def figures(self) -> list[queue_figures.Figures]:
+        """All queues by name."""
+        counted = None if self.groups is None else queue_figures.census(self.groups.values())
+        return [queue_figures.figures(self.queues[name], counted) for name in sorted(self.queues)]
+
+    def waiting(self, name: str) -> list[queue_figures.Group] | None:
+        """PodGroups of this queue that wait; None where they can't be seen."""
+        if self.groups is None:
+            return None
+        return queue_figures.waiting(name, self.groups.values())
+
+    @property
+    def notes(self) -> list[str]:
+        """What people should know beside the figures."""
+        lost = dict.fromkeys(f"{trouble}; trying again" for trouble in self.troubles.values())
+        return [self.left_out, *lost] if self.left_out else [*lost]
+
+    def take(self, news: Sequence[News]) -> list[cluster_client.Object]:
+        """Learn of these; gives the queues that are new or different, as they are now.
+
+        Raises the ClusterError of a failure without which nothing can be shown.
+        """
+        before = dict(self.queues)
+        for kind, find in news:
+            match find:
+                case Failure():
+                    self._fail(kind, find)
+                case cluster_client.Listing():
+                    self.troubles.pop(kind, None)
+                    self._replace(kind, find.items)
+                case cluster_client.Change():
+                    self._change(kind, find)
+        return [each for name, each in sorted(self.queues.items()) if each != before.get(name)]
+
+    def _fail(self, kind: Kind, failure: Failure) -> None:
+        if not failure.final:
+            self.troubles[kind] = str(failure.error)
+            return
+        if kind is Kind.QUEUE or isinstance(failure.error, cluster_client.Unreachable):
+            raise failure.error
+        self.groups = None
+        self.troubles.pop(kind, None)
+        self.left_out = f"PodGroups are left out: {failure.error}"
+
+    def _replace(self, kind: Kind, items: Sequence[cluster_client.Object]) -> None:
+        if kind is Kind.QUEUE:
+            self.queues = {each["metadata"]["name"]: each for each in items}
+        else:
+            self.groups = {each.key: each for each in map(queue_figures.group, items)}
+
+    def _change(self, kind: Kind, change: cluster_client.Change) -> None:
+        if kind is Kind.QUEUE:
+            name = change.item["metadata"]["name"]
+            self.queues.pop(name, None)
+            if not change.gone:
+                self.queues[name] = change.item
+        elif self.groups is not None:
+            found = queue_figures.group(change.item)
+            self.groups.pop(found.key, None)
+            if not change.gone:
+                self.groups[found.key] = found
+
+
+def follow(source: cluster_client.Source, kind: Kind, tell: Callable[[Find], None]) -> None:
+    """List and watch until that is of no use: when the first list fails, or a later one for a
+    reason that doesn't go away by itself.
+    """
+    listed = False
+    while True:
+        try:
+            listing = source.list(kind)
+            listed = True
+            tell(listing)
+            for change in source.watch(kind, listing.version):
+                tell(change)
+        except cluster_client.Expired:
+            pass
+        except cluster_client.ClusterError as error:
+            lasting = not isinstance(error, cluster_client.Unreachable)
+            tell(Failure(error=error, final=lasting or not listed))
+            if lasting or not listed:
+                return
+            time.sleep(RETRY_SECONDS)
+
+
+def news(source: cluster_client.Source, kinds: Sequence[Kind]) -> Iterator[list[News]]:
+    """What happens, in portions; the first has all there is, a later one may be empty."""
+    found: queue.Queue[News] = queue.Queue(NEWS_MAX)
+
+    def teller(kind: Kind) -> Callable[[Find], None]:
+        return lambda find: found.put((kind, find))
+
+    for kind in kinds:
+        threading.Thread(
+            target=follow, args=(source, kind, teller(kind)), name=f"watch {kind}", daemon=True
+        ).start()
+    portion: list[News] = []
+    while {kind for kind, _ in portion} != set(kinds):
+        portion.append(found.get())
+    while True:
+        yield portion
+        portion = _portion(found)
+
+
+def _portion(found: "queue.Queue[News]") -> list[News]:
+    """What comes soon, and what comes with it."""
+    portion: list[News] = []
+    wait = TICK_SECONDS
+    until = time.monotonic() + TICK_SECONDS
+    while wait > 0:
+        try:
+            portion.append(found.get(timeout=wait))
+        except queue.Empty:
+            break
+        if len(portion) == 1:
+            until = time.monotonic() + TOGETHER_SECONDS
+        wait = until - time.monotonic()
+    return portion

@@ -1,0 +1,1 @@
+"""HTTP to the API server: credentials, connections, errors, single objects."""

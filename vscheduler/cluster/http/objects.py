@@ -1,0 +1,247 @@
+"""One object at a time, as plain data: for the few that aren't worth a fast path."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from vscheduler.cluster.http import connection, responses
+from vscheduler.mirror import paths
+
+PAGE_SIZE = 500
+
+MANAGER_MAX = 128
+"""Characters that a field manager may have."""
+
+Object: TypeAlias = dict[str, Any]
+
+MaySend: TypeAlias = Callable[[], bool] | None
+"""Whether a write may be sent, asked when its bytes are written; None: it may."""
+
+PARTIAL = "PartialObjectMetadata"
+"""The kind of objects of which only the metadata was asked for."""
+
+
+class UnexpectedError(connection.Unavailable):
+    """The answer isn't what was asked for: another object, a list, or neither."""
+
+
+class _Owner(msgspec.Struct):
+    apiVersion: str  # noqa: N815 - the wire's name, like those below
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+
+
+class _Metadata(msgspec.Struct):
+    """What an object has that is stored, and the types of what it may have."""
+
+    name: str
+    uid: str
+    resourceVersion: str  # noqa: N815
+    namespace: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: list[str] = []
+    ownerReferences: list[_Owner] = []  # noqa: N815
+    deletionTimestamp: str | None = None  # noqa: N815
+
+
+class _Item(msgspec.Struct):
+    metadata: _Metadata
+    spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}
+
+
+class _Whole(_Item, kw_only=True):
+    kind: str
+    apiVersion: str  # noqa: N815
+
+
+class _ListMetadata(msgspec.Struct):
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _List(msgspec.Struct):
+    kind: str
+    items: list[_Item] | None
+    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
+
+
+def field_manager(scheduler: str) -> dict[str, str]:
+    """The query of a write that is known by the scheduler's name."""
+    return {"fieldManager": scheduler[:MANAGER_MAX]}
+
+
+async def get(link: connection.Connection, path: paths.Path) -> Object:
+    """The object at this path. Raises connection.ApiError, NotFound among them.
+
+    UnexpectedError where what is there is another object; of a collection, where it is no list.
+    """
+    return _checked(await link.call("GET", path), path)
+
+
+async def create(
+    link: connection.Connection, collection: paths.Path, body: Object, *, may_send: MaySend = None
+) -> Object:
+    """Create an object in a collection, and give it as it is stored.
+
+    Raises connection.ApiError: Conflict with reason AlreadyExists where the name is taken; and
+    guarding.WithheldError, as all that writes here.
+    """
+    answer = await link.call("POST", collection, msgspec.json.encode(body), may_send=may_send)
+    name = body.get("metadata", {}).get("name", "")
+    return _checked(answer, collection, name) if name else _decoded(answer)
+
+
+async def patch(
+    link: connection.Connection,
+    path: paths.Path,
+    body: Object,
+    content_type: str = connection.MERGE_PATCH,
+    params: Mapping[str, str] | None = None,
+    *,
+    may_send: MaySend = None,
+) -> Object:
+    """Change an object, and give it as it is stored.
+
+    Raises connection.ApiError: Conflict where the body's metadata has another UID or
+    resourceVersion than what is stored.
+    """
+    answer = await link.call(
+        "PATCH",
+        path.with_query(params or {}),
+        msgspec.json.encode(body),
+        content_type=content_type,
+        may_send=may_send,
+    )
+    return _checked(answer, path)
+
+
+async def delete(
+    link: connection.Connection,
+    path: paths.Path,
+    *,
+    uid: str,
+    resource_version: str | None,
+    may_send: MaySend = None,
+) -> None:
+    """Delete the object of this UID, in this version where one is given.
+
+    Raises connection.ApiError: Conflict where it is another one by now.
+    """
+    preconditions = {"uid": uid}
+    if resource_version is not None:
+        preconditions["resourceVersion"] = resource_version
+    options: Object = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": preconditions,
+        "propagationPolicy": "Background",
+    }
+    await link.call("DELETE", path, msgspec.json.encode(options), may_send=may_send)
+
+
+async def list_all(
+    link: connection.Connection,
+    path: paths.Path,
+    params: Mapping[str, str],
+    *,
+    metadata_only: bool = False,
+) -> list[Object]:
+    """All objects of a collection, in their newest state; or of each only its metadata.
+
+    Where a page is too large, that one and those after it are smaller. The token of a list that
+    takes too long grows too old; then it is taken in one piece. Raises connection.ApiError.
+    """
+    accept = connection.METADATA_LIST if metadata_only else connection.JSON
+    try:
+        return await _pages(link, path, params, accept, PAGE_SIZE)
+    except connection.Gone:
+        return await _pages(link, path, params, accept, 0)
+
+
+async def _pages(
+    link: connection.Connection, path: paths.Path, params: Mapping[str, str], accept: str, size: int
+) -> list[Object]:
+    """All objects, so many a page; 0: in one piece."""
+    kind = PARTIAL if accept == connection.METADATA_LIST else path.kind
+    found: list[Object] = []
+    token = ""
+    while True:
+        query = {"limit": str(size) if size else "", "continue": token}
+        at = path.with_query({**params, **{name: text for name, text in query.items() if text}})
+        try:
+            body = await link.call("GET", at, accept=accept, most_bytes=responses.PAGE_MAX_BYTES)
+        except connection.Unavailable as error:
+            if error.reason != responses.TOO_LARGE or size <= 1:
+                raise
+            size = responses.smaller(size)
+            continue
+        listed = _decoded(body)
+        token = _page(listed, f"{kind}List").metadata.continue_
+        found += listed.get("items") or []
+        if not token:
+            return found
+
+
+async def ensure_queue(link: connection.Connection, name: str, *, may_send: MaySend = None) -> bool:
+    """Make the Queue that jobs go to which name none; False where it is there already.
+
+    Volcano: the scheduler's cache makes it at its start, with weight 1.
+    """
+    body: Object = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"weight": 1, "reclaimable": True},
+    }
+    try:
+        await get(link, paths.QUEUES.at(name))
+    except connection.NotFound:
+        pass
+    else:
+        return False
+    try:
+        await create(link, paths.QUEUES.everywhere, body, may_send=may_send)
+    except connection.Conflict:  # another instance was quicker
+        return False
+    return True
+
+
+def _checked(answer: bytes, path: paths.Path, name: str = "") -> Object:
+    """An answer that is what is at this path, or what was created there under this name."""
+    name = name or path.name
+    stored = _decoded(answer)
+    if not path.kind:
+        return stored
+    if not name:
+        _page(stored, f"{path.kind}List")
+        return stored
+    try:
+        found = msgspec.convert(stored, _Whole)
+    except msgspec.ValidationError as error:
+        raise UnexpectedError(f"not a {path.kind}: {error}") from error
+    there = (found.apiVersion, found.kind, found.metadata.name)
+    if there != (path.api_version, path.kind, name):
+        raise UnexpectedError(f"not {path.kind} {name!r}, but {found.kind} {found.metadata.name!r}")
+    return stored
+
+
+def _page(listed: Object, kind: str) -> _List:
+    """A page of a list, if that is what it is."""
+    try:
+        page = msgspec.convert(listed, _List)
+    except msgspec.ValidationError as error:
+        raise UnexpectedError(f"not a {kind}: {error}") from error
+    if page.kind != kind:
+        raise UnexpectedError(f"not a {kind}, but a {page.kind}")
+    return page
+
+
+def _decoded(body: bytes) -> Object:
+    try:
+        return msgspec.json.decode(body, type=Object)
+    except responses.GARBAGE as error:  # a proxy's page
+        raise UnexpectedError(f"not an object: {error}") from error

@@ -1,0 +1,1 @@
+"""Writes to the API server: work queue, binder, evictor, status and event writers."""

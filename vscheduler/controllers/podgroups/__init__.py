@@ -1,0 +1,1 @@
+"""PodGroups for pods that have none: creation, update, garbage collection."""

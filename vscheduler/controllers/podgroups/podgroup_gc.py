@@ -1,0 +1,195 @@
+"""Automatic PodGroups that nobody uses go, in the two steps that deletion.py tells of.
+
+Those of a namespace are looked at together, as they share the list of its pods; each is then
+written to on its own, so that a write that is slow holds up no other.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from vscheduler.controllers import ports
+from vscheduler.controllers.podgroups import deletion, group_reading
+from vscheduler.mirror import paths
+
+log = structlog.get_logger(__name__)
+
+ROUNDS = 4
+"""How often a write is tried in a row, where something came between."""
+
+FAILED = "the scheduler failed at it"
+
+
+@dataclass(slots=True)
+class Case:
+    """A group that seems to be unused, while it is looked at."""
+
+    namespace: str
+    name: str
+    unused_since: float
+    group: ports.Object | None = None
+    owner: deletion.OwnerState = deletion.OwnerState.UNKNOWN
+    refused: deletion.Delete | None = None
+    """A delete that met another version."""
+    verdict: deletion.Step | None = None
+    """What is left to do; None: it is gone."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name` of the group."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is nothing to write."""
+        return self.verdict is None or isinstance(self.verdict, deletion.Keep | deletion.Wait)
+
+
+class Parter:
+    """Marks and deletes PodGroups."""
+
+    def __init__(
+        self,
+        api: ports.Api,
+        notes: group_reading.Notes,
+        *,
+        schedulers: Sequence[str],
+        grace_seconds: float,
+    ) -> None:
+        self._api = api
+        self._notes = notes
+        self._reader = group_reading.Reader(api, notes)
+        self._schedulers = tuple(schedulers)
+        self._grace_seconds = grace_seconds
+
+    async def look(self, namespace: str, unused: Mapping[str, float]) -> list[Case]:
+        """Judge groups that seem to be unused since these times (time.monotonic), by name.
+
+        Of one that can't be read it is said so. Raises RefusedError where the pods can't.
+        """
+        cases = [Case(namespace, name, since) for name, since in unused.items()]
+        await self._judge_anew(namespace, cases)
+        return cases
+
+    async def write(self, case: Case) -> None:
+        """Do what was decided; where something came between, judge anew and do that.
+
+        The verdict is then what is left to do: None where the group is gone, Mark where that has
+        been done, and it is to be looked at with the others once more.
+        """
+        for _ in range(ROUNDS):
+            if case.settled or not await self._obey(case):
+                return
+            try:
+                await self._judge_anew(case.namespace, [case])
+            except ports.RefusedError as error:
+                case.verdict = deletion.Keep(why=str(error))
+        case.verdict = deletion.Keep(why="it keeps changing")
+
+    async def _judge_anew(self, namespace: str, cases: Sequence[Case]) -> None:
+        """Read all anew, in the order that counts."""
+        unread: dict[str, deletion.Step] = {}
+
+        async def read(case: Case) -> None:
+            try:
+                case.group = await self._reader.group(namespace, case.name)
+                if case.group is not None:
+                    case.owner = await self._owner_state(namespace, case.group)
+            except ports.RefusedError as error:
+                unread[case.name] = deletion.Keep(why=str(error))
+            except Exception as error:  # noqa: BLE001 - one group keeps no other
+                self._notes.failures.failed("part", case.key, error)
+                unread[case.name] = deletion.Keep(why=FAILED)
+
+        await group_reading.each(read, cases)
+        pods: defaultdict[str, list[deletion.Pod]] = defaultdict(list)
+        for pod in await self._reader.pods(namespace):
+            pods[pod.group or pod.automatic].append(pod)
+        for case in cases:
+            verdict: deletion.Step | None = unread.get(case.name, deletion.Keep(why=FAILED))
+            with self._notes.failures.contained("part", case.key):
+                verdict = unread.get(case.name) or self._judge(case, pods[case.name])
+            case.verdict = verdict
+
+    async def _owner_state(self, namespace: str, group: ports.Object) -> deletion.OwnerState:
+        ref = deletion.owner_ref(group)
+        if ref is None:
+            return deletion.OwnerState.GONE
+        state, _ = await self._reader.owner(ref, namespace)
+        return state
+
+    def _judge(self, case: Case, pods: Sequence[deletion.Pod]) -> deletion.Step | None:
+        group = case.group
+        if group is None:
+            return None
+        found = deletion.found(
+            group,
+            case.owner,
+            pods,
+            schedulers=self._schedulers,
+            unused_since=case.unused_since,
+        )
+        step = deletion.judge(found, time.monotonic(), self._grace_seconds)
+        if case.refused is not None:
+            log.info(
+                "podgroup.kept",
+                podgroup=case.key,
+                why=step.why if isinstance(step, deletion.Keep) else type(step).__name__.lower(),
+                judged_uid=case.refused.uid,
+                judged_resource_version=case.refused.resource_version,
+                uid=found.uid,
+                resource_version=found.resource_version,
+            )
+            case.refused = None
+        return step
+
+    async def _obey(self, case: Case) -> bool:
+        """Do what was decided; whether to judge the group anew at once."""
+        path = paths.POD_GROUPS.at(case.name, case.namespace)
+        step = case.verdict
+        action = type(step).__name__.lower()
+        try:
+            match step:
+                case deletion.Mark():
+                    await self._api.patch(path, deletion.marking(step, time.time()))
+                case deletion.Unmark():
+                    await self._api.patch(path, deletion.unmarking(step))
+                case deletion.Delete():
+                    await self._api.delete(
+                        path,
+                        ports.Preconditions(uid=step.uid, resource_version=step.resource_version),
+                    )
+        except ports.RefusedError as error:
+            return self._take(case, action, error)
+        self._notes.done(action)
+        if isinstance(step, deletion.Delete):
+            case.verdict = None
+            log.info(
+                "podgroup.deleted",
+                podgroup=case.key,
+                uid=step.uid,
+                resource_version=step.resource_version,
+                owner=case.owner.value,
+            )
+        return False
+
+    def _take(self, case: Case, action: str, error: ports.RefusedError) -> bool:
+        """Note a write that came to nothing; whether to judge the group anew at once.
+
+        An answer that is lost says nothing of what was done: the group is looked at once more, a
+        little later, with the others.
+        """
+        self._notes.refused(action, case.key, error)
+        match error.trouble:
+            case ports.Trouble.MISSING:
+                case.verdict = None
+                return False
+            case ports.Trouble.CONFLICT:
+                if isinstance(case.verdict, deletion.Delete):
+                    case.refused = case.verdict
+                return True
+        case.verdict = deletion.Keep(why=str(error))
+        return False

@@ -1,0 +1,1 @@
+"""The Queue controller: status, finalizers, open and close."""

@@ -1,0 +1,1 @@
+"""Volcano's behaviour where ours differs: all that `compatibility: volcano` brings back."""

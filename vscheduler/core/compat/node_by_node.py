@@ -1,0 +1,255 @@
+"""Making room as Volcano does: for one task at a time, on the first node where it works out.
+
+Only with `compatibility: volcano`; otherwise `eviction` proves the whole gang first.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vscheduler.core.model import decisions, jobs
+from vscheduler.core.placement import best_effort, nominated_room
+from vscheduler.core.preemption import victims
+from vscheduler.core.session import job_state, ordering, statement
+
+if TYPE_CHECKING:
+    from vscheduler.core.session import session as working
+
+TASK_COST = 100
+"""Microseconds, about: one task that looks for victims, nodes aside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """One task that others are to make room for."""
+
+    session: "working.Session"
+    trial: statement.Statement
+    task: jobs.Task
+    action: str
+    hook: str
+    candidate: victims.Candidate
+
+    @property
+    def gang(self) -> job_state.Gang:
+        """The task's job."""
+        return self.session.gang_of(self.task)
+
+    def candidates(self, row: int) -> list[jobs.Task]:
+        """The pods of this node that may be asked for."""
+        session = self.session
+        return [
+            task
+            for task in session.residents(row)
+            if session.gang_of(task).status(task) is task.status
+            and task.preemptable
+            and self.candidate(session.gang_of(task), task)
+        ]
+
+    def victims(self, candidates: Sequence[jobs.Task]) -> list[jobs.Task]:
+        """Those of these pods that the plugins let go, in the order in which they go.
+
+        The plugins judge them in this order: capacity's in Volcano does so, others' is random.
+        """
+        ordered = in_order(self.session, self.gang, candidates)
+        victims = self.session.dispatch.victims_by_tier(self.hook, self.task, ordered)
+        return self._spared(list(victims))
+
+    def _spared(self, victims: list[jobs.Task]) -> list[jobs.Task]:
+        """Those of these that don't tear a gang which was bound in this very cycle, and aren't the
+        last that a pod was placed near in it.
+        """
+        session, trial = self.session, self.trial
+        allocated = jobs.TaskStatus.ALLOCATED
+        young = any(session.gang_of(task).counts[allocated] for task in victims)
+        if not young and not session.neighbours.has_guests:
+            return victims
+        start = trial.checkpoint()
+        for victim in list(victims):
+            if session.neighbours.would_miss([victim]):
+                victims.remove(victim)
+                continue
+            before = trial.checkpoint()
+            self.evict(victim)
+            if is_torn(session, session.gang_of(victim)):
+                trial.rollback(before)
+                victims.remove(victim)
+        trial.rollback(start)
+        return victims
+
+    def evict(self, victim: jobs.Task) -> None:
+        """Take the victim's room, for now."""
+        assert victim.node is not None
+        self.trial.evict(
+            decisions.Evict(
+                task=victim,
+                node=victim.node,
+                action=self.action,
+                beneficiary=self.task.job,
+            )
+        )
+
+
+def is_torn(session: "working.Session", gang: job_state.Gang) -> bool:
+    """Whether the gang was bound in this very cycle, and has less than its minimum now.
+
+    Volcano evicts from it all the same, where the tier that is asked doesn't protect gangs.
+    """
+    return (
+        session.dispatch.asks("job_ready")
+        and not gang.reaches(jobs.READY, idlers=False)
+        and any(task.uid not in session.held for task in gang.tasks(jobs.TaskStatus.ALLOCATED))
+    )
+
+
+def conclude(session: "working.Session", trial: statement.Statement, gang: job_state.Gang) -> None:
+    """Evict for the job if it can start then: all that it needs for its minimum is promised room,
+    which Volcano doesn't ask of best-effort members.
+    """
+
+    def place(task: jobs.Task) -> bool:
+        choice = session.placement.choose(task)
+        if choice is not None:
+            trial.pipeline(task, choice.row)
+        return choice is not None
+
+    seating = best_effort.Seating(session=session, trial=trial, gang=gang, place=place)
+    if session.dispatch.vote("job_pipelined", gang) and seating.needed():
+        trial.commit()
+
+
+def in_order(
+    session: "working.Session", gang: job_state.Gang, victims: Sequence[jobs.Task]
+) -> list[jobs.Task]:
+    """Who goes first (Volcano: BuildVictimsPriorityQueue)."""
+    claimant = session.queues[gang.job.queue]
+
+    def key(task: jobs.Task) -> ordering.SortKey:
+        owner = session.gang_of(task)
+        queue = session.queues[owner.job.queue]
+        return ordering.victim_key(session.dispatch, claimant, (queue, owner), task)
+
+    return sorted(victims, key=key)
+
+
+def reclaim(search: Search) -> bool:
+    """Nodes by name: the first on which enough may go, and some candidate is.
+
+    Predicates aren't asked again after the evictions (Volcano: reclaim reclaimForTask).
+    """
+    session, task, trial = search.session, search.task, search.trial
+    session.spend("claims", TASK_COST)
+    for row in np.flatnonzero(session.placement.reachable(task)).tolist():
+        candidates = search.candidates(row)
+        if not candidates:
+            continue
+        victims = search.victims(candidates)
+        if not _fits(search, row, victims):
+            continue
+        for victim in victims:
+            if _fits(search, row):
+                break
+            search.evict(victim)
+        trial.pipeline(task, row)
+        return True
+    return False
+
+
+def preempt(search: Search) -> bool:
+    """The best node first; room, the queue's limit and the predicates are all looked at again
+    after each eviction (Volcano: preempt normalPreempt).
+    """
+    session, task, trial = search.session, search.task, search.trial
+    session.spend("claims", TASK_COST)
+    for row in session.placement.ranked(task, session.placement.reachable(task)):
+        victims = search.victims(search.candidates(row))
+        if not _fits(search, row, victims):
+            continue
+        checkpoint = trial.checkpoint()
+        for victim in victims:
+            if _starts(search, row):
+                break
+            search.evict(victim)
+        if _starts(search, row):
+            trial.pipeline(task, row)
+            return True
+        trial.rollback(checkpoint)
+    return False
+
+
+def preempt_dry_run(search: Search) -> bool:
+    """The node whose victims matter least, after those that needn't go were spared.
+
+    Volcano: preempt topologyAwarePreempt, pickOneNodeForPreemption. Its sample of nodes is random;
+    here all are looked at.
+    """
+    session, task, trial = search.session, search.task, search.trial
+    session.spend("claims", TASK_COST)
+    found: list[tuple[tuple[float, ...], int, list[jobs.Task]]] = []
+    for row in np.flatnonzero(session.placement.reachable(task)).tolist():
+        victims = _spared(search, row)
+        if victims:
+            found.append((_weight(victims), row, victims))
+    if not found:
+        return False
+    _, row, victims = min(found, key=lambda each: each[:2])
+    for victim in victims:
+        search.evict(victim)
+    trial.pipeline(task, row)
+    return True
+
+
+def _spared(search: Search, row: int) -> list[jobs.Task]:
+    """The victims without which the task doesn't start on this node, most important first."""
+    trial = search.trial
+    start = trial.checkpoint()
+    chosen = []
+    for victim in search.victims(search.candidates(row)):
+        search.evict(victim)
+        chosen.append(victim)
+        if _starts(search, row):
+            break
+    needed = list(chosen) if chosen and _starts(search, row) else []
+    for victim in reversed(chosen if needed else []):
+        without = [each for each in needed if each is not victim]
+        trial.rollback(start)
+        for each in without:
+            search.evict(each)
+        if _starts(search, row):
+            needed = without
+    trial.rollback(start)
+    return needed[::-1]
+
+
+def _weight(victims: Sequence[jobs.Task]) -> tuple[float, ...]:
+    """The lowest highest priority, the lowest sum, the fewest pods, the latest start."""
+    priorities = [task.priority for task in victims]
+    top = max(priorities)
+    starts = [
+        task.created if task.scheduled_at is None else task.scheduled_at
+        for task in victims
+        if task.priority == top
+    ]
+    shifted = sum(priority + 2**31 for priority in priorities)
+    return (priorities[0], shifted, len(victims), -min(starts))
+
+
+def _fits(search: Search, row: int, victims: Sequence[jobs.Task] = ()) -> bool:
+    """Whether there is room for the task once these are gone, too (Volcano: ValidateVictims)."""
+    session = search.session
+    room = nominated_room.room(session, search.task)[row]
+    for victim in victims:
+        room = room + session.request(victim)
+    request = session.request(search.task)
+    return bool((request <= room)[request > 0].all())
+
+
+def _starts(search: Search, row: int) -> bool:
+    """Whether queue, room and predicates all let the task in (Volcano: preemptorFitsOnNode)."""
+    session = search.session
+    queue = session.queues[search.gang.job.queue]
+    return session.dispatch.all_agree(
+        "allocatable", queue, search.task
+    ) and session.placement.feasible(search.task, row)

@@ -1,0 +1,320 @@
+"""The scheduler configuration → Policy, or the list of all its problems.
+
+The format is Volcano's. Volcano drops what it doesn't understand without a word; here that is a
+problem, but for names that Volcano has and we don't: they are warned of and left out.
+"""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vscheduler.core.api import contracts, hooks
+from vscheduler.core.config import validation, vocabulary
+
+Problem = validation.Problem
+
+Plugins = Sequence[type[contracts.Plugin]]
+Actions = Sequence[type[contracts.Action]]
+
+BUILT_IN: Mapping[str, object] = {
+    "actions": "enqueue, allocate, backfill, reclaim",
+    "tiers": [
+        {"plugins": [{"name": name} for name in names.split()]}
+        for names in (
+            "priority gang conformance pdb",
+            "overcommit drf predicates proportion nodeorder binpack",
+        )
+    ],
+}
+"""The configuration where no file is given. Volcano's default has no reclaim and no binpack."""
+
+TOPOLOGY = "hardNetworkTopology"
+SECTIONS = ("actions", "tiers", "configurations", "metrics", "compatibility", TOPOLOGY)
+PLUGIN_KEYS = ("name", "arguments", *vocabulary.FLAGS)
+VOLCANO = "volcano"
+WAIT, ANYWHERE = "wait", "anywhere"
+TOPOLOGY_PLUGIN = "network-topology-aware"
+"""Volcano's, which isn't here: whoever names it wants gangs near together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginSetting:
+    """One plugin of a tier, as configured."""
+
+    plugin: type[contracts.Plugin]
+    arguments: Mapping[str, object] = field(default_factory=dict)
+    """Only those that were given; kinds as the plugin declares them."""
+    off: frozenset[str] = frozenset()
+    """Flags (Volcano's keys) that are off."""
+    answers: frozenset[str] = field(init=False, compare=False, repr=False)
+    """Hooks that the plugin defines, and that no flag switches off."""
+
+    def __post_init__(self) -> None:
+        on = (name for name, hook in hooks.HOOKS.items() if hook.flag not in self.off)
+        answers = frozenset(name for name in on if hasattr(self.plugin, name))
+        object.__setattr__(self, "answers", answers)
+
+    @property
+    def flags(self) -> frozenset[str]:
+        """Flags that are on."""
+        return frozenset(vocabulary.FLAGS) - self.off
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionSetting:
+    """One action, as configured."""
+
+    action: type[contracts.Action]
+    arguments: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What a cycle runs: actions in order, plugins in tiers."""
+
+    actions: tuple[ActionSetting, ...]
+    tiers: tuple[tuple[PluginSetting, ...], ...]
+    volcano: bool = False
+    """`compatibility: volcano`: Volcano's outcomes where ours differ."""
+    hard_topology_waits: bool = True
+    """Whether gangs wait that must be near together in the network; else they start anywhere."""
+
+    def runs(self, action: str) -> bool:
+        """Whether an action of this name is configured."""
+        return any(setting.action.name == action for setting in self.actions)
+
+    @property
+    def nodes_last(self) -> bool:
+        """Whether all plugins say the same of nodes, classes and queues in every cycle."""
+        return all(
+            setting.plugin.nodes_last
+            for tier in self.tiers
+            for setting in tier
+            if not setting.answers.isdisjoint(("class_nodes", "queue_nodes"))
+        )
+
+    def has_tree(self, plugin: str) -> bool:
+        """Whether a plugin of this name has queues in a tree."""
+        return any(
+            setting.plugin.name == plugin and "enableHierarchy" in setting.flags
+            for tier in self.tiers
+            for setting in tier
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """A policy, unless there are problems; warnings in any case."""
+
+    policy: Policy | None
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def parse(tree: object, plugins: Plugins, actions: Actions) -> Parsed:
+    """Read a configuration as plain data; plugins and actions are those that exist.
+
+    All problems are found at once; with any of them there is no policy.
+    """
+    lenient = isinstance(tree, dict) and tree.get("compatibility") == VOLCANO
+    found = validation.Findings(lenient=lenient)
+    sections = found.mapping((), tree, SECTIONS, needed=("actions", "tiers"))
+    by_action = {action.name: action for action in actions}
+    by_plugin = {plugin.name: plugin for plugin in plugins}
+    names = _action_names(found, sections["actions"], by_action) if "actions" in sections else []
+    given = _configurations(found, sections.get("configurations", []), by_action, names)
+    seen: set[str] = set()
+    tiers = _tiers(found, sections.get("tiers", []), by_plugin, seen)
+    if "metrics" in sections:
+        found.warn(("metrics",), "is left out: nothing here reads load figures yet")
+    compatibility = sections.get("compatibility", VOLCANO)
+    if compatibility != VOLCANO:
+        text = validation.described(compatibility)
+        found.problem(("compatibility",), f"must be {VOLCANO} or be left out, not {text}")
+    policy = Policy(
+        actions=tuple(
+            ActionSetting(action=by_action[name], arguments=given.get(name, {}))
+            for name in names
+            if name in by_action
+        ),
+        tiers=tiers,
+        volcano="compatibility" in sections,
+        hard_topology_waits=_hard_topology_waits(found, sections, seen),
+    )
+    return Parsed(
+        policy=None if found.problems else policy,
+        problems=tuple(found.problems),
+        warnings=tuple(found.warnings),
+    )
+
+
+def _hard_topology_waits(
+    found: validation.Findings, sections: Mapping[str, object], named: Container[str]
+) -> bool:
+    """Volcano keeps gangs together only with its plugin for that (HyperNodeGradientForJobFn); named
+    are the plugins of the file.
+    """
+    starts_anywhere = "compatibility" in sections and TOPOLOGY_PLUGIN not in named
+    given = sections.get(TOPOLOGY, ANYWHERE if starts_anywhere else WAIT)
+    if given not in (WAIT, ANYWHERE):
+        found.problem(
+            (TOPOLOGY,), f"must be {WAIT} or {ANYWHERE}, not {validation.described(given)}"
+        )
+    return given != ANYWHERE
+
+
+def built_in(plugins: Plugins, actions: Actions) -> Policy:
+    """BUILT_IN, as far as its plugins and actions exist."""
+    parsed = parse(dict(BUILT_IN), plugins, actions)
+    assert parsed.policy is not None, parsed.problems
+    return parsed.policy
+
+
+def _action_names(found: validation.Findings, value: object, existing: Iterable[str]) -> list[str]:
+    """The configured actions by the names that they have here, those that don't exist included."""
+    path = ("actions",)
+    if not isinstance(value, str):
+        what = f"not {validation.described(value)}"
+        found.problem(path, f'must be text like "enqueue, allocate", {what}')
+        return []
+    names: list[str] = []
+    for written in (part.strip() for part in value.split(",")):
+        name = vocabulary.SUCCESSORS.get(written, written)
+        if not name:
+            found.problem(path, "has an empty name: a comma too many?")
+        elif name in names:
+            also = f" (as {written})" if written != name else ""
+            found.problem(path, f"names {name} twice{also}")
+        elif _known(found, path, ("action", name), vocabulary.ACTIONS, existing):
+            if written != name:
+                found.warn(path, f"{written} means {name} here")
+            names.append(name)
+    return names
+
+
+def _known(
+    found: validation.Findings,
+    path: validation.Path,
+    named: tuple[str, str],
+    volcano: Iterable[str],
+    existing: Iterable[str],
+) -> bool:
+    """Whether there is such a name (kind, name) here or in Volcano; says so where not here."""
+    kind, name = named
+    if name in existing:
+        return True
+    if name in volcano:
+        found.warn(path, f"{kind} {name} is left out: it isn't there yet")
+        return True
+    hint = validation.suggestion(name, {*existing, *volcano})
+    found.problem(path, f'unknown {kind} "{name}"{hint}')
+    return False
+
+
+def _configurations(
+    found: validation.Findings,
+    value: object,
+    existing: Mapping[str, type[contracts.Action]],
+    configured: Sequence[str],
+) -> dict[str, dict[str, object]]:
+    """Arguments by action."""
+    given: dict[str, dict[str, object]] = {}
+    seen: set[str] = set()
+    for path, item in found.items(("configurations",), value):
+        entry = found.mapping(path, item, ("name", "arguments"), needed=("name",))
+        written = found.text((*path, "name"), entry["name"]) if "name" in entry else None
+        if written is None:
+            continue
+        name = vocabulary.SUCCESSORS.get(written, written)
+        if name in seen:
+            found.problem((*path, "name"), f"{name} is configured twice")
+            continue
+        seen.add(name)
+        place = (*path, "name")
+        if not _known(found, place, ("action", name), vocabulary.ACTIONS, existing):
+            continue
+        if name not in existing:
+            continue
+        if name not in configured:
+            found.warn(place, f"has no effect: {name} isn't among the actions")
+        arguments = _without_successors(found, (*path, "arguments"), entry.get("arguments"))
+        declared = existing[name].arguments
+        given[name] = found.arguments((*path, "arguments"), arguments, declared, f"action {name}")
+    return given
+
+
+def _without_successors(found: validation.Findings, path: validation.Path, value: object) -> object:
+    """The arguments without those that only gangpreempt and gangreclaim have."""
+    if not isinstance(value, dict):
+        return value
+    for name in vocabulary.SUCCESSOR_ARGUMENTS & value.keys():
+        found.warn((*path, name), "is left out: it has no meaning here")
+    return {
+        name: each for name, each in value.items() if name not in vocabulary.SUCCESSOR_ARGUMENTS
+    }
+
+
+def _tiers(
+    found: validation.Findings,
+    value: object,
+    existing: Mapping[str, type[contracts.Plugin]],
+    seen: set[str],
+) -> tuple[tuple[PluginSetting, ...], ...]:
+    """Plugins by tier; `seen` takes up their names, those that aren't here included."""
+    tiers = []
+    for path, item in found.items(("tiers",), value):
+        tier = found.mapping(path, item, ("plugins",), needed=("plugins",))
+        entries = [
+            (place, found.mapping(place, entry, PLUGIN_KEYS, needed=("name",)))
+            for place, entry in found.items((*path, "plugins"), tier.get("plugins", []))
+        ]
+        _refuse_hierarchy_beside_proportion(found, entries)
+        settings = [_plugin(found, place, entry, existing, seen) for place, entry in entries]
+        tiers.append(tuple(setting for setting in settings if setting is not None))
+    return tuple(tiers)
+
+
+def _plugin(
+    found: validation.Findings,
+    path: validation.Path,
+    entry: Mapping[str, object],
+    existing: Mapping[str, type[contracts.Plugin]],
+    seen: set[str],
+) -> PluginSetting | None:
+    """A plugin that exists, as configured; `seen` are the names before it, in all tiers."""
+    flags = {**vocabulary.FLAGS}
+    for flag in vocabulary.FLAGS.keys() & entry.keys():
+        on = entry[flag]
+        if isinstance(on, bool):
+            flags[flag] = on
+        else:
+            found.problem((*path, flag), f"must be true or false, not {validation.described(on)}")
+    name = found.text((*path, "name"), entry["name"]) if "name" in entry else None
+    if name is None:
+        return None
+    if name in seen:
+        found.problem((*path, "name"), f"{name} is configured twice")
+        return None
+    seen.add(name)
+    if name in vocabulary.QUOTAS and seen >= vocabulary.QUOTAS:
+        found.warn((*path, "name"), "capacity and proportion contradict each other; leave one out")
+    known = _known(found, (*path, "name"), ("plugin", name), vocabulary.PLUGINS, existing)
+    if not known or name not in existing:
+        return None
+    plugin = existing[name]
+    arguments = found.arguments(
+        (*path, "arguments"), entry.get("arguments"), plugin.arguments, f"plugin {name}"
+    )
+    off = frozenset(flag for flag, on in flags.items() if not on)
+    return PluginSetting(plugin=plugin, arguments=arguments, off=off)
+
+
+def _refuse_hierarchy_beside_proportion(
+    found: validation.Findings, entries: Sequence[tuple[validation.Path, Mapping[str, object]]]
+) -> None:
+    """Both would order queues in one tier; Volcano refuses such a file, too."""
+    if not any(entry.get("name") == "proportion" for _, entry in entries):
+        return
+    for path, entry in entries:
+        if entry.get("name") == "drf" and entry.get("enableHierarchy") is True:
+            message = "hierarchical drf can't stand in one tier with proportion"
+            found.problem((*path, "enableHierarchy"), message)

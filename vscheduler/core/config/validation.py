@@ -1,0 +1,201 @@
+"""What is wrong with a configuration: all of it, each problem with its place."""
+
+import difflib
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from vscheduler.core.api import contracts
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Keys and list positions from the root of the configuration down."""
+
+KINDS: Mapping[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+    dict: "a mapping",
+    type(None): "nothing",
+}
+"""What people call the types of plain data."""
+
+TRUTHS = {"true": True, "false": False}
+"""Volcano takes these as text, too, where an argument is a bool (Arguments.GetBool)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong, or worth a warning, at one place."""
+
+    path: Path
+    message: str
+
+    def __str__(self) -> str:
+        """`tiers[0].plugins[1].name: unknown plugin "gnag"; did you mean gang?`."""
+        return f"{written(self.path)}: {self.message}" if self.path else self.message
+
+
+class Findings:
+    """Problems and warnings, in the order in which they are found."""
+
+    def __init__(self, *, lenient: bool = False) -> None:
+        self.lenient = lenient
+        """Whether an argument that is wrong is left out, as Volcano does, with a warning."""
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+
+    def problem(self, path: Path, message: str) -> None:
+        """The configuration can't be used."""
+        self.problems.append(Problem(path, message))
+
+    def warn(self, path: Path, message: str) -> None:
+        """It can, but not all of it means what its writer may think."""
+        self.warnings.append(Problem(path, message))
+
+    def mapping(
+        self, path: Path, value: object, known: Collection[str], needed: Iterable[str] = ()
+    ) -> dict[str, object]:
+        """The known keys of a mapping; other keys, other types and missing keys are problems."""
+        if not isinstance(value, dict):
+            self.problem(path, f"must be a mapping, not {described(value)}")
+            return {}
+        for key in value:
+            if key not in known:
+                place = (*path, key if isinstance(key, str | int) else str(key))
+                self.problem(place, f"unknown key{suggestion(key, known)}")
+        for key in needed:
+            if key not in value:
+                self.problem((*path, key), "is missing")
+        return {key: each for key, each in value.items() if key in known}
+
+    def items(self, path: Path, value: object) -> list[tuple[Path, object]]:
+        """The items of a list with their paths; another type is a problem."""
+        if not isinstance(value, list):
+            self.problem(path, f"must be a list, not {described(value)}")
+            return []
+        return [((*path, place), item) for place, item in enumerate(value)]
+
+    def text(self, path: Path, value: object) -> str | None:
+        """A text that isn't empty; anything else is a problem."""
+        if not isinstance(value, str) or not value.strip():
+            found = "empty" if isinstance(value, str) else described(value)
+            self.problem(path, f"must be text, not {found}")
+            return None
+        return value.strip()
+
+    def arguments(
+        self,
+        path: Path,
+        value: object,
+        declared: Mapping[str, contracts.Argument],
+        owner: str,
+    ) -> dict[str, object]:
+        """The arguments that are right; owner (`plugin gang`) is named where one is unknown."""
+        if value is None:  # Volcano: `arguments:` with nothing below it
+            return {}
+        if not isinstance(value, dict):
+            self.problem(path, f"must be a mapping, not {described(value)}")
+            return {}
+        taken: dict[str, object] = {}
+        for name, given in value.items():
+            place = (*path, name if isinstance(name, str | int) else str(name))
+            argument = _declared(name, declared)
+            if argument is None:
+                hint = suggestion(name, declared) if declared else ""
+                message = f"{owner} has no such argument{hint}"
+                if self.lenient:
+                    self.warn(place, f"{message}; it is left out, as in Volcano")
+                else:
+                    self.problem(place, message)
+                continue
+            final = TRUTHS.get(given, given) if _is_text_for_bool(argument, given) else given
+            complaint = _complaint(argument, final)
+            if complaint and self.lenient:
+                self.warn(place, f"{complaint}; it is left out, as in Volcano")
+                continue
+            if complaint:
+                self.problem(place, complaint)
+                continue
+            if argument.missing and final != argument.default:
+                self.warn(place, f"has no effect yet ({argument.missing})")
+            taken[name] = final
+        return taken
+
+
+def written(path: Path) -> str:
+    """A path as people write it: `tiers[0].plugins[2].arguments.binpack.cpu`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def described(value: object) -> str:
+    """What a value is, shown where it is short: `text ("5")`."""
+    kind = KINDS.get(type(value), type(value).__name__)
+    if value is None or isinstance(value, list | dict):
+        return kind
+    shown = f'"{value}"' if isinstance(value, str) else str(value).lower()
+    return f"{kind} ({shown if len(shown) <= 40 else f'{shown[:40]}…'})"
+
+
+def suggestion(name: object, known: Iterable[str]) -> str:
+    """`; did you mean gang?`, or nothing."""
+    close = difflib.get_close_matches(str(name), sorted(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _declared(
+    name: object, declared: Mapping[str, contracts.Argument]
+) -> contracts.Argument | None:
+    if not isinstance(name, str):
+        return None
+    if name in declared and not name.endswith("*"):
+        return declared[name]
+    for pattern, argument in declared.items():
+        start = pattern.removesuffix("*")
+        if start != pattern and name.startswith(start) and len(name) > len(start):
+            return argument
+    return None
+
+
+def _is_text_for_bool(argument: contracts.Argument, given: object) -> bool:
+    return argument.kind is bool and isinstance(given, str)
+
+
+def _complaint(argument: contracts.Argument, given: object) -> str:
+    """What is wrong with a value, or nothing."""
+    kind = type(given)
+    if kind is not argument.kind and not (argument.kind is float and kind is int):
+        advice = _unquoting(argument.kind, given)
+        return f"must be {KINDS[argument.kind]}, not {described(given)}{advice}"
+    if isinstance(given, float) and not math.isfinite(given):
+        return "must be a finite number"
+    if argument.minimum is not None and isinstance(given, int | float) and given < argument.minimum:
+        return f"must be at least {argument.minimum:g}, not {given}"
+    if argument.parse is not None:
+        try:
+            argument.parse(given)
+        except ValueError as error:
+            return str(error)
+    if argument.choices and given not in argument.choices:
+        return f"must be one of {_listed(argument.choices)}, not {described(given)}"
+    return ""
+
+
+def _unquoting(kind: type, given: object) -> str:
+    """The advice for a number in quotes, which Volcano ignores without a word."""
+    if kind not in (int, float) or not isinstance(given, str):
+        return ""
+    try:
+        kind(given)
+    except ValueError:
+        return ""
+    return "; write no quotes"
+
+
+def _listed(choices: Sequence[str]) -> str:
+    return ", ".join(choices)

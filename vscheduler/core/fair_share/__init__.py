@@ -1,0 +1,1 @@
+"""What each queue deserves: node pools, demands, max flow, constrained max-min fairness."""

@@ -1,0 +1,138 @@
+"""Nodes that could give more a moment ago, and the cluster as if they still did.
+
+An autoscaler takes a node away, a kubelet is restarted, a device plugin comes back a second later:
+shares follow at once, and nobody is evicted for it before it has lasted for a while.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from vscheduler.core.fair_share import node_pools
+from vscheduler.core.model import masks, nodes, resources, snapshot
+
+
+def losses(taken: snapshot.Snapshot) -> dict[str, snapshot.Loss]:
+    """What nodes had before and haven't now, by name: noted before and not made good, or new.
+
+    The time counts anew when more is lost there: the node shrinks further or leaves, or pods of
+    ours go that were still on it.
+    """
+    table, seen = taken.nodes, taken.carried.seen
+    rows = table.layout.rows
+    found: dict[str, snapshot.Loss] = {}
+    held = _held(taken, taken.carried.losses)
+    for name, loss in taken.carried.losses.items():
+        if name in rows and not _is_worse(table, rows[name], loss, taken.space):
+            continue
+        fewer = any(held[name].get(key, 0) < amount for key, amount in loss.held.items())
+        since = taken.now if fewer else min(loss.since, taken.now)
+        found[name] = replace(loss, since=since, held=held[name])
+    if seen is None:
+        return found
+    for row in _suspects(seen, table, taken.space):
+        spec = seen.nodes.layout.specs[row]
+        if spec.name in found:
+            found[spec.name] = replace(found[spec.name], since=taken.now)
+        elif spec.ready and not spec.unschedulable:
+            loss = _loss(seen, row, taken.now)
+            now = rows.get(spec.name)
+            if now is None or _is_worse(table, now, loss, taken.space):
+                found[spec.name] = loss
+    return found
+
+
+def _held(taken: snapshot.Snapshot, names: Collection[str]) -> dict[str, resources.Amounts]:
+    """What pods of ours hold on these nodes. Where pods are is only looked through for nodes that
+    have left.
+    """
+    table = taken.nodes
+    rows = {name: table.layout.rows[name] for name in names if name in table.layout.rows}
+    left: dict[str, Counter[str]] = {name: Counter() for name in names if name not in rows}
+    for kind, seats in taken.seats.items() if left else ():
+        for name, count in zip(seats.nodes, seats.counts.tolist(), strict=True):
+            if name in left:
+                for resource, amount in kind.request.items():
+                    left[name][resource] += count * amount
+    return left | {name: _amounts(table.ours[row], taken.space) for name, row in rows.items()}
+
+
+def before(
+    ground: node_pools.Ground, lost: Mapping[str, snapshot.Loss], space: resources.ResourceSpace
+) -> node_pools.Ground:
+    """The nodes as if nothing had been lost; what pods hold there is as it is now."""
+    names = sorted({*ground.layout.names, *lost})
+    layout = ground.layout.variant(
+        tuple(
+            lost[name].spec if name in lost else ground.layout.specs[ground.layout.rows[name]]
+            for name in names
+        )
+    )
+    arrays = [np.zeros((layout.size, space.size), dtype=np.int64) for _ in range(3)]
+    there = np.array([layout.rows[name] for name in ground.layout.names], dtype=np.int64)
+    for array, now in zip(arrays, (ground.allocatable, ground.others, ground.ours), strict=True):
+        array[there] = now
+    allocatable, others, ours = arrays
+    for name, loss in lost.items():
+        row = layout.rows[name]
+        allocatable[row] = np.maximum(allocatable[row], space.present(loss.allocatable))
+        if name not in ground.layout.rows:
+            others[row] = space.present(loss.others)
+    return node_pools.Ground(layout=layout, allocatable=allocatable, others=others, ours=ours)
+
+
+def _suspects(
+    seen: snapshot.Seen, table: nodes.NodeTable, space: resources.ResourceSpace
+) -> list[int]:
+    """Rows of nodes, as they were seen, that have gone or may have become worse."""
+    before = seen.nodes
+    if before.layout is table.layout and seen.space == space:
+        less = before.allocatable > table.allocatable
+        return [int(row) for row in np.flatnonzero(less.any(axis=1))]
+    rows = table.layout.rows
+    columns = [space.columns.get(name) for name in seen.space.names]
+    suspects = []
+    for row, spec in enumerate(before.layout.specs):
+        now = rows.get(spec.name)
+        same = now is not None and table.layout.specs[now] == spec
+        if now is None or not same:
+            suspects.append(row)
+            continue
+        for had, column in zip(before.allocatable[row].tolist(), columns, strict=True):
+            if column is not None and had > table.allocatable[now, column]:
+                suspects.append(row)
+                break
+    return suspects
+
+
+def _is_worse(
+    table: nodes.NodeTable, row: int, loss: snapshot.Loss, space: resources.ResourceSpace
+) -> bool:
+    """Whether a node that is there gives less than it did, or to fewer pods."""
+    spec = table.layout.specs[row]
+    if not spec.ready or spec.unschedulable:
+        return True
+    repelling = {taint for taint in spec.taints if taint.effect in masks.REPELLING}
+    if not repelling <= set(loss.spec.taints) or not set(loss.spec.labels) <= set(spec.labels):
+        return True
+    return bool((space.present(loss.allocatable) > table.allocatable[row]).any())
+
+
+def _loss(seen: snapshot.Seen, row: int, now: float) -> snapshot.Loss:
+    """A node as it was seen, missed since now."""
+    table, space = seen.nodes, seen.space
+    others = np.maximum(table.used[row] - table.releasing[row] - table.ours[row], 0)
+    return snapshot.Loss(
+        spec=table.layout.specs[row],
+        held=_amounts(table.ours[row], space),
+        allocatable=_amounts(table.allocatable[row], space),
+        others=_amounts(others, space),
+        since=now,
+    )
+
+
+def _amounts(row: resources.Vector, space: resources.ResourceSpace) -> resources.Amounts:
+    values: list[int] = row.tolist()
+    return {name: each for name, each in zip(space.names, values, strict=True) if each}

@@ -1,1 +1,0 @@
-"""Verbs: how a cycle runs. Knows no policy; read contracts.py first."""

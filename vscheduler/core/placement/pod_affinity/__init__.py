@@ -1,0 +1,1 @@
+"""InterPodAffinity and PodTopologySpread: counts per topology domain, and filters."""

@@ -1,0 +1,281 @@
+"""Neighbours: which pods are near a node, as this cycle has it so far.
+
+Plugins ask for a task's Standing: what its conditions on other pods are about, and which pods have
+a condition that is about it. Behind it are Tallies, numbers of pods by node and by the values of
+a label, made when they are first needed and kept up to date by the session from then on.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from vscheduler.core.model import constraints, jobs, nodes, pod_affinity
+from vscheduler.core.placement.pod_affinity import tallies
+
+Item: TypeAlias = pod_affinity.Company | pod_affinity.Tie
+"""What there can be a tally of."""
+
+Domain: TypeAlias = tuple[str, int]
+"""A label of nodes, and the code of one of its values."""
+
+Found: TypeAlias = tuple[frozenset[pod_affinity.Company], frozenset[pod_affinity.Tie]]
+"""Conditions that a pod meets: companies that it is of, and ties that are about it."""
+
+FIND_COST = 2
+"""Microseconds, about: one condition that is about a task."""
+
+COUNT_COST = 10
+"""Microseconds, about: one tally of what tasks of a class have conditions on, or carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """Pods near which a node is more or less welcome; weight is 1 where it is a must."""
+
+    pods: tallies.Tally
+    topology_key: str
+    weight: int = 1
+
+
+Nears: TypeAlias = tuple[Near, ...]
+Weighted: TypeAlias = tuple[Item, str, int]
+"""What to be near to, by which label of nodes, and how much that counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spreading:
+    """A spread of the task's own, with the pods that it counts."""
+
+    spread: constraints.Spread
+    pods: tallies.Tally
+    counts_itself: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """What a task and the pods on nodes are to each other. Equal tasks share one."""
+
+    key: Hashable
+    """None, or what tells it from other tasks of its class."""
+    counted_in: Mapping[Item, tallies.Tally]
+    """What its own coming and going changes, but for sums."""
+    company: tuple[Near, ...] = ()
+    """Required affinity: one of the same company in every one of these places."""
+    is_company: bool = False
+    """Whether it is what it looks for: then it may be the first (kube-scheduler)."""
+    avoided: tuple[Near, ...] = ()
+    """Required anti-affinity of its own."""
+    repelling: tuple[Near, ...] = ()
+    """Pods whose required anti-affinity is about it."""
+    liked: tuple[Near, ...] = ()
+    """Preferences, its own and those of others about it."""
+    drawing: tuple[Near, ...] = ()
+    """Pods whose required affinity is about it."""
+    spreading: tuple[Spreading, ...] = ()
+
+    @property
+    def version(self) -> int:
+        """Changes whenever a pod moves that filters depend on."""
+        near = sum(each.pods.version for each in (*self.company, *self.avoided, *self.repelling))
+        return near + sum(each.pods.version for each in self.spreading)
+
+
+class Neighbours:
+    """All tallies of a cycle. Nearly all tasks have no Standing, which costs one look-up each."""
+
+    def __init__(
+        self,
+        layout: nodes.NodeLayout,
+        found: pod_affinity.Residents,
+        spend: Callable[[str, int], None] = lambda _kind, _cost: None,
+    ) -> None:
+        """`spend` is told of work: a name, and microseconds, about."""
+        self._layout = layout
+        self._residents = found
+        self._spend = spend
+        self._tallies: dict[Item, tallies.Tally] = {}
+        self._sums: dict[Item, list[tuple[tallies.Tally, int]]] = {}
+        """Sums of several tallies that this one is in, with its weight there."""
+        self._standings: dict[Hashable, Standing] = {}
+        self._by_task: dict[jobs.TaskId, Standing | None] = {}
+        self._found: dict[Hashable, Found] = {}
+        """By namespace, and labels that conditions name."""
+        self._of_others: dict[frozenset[pod_affinity.Tie], Mapping[pod_affinity.Bond, Nears]] = {}
+        self._guests: dict[tallies.Tally, Counter[Domain]] = {}
+        """By company, and where it is: pods that this cycle placed there to be near it."""
+        self._anyone = bool(found.companies or found.ties)
+
+    @property
+    def nobody(self) -> bool:
+        """Whether no pod has a condition on other pods."""
+        return not self._anyone
+
+    def standing(self, task: jobs.Task) -> Standing | None:
+        """None where no condition on pods is the task's own or about it."""
+        if not self._anyone:
+            return None
+        try:
+            return self._by_task[task.uid]
+        except KeyError:
+            found = self._by_task[task.uid] = self._work_out(task)
+            return found
+
+    def move(self, task: jobs.Task, row: int, seat: tallies.Seat, step: int) -> None:
+        """The task takes this seat, or leaves it (-1). Called by Session."""
+        found = self.standing(task)
+        if found is None:
+            return
+        for item, tally in found.counted_in.items():
+            tally.move(row, seat, step)
+            for total, weight in self._sums.get(item, ()):
+                total.move(row, seat, step * weight)
+        for near in found.company:  # which only those have that waited
+            code = int(near.pods.by_label(near.topology_key).codes[row])
+            self._guests.setdefault(near.pods, Counter())[near.topology_key, code] += step
+
+    @property
+    def has_guests(self) -> bool:
+        """Whether any pod was placed near others that it must be near."""
+        return bool(self._guests)
+
+    def would_miss(self, tasks: Sequence[jobs.Task]) -> bool:
+        """Whether these pods on nodes are the last that others were placed near in this cycle."""
+        leaving: Counter[tuple[tallies.Tally, Domain]] = Counter()
+        for task in tasks if self._guests else ():
+            found, row = self.standing(task), self._layout.rows.get(task.node or "")
+            for tally in found.counted_in.values() if found and row is not None else ():
+                for (key, code), guests in self._guests.get(tally, {}).items():
+                    if guests and tally.by_label(key).codes[row] == code:
+                        leaving[tally, (key, code)] += 1
+        return any(
+            tally.by_label(key).staying(code) <= count
+            for (tally, (key, code)), count in leaving.items()
+        )
+
+    def _work_out(self, task: jobs.Task) -> Standing | None:
+        companies, about = self._find(task)
+        own = task.kind.constraints
+        asks = own.pod_affinity or own.pod_anti_affinity or own.pod_preferred or own.spread
+        if not (companies or about or asks):
+            return None
+        # Companies are those that waiting tasks ask for: nobody asks where a running one may go.
+        waits = task.status is jobs.TaskStatus.PENDING
+        place = (task.kind, waits, companies, about)
+        found = self._standings.get(place)
+        if found is None:
+            found = self._standings[place] = self._make(own, companies, about, waits=waits)
+        return found
+
+    def _find(self, task: jobs.Task) -> Found:
+        """The conditions that the task meets: the same for all whose labels differ in nothing that
+        any condition names.
+        """
+        known = self._residents
+        named = tuple(pair for pair in task.labels.items() if known.names(pair[0]))
+        place = (task.namespace, named)
+        found = self._found.get(place)
+        if found is None:
+            where = (task.namespace, task.labels, known.namespace_labels(task.namespace))
+            companies = frozenset(known.company_finder.find(*where))
+            about = frozenset(known.tie_finder.find(*where))
+            found = self._found[place] = (companies, about)
+            self._spend("neighbours", FIND_COST * (1 + len(companies) + len(about)))
+        return found
+
+    def _make(
+        self,
+        own: constraints.Constraints,
+        companies: frozenset[pod_affinity.Company],
+        about: frozenset[pod_affinity.Tie],
+        *,
+        waits: bool,
+    ) -> Standing:
+        counted_in: dict[Item, None] = dict.fromkeys(companies)
+        counted_in.update(dict.fromkeys(pod_affinity.ties(own)))
+        asked = set(pod_affinity.companies(own)) if waits else set()
+        self._spend("standings", COUNT_COST * (len(counted_in) + len(asked)))
+        key = (about, companies & asked)
+        of_others = self._of_others.get(about)
+        if of_others is None:
+            of_others = self._of_others[about] = self._gather(about)
+        standing = Standing(
+            key=key if any(key) else None,
+            counted_in={each: self._tally(each) for each in counted_in},
+            repelling=of_others[pod_affinity.Bond.REPELS],
+            drawing=of_others[pod_affinity.Bond.DRAWS],
+            liked=of_others[pod_affinity.Bond.LIKES],
+        )
+        return self._with_own(standing, own, companies) if waits else standing
+
+    def _gather(self, about: Iterable[pod_affinity.Tie]) -> Mapping[pod_affinity.Bond, Nears]:
+        """Ties by what they mean."""
+        by_bond: dict[pod_affinity.Bond, list[Weighted]] = {bond: [] for bond in pod_affinity.Bond}
+        for tie in about:
+            by_bond[tie.bond].append((tie, tie.term.topology_key, tie.weight or 1))
+        return {bond: self._near(weighted) for bond, weighted in by_bond.items()}
+
+    def _with_own(
+        self,
+        standing: Standing,
+        own: constraints.Constraints,
+        companies: frozenset[pod_affinity.Company],
+    ) -> Standing:
+        company = pod_affinity.company(own.pod_affinity)
+        preferred = self._near(
+            ((each.term.pods,), each.term.topology_key, each.weight) for each in own.pod_preferred
+        )
+        return replace(
+            standing,
+            company=tuple(
+                Near(self._tally(company), key)
+                for key in dict.fromkeys(term.topology_key for term in own.pod_affinity)
+            ),
+            is_company=company in companies,
+            avoided=self._near(
+                ((term.pods,), term.topology_key, 1) for term in own.pod_anti_affinity
+            ),
+            liked=(*standing.liked, *preferred),
+            spreading=tuple(self._spreading(each, companies) for each in own.spread),
+        )
+
+    def _spreading(
+        self, spread: constraints.Spread, companies: frozenset[pod_affinity.Company]
+    ) -> Spreading:
+        pods = (spread.pods,)
+        return Spreading(spread, self._tally(pods), pods in companies)
+
+    def _near(self, weighted: Iterable[Weighted]) -> Nears:
+        """One for each label of nodes: of several it is the sum."""
+        by_key: dict[str, list[tuple[Item, int]]] = {}
+        for item, key, weight in weighted:
+            by_key.setdefault(key, []).append((item, weight))
+        return tuple(
+            Near(self._tally(found[0][0]), key, found[0][1])
+            if len(found) == 1
+            else Near(self._sum(found), key)
+            for key, found in by_key.items()
+        )
+
+    def _sum(self, parts: Iterable[tuple[Item, int]]) -> tallies.Tally:
+        total = tallies.Tally(self._layout)
+        for item, weight in parts:
+            known = self._tallies.get(item)
+            if known is None:  # nobody of these has moved so far
+                total.count(self._seats(item), weight)
+            else:
+                total.include(known, weight)
+            self._sums.setdefault(item, []).append((total, weight))
+        return total
+
+    def _tally(self, of: Item) -> tallies.Tally:
+        found = self._tallies.get(of)
+        if found is None:
+            found = self._tallies[of] = tallies.Tally(self._layout)
+            found.count(self._seats(of))
+        return found
+
+    def _seats(self, of: Item) -> pod_affinity.Seats:
+        known = self._residents
+        seats = known.ties.get(of) if isinstance(of, pod_affinity.Tie) else known.companies.get(of)
+        return seats or {}

@@ -1,0 +1,1 @@
+"""Which pods are evicted for whom: preemptors, victims, the planner, reprieves, nominations."""

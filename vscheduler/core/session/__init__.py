@@ -1,0 +1,1 @@
+"""A cycle's working copy: session, job state, statement, dispatch of hooks, ordering."""

@@ -1,0 +1,369 @@
+"""How answers of many plugins become one.
+
+`Dispatch` is made once per session: it knows, hook by hook and tier by tier, which plugins have an
+opinion, so that asking costs only the calls themselves.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from types import NoneType
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+
+from vscheduler.core.api import contracts, hooks
+from vscheduler.core.config import policy
+from vscheduler.core.model import decisions, jobs, nodes
+
+Answer = TypeVar("Answer")
+
+ABSTAINS: tuple[float, ...] = ()
+"""The key of a plugin that abstains: before every key, and equal to itself."""
+
+
+KINDS: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(
+        ("job_ready", "job_pipelined", "job_starving", "overused", "allocatable", "preemptive"),
+        (bool, np.bool_, NoneType),
+    ),
+    **dict.fromkeys(("preemptable", "reclaimable", "shuffle_victims"), (tuple, list, NoneType)),
+    "share_after": (decisions.ShareAfter, NoneType),
+    "job_enqueueable": (bool, np.bool_, decisions.Refusal, NoneType),
+    "job_valid": (decisions.Reason, NoneType),
+    "shortages": (tuple, list),
+    "entitlements": (Mapping, NoneType),
+    "usages": (Mapping, NoneType),
+}
+"""What a plugin may answer, where nothing else would notice anything wrong with it."""
+
+ANYTHING = (object,)
+
+
+class PluginFailedError(Exception):
+    """A plugin raised, or gave an answer of the wrong kind; the cycle starts again without it."""
+
+    def __init__(self, plugin: str, hook: str, cause: Exception) -> None:
+        error = f"{type(cause).__name__}: {cause}"
+        self.fault = decisions.Fault(plugin=plugin, hook=hook, error=error)
+        super().__init__(f"plugin {plugin}, {hook}: {error}")
+
+
+class Unopened:
+    """Stands in for a plugin that failed while it was made or opened: all its hooks fail, too.
+
+    What it had worked out by then could be half of the truth.
+    """
+
+    def __getattr__(self, hook: str) -> Callable[..., NoReturn]:
+        def fail(*_: object) -> NoReturn:
+            raise RuntimeError(f"{hook} was asked of a plugin that didn't open")
+
+        return fail
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One plugin's hook, ready to be asked."""
+
+    plugin: str
+    method: Callable[..., Any]
+    role: contracts.VictimRole
+    kinds: tuple[type, ...]
+    """What it may answer."""
+
+
+class Dispatch:
+    """Every hook of every configured plugin.
+
+    guarded names plugins that have failed in this cycle: where they fail again, a hook that
+    guards placement refuses, and any other abstains.
+    """
+
+    def __init__(
+        self,
+        tiers: Sequence[Sequence[tuple[policy.PluginSetting, contracts.Plugin | Unopened]]],
+        guarded: frozenset[str],
+    ) -> None:
+        self._guarded = guarded
+        self.evictions_off = False
+        """A plugin failed that has a say in who may be evicted: nobody is, in this cycle."""
+        self._tiers: dict[str, list[list[Call]]] = {hook: [] for hook in hooks.HOOKS}
+        for tier in tiers:
+            found: dict[str, list[Call]] = {}
+            for setting, plugin in tier:
+                name, role = setting.plugin.name, setting.plugin.victim_role
+                for hook in setting.answers:
+                    call = Call(name, getattr(plugin, hook), role, KINDS.get(hook, ANYTHING))
+                    found.setdefault(hook, []).append(call)
+            for hook, calls in found.items():
+                self._tiers[hook].append(calls)
+        self._calls = {hook: [*chain.from_iterable(each)] for hook, each in self._tiers.items()}
+        self.rows_tell_all = all(
+            _says_what_rows_hold(setting, guarded) for tier in tiers for setting, _ in tier
+        )
+        """Whether answers about a row are known to depend on no more than can be compared: its
+        columns, its ports, and what `outlook` and `row_outlook` say."""
+
+    def key(self, hook: str, *subject: object) -> tuple[tuple[float, ...], ...]:
+        """What the subject is sorted by: one part per plugin, in order of tiers."""
+        parts = []
+        for call in self._calls[hook]:
+            try:
+                parts.append(_sortable(call.method(*subject)))
+            except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+                parts.append(self._stands_in(call, hook, error, ABSTAINS))
+        return tuple(parts)
+
+    def asks(self, hook: str) -> bool:
+        """Whether any plugin has a say."""
+        return bool(self._calls[hook])
+
+    def all_agree(self, hook: str, *subject: object) -> bool:
+        """True unless someone says no; a guarding hook that fails says no."""
+        default = not hooks.HOOKS[hook].closed
+        for call in self._calls[hook]:
+            answer = self._ask(call, hook, subject, default)
+            if answer is not None and not answer:
+                return False
+        return True
+
+    def any_says(self, hook: str, *subject: object) -> bool:
+        """True if someone says yes; a guarding hook that fails says yes."""
+        default = hooks.HOOKS[hook].closed
+        return any(self._ask(call, hook, subject, default) for call in self._calls[hook])
+
+    def vote(self, hook: str, *subject: object) -> bool:
+        """A reject loses at once; a tier with a permit decides; all abstaining means yes.
+
+        Volcano: session_plugins JobEnqueueable, JobPipelined.
+        """
+        for tier in self._tiers[hook]:
+            permitted = False
+            for call in tier:
+                answer = self._ask(call, hook, subject, None)
+                if answer is not None:
+                    if not answer:
+                        return False
+                    permitted = True
+            if permitted:
+                return True
+        return True
+
+    def refusal(
+        self,
+        hook: str,
+        *subject: object,
+        forgive: Callable[[decisions.Refusal], bool] = lambda _: False,
+    ) -> decisions.Refusal | None:
+        """The same for a vote whose reject has numbers: the refusal that decides, if any; one that
+        is forgiven counts as an abstention.
+        """
+        for tier in self._tiers[hook]:
+            permitted = False
+            for call in tier:
+                answer = self._ask(call, hook, subject, None)
+                if isinstance(answer, decisions.Refusal):
+                    if not forgive(answer):
+                        return answer
+                    continue
+                permitted = permitted or bool(answer)
+            if permitted:
+                return None
+        return None
+
+    def first_tier(self, hook: str, *subject: object) -> bool:
+        """The first tier in which one answers decides, and all that answer there must say yes."""
+        for tier in self._tiers[hook]:
+            answers = [self._ask(call, hook, subject, None) for call in tier]
+            given = [bool(answer) for answer in answers if answer is not None]
+            if given:
+                return all(given)
+        return False
+
+    def unprotected(
+        self, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task]:
+        """Those of these pods that no plugin protects, in whatever tier, in their order."""
+        left = list(candidates)
+        for call in self._calls[hook]:
+            if call.role is contracts.VictimRole.PROTECTS:
+                left = _common(left, self._victims(call, hook, claimant, candidates))
+        return [] if self.evictions_off else left
+
+    def entitled(
+        self, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task]:
+        """Those that the claimant may take, as the first tier that answers has it."""
+        left = list(candidates)
+        for tier in self._tiers[hook]:
+            answers = [
+                self._victims(call, hook, claimant, candidates)
+                for call in tier
+                if call.role is contracts.VictimRole.ENTITLES
+            ]
+            if any(answer is not None for answer in answers):
+                for answer in answers:
+                    left = _common(left, answer)
+                return [] if self.evictions_off else left
+        return []
+
+    def victims_by_tier(
+        self, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task]:
+        """The same as Volcano has it (session_plugins Preemptable): the first tier that has any.
+
+        An empty answer ends its tier, and an intersection that is empty starts anew with the
+        next plugin's answer, in whatever tier.
+        """
+        found: list[jobs.Task] = []
+        for tier in self._tiers[hook]:
+            for call in tier:
+                answer = self._victims(call, hook, claimant, candidates)
+                if answer is None:
+                    continue
+                if not answer:
+                    found = []
+                    break
+                found = _common(found, answer) if found else list(answer)
+            if found:
+                return [] if self.evictions_off else found
+        return []
+
+    def shuffle_victims(self, candidates: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
+        """All that the plugins of the first tier with any want gone, in the candidates' order."""
+        hook = "shuffle_victims"
+        for tier in self._tiers[hook]:
+            answers = [self._ask(call, hook, (candidates,), None) for call in tier]
+            named = {task.uid for answer in answers for task in answer or ()}
+            if named:
+                named = set() if self.evictions_off else named
+                return [task for task in candidates if task.uid in named]
+        return []
+
+    def _victims(
+        self, call: Call, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task] | None:
+        answer: Sequence[jobs.Task] | bool | None = self._ask(
+            call, hook, (claimant, candidates), default=False
+        )
+        if isinstance(answer, bool):
+            self.evictions_off = True
+            return ()
+        return answer
+
+    def first(self, hook: str, default: object, *subject: object) -> Any:
+        """The first answer that isn't None; `default` stands in for a plugin that fails."""
+        for call in self._calls[hook]:
+            answer = self._ask(call, hook, subject, default)
+            if answer is not None:
+                return answer
+        return None
+
+    def every(self, hook: str, *subject: object) -> list[Any]:
+        """All answers, in order; a plugin that fails gives None."""
+        return [self._ask(call, hook, subject, None) for call in self._calls[hook]]
+
+    def tell(self, hook: str, subject: object) -> None:
+        """Of what happened, at every placement; nobody has an answer to that."""
+        for call in self._calls[hook]:
+            try:
+                call.method(subject)
+            except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+                self._stands_in(call, hook, error, None)
+
+    def each(
+        self, hook: str, check: Callable[[Any, Any], Answer], default: Answer, *subject: object
+    ) -> list[Answer]:
+        """All answers, each held to `check(answer, view)`, which may raise; view is subject[1]."""
+        answers = []
+        for call in self._calls[hook]:
+            try:
+                answers.append(check(call.method(*subject), subject[1]))
+            except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+                answers.append(self._stands_in(call, hook, error, default))
+        return answers
+
+    def last(self, hook: str) -> Mapping[str, Any]:
+        """The answer of the last plugin that has one."""
+        answers = [answer for answer in self.every(hook) if answer is not None]
+        return answers[-1] if answers else {}
+
+    def _ask(self, call: Call, hook: str, subject: tuple[object, ...], default: Any) -> Any:
+        try:
+            answer = call.method(*subject)
+            return answer if isinstance(answer, call.kinds) else _no_answer(answer)
+        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+            return self._stands_in(call, hook, error, default)
+
+    def _stands_in(self, call: Call, hook: str, error: Exception, default: Answer) -> Answer:
+        if isinstance(error, PluginFailedError):
+            raise error  # another one, which this one asked
+        if call.plugin not in self._guarded:
+            raise PluginFailedError(call.plugin, hook, error) from error
+        return default
+
+
+def _says_what_rows_hold(setting: policy.PluginSetting, guarded: frozenset[str]) -> bool:
+    """Whether a plugin that answers about nodes says on what its answers depend, and hasn't failed.
+
+    Who doesn't say may look at anything in the session, or take notes.
+    """
+    if "row_outlook" in setting.answers:
+        return setting.plugin.name not in guarded
+    return not setting.answers & {"filter_nodes", "score_nodes"}
+
+
+def _common(left: list[jobs.Task], answer: Sequence[jobs.Task] | None) -> list[jobs.Task]:
+    """What is in both; all of the first where there is no answer."""
+    if answer is None:
+        return left
+    named = {task.uid for task in answer}
+    return [task for task in left if task.uid in named]
+
+
+def _no_answer(answer: object) -> NoReturn:
+    raise TypeError(f"{type(answer).__name__} is no answer to that")
+
+
+def _sortable(key: contracts.Key | None) -> tuple[float, ...]:
+    """A key that compares with every other key of its plugin."""
+    if key is None:
+        return ABSTAINS
+    parts = key if isinstance(key, tuple) else (key,)
+    if any(map(math.isnan, parts)):
+        msg = f"a key with NaN in it: {key!r}"
+        raise ValueError(msg)
+    return parts
+
+
+def mask_of(answer: object, layout: nodes.NodeLayout) -> nodes.Mask | None:
+    """An answer about all nodes of a layout; ValueError where it isn't one."""
+    if answer is None:
+        return None
+    mask = np.asarray(answer)
+    if mask.shape != (layout.size,) or mask.dtype != np.bool_:
+        what = f"{mask.dtype} of shape {mask.shape}"
+        raise ValueError(f"{what} where bool of ({layout.size},) is due")
+    return mask
+
+
+def tried(
+    setting: policy.PluginSetting,
+    hook: str,
+    guarded: frozenset[str],
+    made: Callable[[], contracts.Plugin],
+) -> contracts.Plugin | Unopened:
+    """What is made of a plugin; where it fails again, what stands in for it; the first time it is a
+    PluginFailedError.
+    """
+    try:
+        return made()
+    except PluginFailedError:
+        raise  # another one, which this one asked
+    except Exception as error:
+        name = setting.plugin.name
+        if name not in guarded:
+            raise PluginFailedError(name, hook, error) from error
+        return Unopened()

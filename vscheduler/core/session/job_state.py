@@ -1,0 +1,176 @@
+"""Gang: a Job's working copy inside one cycle."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+
+from vscheduler.core.model import jobs
+from vscheduler.core.session import subgroups
+
+NO_ROLES: Counter[tuple[str, jobs.TaskStatus]] = Counter()
+"""What jobs without role minima count; never written to."""
+
+NOBODY: dict[jobs.TaskId, tuple[jobs.TaskStatus, str | None]] = {}
+"""Who has moved in a job of which nobody has; never written to."""
+
+
+class Gang:
+    """A Job, and what this cycle has done with its tasks so far.
+
+    Only Statement moves tasks (through `move`); actions change `phase` and `unplaced`; plugins
+    only read.
+    """
+
+    __slots__ = (
+        *("_moved", "counts", "job", "pending_best_effort", "phase", "protected", "ready_tasks"),
+        *("role_counts", "scheduled_tasks", "settled", "sub_groups", "valid_tasks"),
+    )
+
+    def __init__(self, job: jobs.Job, *, as_volcano: bool = False) -> None:
+        self.job = job
+        self.phase = job.state.phase
+        self.protected = job.protected and not as_volcano
+        """Whether its PodGroup says that nobody may be evicted from it. Volcano asks for that in
+        gangpreempt and gangreclaim only."""
+        self.settled = job.settled
+        """Whether there is nothing that it could ask for: until a task moves, no more."""
+        self.counts = job.counts
+        """The job's own until a task moves: most never do."""
+        self.ready_tasks = job.ready_tasks
+        """Tasks that count towards minMember (Volcano: ReadyTaskNum)."""
+        self.valid_tasks = job.valid_tasks
+        """Tasks that can still make up the gang (Volcano: ValidTaskNum)."""
+        self.scheduled_tasks = job.scheduled_tasks
+        """Tasks that make up a running group."""
+        self.role_counts = NO_ROLES
+        """By role and status; only kept where the job has role minima."""
+        self._moved = NOBODY
+        self.pending_best_effort = job.pending_best_effort
+        """Pending tasks that ask for nothing: they count as ready (Volcano: IsReady)."""
+        if job.min_task_member:
+            self.role_counts = Counter((task.role, task.status) for task in job.tasks)
+        self.sub_groups: subgroups.SubGroups | None = None
+        """Only of a job that has policies for them."""
+        if job.sub_groups:
+            self.sub_groups = subgroups.SubGroups(job, as_volcano=as_volcano)
+
+    def status(self, task: jobs.Task) -> jobs.TaskStatus:
+        """Where the task stands now."""
+        moved = self._moved.get(task.uid)
+        return task.status if moved is None else moved[0]
+
+    def node(self, task: jobs.Task) -> str | None:
+        """The node that the task is on, or has room on, now."""
+        moved = self._moved.get(task.uid)
+        return task.node if moved is None else moved[1]
+
+    def move(self, task: jobs.Task, status: jobs.TaskStatus, node: str | None) -> None:
+        """Note a new status and node; back to what the snapshot says leaves no trace."""
+        if self._moved is NOBODY:
+            self._moved = {}
+        self.settled = False
+        before = self.status(task)
+        counts = dict(self.counts) if self.counts is self.job.counts else self.counts
+        counts[before] -= 1
+        counts[status] += 1
+        self.counts = counts
+        self.ready_tasks += (status in jobs.READY) - (before in jobs.READY)
+        self.valid_tasks += (status in jobs.VALID) - (before in jobs.VALID)
+        self.scheduled_tasks += (status in jobs.SCHEDULED) - (before in jobs.SCHEDULED)
+        if task.best_effort:
+            pending = jobs.TaskStatus.PENDING
+            self.pending_best_effort += (status is pending) - (before is pending)
+        if self.job.min_task_member:
+            self.role_counts[task.role, before] -= 1
+            self.role_counts[task.role, status] += 1
+        if self.sub_groups is not None:
+            self.sub_groups.move(task, before, status)
+        if (status, node) == (task.status, task.node):
+            self._moved.pop(task.uid, None)
+        else:
+            self._moved[task.uid] = (status, node)
+
+    def tasks(self, status: jobs.TaskStatus) -> Iterator[jobs.Task]:
+        """The tasks that stand so now, by UID."""
+        return (task for task in self.job.tasks if self.status(task) is status)
+
+    @property
+    def waiting_tasks(self) -> int:
+        """Tasks that wait for room that is being freed (Volcano: WaitingTaskNum)."""
+        return self.counts[jobs.TaskStatus.PIPELINED]
+
+    @property
+    def has_minimum(self) -> bool:
+        """Whether minMember is reached, roles aside (Volcano: JobInfo.IsReady)."""
+        return self.ready_tasks + self.pending_best_effort >= self.job.min_member
+
+    def reaches(self, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True) -> bool:
+        """Whether all minima are reached in these statuses, READY or PLACED: of the job, its
+        roles, its sub-groups; idlers: pods that ask for nothing count while they wait.
+        """
+        job = self.job
+        placed = self.ready_tasks + (self.pending_best_effort if idlers else 0)
+        if statuses is not jobs.READY:
+            placed += self.waiting_tasks
+        if placed < job.min_member:
+            return False
+        if job.roles_count and not all(
+            self._has_role(role, minimum, statuses, idlers=idlers)
+            for role, minimum in job.min_task_member.items()
+        ):
+            return False
+        groups = self.sub_groups
+        return groups is None or groups.lacking(statuses, idlers=idlers) is None
+
+    def may_become_ready(self, failed_roles: Collection[str]) -> bool:
+        """After tasks of these roles found no node, whether the others are worth trying.
+
+        Volcano: JobInfo.NeedContinueAllocating.
+        """
+        job = self.job
+        if job.min_member == len(job.tasks):
+            return False
+        if job.min_member < job.role_minimum:
+            left = sum(
+                count
+                for (role, status), count in self.role_counts.items()
+                if status is jobs.TaskStatus.PENDING and role not in failed_roles
+            )
+            return self.ready_tasks + left >= job.min_member
+        return all(
+            self.role_tasks(role, jobs.READY) >= job.min_task_member.get(role, 0)
+            for role in failed_roles
+        )
+
+    def lacks_role(self, task: jobs.Task) -> bool:
+        """Whether the task's role has less than its minimum placed."""
+        least = self.job.min_task_member.get(task.role, 0) if self.job.roles_count else 0
+        return least > 0 and self.role_tasks(task.role, jobs.PLACED) < least
+
+    def spares(self, task: jobs.Task) -> bool:
+        """Whether this task may go and all minima stay: of the job, its roles, its sub-groups."""
+        # A pod that is placed in this cycle may still fail to be bound.
+        settled = self.ready_tasks - self.counts[jobs.TaskStatus.ALLOCATED]
+        if settled <= self.job.min_member:
+            return False
+        if self.sub_groups is not None and not self.sub_groups.spares(task):
+            return False
+        least = self.job.min_task_member.get(task.role, 0) if self.job.roles_count else 0
+        return not least or self.role_tasks(task.role, jobs.READY) > least
+
+    def role_tasks(self, role: str, statuses: frozenset[jobs.TaskStatus]) -> int:
+        """Tasks of a role that stand in one of these statuses."""
+        return sum(self.role_counts[role, status] for status in statuses)
+
+    def _has_role(
+        self, role: str, minimum: int, statuses: frozenset[jobs.TaskStatus], *, idlers: bool
+    ) -> bool:
+        missing = minimum - self.role_tasks(role, statuses)
+        if missing <= 0 or not (idlers and self.pending_best_effort):
+            return missing <= 0
+        pending = self.tasks(jobs.TaskStatus.PENDING)
+        return missing <= sum(task.best_effort and task.role == role for task in pending)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether every task stands where the snapshot has it."""
+        return not self._moved

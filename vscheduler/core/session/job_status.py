@@ -1,0 +1,248 @@
+"""The end of a cycle: what happened to each job and queue."""
+
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vscheduler.core.model import decisions, jobs, snapshot, usages
+from vscheduler.core.session import exclusions, job_state, reasons
+
+if TYPE_CHECKING:
+    from vscheduler.core.session import session as working
+
+NODES_HELP = frozenset(
+    {
+        decisions.ReasonCode.NEVER_FITS,
+        decisions.ReasonCode.CLUSTER_FULL,
+        decisions.ReasonCode.NO_NODES,
+        decisions.ReasonCode.NO_ROOM,
+    }
+)
+"""Why a group isn't admitted where more nodes would help."""
+
+PODS_HEAR = NODES_HELP | {decisions.ReasonCode.QUEUE_BARRED}
+"""Why a group isn't admitted where its pods are told, too: they may have heard before that its
+queue doesn't exist, and would say so for ever."""
+
+FINISHED = (jobs.TaskStatus.SUCCEEDED, jobs.TaskStatus.FAILED)
+
+WITHOUT_NODE = (*jobs.WAITING, jobs.TaskStatus.PIPELINED, *jobs.HOLDING - jobs.SCHEDULED)
+"""Statuses of pods that have no node when the cycle begins, and are to have one."""
+
+
+def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> decisions.CycleResult:
+    """All that the session decided, in canonical order."""
+    tried: frozenset[jobs.JobId] = frozenset()
+    if session.spending.exhausted:
+        # A job that only waits for room to be freed has had its turn as well: it would wait again
+        # in the next cycle, and could use up that one's budget too.
+        # One whose pods are still to come has had none: it may be whole by the next cycle.
+        waiting = {pipeline.task.job for pipeline in session.held.values()}
+        waiting |= {
+            job for job, each in session.reasons.items() if each.code not in reasons.LACKS_PODS
+        }
+        started = {bind.task.job for bind in session.binds}
+        tried = session.snapshot.carried.tried | (waiting - started)
+    used, told = session.dispatch.last("usages"), session.told_hopeless
+    return decisions.CycleResult(
+        binds=tuple(sorted(session.binds, key=lambda bind: bind.task.key)),
+        pipelined=tuple(sorted(session.held.values(), key=lambda pipeline: pipeline.task.key)),
+        evicts=tuple(sorted(session.evicts.values(), key=lambda evict: evict.task.key)),
+        groups=_groups(session),
+        queues=_queues(session, used),
+        total=session.space.amounts(session.total),
+        excluded=exclusions.exclusions(session),
+        carried=snapshot.Carried(
+            tried=tried,
+            spent=session.spending.carried(session.unsettled),
+            asked=frozenset(session.asked if session.spending.exhausted else ()),
+            nominations=_nominations(session),
+            kept_rooms=tuple(session.kept_rooms),
+            admitted=_still(session, session.admitted, jobs.Phase.INQUEUE),
+            lapsed=_still(session, session.lapsed, jobs.Phase.PENDING),
+            shuffled_at=session.shuffled_at,
+            halves=session.halves,
+            hopeless=None if faults or not told.entries else told,
+            seen=snapshot.Seen(space=session.space, nodes=session.snapshot.nodes),
+            losses=session.kept_losses(),
+            past_usage=used,
+        ),
+        finished=not session.spending.exhausted,
+        wake_at=session.wake_at,
+        work=dict(session.work),
+        costs={} if session.binds else session.spending.costs(session.unsettled()),
+        faults=faults,
+    )
+
+
+def _nominations(session: "working.Session") -> Mapping[jobs.TaskId, str]:
+    """Room that was kept, or made, for tasks that still wait for it, the oldest promise first."""
+    return {
+        task: node
+        for task, node in session.nominations.items()
+        if task in session.held and session.held[task].node == node
+    }
+
+
+def _still(
+    session: "working.Session", since: Mapping[str, float], standing: jobs.Phase
+) -> Mapping[str, float]:
+    """Those of these groups, by UID, that stand so at the end of the cycle."""
+    return {
+        gang.job.uid: since[gang.job.uid]
+        for gang in session.unsettled()
+        if gang.job.uid in since and gang.phase is standing
+    }
+
+
+def phase(gang: job_state.Gang, *, unschedulable: bool, as_volcano: bool = False) -> jobs.Phase:
+    """The phase that a PodGroup has after this cycle.
+
+    Binds of this cycle don't count yet; a pod that is being deleted on a node still does.
+    Volcano: session.getPodGroupPhase, which goes by the pods with a node alone; here one isn't
+    Completed while others wait, nor when its minMember is 0 and nothing ever ran.
+    """
+    if gang.counts[jobs.TaskStatus.RUNNING] and unschedulable:
+        return jobs.Phase.UNKNOWN
+    scheduled = gang.scheduled_tasks + _releasing(gang)
+    if scheduled >= max(1, gang.job.min_member):
+        others = scheduled - sum(gang.counts[status] for status in FINISHED)
+        if not as_volcano:
+            others += sum(gang.counts[status] for status in WITHOUT_NODE) + len(gang.job.rejections)
+        return jobs.Phase.RUNNING if others else jobs.Phase.COMPLETED
+    return jobs.Phase.INQUEUE if gang.phase is jobs.Phase.INQUEUE else jobs.Phase.PENDING
+
+
+def _releasing(gang: job_state.Gang) -> int:
+    """Pods that are being deleted but still sit on a node."""
+    if not gang.counts[jobs.TaskStatus.RELEASING]:
+        return 0
+    return sum(task.node is not None for task in gang.tasks(jobs.TaskStatus.RELEASING))
+
+
+def _winding_down(gang: job_state.Gang) -> bool:
+    """Whether the gang lacks members only because they are being deleted on their nodes.
+
+    Volcano: gang shouldSkipUnschedulableForReleasing.
+    """
+    releasing = _releasing(gang)
+    if not releasing or gang.counts[jobs.TaskStatus.PENDING] or gang.waiting_tasks:
+        return False
+    return gang.scheduled_tasks + releasing >= gang.job.min_member
+
+
+def _groups(session: "working.Session") -> tuple[decisions.GroupStatus, ...]:
+    statuses, told = [_stray(job) for job in session.strays], session.told_hopeless
+    for job, gang in session.gangs.items():
+        if not gang.untouched:
+            statuses.append(_group(session, gang))
+        elif job not in session.unreached:
+            # Most jobs have nothing to wait for, and stand as they did in the last cycle.
+            same = job not in session.reasons and gang.phase is gang.job.state.phase
+            ask = functools.partial(_group, session, gang)
+            if same:
+                statuses.append(gang.job.memo("status", ask))
+            elif job not in told.entries:
+                statuses.append(ask())
+            else:
+                statuses.append(told.status(gang, session.reasons.get(job), ask))
+    return tuple(sorted(statuses, key=lambda status: status.job))
+
+
+def _group(session: "working.Session", gang: job_state.Gang) -> decisions.GroupStatus:
+    job = gang.job
+    reason = session.reasons.get(job.id) or _waits(gang) or reasons.rejected(gang)
+    reason = reason or reasons.short_sub_group(gang)
+    placed = _placed(session, gang) if session.held else gang.ready_tasks
+    ready = placed >= job.min_member
+    lacks = not (gang.has_minimum if session.as_volcano else ready)
+    unschedulable = bool(job.tasks) and lacks and not _winding_down(gang)
+    waits = (
+        reason is not None
+        and gang.counts[jobs.TaskStatus.PENDING]
+        # Autoscalers make nodes for pods that are said to be unschedulable. Of groups that aren't
+        # admitted, only those that nothing but the cluster has no room for are helped by that.
+        and (gang.phase is not jobs.Phase.PENDING or reason.code in PODS_HEAR)
+    )
+    return decisions.GroupStatus(
+        job=job.id,
+        uid=job.uid,
+        queue=job.queue,
+        phase=phase(gang, unschedulable=unschedulable, as_volcano=session.as_volcano),
+        running=gang.counts[jobs.TaskStatus.RUNNING],
+        succeeded=gang.counts[jobs.TaskStatus.SUCCEEDED],
+        failed=gang.counts[jobs.TaskStatus.FAILED],
+        ready=ready,
+        unplaced=tuple(gang.tasks(jobs.TaskStatus.PENDING)) if waits else (),
+        rejections=job.rejections,
+        reason=reason,
+    )
+
+
+def _placed(session: "working.Session", gang: job_state.Gang) -> int:
+    """Pods that count towards minMember and have their nodes, or are bound to them now; room that
+    is only kept for the rest of the cycle is none.
+    """
+    if gang.untouched:
+        return gang.ready_tasks
+    allocated = gang.tasks(jobs.TaskStatus.ALLOCATED)
+    return gang.ready_tasks - sum(task.uid in session.held for task in allocated)
+
+
+def _waits(gang: job_state.Gang) -> decisions.Reason | None:
+    """Pods that only wait for others to go are no news to an action that had no trouble."""
+    if not gang.waiting_tasks:
+        return None
+    return reasons.of(gang, decisions.ReasonCode.WAITS_FOR_RELEASE)
+
+
+def _stray(job: jobs.Job) -> decisions.GroupStatus:
+    """A job whose queue doesn't exist keeps its phase and is told so."""
+    reason = decisions.Reason(
+        code=decisions.ReasonCode.QUEUE_MISSING,
+        queue=job.queue,
+        tasks=len(job.tasks),
+        minimum=job.min_member,
+    )
+    return decisions.GroupStatus(
+        job=job.id,
+        uid=job.uid,
+        queue=job.queue,
+        phase=job.phase,
+        running=job.counts[jobs.TaskStatus.RUNNING],
+        succeeded=job.counts[jobs.TaskStatus.SUCCEEDED],
+        failed=job.counts[jobs.TaskStatus.FAILED],
+        ready=job.ready_tasks >= job.min_member,
+        unplaced=tuple(task for task in job.tasks if task.status is jobs.TaskStatus.PENDING),
+        rejections=job.rejections,
+        reason=reason,
+    )
+
+
+def _queues(
+    session: "working.Session", used: Mapping[str, usages.Usage]
+) -> tuple[decisions.QueueFigures, ...]:
+    holds = {name: session.space.zeros() for name in session.queues}
+    request = dict(holds)
+    for name in session.demands.queues:
+        holds[name] = np.array(session.demands.held[name], dtype=np.int64)
+        request[name] = holds[name] + session.demands.pending[name]
+    for bind in session.binds:
+        holds[session.gang_of(bind.task).job.queue] += session.request(bind.task)
+    entitlements = session.dispatch.last("entitlements")
+    return tuple(
+        decisions.QueueFigures(
+            name=name,
+            state=queue.state,
+            weight=queue.weight,
+            allocated=session.space.amounts(holds[name]),
+            request=session.space.amounts(request[name]),
+            elsewhere=session.snapshot.elsewhere.get(name, {}),
+            capability=queue.capability,
+            usage=used.get(name),
+            entitlement=entitlements.get(name),
+        )
+        for name, queue in sorted(session.queues.items())
+    )

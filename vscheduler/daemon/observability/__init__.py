@@ -1,0 +1,1 @@
+"""Metrics, share gauges, logs."""

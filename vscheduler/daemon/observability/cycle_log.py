@@ -1,0 +1,73 @@
+"""The log of cycles: what was done, the total behind all shares, and what is wrong."""
+
+import logging
+from collections.abc import Mapping
+
+import structlog
+
+from vscheduler.core.model import decisions, queues, refusals
+from vscheduler.mirror import queue_status, wording
+from vscheduler.mirror.decode import quantities
+
+log = structlog.get_logger(__name__)
+
+
+class Teller:
+    """Logs what people ask for first, and what has changed since the last cycle."""
+
+    def __init__(self) -> None:
+        self._total: Mapping[str, float] = {}
+        self._excluded: tuple[decisions.Exclusion, ...] = ()
+        self._set_aside: set[queues.QueueProblem] = set()
+        self._refused: Mapping[str, refusals.Refused] = {}
+
+    def tell(
+        self,
+        result: decisions.CycleResult,
+        *,
+        cycle: int,
+        bound: int,
+        parts: Mapping[str, float],
+    ) -> None:
+        """Log a cycle, of which so many binds were sent, and its parts took so many seconds."""
+        self._tell_of_total(result)
+        for fault in result.faults:
+            log.error("plugin.failed", plugin=fault.plugin, hook=fault.hook, error=fault.error)
+        self._tell_of_queues(result)
+        log.log(
+            logging.INFO if bound or result.evicts else logging.DEBUG,
+            "cycle.done",
+            cycle=cycle,
+            bound=bound,
+            evicted=len(result.evicts),
+            waiting=sum(group.reason is not None for group in result.groups),
+            finished=result.finished,
+            **{f"{part}_ms": round(seconds * 1000, 1) for part, seconds in parts.items()},
+        )
+
+    def tell_of_refusals(self, refused: Mapping[str, refusals.Refused]) -> None:
+        """Log nodes that are left alone from now on, or for longer."""
+        for name, each in refused.items():
+            if self._refused.get(name) != each:
+                log.warning("node.refused", node=name, reason=each.reason, seconds=each.seconds)
+        self._refused = refused
+
+    def _tell_of_total(self, result: decisions.CycleResult) -> None:
+        if (result.total, result.excluded) == (self._total, self._excluded):
+            return
+        self._total, self._excluded = result.total, result.excluded
+        log.info(
+            "total.changed",
+            total=quantities.format_amounts(result.total),
+            nodes_left_out=queue_status.left_out(result.excluded),
+        )
+
+    def _tell_of_queues(self, result: decisions.CycleResult) -> None:
+        """Log queues that are set aside, and those that were put right."""
+        problems = {queue.problem for queue in result.queues if queue.problem is not None}
+        for problem in sorted(problems - self._set_aside, key=str):
+            message = wording.queue_problem(problem)
+            log.warning("queue.set_aside", queue=problem.queue, message=message)
+        for problem in sorted(self._set_aside - problems, key=str):
+            log.info("queue.put_right", queue=problem.queue)
+        self._set_aside = problems

@@ -1,0 +1,240 @@
+"""Where logs go and how they look: one event per fact, for people or for machines.
+
+Nothing that says something waits for whoever reads it: all of it goes through a LineWriter.
+"""
+
+import atexit
+import io
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+import structlog
+from structlog.typing import ExcInfo, Processor
+
+from vscheduler import tracebacks
+from vscheduler.daemon.observability import line_writer
+from vscheduler.mirror import plain_text
+
+LIBRARIES = ("aiohttp", "asyncio", "kopf", "kubernetes")
+
+STDOUT, STDERR = 1, 2
+
+FLUSH_SECONDS = 1.0
+"""How long the end of the process waits at most for whoever reads its log."""
+
+PRINTED_MAX = 16_384
+"""Characters of a line that is printed bit by bit."""
+
+TEXTS = ("exception", "stack")
+"""Fields that have several lines."""
+
+
+def configure(level: str, style: str, *, descriptor: int = STDERR) -> line_writer.LineWriter:
+    """Send this program's events, and the libraries' messages, to stderr in one shape.
+
+    level is one of settings.LOG_LEVELS; style is `json` (one object per line) or `console`.
+    Whatever is written, nobody waits for it, but for the end of the process, a second at most.
+    """
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.ExceptionRenderer(_traceback),
+    ]
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            *_rendering(style, coloured=os.isatty(descriptor)),
+        ],
+    )
+
+    def tell(count: int) -> bytes:
+        text = f"{count} lines dropped, as nobody read them"
+        record = logging.LogRecord(__name__, logging.WARNING, "", 0, text, None, None)
+        return _encoded(formatter.format(record))
+
+    writer = line_writer.LineWriter(descriptor, tell=tell)
+    atexit.register(writer.flush, FLUSH_SECONDS)
+    handler = _Handler(writer)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for library in LIBRARIES:
+        # What they say below a warning is for whoever debugs them.
+        logging.getLogger(library).setLevel("DEBUG" if level == "debug" else "WARNING")
+    # It warns that it isn't in the main thread, which it is kept out of on purpose.
+    logging.getLogger("kopf._core.reactor.running").setLevel("ERROR")
+    # It tells of each change in a folder: a log that is kept there would feed on itself.
+    logging.getLogger("watchfiles").setLevel("WARNING")
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    return writer
+
+
+def begin(level: str, style: str) -> line_writer.LineWriter:
+    """Log everything that this process says from now on; see `configure` and `take_over`."""
+    writer = configure(level, style)
+    take_over()
+    return writer
+
+
+def take_over() -> Callable[[], None]:
+    """Log whatever else would be printed: by plugins, as warnings, and of errors nobody catches.
+
+    To be called after `configure`. Gives what undoes it.
+    """
+    before = (
+        sys.stdout, sys.stderr, sys.excepthook, sys.unraisablehook, threading.excepthook
+    )  # fmt: skip
+    sys.stdout = _Printed("stdout", logging.INFO, STDOUT)
+    sys.stderr = _Printed("stderr", logging.WARNING, STDERR)
+    sys.excepthook = _tell_of_error
+    sys.unraisablehook = _tell_of_ignored
+    threading.excepthook = _tell_of_thread
+    logging.captureWarnings(capture=True)
+
+    def undo() -> None:
+        logging.captureWarnings(capture=False)
+        (
+            sys.stdout, sys.stderr, sys.excepthook, sys.unraisablehook, threading.excepthook
+        ) = before  # fmt: skip
+
+    return undo
+
+
+class _Handler(logging.Handler):
+    """Hands each record on as a line, and fails nobody who logs."""
+
+    def __init__(self, writer: line_writer.LineWriter) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._writer.put(_encoded(self.format(record)))
+        except Exception:  # noqa: BLE001 - whatever it is, it is no reason to end
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Say that a record can't be shown; not on stderr, as logging does."""
+        error = f"{record.name}: a record can't be shown: {sys.exc_info()[0]}"
+        self._writer.put(_encoded(json.dumps({"event": error, "level": "error"})))
+
+
+class _Printed(io.TextIOBase):
+    """Stands for stdout or stderr: each line that is printed becomes one of the log."""
+
+    def __init__(self, name: str, level: int, descriptor: int) -> None:
+        super().__init__()
+        self._logger = logging.getLogger(name)
+        self._level = level
+        self._descriptor = descriptor
+        self._lock = threading.RLock()
+        self._rest = ""
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # a plain attribute in typeshed
+        """As files have it; nothing is encoded here."""
+        return "utf-8"
+
+    def fileno(self) -> int:
+        """Of the file itself, for whoever starts a process that prints."""
+        return self._descriptor
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Log the lines that are whole by now."""
+        with self._lock:
+            *lines, self._rest = (self._rest + text).split("\n")
+            if len(self._rest) > PRINTED_MAX:
+                lines.append(self._rest)
+                self._rest = ""
+        for line in lines:
+            if line.strip():
+                self._logger.log(self._level, "%s", line.rstrip())
+        return len(text)
+
+
+def _rendering(style: str, *, coloured: bool) -> tuple[Processor, ...]:
+    """What makes a line of an event."""
+    if style == "console":
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=coloured,
+            # None is left to it; the default one takes half a second, in the event loop.
+            exception_formatter=structlog.dev.plain_traceback,
+        )
+        return (_shown, renderer)
+    return (structlog.processors.JSONRenderer(),)  # in ASCII
+
+
+def _traceback(exc_info: ExcInfo) -> str:
+    """How an error came about; it is called in the event loop."""
+    _, error, trace = exc_info
+    return tracebacks.shown(error, trace)
+
+
+def _shown(_logger: object, _method: str, event: MutableMapping[str, Any]) -> dict[str, Any]:
+    """The event with text in place of whatever a terminal would obey.
+
+    Only tracebacks have lines, which are indented, so that none looks like one of the log.
+    """
+    return {
+        plain_text.shown(key): (
+            _indented(value) if key in TEXTS and isinstance(value, str) else _value(value)
+        )
+        for key, value in event.items()
+    }
+
+
+def _value(value: object) -> object:
+    if value is None or isinstance(value, int | float):
+        return value
+    return plain_text.shown(value if isinstance(value, str) else repr(value))
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {plain_text.shown(line)}" for line in text.split("\n"))
+
+
+def _encoded(line: str) -> bytes:
+    return f"{line}\n".encode("utf-8", "backslashreplace")
+
+
+def _tell_of_error(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    logging.getLogger(__name__).critical("ended by an error", exc_info=(kind, error, trace))
+
+
+def _tell_of_ignored(what: "sys.UnraisableHookArgs") -> None:
+    error = what.exc_value
+    text = what.err_msg or "an error that nobody can catch"
+    told = (type(error), error, what.exc_traceback) if error is not None else None
+    logging.getLogger(__name__).error("%s: %r", text, what.object, exc_info=told)
+
+
+def _tell_of_thread(what: threading.ExceptHookArgs) -> None:
+    if what.exc_value is None or issubclass(what.exc_type, SystemExit):
+        return
+    name = what.thread.name if what.thread else "?"
+    logging.getLogger(__name__).error(
+        "thread %s was ended by an error",
+        name,
+        exc_info=(what.exc_type, what.exc_value, what.exc_traceback),
+    )

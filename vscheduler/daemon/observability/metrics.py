@@ -1,0 +1,159 @@
+"""What is counted and timed, and what a cycle adds to that; the rows are in metric_table."""
+
+from collections.abc import Callable, Mapping
+
+import prometheus_client
+
+from vscheduler.core.model import decisions
+from vscheduler.daemon.leader_election import api
+from vscheduler.daemon.observability import metric_table, share_gauges
+
+MILLISECONDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+
+
+class Metrics:
+    """The metrics of one process, on a registry of their own."""
+
+    def __init__(self, lines_dropped: Callable[[], int] = lambda: 0) -> None:
+        """`lines_dropped`: how many lines of the log there are that nobody will read."""
+        self._lines_dropped = lines_dropped
+        self._lines_counted = 0
+        self.registry = prometheus_client.CollectorRegistry()
+        self._counters: dict[str, prometheus_client.Counter] = {}
+        self._gauges: dict[str, prometheus_client.Gauge] = {}
+        self._histograms: dict[str, prometheus_client.Histogram] = {}
+        for row in metric_table.TABLE:
+            match row.kind:
+                case metric_table.Kind.COUNTER:
+                    self._counters[row.name] = prometheus_client.Counter(
+                        row.name, row.about, row.labels, registry=self.registry
+                    )
+                case metric_table.Kind.GAUGE:
+                    self._gauges[row.name] = prometheus_client.Gauge(
+                        row.name, row.about, row.labels, registry=self.registry
+                    )
+                case metric_table.Kind.HISTOGRAM:
+                    self._histograms[row.name] = prometheus_client.Histogram(
+                        row.name,
+                        row.about,
+                        row.labels,
+                        registry=self.registry,
+                        buckets=MILLISECONDS,
+                    )
+        self._holders: dict[str, str] = {}
+        """Who was last seen to hold each Lease."""
+        self._shares = share_gauges.ShareGauges()
+        self.registry.register(self._shares)
+
+    def exposition(self) -> bytes:
+        """All metrics as Prometheus reads them."""
+        dropped = self._lines_dropped()
+        self._count("vscheduler_log_lines_dropped_total", by=dropped - self._lines_counted)
+        self._lines_counted = dropped
+        return prometheus_client.generate_latest(self.registry)
+
+    def observe_cycle(self, result: decisions.CycleResult, parts: Mapping[str, float]) -> None:
+        """Count a cycle; parts are its seconds by part (snapshot, decide, commit)."""
+        self._shares.observe(result)
+        whole = sum(parts.values())
+        self._observe("volcano_e2e_scheduling_latency_milliseconds", whole)
+        self._observe("volcano_open_session_duration_milliseconds", parts["snapshot"])
+        for part, seconds in parts.items():
+            self._observe("vscheduler_cycle_part_milliseconds", seconds, part)
+        unplaced = sum(len(group.unplaced) for group in result.groups)
+        self._count("volcano_schedule_attempts_total", "scheduled", by=len(result.binds))
+        self._count("volcano_schedule_attempts_total", "unschedulable", by=unplaced)
+        waiting = sum(group.reason is not None for group in result.groups)
+        self._gauges["volcano_unschedule_job_count"].set(waiting)
+        for fault in result.faults:
+            self._count("vscheduler_plugin_faults_total", fault.plugin, fault.hook)
+        for operation, number in result.work.items():
+            self._count("vscheduler_work_total", operation, by=number)
+
+    def observe_lag(self, seconds: float) -> None:
+        """Note how late the event loop was while a cycle ran."""
+        self._observe("vscheduler_loop_lag_milliseconds", seconds)
+
+    def stop_serving(self) -> None:
+        """Somebody else tells how queues and jobs stand; two who do would be added up."""
+        self._shares.forget()
+        self._gauges["volcano_unschedule_job_count"].set(0)
+        self.observe_strays(rejected=0, ungrouped=0)
+
+    def observe_bind(self, outcome: str, *, bound: bool, seconds: float) -> None:
+        """Count a bind; seconds are from the pod's creation until now."""
+        self._count("vscheduler_binds_total", outcome)
+        if bound:
+            self._observe("volcano_task_scheduling_latency_milliseconds", seconds, "Bound")
+        else:
+            self._count("volcano_schedule_attempts_total", "error")
+
+    def observe_plans(self, *, claimed: int, victims: int) -> None:
+        """Count what is sent of a cycle's evictions: plans for waiting jobs, and victims."""
+        self._gauges["volcano_total_preemption_attempts"].inc(claimed)
+        self._gauges["volcano_pod_preemption_victims"].set(victims)
+
+    def observe_plan(self, action: str) -> None:
+        """Count a plan that was done whole."""
+        self._count("volcano_eviction_transactions_total", action)
+
+    def observe_eviction(self, outcome: str) -> None:
+        """Count an eviction."""
+        self._count("vscheduler_evictions_total", outcome)
+
+    def observe_write(self, written: str, outcome: str) -> None:
+        """Count a write of a status, a condition or an event."""
+        self._count("vscheduler_writes_total", written, outcome)
+
+    def observe_group_call(self, action: str, outcome: str) -> None:
+        """Count a call about an automatic PodGroup."""
+        self._count("vscheduler_podgroup_calls_total", action, outcome)
+
+    def observe_failure(self, area: str) -> None:
+        """Count work that failed unexpectedly."""
+        self._count("vscheduler_contained_failures_total", area)
+
+    def observe_dropped_cycle(self) -> None:
+        """Count a cycle that was thrown away."""
+        self._count("vscheduler_cycles_dropped_total")
+
+    def observe_stuck(self, cause: str) -> None:
+        """Count that this process ends as only a new one can help. Any thread may call it."""
+        self._count("vscheduler_stuck_total", cause)
+
+    def observe_stalled(self, seconds: Mapping[str, float]) -> None:
+        """Note for how long each cause has seen no step. Any thread may call it."""
+        for cause, each in seconds.items():
+            self._gauges["vscheduler_stalled_seconds"].labels(cause).set(each)
+
+    def observe_reload(self, *, successful: bool, now: float) -> None:
+        """Note whether the configuration that was just read is in force."""
+        self._gauges["vscheduler_config_last_reload_successful"].set(successful)
+        if successful:
+            self._gauges["vscheduler_config_last_reload_success_timestamp_seconds"].set(now)
+
+    def observe_standing(self, standing: api.Standing) -> None:
+        """Note how it stands with a Lease; a change of holders counts, one that gives back not."""
+        name, holder = standing.lease, standing.holder
+        self._gauges["leader_election_master_status"].labels(name).set(standing.leads)
+        if holder:
+            before = self._holders.get(name, holder)
+            self._count("vscheduler_lease_transitions_total", name, by=holder != before)
+            self._holders[name] = holder
+
+    def observe_renewal(self, lease: str, seconds: float, outcome: str) -> None:
+        """Time a renewal of a Lease, from when it was sent to its answer."""
+        self._observe("vscheduler_lease_renewal_milliseconds", seconds, lease, outcome)
+
+    def observe_strays(self, *, rejected: int, ungrouped: int) -> None:
+        """Set how many objects, and how many pods of ours, are left out."""
+        self._gauges["vscheduler_rejected_objects"].set(rejected)
+        self._gauges["vscheduler_ungrouped_pods"].set(ungrouped)
+
+    def _count(self, name: str, *labels: str, by: float = 1) -> None:
+        counter = self._counters[name]
+        (counter.labels(*labels) if labels else counter).inc(by)
+
+    def _observe(self, name: str, seconds: float, *labels: str) -> None:
+        histogram = self._histograms[name]
+        (histogram.labels(*labels) if labels else histogram).observe(seconds * 1000)

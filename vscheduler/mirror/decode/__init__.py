@@ -1,0 +1,1 @@
+"""JSON and YAML into plain values: what Kubernetes objects look like on the wire."""

@@ -1,0 +1,109 @@
+"""What the fields of all kinds have in common: amounts, times, and where an error stands."""
+
+import datetime as dt
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from vscheduler.core.model import durations, resources
+from vscheduler.mirror.decode import quantities
+
+INT32_MAX = 2**31 - 1
+DIGITS_MAX = 1000
+"""More are no number, with however many zeros in front."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+QUOTA_PREFIX = "count/"
+"""Names of object counts in a quota: no resources of pods or nodes (Volcano: NewResource)."""
+
+
+class FieldError(ValueError):
+    """A field of an object can't be used: where it stands, and what is wrong with it."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(field, message)
+        self.field = field
+        self.message = message
+
+
+def check_named(name: str) -> None:
+    """FieldError for an object without a name."""
+    if not name:
+        raise FieldError("metadata.name", "is missing")
+
+
+def amounts(
+    quantities_by_name: Mapping[str, quantities.Quantity], field: str, limit: int
+) -> dict[str, int]:
+    """Amounts by name in the units of resources.Amounts, cut to `limit`; zeros stay.
+
+    FieldError names the resource below `field`.
+    """
+    found = {}
+    for name, quantity in quantities_by_name.items():
+        if name.startswith(QUOTA_PREFIX):
+            continue
+        try:
+            amount = quantities.parse(name, quantity)
+        except quantities.QuantityError as error:
+            raise FieldError(f"{field}.{name}", str(error)) from error
+        if amount < 0:
+            raise FieldError(f"{field}.{name}", f"{quantity} must not be negative")
+        found[name] = min(amount, limit)
+    return found
+
+
+def check_int32(number: int, field: str) -> None:
+    """FieldError for a number that API servers have no place for: they keep 32 bits."""
+    if not -INT32_MAX - 1 <= number <= INT32_MAX:
+        said = str(number) if abs(number) < 2**64 else "a number of more than 64 bits"
+        raise FieldError(field, f"{said} is out of range: 32 bits, at most {INT32_MAX}")
+
+
+def int32(text: str, field: str) -> int:
+    """The number that an annotation holds, as Go reads it; FieldError for anything else."""
+    if not _INTEGER.fullmatch(text):
+        raise FieldError(field, f"{durations.shown(text)} is no integer")
+    number = 2 * INT32_MAX if len(text) > DIGITS_MAX else int(text)
+    if abs(number) > INT32_MAX:
+        message = f"{durations.shown(text)} is out of range: 32 bits, at most {INT32_MAX}"
+        raise FieldError(field, message)
+    return number
+
+
+def allocatable(
+    quantities_by_name: Mapping[str, quantities.Quantity], field: str
+) -> dict[str, int]:
+    """Amounts of a node."""
+    return amounts(quantities_by_name, field, resources.ALLOCATABLE_MAX)
+
+
+def totals(quantities_by_name: Mapping[str, quantities.Quantity], field: str) -> dict[str, int]:
+    """What a queue or a namespace may have, or what a whole group needs."""
+    return amounts(quantities_by_name, field, resources.TOTAL_MAX)
+
+
+def json_object(text: str, what: str) -> dict[str, Any]:
+    """An object of JSON in an annotation; FieldError for anything else, with what it must hold."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FieldError("", f"is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise FieldError("", f"must be an object: {what}")
+    return found
+
+
+def check_quantity(field: str, quantity: object) -> None:
+    """FieldError for a value of JSON that isn't written as a quantity."""
+    if not isinstance(quantity, str | int | float):
+        raise FieldError(field, "must be a quantity: 500m, 4 or 16Gi")
+
+
+def seconds(instant: dt.datetime | None) -> float:
+    """Seconds since the epoch; 0.0 where there is no time, and UTC where there is no zone."""
+    if instant is None:
+        return 0.0
+    return (instant if instant.tzinfo else instant.replace(tzinfo=dt.UTC)).timestamp()

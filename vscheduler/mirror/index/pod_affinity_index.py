@@ -1,0 +1,257 @@
+"""Who is where, counted for those who ask: the numbers behind core.model.pod_affinity."""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Generic, TypeVar
+
+from vscheduler.core.model import constraints, jobs, pod_affinity
+from vscheduler.mirror.translate import pods
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+class Ledger(Generic[Item]):
+    """How many pods of a kind are on each node, for as long as somebody wants to know."""
+
+    def __init__(self) -> None:
+        self._holders: Counter[Item] = Counter()
+        self._seats: dict[Item, dict[str, tuple[int, int]]] = {}
+        self._stale: set[Item] = set()
+        self._frozen: dict[Item, pod_affinity.Seats] = {}
+
+    def __contains__(self, item: Item) -> bool:
+        return item in self._holders
+
+    def __bool__(self) -> bool:
+        return bool(self._holders)
+
+    def hold(self, item: Item) -> bool:
+        """One more wants to know; whether it is the first, and nothing was counted so far."""
+        self._holders[item] += 1
+        if self._holders[item] > 1:
+            return False
+        self._seats[item] = {}
+        self._stale.add(item)
+        return True
+
+    def release(self, item: Item) -> bool:
+        """One less wants to know; whether it was the last, and nothing is counted any more."""
+        self._holders[item] -= 1
+        if self._holders[item]:
+            return False
+        del self._holders[item], self._seats[item]
+        self._stale.add(item)
+        return True
+
+    def seat(self, item: Item, pod: pods.Pod, step: int) -> None:
+        """The pod is one of them, and has come to its node (1) or gone (-1)."""
+        assert pod.node is not None
+        seats = self._seats[item]
+        staying, leaving = seats.get(pod.node, (0, 0))
+        if pod.status is jobs.TaskStatus.RELEASING:
+            leaving += step
+        else:
+            staying += step
+        if staying or leaving:
+            seats[pod.node] = (staying, leaving)
+        else:
+            del seats[pod.node]
+        self._stale.add(item)
+
+    def clear(self, item: Item) -> None:
+        """Forget where they are: they are counted anew."""
+        self._seats[item].clear()
+        self._stale.add(item)
+
+    def items(self) -> list[Item]:
+        """What somebody wants to know."""
+        return list(self._holders)
+
+    def frozen(self) -> Mapping[Item, pod_affinity.Seats]:
+        """All counts; what didn't change since the last time is the same object."""
+        if self._stale:
+            self._frozen = dict(self._frozen)
+            for item in self._stale:
+                if item in self._seats:
+                    self._frozen[item] = dict(self._seats[item])
+                else:
+                    self._frozen.pop(item, None)
+            self._stale.clear()
+        return self._frozen
+
+
+class Census:
+    """Keeps the counts as pods come, change and go.
+
+    What no waiting pod of ours asks about isn't counted. A new question costs one look at the
+    pods that have a label that it names; from then on, only those that change are looked at.
+    """
+
+    def __init__(self, work: Counter[str], everyone: Callable[[], Iterable[pods.Pod]]) -> None:
+        self._work = work
+        self._everyone = everyone
+        """All pods that hold room, as they stand."""
+        self._companies: Ledger[pod_affinity.Company] = Ledger()
+        self._finder: pod_affinity.Finder[pod_affinity.Company] = pod_affinity.Finder()
+        self._ties: Ledger[pod_affinity.Tie] = Ledger()
+        self._tie_finder: pod_affinity.Finder[pod_affinity.Tie] = pod_affinity.Finder()
+        self._named: dict[str, dict[str, dict[jobs.TaskId, pods.Pod]]] = {}
+        """Pods that hold room by label and value; only labels that questions name."""
+        self._namers: Counter[str] = Counter()
+        """How many companies are looked up by a label."""
+        self._namespaces: dict[str, Mapping[str, str]] = {}
+        self._frozen = pod_affinity.NOBODY
+
+    def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
+        """The pod came, changed or went; `everyone` knows already."""
+        if old is not None and new is not None and _same(old, new):
+            return
+        if old is not None and old.holds_room:
+            self._unname(old)
+            self._seat(old, -1)
+        if new is not None:
+            self._hold(new)
+            if new.holds_room:
+                self._name(new)
+                self._seat(new, 1)
+        if old is not None:
+            self._release(old)
+
+    def move_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """The namespace came, changed or went (None)."""
+        self._namespaces = dict(self._namespaces)
+        if labels is None:
+            del self._namespaces[name]
+        else:
+            self._namespaces[name] = labels
+        for company in self._companies.items():
+            if any(pods.more_namespaces is not None for pods in company):
+                self._companies.clear(company)
+                self._count(company)
+
+    def freeze(self) -> pod_affinity.Residents:
+        """All counts as they stand; the last ones again when nothing changed."""
+        companies, ties = self._companies.frozen(), self._ties.frozen()
+        last = self._frozen
+        known = (last.companies, last.ties, last.namespaces)
+        now = (companies, ties, self._namespaces)
+        if any(before is not after for before, after in zip(known, now, strict=True)):
+            self._frozen = pod_affinity.Residents(
+                companies=companies,
+                ties=ties,
+                namespaces=self._namespaces,
+                company_finder=self._finder.freeze(),
+                tie_finder=self._tie_finder.freeze(),
+            )
+        return self._frozen
+
+    def _hold(self, pod: pods.Pod) -> None:
+        for company in _asked(pod):
+            self._ask(company)
+        for tie in _carried(pod):
+            if self._ties.hold(tie):
+                self._tie_finder.add(tie, (tie.term.pods,))
+
+    def _release(self, pod: pods.Pod) -> None:
+        for company in _asked(pod):
+            self._ask_no_more(company)
+        for tie in _carried(pod):
+            if self._ties.release(tie):
+                self._tie_finder.discard(tie, (tie.term.pods,))
+
+    def _ask(self, company: pod_affinity.Company) -> None:
+        if self._companies.hold(company):
+            self._finder.add(company, company)
+            anchor = pod_affinity.anchor(company)
+            if anchor is not None:
+                self._namers[anchor.key] += 1
+                if self._namers[anchor.key] == 1:
+                    self._index(anchor.key)
+            self._count(company)
+
+    def _ask_no_more(self, company: pod_affinity.Company) -> None:
+        if self._companies.release(company):
+            self._finder.discard(company, company)
+            anchor = pod_affinity.anchor(company)
+            if anchor is not None:
+                self._namers[anchor.key] -= 1
+                if not self._namers[anchor.key]:
+                    del self._namers[anchor.key], self._named[anchor.key]
+
+    def _count(self, company: pod_affinity.Company) -> None:
+        for pod in self._candidates(company):
+            self._work["residents"] += 1
+            labels = self._namespace_labels(pod.namespace)
+            if all(each.includes(pod.namespace, pod.labels, labels) for each in company):
+                self._companies.seat(company, pod, 1)
+
+    def _candidates(self, company: pod_affinity.Company) -> Iterable[pods.Pod]:
+        """All pods that could be in it."""
+        anchor = pod_affinity.anchor(company)
+        if anchor is None:
+            return self._everyone()
+        named = self._named[anchor.key]
+        return [
+            pod for value in dict.fromkeys(anchor.values) for pod in named.get(value, {}).values()
+        ]
+
+    def _index(self, key: str) -> None:
+        named: dict[str, dict[jobs.TaskId, pods.Pod]] = {}
+        for pod in self._everyone():
+            self._work["residents"] += 1
+            if key in pod.labels:
+                named.setdefault(pod.labels[key], {})[pod.uid] = pod
+        self._named[key] = named
+
+    def _name(self, pod: pods.Pod) -> None:
+        for key, value in self._naming(pod):
+            self._named[key].setdefault(value, {})[pod.uid] = pod
+
+    def _unname(self, pod: pods.Pod) -> None:
+        for key, value in self._naming(pod):
+            found = self._named[key][value]
+            del found[pod.uid]
+            if not found:
+                del self._named[key][value]
+
+    def _naming(self, pod: pods.Pod) -> Iterable[tuple[str, str]]:
+        """The pod's labels that questions name: both may be very many."""
+        named, labels = self._named, pod.labels
+        if len(named) < len(labels):
+            return [(key, labels[key]) for key in named if key in labels]
+        return [pair for pair in labels.items() if pair[0] in named]
+
+    def _seat(self, pod: pods.Pod, step: int) -> None:
+        if self._companies:
+            labels = self._namespace_labels(pod.namespace)
+            for company in self._finder.find(pod.namespace, pod.labels, labels):
+                self._companies.seat(company, pod, step)
+        for tie in _carried(pod):
+            self._ties.seat(tie, pod, step)
+
+    def _namespace_labels(self, name: str) -> Mapping[str, str]:
+        return pod_affinity.labels_of(name, self._namespaces)
+
+
+def _same(old: pods.Pod, new: pods.Pod) -> bool:
+    """Whether nothing changed that counts are about."""
+    return all(
+        getattr(old, name) == getattr(new, name)
+        for name in ("node", "holds_room", "waits", "leaves", "labels")
+    ) and (old.kind is new.kind or old.kind.constraints == new.kind.constraints)
+
+
+def _asked(pod: pods.Pod) -> Iterable[pod_affinity.Company]:
+    """What the pod asks about, while it waits; each once."""
+    limits = pod.kind.constraints
+    if limits is constraints.ANYWHERE or not pod.waits:
+        return ()
+    return dict.fromkeys(pod_affinity.companies(limits))
+
+
+def _carried(pod: pods.Pod) -> Iterable[pod_affinity.Tie]:
+    """What the pod carries with it, or will; each once."""
+    limits = pod.kind.constraints
+    if limits is constraints.ANYWHERE or not (pod.waits or pod.holds_room):
+        return ()
+    return dict.fromkeys(pod_affinity.ties(limits))

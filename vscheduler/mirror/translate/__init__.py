@@ -1,0 +1,1 @@
+"""From the wire to the model, one kind of object a module."""

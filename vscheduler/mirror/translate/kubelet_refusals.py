@@ -1,0 +1,144 @@
+"""Which nodes' kubelets refuse pods of ours, and for how long such a node is left alone.
+
+Two schedulers that bind to one node at the same moment can't know of each other; the kubelet takes
+who comes first and refuses the other, for good: the pod is Failed, and its controller makes a new
+one at once. So that it isn't bound there and refused again, over and over, the node is left alone:
+for half a minute at first, longer each time, until a pod of ours starts there.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from vscheduler.core.model import jobs
+from vscheduler.core.model import refusals as model
+from vscheduler.mirror.decode import fields, wire
+
+FIRST_SECONDS = 30
+LONGEST_SECONDS = 300
+KEPT_SECONDS = 3600.0
+"""How long a refusal counts towards later ones. An hour has room for the refusals that lead to the
+longest pause."""
+
+SHORT_OF = "OutOf"
+"""Beginning of the reason where a resource is short: `OutOfcpu`, `OutOfnvidia.com/gpu`."""
+
+REASONS = frozenset(
+    {
+        *("UnexpectedAdmissionError", "UnexpectedPredicateFailureType", "UnknownReason"),
+        *("InvalidNodeInfo", "NodeShutdown", "NodeName", "NodePorts"),
+        *("NodeAffinity", "NodeAffinityChanged", "TaintToleration"),
+    }
+)
+"""Other reasons that are about the node (Kubernetes: kubelet lifecycle, nodeshutdown). Those that
+are about what the pod asks for (SysctlForbidden, AppArmor, PodOSNotSupported and so on) aren't
+among them: with such pods one user could keep all others from every node."""
+
+UNDER_PRESSURE = "Evicted"
+REJECTED = "Pod was rejected"
+"""The reason of a node under pressure is that of evictions, too: these say something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the kubelet said of a pod of ours that was bound to its node."""
+
+    at: float
+    """Seconds since the epoch."""
+    refusal: str = ""
+    """Its reason; empty where it has started the pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One pod that was refused."""
+
+    reason: str
+    at: float
+    """By the kubelet's clock."""
+    since: float
+    """The same, or when it was first seen, if that clock is ahead."""
+
+
+class Refusals:
+    """Keeps them, beyond the life of the pods: who made a pod deletes it, and makes another."""
+
+    def __init__(self) -> None:
+        self._refused: defaultdict[str, dict[jobs.TaskId, Refusal]] = defaultdict(dict)
+        """By node."""
+        self._started: dict[str, float] = {}
+        """When a pod of ours was last started, by node."""
+
+    def note(self, pod: jobs.TaskId, node: str, answer: Answer) -> None:
+        """What the kubelet said of a pod; to say so again changes nothing."""
+        if not answer.refusal:
+            self._started[node] = max(answer.at, self._started.get(node, answer.at))
+        elif pod not in self._refused[node]:
+            self._refused[node][pod] = Refusal(answer.refusal, answer.at, answer.at)
+
+    def standing(self, now: float) -> Mapping[str, model.Refused]:
+        """The nodes that are to be left alone now, sorted."""
+        found = {}
+        for node in sorted(self._refused):
+            refused = self._refused[node]
+            for pod, each in refused.items():
+                if each.since > now:
+                    refused[pod] = replace(each, since=now)
+            started = self._started.get(node)
+            since_then = [
+                each
+                for each in refused.values()
+                if (started is None or each.at >= started) and each.since > now - KEPT_SECONDS
+            ]
+            pause = _pause(sorted(since_then, key=lambda each: (each.since, each.reason)))
+            if pause is not None and pause.until > now:
+                found[node] = pause
+        return found
+
+    def expire(self, now: float) -> None:
+        """Forget what doesn't count any more."""
+        oldest = now - KEPT_SECONDS
+        self._started = {node: at for node, at in self._started.items() if at > oldest}
+        for node, refused in list(self._refused.items()):
+            for pod in [pod for pod, each in refused.items() if each.since <= oldest]:
+                del refused[pod]
+            if not refused:
+                del self._refused[node]
+
+
+def of_pod(pod: wire.Pod) -> Answer | None:
+    """What the kubelet has said of this pod, if it has.
+
+    Whatever its clock says, it was after the pod was made and bound.
+    """
+    status = pod.status
+    refusal = ""
+    if status.phase == "Failed":
+        refusal = status.reason if _is_refusal(status) else ""
+    if not pod.spec.node_name or not (refusal or status.phase in ("Running", "Succeeded")):
+        return None
+    bound = [each.last_transition_time for each in status.conditions if each.type == "PodScheduled"]
+    instants = (pod.metadata.creation_timestamp, status.start_time, *bound)
+    return Answer(max(fields.seconds(each) for each in instants), refusal)
+
+
+def _is_refusal(status: wire.PodStatus) -> bool:
+    """Whether the pod never ran, for a reason that is about its node."""
+    reason = status.reason
+    if reason == UNDER_PRESSURE:
+        return status.message.startswith(REJECTED)
+    return reason in REASONS or reason.startswith(SHORT_OF)
+
+
+def _pause(refusals: Iterable[Refusal]) -> model.Refused | None:
+    """The last pause that these, one after the other, led to."""
+    pause: model.Refused | None = None
+    for each in refusals:
+        seconds = FIRST_SECONDS
+        if pause is not None:
+            if each.since < pause.until:  # it was bound before the pause began
+                continue
+            if each.since < pause.until + LONGEST_SECONDS:
+                seconds = min(2 * pause.seconds, LONGEST_SECONDS)
+        pause = model.Refused(reason=each.reason, seconds=seconds, until=each.since + seconds)
+    return pause

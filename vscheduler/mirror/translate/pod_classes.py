@@ -1,0 +1,190 @@
+"""Classes of pods: equal pods share one TaskClass for as long as any of them is there."""
+
+import hashlib
+import weakref
+from collections.abc import Mapping
+
+import msgspec
+
+from vscheduler.core.model import constraints, jobs, resources
+from vscheduler.mirror.decode import decoding, events, fields, large_pods, wire
+from vscheduler.mirror.translate import bounds, pod_constraints, pod_requests, pod_terms
+
+NONE: Mapping[str, str] = {}
+"""No hints."""
+
+LONG = 4096
+"""Bytes that a class is worked out from: of more, only a digest is kept."""
+
+REFUSED_MAX = 4096
+"""Large pods that can't be used, of which it is kept what is wrong with them."""
+
+MESSAGE_MAX = 512
+"""What is longer isn't kept: it may quote what somebody wrote."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Classes:
+    """All that are in use."""
+
+    def __init__(self, most: bounds.Bounds) -> None:
+        """`most` is what a pod may ask for."""
+        self._most = most
+        self._classes: weakref.WeakValueDictionary[object, jobs.TaskClass] = (
+            weakref.WeakValueDictionary()
+        )
+        self._known: weakref.WeakValueDictionary[bytes, jobs.TaskClass] = (
+            weakref.WeakValueDictionary()
+        )
+        """The same, by what they were worked out from: most pods are like others of their job."""
+        self._large_known: weakref.WeakValueDictionary[bytes, jobs.TaskClass] = (
+            weakref.WeakValueDictionary()
+        )
+        """One with the conditions of a large pod, by what those were worked out from."""
+        self._refused: dict[bytes, tuple[str, str]] = {}
+        """What is wrong with large pods, by the same: field and message; the latest."""
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    def kind(
+        self, pod: wire.Pod, hints: Mapping[str, str], *, ours: bool, waits: bool
+    ) -> jobs.TaskClass:
+        """What the pod asks for; that of others only as far as it means something on its node.
+
+        FieldError where there is something wrong with that, or a pod that waits for us asks for
+        more than is looked at.
+        """
+        if isinstance(pod, large_pods.LargePod):
+            return self._large(pod, hints, ours=ours, waits=waits)
+        excess = self._most.excess(pod.spec)
+        if excess is not None and waits:
+            raise excess
+        key = _basis(pod, hints, ours=ours)
+        if waits:
+            self._most.check_size(len(key), pod.metadata.labels)
+        if len(key) > LONG:
+            key = hashlib.blake2b(key).digest()
+        kind = self._known.get(key)
+        if kind is None:
+            request = pod_requests.of_pod(pod)
+            conditions = self._conditions(pod, excess, ours=ours)
+            kind = self._known[key] = self._intern(request, conditions, hints)
+        if waits:
+            self._most.check_resources(kind.request)
+        return kind
+
+    def _large(
+        self, pod: large_pods.LargePod, hints: Mapping[str, str], *, ours: bool, waits: bool
+    ) -> jobs.TaskClass:
+        """The same; all of the pod is read only where what its conditions come to isn't known."""
+        stands_for = (pod.digest, waits)
+        key = hashlib.blake2b(_basis(pod, hints, ours=ours, stands_for=stands_for)).digest()
+        request = {} if waits else pod_requests.of_pod(pod)
+        if key in self._refused:
+            raise fields.FieldError(*self._refused[key])
+        like = self._large_known.get(key)
+        if like is not None:
+            conditions = like.constraints
+        else:
+            try:
+                whole = _whole(pod)
+                if waits:
+                    return self.kind(whole, hints, ours=ours, waits=True)
+                conditions = self._conditions(whole, self._most.excess(whole.spec), ours=ours)
+            except fields.FieldError as error:
+                self._refuse(key, error)
+                raise
+        kind = self._large_known[key] = self._intern(request, conditions, hints)
+        return kind
+
+    def _refuse(self, key: bytes, error: fields.FieldError) -> None:
+        """Keep what is wrong with a large pod, for the next time."""
+        if len(error.field) + len(error.message) > MESSAGE_MAX:
+            return
+        self._refused[key] = (error.field, error.message)
+        if len(self._refused) > REFUSED_MAX:
+            del self._refused[next(iter(self._refused))]
+
+    def _conditions(
+        self, pod: wire.Pod, excess: fields.FieldError | None, *, ours: bool
+    ) -> constraints.Constraints:
+        """The pod's, in short where it asks for more than is looked at."""
+        if excess is not None:
+            return pod_terms.in_short(pod.spec, pod.metadata, self._most, ours=ours)
+        terms = pod_terms.of_pod if ours else pod_terms.of_resident
+        return terms(pod.spec, pod.metadata)
+
+    def held(self, pod: wire.Pod) -> jobs.TaskClass:
+        """What a pod with a mistake in it holds on its node, as far as that can be read."""
+        try:
+            request = pod_requests.of_pod(pod)
+            self._most.check_resources(request)
+        except fields.FieldError:
+            request = {resources.PODS: 1}
+        return self._intern(request, pod_constraints.of_ports(pod.spec))
+
+    def _intern(
+        self,
+        request: dict[str, int],
+        conditions: constraints.Constraints,
+        hints: Mapping[str, str] = NONE,
+    ) -> jobs.TaskClass:
+        key = (tuple(request.items()), conditions, tuple(hints.items()))
+        kind = self._classes.get(key)
+        if kind is None:
+            kind = jobs.TaskClass(request=request, constraints=conditions, hints=hints)
+            self._classes[key] = kind
+        return kind
+
+
+def _whole(pod: large_pods.LargePod) -> wire.Pod:
+    """The pod with its affinity; FieldError where that isn't what pods have there."""
+    found = decoding.whole(pod)
+    if isinstance(found, events.Reject):
+        raise fields.FieldError(found.field, found.message)
+    assert isinstance(found.object, wire.Pod)
+    return found.object
+
+
+def _basis(
+    pod: wire.Pod, hints: Mapping[str, str], *, ours: bool, stands_for: object = None
+) -> bytes:
+    """All that a pod's class is worked out from, in bytes, which are made and compared quickly.
+
+    With what stands for the affinity of a large pod, all that its conditions are worked out from:
+    what it was given on its node changes as it starts.
+    """
+    spec, status, metadata = pod.spec, pod.status, pod.metadata
+    given: object = None
+    own: object = None
+    if (
+        not stands_for
+        and spec.node_name
+        and (status.container_statuses or status.init_container_statuses or status.resources)
+    ):
+        reasons = [(each.type, each.reason) for each in status.conditions]
+        whole = (status.resources, status.allocated_resources)
+        given = (status.container_statuses, status.init_container_statuses, whole, reasons)
+    if spec.affinity or spec.topology_spread_constraints or stands_for:
+        own = (metadata.namespace, metadata.labels)
+    return _encode(
+        (
+            ours,
+            hints,
+            stands_for,
+            given,
+            own,
+            spec.containers,
+            spec.init_containers,
+            spec.resources,
+            spec.overhead,
+            spec.host_network,
+            spec.host_users,
+            spec.node_selector,
+            spec.affinity,
+            spec.tolerations,
+            spec.topology_spread_constraints,
+        )
+    )

@@ -1,0 +1,305 @@
+"""Pods: from the wire to Tasks, and to the room that they hold.
+
+Volcano: api.NewTaskInfo, getTaskStatus.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+
+import msgspec
+from msgspec import structs
+
+from vscheduler.core.model import jobs, nominations
+from vscheduler.mirror.decode import events, fields, pod_numbers, wire
+from vscheduler.mirror.translate import (
+    bounds,
+    kubelet_refusals,
+    nominees,
+    owner_references,
+    pod_classes,
+)
+
+GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+"""Annotations that name a pod's PodGroup; the second is a newer alias."""
+
+ROLE = "volcano.sh/task-spec"
+REVOCABLE_ZONE = "volcano.sh/revocable-zone"
+ANY_ZONE = "*"
+"""The one value that counts (Volcano: GetPodRevocableZone)."""
+
+SCORING = ("volcano.sh/resource-strategy-scoring-type", "volcano.sh/resource-strategy-weight")
+"""How a pod wants its nodes scored (Volcano: resource-strategy-fit)."""
+
+OWN = "volcano.sh/"
+"""Beginning of the annotations that tasks keep."""
+
+NONE: Mapping[str, str] = {}
+"""Shared by all that have none: of labels, annotations, hints."""
+
+TRUE = ("1", "t", "T", "true", "TRUE", "True")
+"""What Go's ParseBool takes for true."""
+
+DEFAULT_SCHEDULER = "default-scheduler"
+FINISHED = frozenset({jobs.TaskStatus.SUCCEEDED, jobs.TaskStatus.FAILED})
+
+
+class Pod(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod of any scheduler, as far as decisions depend on it.
+
+    A Struct, like Entry: a large cluster's are all made while its first cycle is waited for.
+    """
+
+    uid: jobs.TaskId
+    key: str
+    group: jobs.JobId | None
+    """The PodGroup that it says it belongs to, there or not."""
+    ours: bool
+    node: str | None
+    status: jobs.TaskStatus
+    kind: jobs.TaskClass
+    labels: Mapping[str, str]
+    task: jobs.Task | None = None
+    """Only of a pod of ours that nothing is wrong with."""
+    rejection: events.Rejection | None = None
+    origin: owner_references.Origin | None = None
+    """Only of a pod of ours whose PodGroup, if it names one, was made for it."""
+    answer: kubelet_refusals.Answer | None = None
+    """Only of a pod of ours."""
+    nominated: nominations.Nominated | None = None
+    """Only of a pod of another scheduler that waits for room which is kept for it."""
+
+    @property
+    def holds_room(self) -> bool:
+        """Whether it counts on its node: until it has finished, while it is deleted too."""
+        return self.node is not None and self.status not in FINISHED
+
+    @property
+    def waits(self) -> bool:
+        """Whether we are to find a node for it."""
+        return self.task is not None and self.status is jobs.TaskStatus.PENDING
+
+    @property
+    def stays(self) -> bool:
+        """Whether an eviction of it can still be on the way."""
+        return self.task is not None and self.status in jobs.EVICTABLE
+
+    @property
+    def leaves(self) -> bool:
+        """Whether it is being deleted."""
+        return self.status is jobs.TaskStatus.RELEASING
+
+    @property
+    def lives(self) -> bool:
+        """Whether it has neither finished nor is on its way out."""
+        return self.status not in FINISHED and not self.leaves
+
+    @property
+    def namespace(self) -> str:
+        """Where its key says it is."""
+        return self.key.partition("/")[0]
+
+    def bound_to(self, node: str) -> "Pod":
+        """The same pod while its bind is on the way."""
+        assert self.task is not None
+        status = jobs.TaskStatus.BINDING
+        task = replace(self.task, status=status, node=node)
+        return structs.replace(self, status=status, node=node, task=task)
+
+    def leaving(self) -> "Pod":
+        """The same pod while its eviction is on the way."""
+        assert self.task is not None
+        status = jobs.TaskStatus.RELEASING
+        return structs.replace(self, status=status, task=replace(self.task, status=status))
+
+
+class Translator:
+    """Makes Pods; equal ones share one TaskClass for as long as any of them is there."""
+
+    def __init__(
+        self, scheduler_names: tuple[str, ...], most: bounds.Bounds = bounds.DEFAULT
+    ) -> None:
+        """`most` is what a pod may ask for."""
+        self._ours = frozenset(scheduler_names)
+        self._classes = pod_classes.Classes(most)
+
+    def serve(self, scheduler_names: tuple[str, ...]) -> None:
+        """Whose pods are ours from now on."""
+        self._ours = frozenset(scheduler_names)
+
+    @property
+    def classes(self) -> int:
+        """How many distinct classes there are."""
+        return len(self._classes)
+
+    def pod(self, pod: wire.Pod) -> Pod:
+        """The pod; where something is wrong with it, with a rejection in place of the task.
+
+        A pod that has a node keeps its room there in any case: where its requests can't be read,
+        its slot.
+        """
+        metadata, spec = pod.metadata, pod.spec
+        key = events.key_of(metadata.namespace, metadata.name)
+        uid = uid_of(metadata)
+        named = _group(metadata)
+        group = None if named is None else jobs.JobId(events.key_of(metadata.namespace, named))
+        node = spec.node_name or None
+        status = _status(pod)
+        ours = (spec.scheduler_name or DEFAULT_SCHEDULER) in self._ours
+        task = rejection = None
+        labels = _shared(metadata.labels)
+        try:
+            waits = ours and status in jobs.WAITING
+            kind = self._classes.kind(
+                pod, _hints(metadata) if ours else NONE, ours=ours, waits=waits
+            )
+            task = _task(pod, uid, group, kind, status, labels) if ours else None
+        except fields.FieldError as error:
+            kind = self._classes.held(pod)
+            rejection = events.Rejection(
+                kind=events.Kind.POD, key=key, field=error.field, message=error.message
+            )
+        return Pod(
+            uid=uid,
+            key=key,
+            group=group,
+            ours=ours,
+            node=node,
+            status=status,
+            kind=kind,
+            labels=labels,
+            task=task,
+            rejection=rejection,
+            origin=owner_references.of_pod(pod, named) if ours else None,
+            answer=kubelet_refusals.of_pod(pod) if ours else None,
+            nominated=None if ours else nominees.of_pod(pod, key, kind, status, labels),
+        )
+
+
+def uid_of(metadata: wire.Metadata) -> jobs.TaskId:
+    """The pod's UID; manifests have none, there its name stands in."""
+    return jobs.TaskId(metadata.uid or events.key_of(metadata.namespace, metadata.name))
+
+
+def _task(
+    pod: wire.Pod,
+    uid: jobs.TaskId,
+    group: jobs.JobId | None,
+    kind: jobs.TaskClass,
+    status: jobs.TaskStatus,
+    labels: Mapping[str, str],
+) -> jobs.Task:
+    metadata, spec = pod.metadata, pod.spec
+    if status in (jobs.TaskStatus.PENDING, jobs.TaskStatus.GATED):
+        check_supported(spec)
+        pod_numbers.check(metadata)
+    return jobs.Task(
+        uid=uid,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        job=group or jobs.JobId(""),
+        kind=kind,
+        status=status,
+        created=fields.seconds(metadata.creation_timestamp),
+        node=spec.node_name or None,
+        role=metadata.annotations.get(ROLE) or metadata.labels.get(ROLE, ""),
+        priority=pod_numbers.priority(pod),
+        index=pod_numbers.index(metadata.name),
+        preemptable=_preemptable(metadata),
+        never_preempts=spec.preemption_policy == "Never",
+        pod_priority=spec.priority or 0,
+        nominated_node=pod.status.nominated_node_name or None,
+        labels=labels,
+        annotations=_shared(_own(metadata.annotations)),
+        priority_class=spec.priority_class_name,
+        scheduled_at=_scheduled_at(pod),
+    )
+
+
+def check_supported(spec: wire.PodSpec) -> None:
+    """FieldError for what a pod requires and we can't honour, so that nobody waits in the dark.
+
+    Claims: a claim that the pod brings along
+    (`ephemeral`) is never bound beforehand, and binding it is the scheduler's part, so such a pod
+    is refused. A persistentVolumeClaim is taken as bound already, like most shared storage; that
+    of a class with WaitForFirstConsumer stays unbound, and so the pod stays in
+    ContainerCreating.
+    """
+    if spec.resource_claims:
+        raise fields.FieldError("spec.resourceClaims", "dynamic resources aren't supported")
+    for at, volume in enumerate(spec.volumes):
+        if volume.ephemeral is not None:
+            raise fields.FieldError(
+                f"spec.volumes[{at}].ephemeral",
+                "volumes that are made for the pod aren't supported; name a bound claim",
+            )
+
+
+def _status(pod: wire.Pod) -> jobs.TaskStatus:
+    """Volcano: getTaskStatus. A phase that nobody knows counts like Running or Pending."""
+    match pod.status.phase:
+        case "Succeeded":
+            return jobs.TaskStatus.SUCCEEDED
+        case "Failed":
+            return jobs.TaskStatus.FAILED
+    if pod.metadata.deletion_timestamp is not None:
+        return jobs.TaskStatus.RELEASING
+    if pod.spec.node_name:
+        waits = pod.status.phase in ("", "Pending")
+        return jobs.TaskStatus.BOUND if waits else jobs.TaskStatus.RUNNING
+    return jobs.TaskStatus.GATED if pod.spec.scheduling_gates else jobs.TaskStatus.PENDING
+
+
+def _group(metadata: wire.Metadata) -> str | None:
+    """The name of the PodGroup that the pod says it belongs to."""
+    for key in GROUPS:
+        if name := metadata.annotations.get(key):
+            return name
+    return None
+
+
+def _preemptable(metadata: wire.Metadata) -> bool:
+    """Volcano: GetPodPreemptable. What is neither true nor false protects the pod."""
+    text = metadata.annotations.get(jobs.PREEMPTABLE)
+    if text is None:
+        text = metadata.labels.get(jobs.PREEMPTABLE, "true")
+    return text in TRUE
+
+
+def _own(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    return {key: text for key, text in annotations.items() if key.startswith(OWN)}
+
+
+def _hints(metadata: wire.Metadata) -> Mapping[str, str]:
+    """What plugins filter and score by, as far as it says something; sorted by name.
+
+    A pod that says it is preemptable, and nothing of zones, may use any (Volcano:
+    GetPodRevocableZone).
+    """
+    annotations = metadata.annotations
+    if not annotations:
+        return NONE
+    found = {key: annotations[key] for key in SCORING if annotations.get(key)}
+    bears = annotations.get(jobs.PREEMPTABLE) in TRUE
+    if annotations.get(REVOCABLE_ZONE, ANY_ZONE if bears else "") == ANY_ZONE:
+        found[REVOCABLE_ZONE] = ANY_ZONE
+    return dict(sorted(found.items())) if found else NONE
+
+
+def _scheduled_at(pod: wire.Pod) -> float | None:
+    """When a node was found for it; where nobody wrote that down, when it was started there."""
+    at = pod.status.start_time
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "True":
+            at = condition.last_transition_time or at
+    return None if at is None else fields.seconds(at)
+
+
+def _shared(texts: Mapping[str, str]) -> Mapping[str, str]:
+    """The same object for equal labels: pods of a job mostly have those of its other pods."""
+    return _shared_items(tuple(sorted(texts.items()))) if texts else NONE
+
+
+@lru_cache(maxsize=4096)
+def _shared_items(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    return dict(items)

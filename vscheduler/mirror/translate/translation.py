@@ -1,0 +1,271 @@
+"""Nodes, queues, PodGroups and priority classes: from the wire to the model.
+
+Each function raises fields.FieldError where a field can't be used; `reject` makes a Rejection of
+it. Pods are in `pods`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from vscheduler.core.model import constraints, jobs, nodes, pod_affinity, queues, resources
+from vscheduler.mirror.decode import events, fields, wire
+from vscheduler.mirror.translate import (
+    group_limits,
+    owner_references,
+    pod_constraints,
+    usage_annotation,
+)
+
+SCHEDULER = "scheduling.volcano.sh/scheduler-name"
+"""Annotation: who schedules a PodGroup that has no pods yet."""
+
+SOFT = "soft"
+"""The mode of a network topology that is a preference only."""
+
+QUEUE = "scheduling.volcano.sh/queue-name"
+"""Annotation of a namespace: the queue of PodGroups that are made for its pods."""
+
+NAMESPACES = "vscheduler.io/namespaces"
+"""The annotation of a Queue that lists the namespaces whose jobs it takes."""
+
+_QUEUE_STATES = {"": queues.QueueState.OPEN, **{str(state): state for state in queues.QueueState}}
+_PHASES = {str(phase): phase for phase in jobs.Phase}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node: what it is, and how much it has."""
+
+    spec: nodes.NodeSpec
+    allocatable: resources.Amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A PodGroup: a job without its pods and its priority."""
+
+    job: jobs.Job
+    priority_class: str
+    scheduler: str
+    """Who the annotation says; empty where it doesn't."""
+    owner: owner_references.Owner | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace:
+    """A namespace, which other pods' affinity may select by its labels."""
+
+    labels: Mapping[str, str]
+    queue: str = ""
+    """Where PodGroups go that are made for its pods; empty where it doesn't say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityClass:
+    """A PriorityClass."""
+
+    name: str
+    value: int
+    is_default: bool
+
+
+def reject(
+    kind: events.Kind, metadata: wire.Metadata, error: fields.FieldError
+) -> events.Rejection:
+    """What people are told about an object with a field that can't be used."""
+    key = events.key_of(metadata.namespace, metadata.name)
+    return events.Rejection(kind=kind, key=key, field=error.field, message=error.message)
+
+
+def node(node: wire.Node) -> Node:
+    """A node. One without `allocatable` has its capacity; one without a Ready condition is ready
+    (Volcano: NodeInfo.setNodeState). A resource of which it has nothing is one that it hasn't.
+    """
+    status = node.status
+    listed, place = status.allocatable, "status.allocatable"
+    if not listed:
+        listed, place = status.capacity, "status.capacity"
+    return Node(
+        spec=nodes.NodeSpec(
+            name=node.metadata.name,
+            labels=tuple(sorted(node.metadata.labels.items())),
+            taints=tuple(_taint(taint, at) for at, taint in enumerate(node.spec.taints)),
+            unschedulable=node.spec.unschedulable,
+            ready=all(each.status == "True" for each in status.conditions if each.type == "Ready"),
+            features=tuple(status.declared_features),
+        ),
+        allocatable={
+            name: amount for name, amount in fields.allocatable(listed, place).items() if amount
+        },
+    )
+
+
+def queue(queue: wire.Queue, scheduler_names: Sequence[str]) -> queues.Queue:
+    """A queue. No state means Open, an unknown one Unknown: no pods are placed.
+
+    scheduler_names tell our own record of what it has used from those of others.
+    """
+    spec = queue.spec
+    fields.check_int32(spec.weight, "spec.weight")
+    fields.check_int32(spec.priority, "spec.priority")
+    if spec.weight < 1:
+        raise fields.FieldError("spec.weight", f"{spec.weight} is not at least 1")
+    return queues.Queue(
+        name=queue.metadata.name,
+        uid=queue.metadata.uid,
+        created=fields.seconds(queue.metadata.creation_timestamp),
+        weight=spec.weight,
+        priority=spec.priority,
+        state=_QUEUE_STATES.get(queue.status.state, queues.QueueState.UNKNOWN),
+        reclaimable=spec.reclaimable,
+        parent=spec.parent,
+        capability=fields.totals(spec.capability, "spec.capability"),
+        deserved=fields.totals(spec.deserved, "spec.deserved"),
+        guarantee=fields.totals(spec.guarantee.resource, "spec.guarantee.resource"),
+        annotations=usage_annotation.without_records(queue.metadata.annotations),
+        namespaces=_namespaces(queue.metadata.annotations.get(NAMESPACES)),
+        node_groups=None if spec.affinity is None else _node_groups(spec.affinity),
+        group_limits=group_limits.read(queue.metadata.annotations),
+        past_usage=usage_annotation.read(queue.metadata.annotations, scheduler_names),
+    )
+
+
+def _namespaces(text: str | None) -> tuple[str, ...] | None:
+    """As manifests/admission/optional/namespaces.yaml reads it: an empty text is for nobody."""
+    return None if text is None else tuple(each.strip() for each in text.split(","))
+
+
+def _node_groups(affinity: wire.QueueAffinity) -> queues.NodeGroups:
+    to, apart = affinity.node_group_affinity, affinity.node_group_anti_affinity
+    return queues.NodeGroups(
+        required=tuple(to.required),
+        preferred=tuple(to.preferred),
+        anti_required=tuple(apart.required),
+        anti_preferred=tuple(apart.preferred),
+    )
+
+
+def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
+    """A PodGroup. A missing minMember is 0, as in Go; minResources isn't the same as an empty one:
+    only without it the group is admitted unseen.
+    """
+    metadata, spec = group.metadata, group.spec
+    _check_count(spec.min_member, "spec.minMember")
+    for role, least in spec.min_task_member.items():
+        _check_count(least, f"spec.minTaskMember.{role}")
+    least_resources = None
+    if spec.min_resources is not None:
+        least_resources = fields.totals(
+            {name: each for name, each in spec.min_resources.items() if _is_requested(name)},
+            "spec.minResources",
+        )
+    return Group(
+        job=jobs.Job(
+            id=jobs.JobId(events.key_of(metadata.namespace, metadata.name)),
+            uid=metadata.uid,
+            namespace=metadata.namespace,
+            name=metadata.name,
+            queue=spec.queue or default_queue,
+            created=fields.seconds(metadata.creation_timestamp),
+            min_member=spec.min_member,
+            min_task_member=spec.min_task_member,
+            min_resources=least_resources,
+            sub_groups=tuple(
+                _sub_group(policy, f"spec.subGroupPolicy[{at}]")
+                for at, policy in enumerate(spec.sub_group_policy)
+            ),
+            hard_topology=next(_hard_topologies(spec), ""),
+            state=_state(group.status),
+            annotations=metadata.annotations,
+            labels=metadata.labels,
+        ),
+        priority_class=spec.priority_class_name,
+        scheduler=metadata.annotations.get(SCHEDULER, ""),
+        owner=owner_references.owner_of_group(metadata),
+    )
+
+
+def namespace(namespace: wire.Namespace) -> Namespace:
+    """A namespace; its name is a label in any case, which API servers see to."""
+    metadata = namespace.metadata
+    return Namespace(
+        labels={**metadata.labels, pod_affinity.NAME_LABEL: metadata.name},
+        queue=metadata.annotations.get(QUEUE, ""),
+    )
+
+
+def priority_class(priority: wire.PriorityClass) -> PriorityClass:
+    """A PriorityClass."""
+    fields.check_int32(priority.value, "value")
+    return PriorityClass(
+        name=priority.metadata.name, value=priority.value, is_default=priority.global_default
+    )
+
+
+def _sub_group(policy: wire.SubGroupPolicy, field: str) -> jobs.SubGroup:
+    """A policy; without a size a sub-group is one pod (Volcano: NewSubJobInfo)."""
+    size = 1 if policy.sub_group_size is None else policy.sub_group_size
+    _check_count(size, f"{field}.subGroupSize")
+    if size < 1:
+        raise fields.FieldError(f"{field}.subGroupSize", f"{size} is not at least 1")
+    _check_count(policy.min_sub_groups, f"{field}.minSubGroups")
+    selector = policy.label_selector
+    place = f"{field}.labelSelector"
+    return jobs.SubGroup(
+        name=policy.name,
+        size=size,
+        minimum=policy.min_sub_groups,
+        selector=None if selector is None else pod_constraints.of_labels(selector, place),
+        keys=tuple(policy.match_label_keys),
+    )
+
+
+def _check_count(number: int, field: str) -> None:
+    """FieldError for what is no number of pods."""
+    fields.check_int32(number, field)
+    if number < 0:
+        raise fields.FieldError(field, f"{number} is negative")
+
+
+def _hard_topologies(spec: wire.PodGroupSpec) -> Iterator[str]:
+    """The fields by which pods must be near together; whatever isn't soft is hard."""
+    fields_of = {"spec.networkTopology": spec.network_topology}
+    for at, policy in enumerate(spec.sub_group_policy):
+        fields_of[f"spec.subGroupPolicy[{at}].networkTopology"] = policy.network_topology
+    for field, topology in fields_of.items():
+        if topology is not None and topology.mode != SOFT:
+            yield field
+
+
+def _state(status: wire.PodGroupStatus) -> jobs.GroupState:
+    """The stored status. It is the scheduler's own to write, so an unknown phase is a Pending."""
+    return jobs.GroupState(
+        phase=_PHASES.get(status.phase, jobs.Phase.PENDING),
+        blank=status.phase not in _PHASES,
+        conditions=tuple(
+            jobs.Condition(
+                type=each.type,
+                status=each.status,
+                reason=each.reason,
+                message=each.message,
+                last_transition=each.last_transition_time,
+                transition_id=each.transition_id,
+            )
+            for each in status.conditions
+        ),
+        running=status.running,
+        succeeded=status.succeeded,
+        failed=status.failed,
+    )
+
+
+def _is_requested(name: str) -> bool:
+    """Whether pods request it. Volcano's job controller lists, beside `cpu`, what a ResourceQuota
+    may count (`requests.cpu`, `limits.cpu`); its scheduler takes no notice of that.
+    """
+    return not name.startswith(("requests.", "limits."))
+
+
+def _taint(taint: wire.Taint, at: int) -> constraints.Taint:
+    effect = pod_constraints.effect(taint.effect, f"spec.taints[{at}].effect")
+    return constraints.Taint(taint.key, taint.value, effect)

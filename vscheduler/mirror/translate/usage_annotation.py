@@ -1,0 +1,129 @@
+"""The annotation in which a scheduler keeps what a queue has used: text ↔ model.
+
+    vscheduler/fair-share-usage: {"version":1,"time":"2026-01-01T12:00:00.000000Z","usage":86400.0,
+      "rate":24.0,"namespaces":{"team-a":{"usage":86400.0,"rate":24.0}}}
+
+Its prefix is the scheduler's name. usage is in unit-seconds, decayed to `time`, and grows by
+`rate` each second from then on.
+"""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import msgspec
+
+from vscheduler.core.model import usages
+from vscheduler.mirror.decode import fields
+
+SUFFIX = "/fair-share-usage"
+VERSION = 1
+
+DIGITS = 9
+"""Of a usage. A rate is written as it is: one that is read back is the one that was written."""
+
+_Number = Annotated[float, msgspec.Meta(ge=0, le=usages.NUMBER_MAX)]
+_Instant = Annotated[dt.datetime, msgspec.Meta(tz=True)]
+
+
+class _Account(msgspec.Struct, frozen=True):
+    usage: _Number
+    rate: _Number
+
+
+class _Record(msgspec.Struct, frozen=True):
+    time: _Instant
+    usage: _Number
+    rate: _Number
+    namespaces: dict[str, _Account] = {}
+
+
+class _Versioned(msgspec.Struct, frozen=True):
+    version: int
+
+
+_decode_version = msgspec.json.Decoder(_Versioned).decode
+_decode_record = msgspec.json.Decoder(_Record).decode
+
+
+def annotation(scheduler: str) -> str:
+    """The annotation that belongs to the scheduler of this name."""
+    return f"{scheduler}{SUFFIX}"
+
+
+def without_records(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """A queue's annotations that people and other programs write."""
+    if not any(key.endswith(SUFFIX) for key in annotations):
+        return annotations
+    return {key: text for key, text in annotations.items() if not key.endswith(SUFFIX)}
+
+
+def read(annotations: Mapping[str, str], scheduler_names: Sequence[str]) -> dict[str, usages.Usage]:
+    """A queue's records by scheduler, ours as usages.OURS; those that can't be read are left out.
+
+    Who schedules under several names writes under the first, and goes on from the first that has
+    a record: the others' would count the same pods twice.
+    """
+    found: dict[str, usages.Usage] = {}
+    for scheduler, text in _texts(annotations).items():
+        try:
+            found[scheduler] = parse(text)
+        except ValueError:
+            continue
+    ours = [found.pop(name) for name in scheduler_names if name in found]
+    return found | {usages.OURS: ours[0]} if ours else found
+
+
+def problem(annotations: Mapping[str, str]) -> fields.FieldError | None:
+    """What is wrong with the first record that can't be read."""
+    for scheduler, text in sorted(_texts(annotations).items()):
+        try:
+            parse(text)
+        except ValueError as error:
+            place = f"metadata.annotations[{annotation(scheduler)}]"
+            return fields.FieldError(place, f"counts as nothing: {error}")
+    return None
+
+
+def _texts(annotations: Mapping[str, str]) -> dict[str, str]:
+    """The annotations' texts by scheduler."""
+    return {
+        key.removesuffix(SUFFIX): text
+        for key, text in annotations.items()
+        if key.endswith(SUFFIX) and key != SUFFIX
+    }
+
+
+def parse(text: str) -> usages.Usage:
+    """The record that the text is; ValueError for any other."""
+    try:
+        version = _decode_version(text).version
+        if version != VERSION:
+            raise ValueError(f"version {version} isn't known, only {VERSION}")
+        record = _decode_record(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+    return usages.Usage(
+        time=fields.seconds(record.time),
+        queue=usages.Account(used=record.usage, rate=record.rate),
+        namespaces={
+            name: usages.Account(used=account.usage, rate=account.rate)
+            for name, account in sorted(record.namespaces.items())
+        },
+    )
+
+
+def text(usage: usages.Usage) -> str:
+    """The other way round."""
+    instant = dt.datetime.fromtimestamp(usage.time, dt.UTC)
+    record = {
+        "version": VERSION,
+        "time": instant.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        **_written(usage.queue),
+        "namespaces": {name: _written(each) for name, each in usage.namespaces.items()},
+    }
+    return msgspec.json.encode(record).decode()
+
+
+def _written(account: usages.Account) -> dict[str, float]:
+    return {"usage": float(f"{account.used:.{DIGITS}g}"), "rate": account.rate}
