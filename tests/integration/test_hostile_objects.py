@@ -39,6 +39,8 @@ KINDS = (
 )
 TENANT = "hostile"
 TENANTS = ("odd-a", "odd-b", "odd-c")
+QUEUE = "good"
+"""Of the tenant that is to be served."""
 WAIT_SECONDS = 300.0
 PARTS = 4
 """So often another tenant wants something meanwhile."""
@@ -121,9 +123,12 @@ def test_whatever_tenants_write_the_others_are_served(
     cluster: control_plane.ControlPlane, start: daemons.Start, objects: int
 ) -> None:
     """Odd pods, PodGroups and Queues, most of which an API server takes: nothing unexpected comes
-    of them, and another tenant's gangs are bound meanwhile.
+    of them, and another tenant's gangs are bound meanwhile, as its queue is its own.
+
+    Groups that never start may hold all that their queues are promised until admission expires.
     """
     cluster.create_nodes(count=4, cpu="64", pods=10_000)
+    daemons.a_queue(cluster, QUEUE)
     for tenant in TENANTS:
         cluster.create_namespace(tenant)
     maker = fuzzing.Maker(seed=7)
@@ -138,9 +143,10 @@ def test_whatever_tenants_write_the_others_are_served(
             path = where.within(tenant) if where.namespaced else where.everywhere
             of[body["kind"]] += 1
             taken_of[body["kind"]] += taken(cluster, path, body)
-        daemons.a_gang(cluster, f"good-{part}", 2, cpu="100m")
+        daemons.a_gang(cluster, f"good-{part}", 2, cpu="100m", group={"queue": QUEUE})
         wait(partial(is_bound, cluster, part), daemon)
-    test_auto_groups.a_set(cluster, "Deployment", "web", 2)
+    annotations = {"scheduling.volcano.sh/queue-name": QUEUE}
+    test_auto_groups.a_set(cluster, "Deployment", "web", 2, annotations)
     wait(partial(is_bound, cluster, PARTS), daemon)
     print(f"taken: {dict(taken_of)} of {dict(of)}")  # noqa: T201 - for `make test-faults`
     assert taken_of.total() > 0.85 * of.total()
