@@ -8,6 +8,7 @@ from tests.properties.filters_by_hand.worlds import State
 from tests.properties.worlds import census as censuses
 from tests.properties.worlds import manifests, moments
 
+LONELY = "has nobody near"
 EXCLUDING = ("NoSchedule", "NoExecute")
 
 
@@ -60,7 +61,8 @@ def nodes_are_not_overfull(moment: moments.Moment) -> Iterable[str]:
 def filters_hold(moment: moments.Moment) -> Iterable[str]:
     """Every filter, affinity between pods in both directions included, by one written by hand.
 
-    In Volcano's way, promises are left aside: filters aren't asked again after evictions.
+    In Volcano's way, promises are left aside, as filters aren't asked again after evictions; but a
+    pod may be company to others that is promised its place.
     """
     placed = {each.pod: each.node for each in moment.binds}
     promised = {each.pod: each.node for each in moment.pipelined}
@@ -70,7 +72,11 @@ def filters_hold(moment: moments.Moment) -> Iterable[str]:
     evicted = [each.pod for each in moment.evicts]
     census = moment.census
     found = [*census.nodes.values(), *census.pods.values()]
-    for text in by_hand.judge(found, placed, waiting=waiting, evicted=evicted):
+    told = by_hand.judge(found, placed, waiting=waiting, evicted=evicted)
+    if promised and not waiting:
+        with_promised = by_hand.judge(found, placed, waiting=promised, evicted=evicted)
+        told = [text for text in told if LONELY not in text or text in with_promised]
+    for text in told:
         yield f"FILTER {text}"
 
 
