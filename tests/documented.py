@@ -1,4 +1,4 @@
-"""The commands of README.md and docs/, and how each of them is tested."""
+"""The commands of README.md, CONTRIBUTING.md and docs/, and how each of them is tested."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,9 +9,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGES = {
     "README.md": ROOT / "README.md",
+    "CONTRIBUTING.md": ROOT / "CONTRIBUTING.md",
     **{path.name: path for path in sorted((ROOT / "docs").glob("*.md"))},
 }
-BLOCK = re.compile(r"^ *```\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+"""What a block is written in, and the block; commands are in blocks that don't say."""
 BROKEN = re.compile(r"(\\|\|)\n\s*")
 """The end of a line that goes on."""
 COMMAND = re.compile(
@@ -45,6 +47,10 @@ ELSEWHERE: Mapping[str, str] = {
         f"{INTEGRATION}test_manifests.py::test_the_api_server_takes_everything"
     ),
     "pip install .": f"{INTEGRATION}test_image.py::test_the_image_schedules",
+    "pytest tests/scenarios tests/meta": "Makefile::test",
+    "pytest tests/scenarios/test_maintenance.py tests/meta tests/unit/core/config": (
+        "tests/meta/test_catalogues.py::test_the_first_change_works"
+    ),
     "pytest tests/unit": "Makefile::test",
     "python -m tests.oracle gangs-ports --seed 7": "Makefile::test-oracle",
     "python -m tests.oracle taints --worlds 200": "Makefile::test-oracle",
@@ -110,7 +116,7 @@ def commands() -> Iterator[Command]:
     """All of them, page by page, in their order."""
     for name, path in PAGES.items():
         for part in re.split(r"^## ", path.read_text(), flags=re.MULTILINE):
-            for block in BLOCK.findall(part):
+            for block in (text for language, text in BLOCK.findall(part) if not language):
                 for line in BROKEN.sub(lambda end: end[1].strip("\\"), block).splitlines():
                     found = COMMAND.fullmatch(line.strip())
                     if found is not None:

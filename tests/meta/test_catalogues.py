@@ -1,19 +1,24 @@
 """What is listed in one place and must stand in another: hooks, plugins, actions, commands."""
 
+import dataclasses
 import inspect
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+import yaml
 
-from tests import pictures, running
 from vscheduler.cli import main
-from vscheduler.core import actions, cycle, plugins
+from vscheduler.core import actions, plugins
 from vscheduler.core.api import contracts, hooks
 from vscheduler.core.config import policy, vocabulary
+from vscheduler.core.model import snapshot
+from vscheduler.daemon import informers
 from vscheduler.daemon.observability import metric_table
+from vscheduler.mirror.decode import events
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -65,29 +70,25 @@ def test_names_are_used_once() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_plugins_and_actions_stand_in_the_readme(name: str) -> None:
-    """One row each, so that people see what there is."""
-    assert re.search(rf"^\| `{name}` \|", README, re.MULTILINE)
+def test_plugins_and_actions_stand_in_the_docs(name: str) -> None:
+    """docs/configuration.md has a row for each, so that people see what there is."""
+    text = (ROOT / "docs" / "configuration.md").read_text()
+    assert re.search(rf"^\| `{name}` \|", text, re.MULTILINE)
 
 
-def test_the_plugin_of_the_readme_works() -> None:
-    """Both of its hooks are asked: it keeps pods off nodes without the label."""
-    (text,) = re.findall(r"```python\n(.+?)```", README, re.DOTALL)
-    names: dict[str, Any] = {"contracts": contracts}
-    exec(text, names)  # noqa: S102 - the README is ours
-    picture = """
-        node  n1 cpu=4 label=example.com/reserved=lab   node n2 cpu=4
-        queue q
-        job   q/p -*2
-        """
-    allocate = policy.ActionSetting(action=actions.ACTIONS[0])
-    tier = (policy.PluginSetting(plugin=names["Reserved"]),)
-    result = cycle.run_cycle(
-        running.snapshot_of(pictures.documents(picture)),
-        policy.Policy(actions=(allocate,), tiers=(tier,)),
-    )
-    assert result.faults == ()
-    assert [bind.node for bind in result.binds] == ["n2", "n2"]
+def test_the_first_change_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CONTRIBUTING.md walks through a plugin and its picture: both are run as they stand there."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    blocks = re.findall(r"^ *```python\n(.+?)^ *```", text, re.DOTALL | re.MULTILINE)
+    plugin, scenario = map(textwrap.dedent, blocks)
+    names: dict[str, Any] = {"__name__": "maintenance"}
+    exec(plugin, names)  # noqa: S102 - the page is ours
+    added = names["Maintenance"]
+    assert methods(added) - set(hooks.HOOKS) == {"open"}
+    monkeypatch.setattr(plugins, "PLUGINS", (*plugins.PLUGINS, added))
+    exec(scenario, names)  # noqa: S102 - the page is ours
+    (test,) = [each for name, each in names.items() if name.startswith("test_")]
+    test()
 
 
 def test_docs_on_plugins_show_the_example_and_every_hook() -> None:
@@ -157,6 +158,31 @@ def test_commands_of_the_readme_are_targets_of_make() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     used = set(re.findall(r"\bmake ([a-z]+)\b", README))
     assert used - targets == set()
+
+
+@pytest.mark.parametrize("kind", events.Kind)
+def test_every_watched_kind_has_its_path_and_its_role(kind: events.Kind) -> None:
+    """The shipped ClusterRole of the scheduler may list and watch what the daemon follows."""
+    path = informers.PATHS[kind]
+    assert path.kind == kind
+    roles = yaml.safe_load_all((ROOT / "manifests" / "cluster" / "roles.yaml").read_text())
+    (role,) = [each for each in roles if each["metadata"]["name"] == "vscheduler-scheduler"]
+    group, _, _ = path.api_version.rpartition("/")
+    granted = {
+        verb
+        for rule in role["rules"]
+        if group in rule["apiGroups"] and path.rpartition("/")[2] in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert granted >= {"list", "watch"}
+
+
+def test_all_that_outlives_a_cycle_stands_in_the_docs() -> None:
+    """docs/architecture.md says of each field of Carried what becomes of it after a restart."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    _, _, after = text.partition("\n## What outlives a cycle\n")
+    named = {name for row in rows_of(after) for name in re.findall(r"`Carried\.(\w+)`", row)}
+    assert named == {field.name for field in dataclasses.fields(snapshot.Carried)}
 
 
 def test_every_metric_is_documented() -> None:

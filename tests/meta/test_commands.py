@@ -1,4 +1,4 @@
-"""Every command of README.md and docs/ is run by a test; those that need no cluster by this one."""
+"""Every command of the pages is run by a test; those that need no cluster by this one."""
 
 import ast
 import os
