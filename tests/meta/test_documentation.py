@@ -241,9 +241,21 @@ def test_log_events_of_the_docs_exist() -> None:
 
 
 def test_the_readme_lists_every_page() -> None:
-    """One row each, for who looks for something."""
-    listed = re.findall(r"^\| \[docs/([\w-]+\.md)\]", README, re.MULTILINE)
-    assert sorted({*listed, "architecture.md"}) == sorted(PAGES)
+    """Whoever reads on finds each under the group that it is for."""
+    _, _, after = README.partition("\n## Read on\n")
+    listed = re.findall(r"\]\(docs/([\w-]+\.md)\)", after.partition("\n## ")[0])
+    assert sorted(listed) == sorted(PAGES)
+
+
+def test_the_speed_in_the_readme_is_that_of_the_docs() -> None:
+    """Each row of the short table has its figures from a row of docs/benchmarks.md."""
+    _, _, after = README.partition("\n## How fast\n")
+    rows = re.findall(r"^\|.*\| (\S+scheduler) \| (\S+) \| (.+) \| (\S+) \|$", after, re.MULTILINE)
+    assert len(rows) == 4
+    measured = section("benchmarks.md", "Results").splitlines()
+    for name, pods, waits, seconds in rows:
+        full = (f"| {name} | {pods} (", f"| {waits} |", f"| {seconds} |")
+        assert any(all(part in line for part in full) for line in measured), name
 
 
 def anchors(text: str) -> set[str]:
@@ -254,7 +266,10 @@ def anchors(text: str) -> set[str]:
     return {title.replace(" ", "-") for title in kept}
 
 
-@pytest.mark.parametrize("path", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))])
+@pytest.mark.parametrize(
+    "path",
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))],
+)
 def test_links_lead_somewhere(path: Path) -> None:
     """To a file of the repository, and to a heading of it."""
     text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)

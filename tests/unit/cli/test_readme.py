@@ -7,7 +7,9 @@ from click import testing
 
 from vscheduler.cli import main, scene
 
-README = (Path(__file__).parents[3] / "README.md").read_text()
+ROOT = Path(__file__).parents[3]
+README = (ROOT / "README.md").read_text()
+QUICK_START = (ROOT / "docs" / "quick-start.md").read_text()
 NODE = {
     "apiVersion": "v1",
     "kind": "Node",
@@ -16,9 +18,9 @@ NODE = {
 }
 
 
-def test_the_manifests_of_the_readme_mean_what_they_should() -> None:
+def test_the_manifests_of_the_quick_start_mean_what_they_should() -> None:
     """They are understood, and the gang of which one pod is shown waits for the other seven."""
-    (text,) = re.findall(r"```yaml\n(.+?)```", README, re.DOTALL)
+    (text,) = re.findall(r"```yaml\n(.+?)```", QUICK_START, re.DOTALL)
     given = f"{text}---\n{yaml.safe_dump(NODE)}"
     done = testing.CliRunner().invoke(
         main.vscheduler, ["simulate", "-", "--strict", "-o", "json"], given
