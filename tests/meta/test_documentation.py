@@ -258,6 +258,27 @@ def test_the_speed_in_the_readme_is_that_of_the_docs() -> None:
         assert any(all(part in line for part in full) for line in measured), name
 
 
+def test_the_map_names_what_is_there() -> None:
+    """Files and folders of docs/architecture.md: by their path, or by the name of one beside it."""
+    prose = re.sub(r"^```.*?^```", "", PAGES["architecture.md"], flags=re.MULTILINE | re.DOTALL)
+    roots = (ROOT, ROOT / "vscheduler", ROOT / "tests")
+    named = {word for word in quoted(prose) if re.fullmatch(r"[\w./-]+(?:\.py|\.ya?ml|/)", word)}
+    assert len(named) > 60
+    beside = {path.name for root in roots[1:] for path in root.rglob("*.py")}
+    assert {
+        word
+        for word in named
+        if not any((root / word).exists() for root in roots) and word not in beside
+    } == set()
+
+
+def test_the_map_draws_every_folder() -> None:
+    """The house of docs/architecture.md has a line for each folder of the package."""
+    drawn = set(re.findall(r"[├└]── (\w+)/ ", PAGES["architecture.md"]))
+    folders = {path.parent.name for path in (ROOT / "vscheduler").rglob("__init__.py")}
+    assert drawn == folders - {"vscheduler"}
+
+
 def anchors(text: str) -> set[str]:
     """What headings can be linked to, as GitHub has it."""
     prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
