@@ -10,7 +10,8 @@ here each queue has a node of its own below it, so that queues of one path, or o
 on, take turns; with `flat` queues of one path are one, as there, and the older one comes first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -155,6 +156,7 @@ class Tree:
         self._total = total
         self._used = np.zeros(total.size, dtype=np.int64)
         self._root = Branch(None, LEAST_WEIGHT)
+        self._branches = [self._root]
         self._stems: dict[str, Stem] = {}
         known: dict[tuple[str, ...], Branch] = {(): self._root}
         for queue, stands in places.items():
@@ -163,6 +165,7 @@ class Tree:
                 path = stands.path[:depth]
                 if path not in known:
                     known[path] = Branch(branch, weight)
+                    self._branches.append(known[path])
                 branch = known[path]
             same = [other for other in places if flat and places[other].path == stands.path]
             held = [each for name in same or (queue,) for each in holdings.get(name, ())]
@@ -170,6 +173,7 @@ class Tree:
             self._stems[queue] = first or Stem(branch, held, total.size)
             for each in holdings.get(queue, ()):
                 self._used += each.allocated
+        self._branches += dict.fromkeys(self._stems.values())
         self._flat = flat
         self._depth = max((len(stands.path) for stands in places.values()), default=0) + (not flat)
         self._wanted: Mask = self._used < total
@@ -185,6 +189,25 @@ class Tree:
             self._wanted = wanted
             for each in self._stems.values():
                 each.change()
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Whatever is shifted meanwhile is shifted back before the end: what was worked out before
+        holds again then.
+        """
+        self._settle()
+        before = [(each, each.allocated, each.share, each.saturated) for each in self._branches]
+        wanted = self._wanted
+        yield
+        assert np.array_equal(wanted, self._used < self._total)
+        self._wanted = wanted
+        for each, allocated, share, saturated in before:
+            each.allocated, each.share, each.saturated, each.stale = (
+                allocated,
+                share,
+                saturated,
+                False,
+            )
 
     def key(self, queue: str) -> tuple[float, ...]:
         """What queues are compared by, smaller first: from the root down, whether the branch is
@@ -206,14 +229,17 @@ class Tree:
 
     def _way(self, queue: str) -> list[Branch]:
         """The branches from below the root to the queue's own, as they are now."""
-        if self._root.stale:
-            self._root.settle(self._total, self._wanted)
+        self._settle()
         way: list[Branch] = []
         branch: Branch = self._stems[queue]
         while branch.parent is not None:
             way.append(branch)
             branch = branch.parent
         return way[::-1]
+
+    def _settle(self) -> None:
+        if self._root.stale:
+            self._root.settle(self._total, self._wanted)
 
 
 def _sum(held: NDArray[np.float64], shares: NDArray[np.float64], saturated: Mask) -> Shares:

@@ -6,7 +6,7 @@ cluster. With enableHierarchy, queues have shares as well, as branches of a tree
 
 import operator
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from vscheduler.core.api import contracts
 from vscheduler.core.fair_share import hierarchical_drf, share_arithmetic
@@ -100,22 +100,34 @@ class Drf(contracts.Plugin):
         mine = self._session.gangs[claimant.job].job.queue
         owners = {self._session.gangs[task.job].job.queue for task in candidates} - {mine}
         richer = {each for each in owners if operator.lt(*self._tree.shares(mine, each))}
+        with self._tree.trial():
+            self._shift(claimant, 1)
+            victims = self._giving_way(mine, candidates, richer)
+            self._shift(claimant, -1)
+        return victims
+
+    def _giving_way(
+        self, mine: str, candidates: Sequence[jobs.Task], richer: Collection[str]
+    ) -> Sequence[jobs.Task]:
+        """Those of these pods that may go, each without those before it that do; the tree is as
+        it was in the end.
+        """
+        tree, volcano = self._tree, self._session.as_volcano
+        assert tree is not None
         victims = []
-        self._shift(claimant, 1)
         for task in candidates:
             queue = self._session.gangs[task.job].job.queue
             self._shift(task, -1)
-            if self._session.as_volcano:
-                goes = self._tree.key(mine) < self._tree.key(queue)
+            if volcano:
+                goes = tree.key(mine) < tree.key(queue)
             else:
-                goes = queue in richer and operator.le(*self._tree.shares(mine, queue))
+                goes = queue in richer and operator.le(*tree.shares(mine, queue))
             if goes:
                 victims.append(task)
-            if not goes or self._session.as_volcano:
+            if not goes or volcano:
                 self._shift(task, 1)
-        for task in () if self._session.as_volcano else victims:
+        for task in () if volcano else victims:
             self._shift(task, 1)
-        self._shift(claimant, -1)
         return victims
 
     def share_after(
@@ -127,13 +139,14 @@ class Drf(contracts.Plugin):
         if self._tree is None or self._session.as_volcano:
             return None
         mine, theirs = (self._session.gangs[each.job].job.queue for each in (claimant, victims[0]))
-        self._tree.shift(mine, claimant.job, claimed)
-        for task in victims:
-            self._shift(task, -1)
-        claimant_ends, loser_ends = self._tree.shares(mine, theirs)
-        for task in victims:
-            self._shift(task, 1)
-        self._tree.shift(mine, claimant.job, -claimed)
+        with self._tree.trial():
+            self._tree.shift(mine, claimant.job, claimed)
+            for task in victims:
+                self._shift(task, -1)
+            claimant_ends, loser_ends = self._tree.shares(mine, theirs)
+            for task in victims:
+                self._shift(task, 1)
+            self._tree.shift(mine, claimant.job, -claimed)
         return decisions.ShareAfter(loser=loser_ends, claimant=claimant_ends)
 
     def on_allocate(self, task: jobs.Task) -> None:

@@ -174,6 +174,8 @@ class Pool:
         self._claimed = session.space.zeros()
         """What the claimant's job still asks for, (R,)."""
         self._ranks: dict[str, Rank] = {}
+        self._overshoots: dict[jobs.JobId, float] = {}
+        """Of whole gangs, for the task that asks."""
 
     def residents(self, row: int) -> list[jobs.Task]:
         """Pods on the node that may be asked."""
@@ -183,6 +185,7 @@ class Pool:
         """Another task of the claimant's asks for room; with those behind it, for so much, (R,)."""
         self._claimed = claimed
         self._ranks.clear()
+        self._overshoots.clear()
 
     def rank(self, queue: str) -> Rank:
         """Where this queue stood when the task began to ask."""
@@ -204,10 +207,19 @@ class Pool:
             found.append(Unit(gang=gang, tasks=(task,), whole=False, rank=rank))
         if self._terms.whole:
             for unit in filter(None, map(whole, owners.values())):
-                after = self._share_after(claimant, unit.tasks)
-                overshoot = 0.0 if after is None else after.overshoot
+                overshoot = self._overshoot(claimant, unit)
                 found.append(unit.judged(self.rank(unit.gang.job.queue), overshoot))
         return sorted(found, key=self.preference)
+
+    def _overshoot(self, claimant: jobs.Task, unit: Unit) -> float:
+        """How far below its share the queue of a whole gang would end, as things stood when the
+        task began to ask: the same on every node on which the gang has pods.
+        """
+        job = unit.gang.job.id
+        if job not in self._overshoots:
+            after = self._share_after(claimant, unit.tasks)
+            self._overshoots[job] = 0.0 if after is None else after.overshoot
+        return self._overshoots[job]
 
     def preference(self, unit: Unit) -> Cost:
         """Who goes first: single pods, gangs without which their queues keep the most of their
