@@ -1,14 +1,45 @@
 """`vscheduler`, and `python -m vscheduler`."""
 
-from vscheduler.cli import standard_streams
+import os
+import sys
+
+NUMBERS = (0, 1, 2)
+"""Of standard input, output and error."""
 
 
 def main() -> None:
     """Run the command line; it ends the process with its exit status."""
-    standard_streams.ensure()
+    open_standard_streams()
     from vscheduler.cli import main as cli  # noqa: PLC0415 - imports may open files
 
     cli.vscheduler(prog_name="vscheduler")
+
+
+def open_standard_streams() -> None:
+    """Put /dev/null where stdin, stdout or stderr was closed by whoever started the process.
+
+    To be called first: whatever is opened before gets one of these numbers, and then the log, say,
+    is written to a socket.
+    """
+    for number in NUMBERS:
+        try:
+            os.fstat(number)
+        except OSError:
+            _open_null(number)
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole process
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - the same
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - the same
+
+
+def _open_null(number: int) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    if null != number:
+        os.dup2(null, number)
+        os.close(null)
+    os.set_inheritable(number, True)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,14 @@ from typing import Any
 from tests.integration import daemons
 from vscheduler.cluster import leases
 from vscheduler.cluster.http import connection
-from vscheduler.daemon.leader_election import api, elector, state_machine, thread
+from vscheduler.daemon.leader_election import api, election_settings, elector, thread
 from vscheduler.sandbox import binaries, building, control_plane
 
 NAMESPACE = "volcano-system"
 LEASE = "contested"
 PATH = f"{daemons.LEASES}/{LEASE}"
 PATIENCE_SECONDS = 60.0
-SHORT = state_machine.Timing(
+SHORT = election_settings.Timing(
     duration_seconds=3.0, renew_deadline_seconds=2.0, retry_period_seconds=0.5
 )
 
@@ -31,7 +31,7 @@ class Ours:
         access: connection.Access,
         identity: str,
         *,
-        timing: state_machine.Timing = SHORT,
+        timing: election_settings.Timing = SHORT,
         namespace: str = NAMESPACE,
     ) -> None:
         self.identity = identity

@@ -11,7 +11,7 @@ import pytest
 from tests.faults import plans, proxying
 from tests.integration import electors
 from vscheduler.cluster.http import connection
-from vscheduler.daemon.leader_election import state_machine
+from vscheduler.daemon.leader_election import election_settings
 from vscheduler.sandbox import control_plane
 
 Begin = Callable[..., electors.Ours]
@@ -151,9 +151,9 @@ async def test_edits_that_leave_the_holder_alone_do_not_end_its_tenure(
 ) -> None:
     """Of times, counts, labels and annotations, one after the other, as its renewals go on."""
     free(cluster)
-    ours = begin("ours", timing=state_machine.Timing())
+    ours = begin("ours", timing=election_settings.Timing())
     before = await ours.gain()
-    another = begin("another", timing=state_machine.Timing())
+    another = begin("another", timing=election_settings.Timing())
     await electors.until(lambda: another.standing.holder == "ours")
     edits: list[dict[str, Any]] = [
         {"spec": {"renewTime": "2999-01-01T00:00:00.000000Z"}},
@@ -183,9 +183,9 @@ async def test_a_lease_that_is_deleted_is_made_anew_by_its_holder(
 ) -> None:
     """In the same tenure, before anybody else."""
     free(cluster)
-    ours = begin("ours", timing=state_machine.Timing())
+    ours = begin("ours", timing=election_settings.Timing())
     before = await ours.gain()
-    another = begin("another", timing=state_machine.Timing())
+    another = begin("another", timing=election_settings.Timing())
     await electors.until(lambda: another.standing.holder == "ours")
     cluster.api.delete(electors.PATH)
     await electors.until(lambda: cluster.api.find(electors.PATH))
@@ -218,7 +218,7 @@ async def test_a_server_that_refuses_for_a_while_costs_no_lease(
         ]
     )
     async with proxying.serving(upstream, plan) as proxy:
-        ours = begin("ours", connection.Access(master=proxy.url), timing=state_machine.Timing())
+        ours = begin("ours", connection.Access(master=proxy.url), timing=election_settings.Timing())
         before = await ours.gain()
         await electors.until(lambda: "done" in ours.renewals)
         assert ours.token is before

@@ -7,17 +7,21 @@ from functools import partial
 
 from tests.properties import election_world
 from vscheduler.cluster import lease_records
-from vscheduler.daemon.leader_election import state_machine
+from vscheduler.daemon.leader_election import election_settings, state_machine
 
 FAULTS_MAX = 25
 KINDS_MAX = 6
 """Of few kinds in one world there are many."""
 DAY_SECONDS = 90.0
 TIMINGS = (
-    state_machine.Timing(),
-    state_machine.Timing(duration_seconds=6, renew_deadline_seconds=4, retry_period_seconds=1),
-    state_machine.Timing(duration_seconds=30, renew_deadline_seconds=15, retry_period_seconds=5),
-    state_machine.Timing(duration_seconds=15, renew_deadline_seconds=14, retry_period_seconds=7),
+    election_settings.Timing(),
+    election_settings.Timing(duration_seconds=6, renew_deadline_seconds=4, retry_period_seconds=1),
+    election_settings.Timing(
+        duration_seconds=30, renew_deadline_seconds=15, retry_period_seconds=5
+    ),
+    election_settings.Timing(
+        duration_seconds=15, renew_deadline_seconds=14, retry_period_seconds=7
+    ),
 )
 
 
@@ -51,7 +55,7 @@ class Day(election_world.World):
     """A few candidates, and what befalls them."""
 
     def __init__(
-        self, seed: int, climate: Climate, timings: tuple[state_machine.Timing, ...] = TIMINGS
+        self, seed: int, climate: Climate, timings: tuple[election_settings.Timing, ...] = TIMINGS
     ) -> None:
         super().__init__(seed)
         self.climate = climate

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from vscheduler.cluster import lease_records
-from vscheduler.daemon.leader_election import state_machine
+from vscheduler.daemon.leader_election import election_settings, state_machine
 
 THAW_SECONDS = 0.001
 """Within this, what waited for a process that was frozen happens, in any order."""
@@ -113,7 +113,7 @@ class Candidate:
     world: World
     server: Server
     network: Network
-    timing: state_machine.Timing
+    timing: election_settings.Timing
     clock: Clock
     state: state_machine.State
     cut_until: float = -math.inf

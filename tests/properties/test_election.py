@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tests.properties import election_days, election_world
-from vscheduler.daemon.leader_election import state_machine
+from vscheduler.daemon.leader_election import election_settings, state_machine
 
 PARTS = 8
 SEEDS = 80
@@ -41,7 +41,7 @@ def test_somebody_acts_soon_after_the_last_fault(part: int) -> None:
 @pytest.mark.parametrize("gap", [0.3, 1.0, 3.0, 4.9])
 @pytest.mark.parametrize("timing", election_days.TIMINGS)
 def test_edits_that_leave_the_holder_alone_do_not_end_its_tenure(
-    timing: state_machine.Timing, gap: float
+    timing: election_settings.Timing, gap: float
 ) -> None:
     """However often they come; nor does its acting pause, nor does anybody else ever act."""
     day = election_days.Day(
@@ -78,10 +78,10 @@ def test_only_a_fence_that_holds_lets_an_edited_lease_be_kept(
         ),
     )
     with pytest.raises(AssertionError, match=r"act at"):
-        _live_through("clocks up to three times as fast", state_machine.Timing())
+        _live_through("clocks up to three times as fast", election_settings.Timing())
 
 
-class LongFence(state_machine.Timing):
+class LongFence(election_settings.Timing):
     """Acts for half of the duration."""
 
     __slots__ = ()
@@ -92,7 +92,7 @@ class LongFence(state_machine.Timing):
         return self.duration_seconds / 2
 
 
-class QuickFirst(state_machine.Timing):
+class QuickFirst(election_settings.Timing):
     """Acts at once by a Lease that it made."""
 
     __slots__ = ()
@@ -103,7 +103,7 @@ class QuickFirst(state_machine.Timing):
         return 0.0
 
 
-class AnyGap(state_machine.Timing):
+class AnyGap(election_settings.Timing):
     """Believes its clock whatever it shows."""
 
     __slots__ = ()
@@ -123,13 +123,13 @@ class AnyGap(state_machine.Timing):
     ],
 )
 def test_what_breaks_the_promise_is_seen_to_break_it(
-    timing: state_machine.Timing, climate: str
+    timing: election_settings.Timing, climate: str
 ) -> None:
     """The worlds are bad enough to tell."""
     with pytest.raises(AssertionError, match=r"act at"):
         _live_through(climate, timing)
 
 
-def _live_through(climate: str, timing: state_machine.Timing) -> None:
+def _live_through(climate: str, timing: election_settings.Timing) -> None:
     for seed in range(BREAKING_SEEDS):
         election_days.Day(seed, election_days.CLIMATES[climate], (timing,)).live()

@@ -1,21 +1,19 @@
 """`vscheduler check`: what is wrong with a configuration and manifests, with no cluster."""
 
+from __future__ import annotations
+
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import yaml
 
-from vscheduler.cli import bound_flags, offline, reading, screen
-from vscheduler.cli.checks import findings, inspection, schemas
-from vscheduler.core.config import policy
-from vscheduler.daemon import configuration, settings
-from vscheduler.mirror.decode import events
+from vscheduler.cli import flags, lazy_commands, offline, screen
+from vscheduler.cli.checks import findings
 from vscheduler.mirror.translate import bounds
-from vscheduler.sandbox import definitions
-from vscheduler.simulator import run
+
+if TYPE_CHECKING:
+    from vscheduler.cli.checks import inspection
 
 Level = findings.Level
 
@@ -28,7 +26,7 @@ Level = findings.Level
 @click.option(
     "--autoscaler", is_flag=True, help="Warn of what keeps a cluster autoscaler from its work, too."
 )
-@bound_flags.bounded(bound_flags.plain)
+@flags.bounded(flags.plain)
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
 @offline.output("text")
 def command(  # noqa: PLR0913 - one parameter per flag
@@ -52,6 +50,10 @@ def command(  # noqa: PLR0913 - one parameter per flag
         offline.fail(
             ["nothing to check: give files, --scheduler-conf, or both"], offline.USAGE_STATUS
         )
+    with lazy_commands.importing():
+        from vscheduler.cli.checks import inspection
+        from vscheduler.daemon import configuration, settings
+        from vscheduler.simulator import run
     given = settings.Given(scheduler_name=scheduler_name, default_queue=default_queue)
     try:
         checked = settings.check(given)
@@ -66,43 +68,13 @@ def command(  # noqa: PLR0913 - one parameter per flag
         default_queue=checked.default_queue,
         most=bounds.of(most),
     )
-    wish = inspection.Wish(options=options, schemas=_schemas(), autoscaler=autoscaler)
-    report = _inspected(files, scheduler_conf, built_in, wish)
+    wish = inspection.Wish(
+        options=options, schemas=inspection.shipped_schemas(), autoscaler=autoscaler
+    )
+    report = inspection.of_files(files, scheduler_conf, built_in, wish)
     _show(report, output)
     errors = findings.counted(report.complaints, Level.ERROR)
     sys.exit(1 if errors or (strict and report.complaints) else 0)
-
-
-def _inspected(
-    files: Sequence[Path], scheduler_conf: str, built_in: policy.Policy, wish: inspection.Wish
-) -> inspection.Report:
-    """Everything that there is to say."""
-    examined, configured = None, None if scheduler_conf else built_in
-    said: list[findings.Complaint] = []
-    if scheduler_conf:
-        try:
-            examined = configuration.examine(configuration.read(scheduler_conf), scheduler_conf)
-            configured = examined.parsed.policy
-        except configuration.ConfigurationError as error:
-            said += map(findings.unreadable, error.problems)
-    if examined is not None or configured is not None:
-        said += inspection.of_configuration(examined, configured, wish)
-    found, problems = reading.read_what_can_be(files)
-    said += map(findings.unreadable, problems)
-    report = inspection.of_manifests(found, configured, built_in, wish)
-    return inspection.Report(
-        complaints=findings.in_order([*said, *report.complaints]),
-        objects=report.objects,
-        ignored=report.ignored,
-    )
-
-
-def _schemas() -> Mapping[events.Kind, schemas.Schema]:
-    """What the CRDs that belong to this program say."""
-    folder = definitions.shipped_folder()
-    assert folder is not None, "crds/ is a part of the package"
-    trees = [yaml.safe_load(path.read_text()) for path in sorted(folder.glob("*.yaml"))]
-    return {events.Kind(tree["spec"]["names"]["kind"]): schemas.of(tree) for tree in trees}
 
 
 def _show(report: inspection.Report, output: str) -> None:

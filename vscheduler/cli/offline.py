@@ -7,7 +7,6 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from vscheduler.cli import output as documents
 from vscheduler.cli import screen
 
 Decorated = TypeVar("Decorated", bound=Callable[..., None])
@@ -61,6 +60,8 @@ def show(
 ) -> None:
     """Print the result, and nothing else, on stdout."""
     if output in {"json", "yaml"}:
+        from vscheduler.cli import output as documents  # noqa: PLC0415 - YAML is for few
+
         documents.show(tree(), output)
     else:
         for_people()

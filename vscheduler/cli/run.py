@@ -1,19 +1,18 @@
-"""`vscheduler run`: the daemon. Volcano's flags with Volcano's defaults, but for the name."""
+"""`vscheduler run`: the daemon. Volcano's flags with Volcano's defaults, but for the names of the
+program and of its Leases.
+"""
 
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import click
-import structlog
-import uvloop
 
-from vscheduler.cli import bound_flags, election_flags, flags, screen
-from vscheduler.cluster.http import connection
-from vscheduler.daemon import application, configuration, health, settings
-from vscheduler.daemon.liveness import signals
-from vscheduler.daemon.observability import logs
+from vscheduler.cli import flags, lazy_commands, screen
+from vscheduler.daemon import settings
+from vscheduler.daemon.leader_election import election_settings
 
 USAGE_STATUS = 2
 
@@ -48,6 +47,69 @@ IGNORED_VALUES = (
     "v",
 )
 """Flags of Volcano's that mean nothing here; taken, so that its manifests start, and warned of."""
+
+
+ELECTION_HEADING = "Leader election"
+ELECTION = election_settings.Given()
+
+_option = partial(flags.option, heading=ELECTION_HEADING, show_default=True)
+
+ELECTION_OPTIONS = (
+    flags.switch(
+        "--leader-elect",
+        "Work only while leading: of several instances with one scheduler name, one does, and "
+        "the others stand by.",
+        default=ELECTION.leader_elect,
+        show_default=True,
+        heading=ELECTION_HEADING,
+    ),
+    _option(
+        election_settings.RESOURCE_NAME,
+        "The Lease's name, for an instance with one scheduler name; with several, each Lease is "
+        "called like its scheduler.",
+        default=ELECTION.leader_elect_resource_name,
+        show_default="the scheduler's name",
+    ),
+    _option(
+        election_settings.NAMESPACE,
+        "The namespace of the Leases.",
+        default=ELECTION.leader_elect_resource_namespace,
+        show_default=election_settings.DEFAULT_NAMESPACE,
+    ),
+    _option(
+        election_settings.DURATION,
+        "How long others wait for a leader that gives no sign of life; whole seconds.",
+        default=ELECTION.leader_elect_lease_duration,
+    ),
+    _option(
+        election_settings.DEADLINE,
+        "How long a leader that can't renew its Lease tries to, before it gives up.",
+        default=ELECTION.leader_elect_renew_deadline,
+    ),
+    _option(
+        election_settings.RETRY,
+        "How often a leader renews its Lease; others look at it twice as often.",
+        default=ELECTION.leader_elect_retry_period,
+    ),
+    _option(
+        election_settings.LOCK,
+        "What elections are about; there is nothing but leases.",
+        default=ELECTION.leader_elect_resource_lock,
+    ),
+    flags.option(
+        election_settings.LOCK_NAMESPACE,
+        f"The older name of {election_settings.NAMESPACE}.",
+        default=ELECTION.lock_object_namespace,
+        hidden=True,
+    ),
+)
+
+
+def election(command: flags.Decorated) -> flags.Decorated:
+    """Add the flags of leader election, in the order in which the help has them."""
+    for option in reversed(ELECTION_OPTIONS):
+        command = option(command)
+    return command
 
 
 def own_pod(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -147,18 +209,26 @@ def ignored(command: flags.Decorated) -> flags.Decorated:
     default="console",
     show_default=True,
 )
-@bound_flags.bounded()
-@election_flags.election
+@flags.bounded()
+@election
 @ignored
 def command(**words: Any) -> None:
     """Schedule the pods of a cluster, until SIGTERM, SIGINT or SIGHUP.
 
     Durations are written as in Go: 15s, 1m30s, 100ms. Booleans are taken bare, =true or =false.
     """
+    with lazy_commands.importing():
+        import structlog
+        import uvloop
+
+        from vscheduler.cluster.http import connection
+        from vscheduler.daemon import application, configuration, health
+        from vscheduler.daemon.liveness import signals
+        from vscheduler.daemon.observability import logs
     signals.end_at_once()
     hidden = [*IGNORED_SWITCHES, *IGNORED_VALUES]
     given = {name: words.pop(name.replace("-", "_")) for name in hidden}
-    most = bound_flags.take(words)
+    most = flags.take(words)
     try:
         checked = settings.check(settings.Given(**words, most=most, **own_pod(os.environ)))
         loaded = configuration.load(checked.scheduler_conf)

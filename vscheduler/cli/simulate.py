@@ -1,18 +1,20 @@
 """`vscheduler simulate`: scheduling cycles on manifests, with no cluster."""
 
+from __future__ import annotations
+
 import datetime as dt
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
-from vscheduler.cli import bound_flags, offline, reading, screen, tables
-from vscheduler.daemon import configuration, settings
+from vscheduler.cli import flags, lazy_commands, offline, screen
 from vscheduler.mirror.translate import bounds
-from vscheduler.simulator import manifests, reporting, run
+
+if TYPE_CHECKING:
+    from vscheduler.simulator import run
 
 CYCLES_MAX = 10_000
 
@@ -40,7 +42,7 @@ CYCLES_MAX = 10_000
     callback=lambda _context, _option, text: _instant(text),
     help="Instant of the first cycle, as 2026-01-31T12:00:00Z; else the latest in the manifests.",
 )
-@bound_flags.bounded(bound_flags.plain)
+@flags.bounded(flags.plain)
 @click.option("--strict", is_flag=True, help="Fail if anything in the input can't be used.")
 @offline.output("table")
 def command(  # noqa: PLR0913 - one parameter per flag
@@ -62,6 +64,10 @@ def command(  # noqa: PLR0913 - one parameter per flag
     FILE is a file of manifests, a directory of such files, or - for stdin; what `kubectl get -o
     yaml` prints will do. The same objects give the same result, in whatever order they come.
     """
+    with lazy_commands.importing():
+        from vscheduler.cli import reading, tables
+        from vscheduler.daemon import configuration, settings
+        from vscheduler.simulator import reporting, run
     given = settings.Given(
         scheduler_name=scheduler_name, node_selector=node_selector, default_queue=default_queue
     )
@@ -101,6 +107,10 @@ def _instant(text: str | None) -> float | None:
     """Seconds since the epoch; a text that is no instant with an offset is a wrong usage."""
     if text is None:
         return None
+    import msgspec
+
+    from vscheduler.simulator import manifests
+
     problem = f"{text!r} is no RFC 3339 time such as 2026-01-31T12:00:00Z"
     try:
         moment = msgspec.convert(text, dt.datetime)

@@ -291,7 +291,7 @@ class Application:
             terms,
             partial(
                 leases.opened,
-                self._given.access,
+                _access(self._given),
                 election.namespace,
                 call_seconds=election.timing.call_seconds,
             ),
@@ -379,7 +379,7 @@ async def run(
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     gc.set_threshold(YOUNG_OBJECTS_MAX)
-    link = await connection.Connection.open(given.access)
+    link = await connection.Connection.open(_access(given))
     lifeline = watchdog.Lifeline(given.cycle_deadline_seconds)
     try:
         application = Application(given, loaded, link, lines, lifeline.hold)
@@ -390,3 +390,10 @@ async def run(
     finally:
         lifeline.let_go()
         await link.close()
+
+
+def _access(given: settings.Settings) -> connection.Access:
+    """How to reach the API server."""
+    return connection.Access(
+        kubeconfig=given.kubeconfig, context=given.context, master=given.master
+    )

@@ -1,14 +1,17 @@
 """Flags and environment → validated settings, or the list of all their problems."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from vscheduler.cluster.http import connection
 from vscheduler.core.model import durations
-from vscheduler.daemon.leader_election import election_settings, names
-from vscheduler.mirror import statuses
+from vscheduler.daemon.leader_election import election_settings
 from vscheduler.mirror.translate import bounds
+
+if TYPE_CHECKING:
+    from vscheduler.mirror import statuses
 
 T = TypeVar("T")
 
@@ -36,8 +39,11 @@ class Settings:
     """What the daemon was told, checked."""
 
     scheduler_names: tuple[str, ...]
-    access: connection.Access
     election: election_settings.Election
+    kubeconfig: str = ""
+    context: str = ""
+    master: str = ""
+    """An address that wins over the kubeconfig's."""
     scheduler_conf: str = ""
     """Path of the configuration file; empty is the built-in configuration."""
     schedule_period_seconds: float = 1.0
@@ -122,8 +128,8 @@ def check(given: Given) -> Settings:
         *(("--scheduler-name", name) for name in schedulers),
         ("--default-queue", given.default_queue),
     ):
-        if not names.is_subdomain(name):
-            problems.append(names.no_subdomain(flag, name))
+        if not election_settings.is_subdomain(name):
+            problems.append(election_settings.no_subdomain(flag, name))
     period = _checked(problems, "--schedule-period", durations.seconds, given.schedule_period)
     if period == 0:
         problems.append("--schedule-period: 0 would never let the scheduler rest")
@@ -154,10 +160,10 @@ def check(given: Given) -> Settings:
     claim = given.claim_unowned_podgroups
     return Settings(
         scheduler_names=schedulers,
-        access=connection.Access(
-            kubeconfig=given.kubeconfig, context=given.context, master=given.master
-        ),
         election=elected,
+        kubeconfig=given.kubeconfig,
+        context=given.context,
+        master=given.master,
         scheduler_conf=given.scheduler_conf,
         schedule_period_seconds=period,
         default_queue=given.default_queue,
@@ -180,6 +186,8 @@ def check(given: Given) -> Settings:
 def _own_pod(given: Given) -> statuses.Subject | None:
     if not (given.pod_namespace and given.pod_name):
         return None
+    from vscheduler.mirror import statuses  # noqa: PLC0415 - help and offline commands go without
+
     return statuses.Subject(
         kind="Pod", namespace=given.pod_namespace, name=given.pod_name, uid=given.pod_uid
     )

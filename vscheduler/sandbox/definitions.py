@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 
 from vscheduler.mirror import paths
-from vscheduler.sandbox import client, errors
+from vscheduler.sandbox import errors
+
+if TYPE_CHECKING:
+    from vscheduler.sandbox import client
 
 ESTABLISH_TIMEOUT_SECONDS = 20.0
 

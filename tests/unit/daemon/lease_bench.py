@@ -1,10 +1,10 @@
 """A candidate for a Lease, on a store in memory, in a time of its own."""
 
 from tests.unit.daemon import lease_store
-from vscheduler.daemon.leader_election import api, elector, state_machine
+from vscheduler.daemon.leader_election import api, election_settings, elector, state_machine
 
 LEASE = "volcano-online"
-TIMING = state_machine.Timing()
+TIMING = election_settings.Timing()
 
 
 class Bench:

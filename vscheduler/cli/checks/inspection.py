@@ -2,7 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+import yaml
+
+from vscheduler.cli import reading
 from vscheduler.cli.checks import findings, groups, policies, queues, schemas
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.core import cycle
@@ -10,6 +14,7 @@ from vscheduler.core.config import policy, validation
 from vscheduler.core.model import snapshot
 from vscheduler.daemon import configuration
 from vscheduler.mirror.decode import events
+from vscheduler.sandbox import definitions
 from vscheduler.simulator import manifests, run
 
 Level = findings.Level
@@ -37,6 +42,38 @@ class Report:
     """How many were looked at."""
     ignored: Mapping[str, int] = field(default_factory=dict)
     """Documents of kinds that decide nothing, by kind."""
+
+
+def shipped_schemas() -> Mapping[events.Kind, schemas.Schema]:
+    """What the CRDs that belong to this program say."""
+    folder = definitions.shipped_folder()
+    assert folder is not None, "crds/ is a part of the package"
+    trees = [yaml.safe_load(path.read_text()) for path in sorted(folder.glob("*.yaml"))]
+    return {events.Kind(tree["spec"]["names"]["kind"]): schemas.of(tree) for tree in trees}
+
+
+def of_files(
+    files: Sequence[Path], scheduler_conf: str, built_in: policy.Policy, wish: Wish
+) -> Report:
+    """Everything that there is to say of manifests and a configuration file, empty for none."""
+    examined, configured = None, None if scheduler_conf else built_in
+    said: list[findings.Complaint] = []
+    if scheduler_conf:
+        try:
+            examined = configuration.examine(configuration.read(scheduler_conf), scheduler_conf)
+            configured = examined.parsed.policy
+        except configuration.ConfigurationError as error:
+            said += map(findings.unreadable, error.problems)
+    if examined is not None or configured is not None:
+        said += of_configuration(examined, configured, wish)
+    found, problems = reading.read_what_can_be(files)
+    said += map(findings.unreadable, problems)
+    report = of_manifests(found, configured, built_in, wish)
+    return Report(
+        complaints=findings.in_order([*said, *report.complaints]),
+        objects=report.objects,
+        ignored=report.ignored,
+    )
 
 
 def of_configuration(

@@ -1,11 +1,11 @@
 """What the flags say of leader election: which Leases an instance stands for, and how."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from vscheduler.core.model import durations
-from vscheduler.daemon.leader_election import names, state_machine
 
 RESOURCE_NAME = "--leader-elect-resource-name"
 NAMESPACE = "--leader-elect-resource-namespace"
@@ -28,12 +28,79 @@ leading, so it doesn't stand for that one's Lease.
 JITTER = 1.2
 """client-go: JitterFactor, by which a retry period may come out longer."""
 
+DURATION_MAX_SECONDS = 3600.0
+"""No instance waits longer for another one, whatever the Lease says."""
+
+NAME_MAX = 253
+LABEL_MAX = 63
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
+
 
 class Halves(NamedTuple):
     """What an instance does."""
 
     schedules: bool
     controls: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Volcano's three durations, in seconds, and what follows from them."""
+
+    duration_seconds: float = 15.0
+    """How long others wait after the last sign of life."""
+    renew_deadline_seconds: float = 10.0
+    """How long a holder that can't renew goes on trying."""
+    retry_period_seconds: float = 2.0
+
+    @property
+    def fence_seconds(self) -> float:
+        """How long a holder may act on a renewal, from when that was sent.
+
+        A third of the duration: clocks of which one runs three times as fast as another don't
+        make two act.
+        """
+        return min(self.renew_deadline_seconds, self.duration_seconds / 3)
+
+    @property
+    def first_seconds(self) -> float:
+        """How long who makes a Lease that it never saw waits before it acts.
+
+        As long as somebody may act whose Lease was deleted a moment ago, and a tenth more.
+        """
+        return 1.1 * self.fence_seconds
+
+    @property
+    def renew_seconds(self) -> float:
+        """From one renewal to the next, so that one may fail before acting pauses."""
+        return min(self.retry_period_seconds, self.fence_seconds / 2)
+
+    @property
+    def look_seconds(self) -> float:
+        """From one look of a standby to the next: what was given back is taken within this."""
+        return min(self.retry_period_seconds, self.fence_seconds) / 2
+
+    @property
+    def gap_seconds(self) -> float:
+        """What counts at most as waited between two looks, so that no jump makes one hasty."""
+        return min(2 * self.retry_period_seconds, self.fence_seconds)
+
+    @property
+    def again_seconds(self) -> float:
+        """From a call that failed to the next."""
+        return self.retry_period_seconds / 4
+
+    @property
+    def conflict_seconds(self) -> float:
+        """From a write that somebody was quicker than to the next look."""
+        return self.retry_period_seconds / 20
+
+    @property
+    def call_seconds(self) -> float:
+        """How long one call may take: the next is due after it, and before acting pauses."""
+        return 0.9 * self.renew_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +113,7 @@ class Election:
     controllers_lease: str = ""
     """The one under which Queues are looked after; empty where they aren't."""
     namespace: str = DEFAULT_NAMESPACE
-    timing: state_machine.Timing = field(default_factory=state_machine.Timing)
+    timing: Timing = field(default_factory=Timing)
     warnings: tuple[str, ...] = ()
     """What of the flags is out of date, or not used: sentences."""
 
@@ -100,8 +167,8 @@ def _namespace(given: Given, problems: list[str]) -> tuple[str, tuple[str, ...]]
     """Where the Leases are, and what is to be said of the flag's older name."""
     new, old = given.leader_elect_resource_namespace, given.lock_object_namespace
     namespace = new or old or DEFAULT_NAMESPACE
-    if not names.is_label(namespace):
-        problems.append(names.no_label(NAMESPACE if new else LOCK_NAMESPACE, namespace))
+    if not is_label(namespace):
+        problems.append(no_label(NAMESPACE if new else LOCK_NAMESPACE, namespace))
     if not old:
         return namespace, ()
     if old == namespace:
@@ -120,8 +187,8 @@ def _leases(
             f"{flag}: it can't be given with several scheduler names, each of which has a Lease "
             "of its own: leave it out, and the Leases are called like the schedulers"
         )
-    if resource_name and not names.is_subdomain(resource_name):
-        problems.append(names.no_subdomain(flag, resource_name))
+    if resource_name and not is_subdomain(resource_name):
+        problems.append(no_subdomain(flag, resource_name))
     suffix = "" if halves.schedules else PODGROUPS_SUFFIX
     leases = {name: f"{resource_name or name}{suffix}" for name in schedulers}
     for called in dict.fromkeys(lease.removesuffix(suffix) for lease in leases.values()):
@@ -134,15 +201,15 @@ def _leases(
                 f"{flag}: {called!r} can't be used: Leases that end in {PODGROUPS_SUFFIX} are of "
                 "instances with --only=controllers"
             )
-        elif names.is_subdomain(called) and not names.is_subdomain(f"{called}{suffix}"):
+        elif is_subdomain(called) and not is_subdomain(f"{called}{suffix}"):
             problems.append(
                 f"{flag}: {called!r} is too long: with {suffix}, its Lease would have more than "
-                f"{names.NAME_MAX} characters"
+                f"{NAME_MAX} characters"
             )
     return leases
 
 
-def _timing(given: Given, problems: list[str]) -> state_machine.Timing:
+def _timing(given: Given, problems: list[str]) -> Timing:
     """The three durations; client-go's rules on how they go together."""
     texts = {
         DURATION: given.leader_elect_lease_duration,
@@ -156,9 +223,9 @@ def _timing(given: Given, problems: list[str]) -> state_machine.Timing:
         except ValueError as error:
             problems.append(f"{flag}: {error}")
     if len(found) < len(texts):
-        return state_machine.Timing()
+        return Timing()
     duration, deadline, retry = (found[flag] for flag in texts)
-    if duration % 1 or duration > state_machine.DURATION_MAX_SECONDS:
+    if duration % 1 or duration > DURATION_MAX_SECONDS:
         problems.append(
             f"{DURATION}: {texts[DURATION]!r} can't be used: it is written into the Lease in "
             "whole seconds, at least 1s and at most 1h"
@@ -169,6 +236,32 @@ def _timing(given: Given, problems: list[str]) -> state_machine.Timing:
             problems.append(
                 f"{flag}: {texts[flag]}{times} must be shorter than {longer}, {texts[longer]}"
             )
-    return state_machine.Timing(
+    return Timing(
         duration_seconds=duration, renew_deadline_seconds=deadline, retry_period_seconds=retry
+    )
+
+
+def is_subdomain(text: str) -> bool:
+    """Whether this is a DNS-1123 subdomain, as most objects' names must be."""
+    return len(text) <= NAME_MAX and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def is_label(text: str) -> bool:
+    """Whether this is a DNS-1123 label, as names of namespaces must be."""
+    return len(text) <= LABEL_MAX and _LABEL.fullmatch(text) is not None
+
+
+def no_subdomain(flag: str, name: str) -> str:
+    """What is said of a name that is none."""
+    return (
+        f"{flag}: {name!r} is no DNS-1123 subdomain: lower-case letters, digits, '-' and '.', "
+        f"each part starting and ending with a letter or digit, at most {NAME_MAX} characters"
+    )
+
+
+def no_label(flag: str, name: str) -> str:
+    """The same of a namespace."""
+    return (
+        f"{flag}: {name!r} is no DNS-1123 label: lower-case letters, digits and '-', starting "
+        f"and ending with a letter or digit, at most {LABEL_MAX} characters"
     )

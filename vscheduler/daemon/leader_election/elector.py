@@ -13,7 +13,7 @@ from typing import Protocol
 
 from vscheduler.cluster import lease_records
 from vscheduler.cluster.http import connection
-from vscheduler.daemon.leader_election import api, state_machine
+from vscheduler.daemon.leader_election import api, election_settings, state_machine
 from vscheduler.mirror import statuses
 
 
@@ -60,7 +60,7 @@ class Terms:
 
     identity: str
     namespace: str
-    timing: state_machine.Timing
+    timing: election_settings.Timing
     clock: Callable[[], float] = clock
     wall_time: Callable[[], str] = wall_time
 

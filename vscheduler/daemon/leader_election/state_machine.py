@@ -22,72 +22,12 @@ import math
 from dataclasses import dataclass, replace
 
 from vscheduler.cluster import lease_records
+from vscheduler.daemon.leader_election import election_settings
 
 ATTEMPTS_MAX = 8
 
-DURATION_MAX_SECONDS = 3600.0
-"""No instance waits longer for another one, whatever the Lease says."""
-
 GIVEN_BACK_SECONDS = 1.0
 """The duration in a record that was given back, as client-go writes it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """Volcano's three durations, in seconds, and what follows from them."""
-
-    duration_seconds: float = 15.0
-    """How long others wait after the last sign of life."""
-    renew_deadline_seconds: float = 10.0
-    """How long a holder that can't renew goes on trying."""
-    retry_period_seconds: float = 2.0
-
-    @property
-    def fence_seconds(self) -> float:
-        """How long a holder may act on a renewal, from when that was sent.
-
-        A third of the duration: clocks of which one runs three times as fast as another don't
-        make two act.
-        """
-        return min(self.renew_deadline_seconds, self.duration_seconds / 3)
-
-    @property
-    def first_seconds(self) -> float:
-        """How long who makes a Lease that it never saw waits before it acts.
-
-        As long as somebody may act whose Lease was deleted a moment ago, and a tenth more.
-        """
-        return 1.1 * self.fence_seconds
-
-    @property
-    def renew_seconds(self) -> float:
-        """From one renewal to the next, so that one may fail before acting pauses."""
-        return min(self.retry_period_seconds, self.fence_seconds / 2)
-
-    @property
-    def look_seconds(self) -> float:
-        """From one look of a standby to the next: what was given back is taken within this."""
-        return min(self.retry_period_seconds, self.fence_seconds) / 2
-
-    @property
-    def gap_seconds(self) -> float:
-        """What counts at most as waited between two looks, so that no jump makes one hasty."""
-        return min(2 * self.retry_period_seconds, self.fence_seconds)
-
-    @property
-    def again_seconds(self) -> float:
-        """From a call that failed to the next."""
-        return self.retry_period_seconds / 4
-
-    @property
-    def conflict_seconds(self) -> float:
-        """From a write that somebody was quicker than to the next look."""
-        return self.retry_period_seconds / 20
-
-    @property
-    def call_seconds(self) -> float:
-        """How long one call may take: the next is due after it, and before acting pauses."""
-        return 0.9 * self.renew_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,21 +81,21 @@ def begin(identity: str) -> State:
     return State(identity=identity)
 
 
-def leads(state: State, timing: Timing, now: float) -> bool:
+def leads(state: State, timing: election_settings.Timing, now: float) -> bool:
     """Whether we hold the Lease, though acting may pause for want of a renewal."""
     if state.own is None or state.resigned or not _ripe(state):
         return False
     return now < state.own.sent_at + timing.renew_deadline_seconds
 
 
-def acts_until(state: State, timing: Timing) -> float:
+def acts_until(state: State, timing: election_settings.Timing) -> float:
     """Before which instant we may act; -inf: we may not."""
     if state.own is None or state.resigned or state.doubted_at is not None or not _ripe(state):
         return -math.inf
     return state.own.sent_at + timing.fence_seconds
 
 
-def next_at(state: State, timing: Timing, *, chance: float) -> float:
+def next_at(state: State, timing: election_settings.Timing, *, chance: float) -> float:
     """When to make the next call: see `wanted`. It may be past; chance is from 0 to 1.
 
     Somebody looks, or renews, at the very instant at which it has waited long enough.
@@ -174,7 +114,7 @@ def next_at(state: State, timing: Timing, *, chance: float) -> float:
     return due_at if _ripe(state) else min(due_at, state.ripe_at)
 
 
-def wanted(state: State, timing: Timing, *, wall_time: str) -> Write | None:
+def wanted(state: State, timing: election_settings.Timing, *, wall_time: str) -> Write | None:
     """What to write now; None: look.
 
     It may be as late as it will: whatever happens in between, the write isn't done, or who creates
@@ -219,7 +159,11 @@ def attempted(state: State, write: Write, *, sent_at: float) -> State:
 
 
 def wrote(
-    state: State, timing: Timing, stored: lease_records.Stored, *, answered_at: float
+    state: State,
+    timing: election_settings.Timing,
+    stored: lease_records.Stored,
+    *,
+    answered_at: float,
 ) -> State:
     """The write that was attempted last was done, and this is what is stored now."""
     if state.resigned:
@@ -229,13 +173,13 @@ def wrote(
     return _held(state, timing, attempt, asked_at=attempt.sent_at, answered_at=answered_at)
 
 
-def refused(state: State, timing: Timing, *, at: float) -> State:
+def refused(state: State, timing: election_settings.Timing, *, at: float) -> State:
     """The write that was attempted last wasn't done: somebody else was quicker (409, 404)."""
     attempts = state.attempts if state.resigned else state.attempts[:-1]
     return replace(state, attempts=attempts, looking=True, due_at=at + timing.conflict_seconds)
 
 
-def failed(state: State, timing: Timing, *, at: float) -> State:
+def failed(state: State, timing: election_settings.Timing, *, at: float) -> State:
     """A call had no answer, or one that says nothing; if it was a write, it may have been done."""
     return replace(state, looking=True, due_at=at + timing.again_seconds)
 
@@ -247,7 +191,7 @@ def doubted(state: State, *, at: float) -> State:
 
 def saw(
     state: State,
-    timing: Timing,
+    timing: election_settings.Timing,
     stored: lease_records.Stored | None,
     *,
     sent_at: float,
@@ -275,7 +219,12 @@ def saw(
 
 
 def _held(
-    state: State, timing: Timing, attempt: Attempt, *, asked_at: float, answered_at: float
+    state: State,
+    timing: election_settings.Timing,
+    attempt: Attempt,
+    *,
+    asked_at: float,
+    answered_at: float,
 ) -> State:
     """The Lease is ours by this write of ours, as a call shows that was sent at `asked_at`.
 
@@ -310,7 +259,7 @@ def _ripe(state: State) -> bool:
     return state.ripe_at <= state.marked_at
 
 
-def _marked(state: State, timing: Timing, at: float) -> State:
+def _marked(state: State, timing: election_settings.Timing, at: float) -> State:
     """Nothing has changed until then. What is more than a usual gap doesn't count as waited."""
     if _ripe(state) or at <= state.marked_at:
         return state
@@ -318,7 +267,7 @@ def _marked(state: State, timing: Timing, at: float) -> State:
     return replace(state, marked_at=at, ripe_at=state.ripe_at + excess_seconds)
 
 
-def _fenced(state: State, timing: Timing, now: float) -> bool:
+def _fenced(state: State, timing: election_settings.Timing, now: float) -> bool:
     """Whether our last renewal still keeps others out, whatever became of the Lease."""
     return state.own is not None and now < state.own.sent_at + timing.fence_seconds
 
@@ -327,7 +276,7 @@ def _edited(
     state: State,
     before: lease_records.Stored | None,
     stored: lease_records.Stored,
-    timing: Timing,
+    timing: election_settings.Timing,
     now: float,
 ) -> bool:
     """Whether somebody has edited our Lease without giving it to anybody.
@@ -341,7 +290,7 @@ def _edited(
     return same and stored.record.holder == state.identity and _fenced(state, timing, now)
 
 
-def _patience_seconds(state: State, timing: Timing) -> float:
+def _patience_seconds(state: State, timing: election_settings.Timing) -> float:
     """How long to leave what is seen alone."""
     if state.stored is None:
         # Whoever held it may make it anew; we wait again when we have made it.
@@ -352,9 +301,9 @@ def _patience_seconds(state: State, timing: Timing) -> float:
     return _held_seconds(timing, record)
 
 
-def _held_seconds(timing: Timing, record: lease_records.Record | None) -> float:
+def _held_seconds(timing: election_settings.Timing, record: lease_records.Record | None) -> float:
     """How long somebody may act by a record, for all we know."""
-    theirs = min(record.duration_seconds, DURATION_MAX_SECONDS) if record else 0.0
+    theirs = min(record.duration_seconds, election_settings.DURATION_MAX_SECONDS) if record else 0.0
     return max(timing.duration_seconds, theirs)
 
 

@@ -5,12 +5,15 @@ that waits and asks for more is refused, and told which bound it is. One that ha
 refused: what counts of its conditions is in pod_terms.in_short.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vscheduler.mirror.decode import fields as errors
-from vscheduler.mirror.decode import wire, wire_terms
+if TYPE_CHECKING:
+    from vscheduler.mirror.decode import fields as errors
+    from vscheduler.mirror.decode import wire, wire_terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +75,8 @@ class Bounds:
             raise self._error(field, len(request), "max_pod_resources", "resources")
 
     def _error(self, field: str, count: int, bound: str, what: str) -> errors.FieldError:
+        from vscheduler.mirror.decode import fields as errors  # noqa: PLC0415 - flags read defaults
+
         most = getattr(self, bound)
         verb = "is" if most == 1 else "are"
         return errors.FieldError(

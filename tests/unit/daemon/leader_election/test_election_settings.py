@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from vscheduler.daemon import settings
-from vscheduler.daemon.leader_election import state_machine
+from vscheduler.daemon.leader_election import election_settings
 
 
 def refused(*names: str, only: str | None = None, **given: Any) -> tuple[str, ...]:
@@ -29,7 +29,7 @@ def test_each_scheduler_name_has_a_lease_and_queues_have_one(
     """Who only controls doesn't keep the scheduler of a name from leading."""
     found = settings.check(settings.Given(scheduler_name=("a", "b", "a"), only=only)).election
     assert found.leases == leases
-    assert found.timing == state_machine.Timing()
+    assert found.timing == election_settings.Timing()
     assert (found.enabled, found.namespace, found.warnings) == (True, "volcano-system", ())
 
 

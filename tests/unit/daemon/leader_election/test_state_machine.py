@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from vscheduler.cluster import lease_records
-from vscheduler.daemon.leader_election import state_machine
+from vscheduler.daemon.leader_election import election_settings, state_machine
 
-TIMING = state_machine.Timing()
+TIMING = election_settings.Timing()
 THEIRS = lease_records.Record(
     holder="them", duration_seconds=15, acquired="a", renewed="r1", transitions=4
 )
@@ -22,7 +22,7 @@ def lease(record: lease_records.Record, version: int = 1, uid: str = "u") -> lea
 class Candidate:
     """A candidate called us, to whom things happen at instants of its clock."""
 
-    def __init__(self, timing: state_machine.Timing = TIMING) -> None:
+    def __init__(self, timing: election_settings.Timing = TIMING) -> None:
         self.timing = timing
         self.state = state_machine.begin("us")
         self.version = 100
@@ -88,12 +88,12 @@ def leader() -> Candidate:
     ("timing", "fence_seconds", "renew_seconds"),
     [
         (TIMING, 5, 2),
-        (state_machine.Timing(duration_seconds=60, retry_period_seconds=4), 10, 4),
-        (state_machine.Timing(duration_seconds=6, renew_deadline_seconds=5), 2, 1),
+        (election_settings.Timing(duration_seconds=60, retry_period_seconds=4), 10, 4),
+        (election_settings.Timing(duration_seconds=6, renew_deadline_seconds=5), 2, 1),
     ],
 )
 def test_a_fence_is_a_third_of_the_duration_and_no_longer_than_the_deadline(
-    timing: state_machine.Timing, fence_seconds: float, renew_seconds: float
+    timing: election_settings.Timing, fence_seconds: float, renew_seconds: float
 ) -> None:
     """And one renewal may fail before it ends."""
     assert (timing.fence_seconds, timing.renew_seconds) == (fence_seconds, renew_seconds)

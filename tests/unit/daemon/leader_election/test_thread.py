@@ -9,11 +9,11 @@ import pytest
 from tests.unit.daemon import lease_store
 from vscheduler.cluster import lease_records
 from vscheduler.cluster.http import connection
-from vscheduler.daemon.leader_election import api, elector, state_machine, thread
+from vscheduler.daemon.leader_election import api, election_settings, elector, thread
 from vscheduler.daemon.liveness import progress
 
 LEASES = ("a", "b")
-TIMING = state_machine.Timing(
+TIMING = election_settings.Timing(
     duration_seconds=6.0, renew_deadline_seconds=4.0, retry_period_seconds=0.2
 )
 FREE = lease_records.Record(holder="", duration_seconds=1.0)

@@ -7,7 +7,7 @@ import shlex
 import pytest
 from click import testing
 
-from vscheduler.cli import election_flags, main, run
+from vscheduler.cli import main, run
 from vscheduler.daemon import application, settings
 from vscheduler.daemon.leader_election import election_settings
 from vscheduler.daemon.liveness import signals
@@ -50,7 +50,7 @@ def invoke(words: str, **variables: str) -> testing.Result:
 def test_the_help_has_them_under_a_heading_of_their_own() -> None:
     """Each with its environment variable; the older name of one is left out."""
     shown = testing.CliRunner().invoke(main.vscheduler, ["run", "--help"], terminal_width=98).stdout
-    general, heading, elections = shown.partition(f"\n{election_flags.HEADING}:\n")
+    general, heading, elections = shown.partition(f"\n{run.ELECTION_HEADING}:\n")
     assert heading
     assert "--leader-elect" not in general
     assert "--log-level" not in elections
