@@ -16,7 +16,7 @@ import click
 import figures
 import tenants
 
-from vscheduler.sandbox import binaries, building, control_plane, errors, processes, progress_report
+from vscheduler.sandbox import binaries, control_plane, errors, processes, progress_report
 
 POLL_SECONDS = 0.2
 QUIET_POLL_SECONDS = 1.0
@@ -103,7 +103,7 @@ def main() -> None:
     """
     try:
         with progress_report.on_stderr() as progress:
-            building.find_or_build(binaries.REQUIRED, progress=progress)
+            binaries.find_or_build(binaries.REQUIRED, progress=progress)
         results = all_ways()
     except errors.SandboxError as error:
         raise click.ClickException(str(error)) from error

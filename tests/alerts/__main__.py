@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from tests.alerts import monitoring
-from vscheduler.sandbox import binaries, building, errors, progress_report
+from vscheduler.sandbox import binaries, errors, progress_report
 
 QUERIES = "dashboard-queries.yaml"
 TIMEOUT_SECONDS = 300
@@ -36,7 +36,7 @@ def find() -> Path:
     if on_path:
         return Path(on_path)
     with progress_report.on_stderr() as progress:
-        return building.find_or_build((binaries.PROMTOOL,), progress=progress)[binaries.PROMTOOL]
+        return binaries.find_or_build((binaries.PROMTOOL,), progress=progress)[binaries.PROMTOOL]
 
 
 def lay_out(folder: Path) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.benchmarks import binding_only, loading
-from vscheduler.sandbox import binaries, building, control_plane, progress_report
+from vscheduler.sandbox import binaries, control_plane, progress_report
 
 LOOPBACK = "127.0.0.1"
 VSCHEDULER = "vscheduler"
@@ -51,7 +51,7 @@ def kube_scheduler() -> Competitor:
     """Kubernetes' own, its client's limits out of the way; gangs are pods to it."""
 
     def command(plane: control_plane.ControlPlane) -> Command:
-        program = building.find_or_build([binaries.SCHEDULER], progress=progress_report.silent)
+        program = binaries.find_or_build([binaries.SCHEDULER], progress=progress_report.silent)
         config = plane.directory / "competitor.yaml"
         config.write_text(
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

@@ -12,7 +12,7 @@ from tests.integration import daemons
 from vscheduler.cluster import leases
 from vscheduler.cluster.http import connection
 from vscheduler.daemon.leader_election import api, election_settings, elector, thread
-from vscheduler.sandbox import binaries, building, control_plane
+from vscheduler.sandbox import binaries, control_plane
 
 NAMESPACE = "volcano-system"
 LEASE = "contested"
@@ -85,7 +85,7 @@ class KubeScheduler:
     def __init__(
         self, cluster: control_plane.ControlPlane, output: Path, *, elect: bool = True
     ) -> None:
-        (program,) = building.find_or_build((binaries.SCHEDULER,)).values()
+        (program,) = binaries.find_or_build((binaries.SCHEDULER,)).values()
         flags = {
             **dict.fromkeys(
                 ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"),

@@ -111,8 +111,8 @@ def test_lines_that_nobody_read_are_counted(cluster: control_plane.ControlPlane,
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     impatient = (
-        "from vscheduler.daemon.observability import line_writer;"
-        " line_writer.LineWriter.__init__.__kwdefaults__.update(lines_max=20);"
+        "from vscheduler.daemon.observability import logs;"
+        " logs.LineWriter.__init__.__kwdefaults__.update(lines_max=20);"
         " from vscheduler import __main__; __main__.main()"
     )
     reading, writing = os.pipe()

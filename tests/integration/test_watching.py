@@ -11,7 +11,7 @@ from structlog import testing
 
 from vscheduler.cluster import reflector
 from vscheduler.cluster.http import connection
-from vscheduler.daemon import codecs
+from vscheduler.daemon import informers
 from vscheduler.mirror import paths
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import entries
@@ -59,7 +59,7 @@ async def following(
     watch = reflector.Watch(
         link,
         paths.Path.to(path),
-        codecs.Codec(kind, named),
+        informers.Codec(kind, named),
         note,
         pace=pace,
         chance=random.Random(1),
@@ -75,7 +75,7 @@ async def following(
         await link.close()
 
 
-def named(event: events.Upsert | events.Reject) -> codecs.Read:
+def named(event: events.Upsert | events.Reject) -> informers.Read:
     """An object of which only the name matters."""
     assert isinstance(event, events.Upsert)
     metadata = event.object.metadata

@@ -56,7 +56,7 @@ def dotted(node: ast.expr) -> str:
     return ""
 
 
-SCREENS = ("screen.py", "output.py", "consoles.py")
+SCREENS = ("screen.py", "output.py")
 """Where commands print: what others wrote is made plain there."""
 
 PRINTS = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.oracle import extender, manifests
-from vscheduler.sandbox import binaries, building, client, control_plane, errors, processes
+from vscheduler.sandbox import binaries, client, control_plane, errors, processes
 
 PODS = "/api/v1/pods"
 ANSWER_SECONDS = 60.0
@@ -80,7 +80,7 @@ class Judge:
 @contextmanager
 def start(plane: control_plane.ControlPlane) -> Iterator[Judge]:
     """Run the judge beside a control plane, for the time of the block."""
-    program = building.find_or_build((binaries.SCHEDULER,))[binaries.SCHEDULER]
+    program = binaries.find_or_build((binaries.SCHEDULER,))[binaries.SCHEDULER]
     kubeconfig = plane.kubeconfig_for("system:kube-scheduler")
     with (
         extender.listening() as listener,

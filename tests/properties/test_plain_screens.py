@@ -14,8 +14,8 @@ import yaml
 from click import testing
 
 from tests.unit.cli import queue_objects
-from vscheduler.cli import consoles, demo_view, main, scene, showing
-from vscheduler.cli.queue import cluster_client, queue_screens, queue_tables, queue_watch
+from vscheduler.cli import demo_view, main, output
+from vscheduler.cli.queue import cluster_client, queue_tables, queue_watch
 from vscheduler.cli.queue.cluster_client import Kind
 from vscheduler.mirror import plain_text
 
@@ -274,10 +274,10 @@ def test_queues_that_are_watched(capsys: pytest.CaptureFixture[str]) -> None:
         style = queue_tables.Style(now=0.0)
         view = seen(Writer(seed))
         for show, folded in (
-            (queue_screens.Log(_rows, style), False),
-            (queue_screens.Pages(_lines, style), False),
-            (queue_screens.Objects("json", []), False),
-            (queue_screens.Objects("yaml", []), True),
+            (queue_watch.Log(_rows, style), False),
+            (queue_watch.Pages(_lines, style), False),
+            (queue_watch.Objects("json", []), False),
+            (queue_watch.Objects("yaml", []), True),
         ):
             show(view, list(view.queues.values()))
             out, err = capsys.readouterr()
@@ -300,17 +300,17 @@ def _lines(view: queue_watch.View, style: queue_tables.Style) -> list[str]:
 
 def test_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """It gets our colours, and nothing that moves, links or names but what rich sends anyway."""
-    made = consoles.Screen
+    made = output.Screen
     for seed in SEEDS:
         shown = []
         for tame in (False, True):
             stream = io.StringIO()
             monkeypatch.setattr(
-                consoles, "Screen", lambda _, to=stream: made(to, force_terminal=True, width=3000)
+                output, "Screen", lambda _, to=stream: made(to, force_terminal=True, width=3000)
             )
             view = seen(Writer(seed, tame=tame))
-            style = queue_tables.Style(now=0.0, width=3000, paint=queue_screens.paint)
-            with queue_screens.terminal(_lines, style) as show:
+            style = queue_tables.Style(now=0.0, width=3000, paint=queue_watch.paint)
+            with queue_watch.terminal(_lines, style) as show:
                 show(view, [])
             shown.append(stream.getvalue())
         hidden = [
@@ -326,13 +326,13 @@ def test_the_demo() -> None:
     for seed in SEEDS:
         write, stream = Writer(seed), io.StringIO()
         group = demo_view.Group(
-            gang=scene.WAITING[0], phase=write(), bound=0, running=0, counted=0,
+            gang=demo_view.WAITING[0], phase=write(), bound=0, running=0, counted=0,
             reason=write(),
         )  # fmt: skip
         view = demo_view.View(shares={}, groups=(group,))
-        showing.PlainLines(stream)(view, 1.0)
+        demo_view.PlainLines(stream)(view, 1.0)
         assert len(harmless(stream.getvalue())) == 2
         stream = io.StringIO()
-        consoles.Screen(stream).print(showing.picture(view, 1.0))
+        output.Screen(stream).print(demo_view.picture(view, 1.0))
         lines = harmless(stream.getvalue())
-        assert len(lines) == 1 + len(scene.TENANTS) + 1 + 1 + 1 + 1
+        assert len(lines) == 1 + len(demo_view.TENANTS) + 1 + 1 + 1 + 1

@@ -2,7 +2,7 @@ import pytest
 
 from tests import pictures, running
 from vscheduler.core.model import decisions, jobs
-from vscheduler.simulator import reporting, run
+from vscheduler.simulator import run
 
 TREE = "gang | capacity:enableHierarchy=true predicates nodeorder"
 
@@ -76,7 +76,7 @@ def test_a_broken_subtree_is_set_aside_and_the_rest_goes_on(
     outcome = cycle(SOUND + broken)
     assert [each.task.name for each in outcome.binds] == ["fine-0"]
     assert reasons(outcome.last) == why
-    tree = reporting.tree(outcome)
+    tree = run.tree(outcome)
     assert tree["queues"]["lost"]["message"] == message
     assert "message" not in tree["queues"]["team"]
     assert cycle(SOUND + broken, volcano=True).binds == ()
@@ -104,7 +104,7 @@ def test_a_job_in_an_inner_queue_waits_alone(job: str, actions: str) -> None:
         assert reasons(outcome.last)["wrong"] == ("QueueNotLeaf", "")
     phases = {each.job: each.phase for each in outcome.last.groups}
     assert phases[jobs.JobId("default/new")] == "Inqueue"
-    tree = reporting.tree(outcome)
+    tree = run.tree(outcome)
     assert all("message" not in tree["queues"][each] for each in ("team", "good", "twig"))
     assert cycle(f"{INNER} {job}", volcano=True).binds == ()
 
@@ -116,13 +116,13 @@ def test_a_job_in_an_inner_queue_is_told_where_jobs_go() -> None:
         queue team   queue part parent=team   queue leaf parent=part   queue near parent=team
         job   team/wrong -
         """
-    tree = reporting.tree(cycle(picture))
+    tree = run.tree(cycle(picture))
     assert tree["podGroups"]["default/wrong"]["message"] == (
         "queue team has child queues, and jobs go to leaf queues: "
         "name one of near and leaf in spec.queue"
     )
     many = " ".join(f"queue l{number} parent=team" for number in range(9))
-    tree = reporting.tree(cycle(f"node n1 cpu=9 queue team {many} job team/wrong -"))
+    tree = run.tree(cycle(f"node n1 cpu=9 queue team {many} job team/wrong -"))
     message = tree["podGroups"]["default/wrong"]["message"]
     assert message.endswith("name one of l0, l1, l2, l3, l4 and others in spec.queue")
 
@@ -245,7 +245,7 @@ def test_a_limit_says_whose_it_is() -> None:
         node  n1 cpu=9   queue team capability=cpu:2   queue a parent=team
         job   a/j n1*2 -
         """
-    tree = reporting.tree(cycle(picture))
+    tree = run.tree(cycle(picture))
     message = tree["podGroups"]["default/j"]["message"]
     assert message == "queue team has 2 cpu of the 2 it may have; this pod needs 1"
 

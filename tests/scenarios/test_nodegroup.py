@@ -5,7 +5,7 @@ import pytest
 
 from tests import pictures, running
 from vscheduler.mirror.translate import group_limits
-from vscheduler.simulator import reporting, run
+from vscheduler.simulator import run
 
 LABEL = "label=volcano.sh/nodegroup-name"
 NODES = f"""
@@ -72,7 +72,7 @@ def test_a_queue_uses(affinity: str, arguments: dict[str, bool], expected: list[
 
 def test_a_refused_pod_is_told_why() -> None:
     """Nodes count by their group."""
-    said = reporting.tree(placed("queue q affinity=required:g9   job q/p -"))
+    said = run.tree(placed("queue q affinity=required:g9   job q/p -"))
     message = said["podGroups"]["default/p"]["message"]
     assert "3 node(s) were in a node group that isn't for queue q" in message
     assert "1 node(s) were in no node group" in message
@@ -121,7 +121,7 @@ def test_room_that_a_gang_gives_back_counts_no_more() -> None:
     picture = "queue q affinity=required:g1   job q/gang min=4 age=9 -*4   job q/p -*3"
     outcome = placed(picture, limits=LIMITED)
     assert [each.task.name for each in outcome.binds] == ["p-0", "p-1", "p-2"]
-    said = reporting.tree(outcome)["podGroups"]["default/gang"]["message"]
+    said = run.tree(outcome)["podGroups"]["default/gang"]["message"]
     assert "1 node(s) were in a node group of which queue q has all that it may have" in said
 
 
@@ -143,7 +143,7 @@ def test_limits_that_can_not_be_read_stop_the_queue(text: str, problem: str) -> 
     picture = f"{BOTH}   queue o affinity=required:g1   job o/o -   job q/p -"
     outcome = placed(picture, limits=text)
     assert [each.task.name for each in outcome.binds] == ["o-0"]
-    said = reporting.tree(outcome)["podGroups"]["default/p"]["message"]
+    said = run.tree(outcome)["podGroups"]["default/p"]["message"]
     assert f"the limits of queue q can't be read ({problem}" in said
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import click
 import urllib3
 
-from vscheduler.cli import demo_view, scene, screen, showing
+from vscheduler.cli import demo_view, screen
 from vscheduler.mirror import paths
 from vscheduler.sandbox import client, control_plane, errors, processes, progress_report
 
@@ -79,7 +79,7 @@ def _run(*, keep: bool) -> bool:
         _create_jobs(stage.plane.api)
         view, seconds = _watch(stage, began)
         problems = view.problems()
-        screen.say(*showing.summary(view, seconds))
+        screen.say(*demo_view.summary(view, seconds))
         screen.say(*(f"not as it must be: {each}" for each in problems), err=True)
         if keep:
             _wait(stage)
@@ -93,12 +93,12 @@ def _watch(stage: Stage, began: float) -> tuple[demo_view.View, float]:
     """
     seconds = 0.0
     good_since: float | None = None
-    with showing.on(sys.stderr) as show:
+    with demo_view.on(sys.stderr) as show:
         while True:
             view = stage.look()
             elapsed = time.monotonic() - began
             show(view, elapsed)
-            if not seconds and view.running >= scene.PODS:
+            if not seconds and view.running >= demo_view.PODS:
                 seconds = elapsed
             good_since = None if view.problems() else good_since or elapsed
             settled = good_since is not None and elapsed - good_since >= SETTLE_SECONDS
@@ -113,10 +113,10 @@ def _stage() -> Iterator[Stage]:
     with ExitStack() as stack:
         with progress_report.on_stderr() as progress:
             plane = stack.enter_context(control_plane.start(progress=progress))
-        plane.create_nodes(count=scene.WORKERS, prefix="worker", cpu=str(scene.WORKER_CPU))
-        for tenant in scene.TENANTS:
+        plane.create_nodes(count=demo_view.WORKERS, prefix="worker", cpu=str(demo_view.WORKER_CPU))
+        for tenant in demo_view.TENANTS:
             plane.create_namespace(tenant)
-            plane.api.create(paths.QUEUES.everywhere, scene.queue(tenant))
+            plane.api.create(paths.QUEUES.everywhere, demo_view.queue(tenant))
         port = _free_port()
         directory = plane.directory / "daemon"
         directory.mkdir()
@@ -132,7 +132,7 @@ def _daemon_command(plane: control_plane.ControlPlane, port: int) -> list[str]:
     return [
         *(sys.executable, "-m", "vscheduler", "run"),
         f"--kubeconfig={plane.kubeconfig}",
-        f"--scheduler-name={scene.SCHEDULER}",
+        f"--scheduler-name={demo_view.SCHEDULER}",
         "--leader-elect=false",  # nobody else is here, so there is nobody to wait for
         "--enable-metrics",
         f"--listen-address={LOOPBACK}:{port}",
@@ -149,9 +149,9 @@ def _free_port() -> int:
 
 def _create_jobs(api: client.Client) -> None:
     """PodGroups first; the gang that can't fit last, when the tenants' shares are known."""
-    for gang in (*scene.FITTING, *scene.WAITING):
+    for gang in (*demo_view.FITTING, *demo_view.WAITING):
         api.create(paths.POD_GROUPS.within(gang.tenant), gang.pod_group())
-    for gang in (*scene.FITTING, *scene.WAITING):
+    for gang in (*demo_view.FITTING, *demo_view.WAITING):
         api.create_all(paths.PODS.within(gang.tenant), gang.members())
 
 

@@ -1,19 +1,121 @@
-"""What the demo sees: PodGroups and pods as the API server has them, shares as the daemon says."""
+"""What the demo shows, sees and says.
+
+Shown are five workers, three tenants, gangs that fit and one that can't. The tenants have equal
+weights, so each deserves 25 of the 75 CPU. Two use theirs up; the third has 24 and wants four pods
+of 2 more, which would be 8 beyond its share's last one. Seen are PodGroups and pods as the API
+server has them, and shares as the daemon says; a live view and a summary tell of it.
+"""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, TextIO, TypeAlias
 
 import urllib3
 from prometheus_client import parser
+from rich import console, live
 
-from vscheduler.cli import scene
+from vscheduler.cli import output, screen, tables
 from vscheduler.core.model import jobs
 from vscheduler.mirror import paths
 from vscheduler.sandbox import client
 
+SCHEDULER = "vscheduler"
+WORKERS = 5
+WORKER_CPU = 15
+GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
+API_VERSION = "scheduling.volcano.sh/v1beta1"
+IMAGE = "registry.k8s.io/pause:3.10"
+"""Nobody pulls it: the kubelets only pretend."""
+
+Object = dict[str, Any]
+
 MILLI = 1000.0
+
 TIMEOUT = urllib3.Timeout(total=5)
+
+PLAIN_SECONDS = 1.0
+"""How often a log gets a line, at most."""
+
+REFRESHES_PER_SECOND = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """Pods of one job that start together or not at all."""
+
+    tenant: str
+    """Its queue, and its namespace."""
+    name: str
+    pods: int
+    cpu: int
+    """Of each pod."""
+    fits: bool = True
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.tenant}/{self.name}"
+
+    def pod_group(self) -> Object:
+        """The PodGroup."""
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "PodGroup",
+            "metadata": {"name": self.name, "namespace": self.tenant},
+            "spec": {"minMember": self.pods, "queue": self.tenant},
+        }
+
+    def members(self) -> Iterator[Object]:
+        """The pods."""
+        for number in range(self.pods):
+            yield {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": f"{self.name}-{number}",
+                    "namespace": self.tenant,
+                    "annotations": {GROUP_ANNOTATION: self.name},
+                },
+                "spec": {
+                    "schedulerName": SCHEDULER,
+                    "containers": [
+                        {
+                            "name": "work",
+                            "image": IMAGE,
+                            "resources": {"requests": {"cpu": str(self.cpu)}},
+                        }
+                    ],
+                },
+            }
+
+
+TENANTS = ("robotics", "speech", "vision")
+GANGS = (
+    *(Gang(tenant="vision", name=f"render-{at}", pods=8, cpu=1) for at in (1, 2, 3)),
+    Gang(tenant="vision", name="notebook", pods=1, cpu=1),
+    *(Gang(tenant="speech", name=f"train-{at}", pods=4, cpu=1) for at in range(1, 7)),
+    Gang(tenant="speech", name="notebook", pods=1, cpu=1),
+    *(Gang(tenant="robotics", name=f"simulate-{at}", pods=12, cpu=1) for at in (1, 2)),
+    Gang(tenant="robotics", name="too-much", pods=4, cpu=2, fits=False),
+)
+FITTING = tuple(gang for gang in GANGS if gang.fits)
+
+WAITING = tuple(gang for gang in GANGS if not gang.fits)
+
+PODS = sum(gang.pods for gang in FITTING)
+"""How many pods must run in the end."""
+
+
+def queue(tenant: str) -> Object:
+    """The tenant's Queue."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Queue",
+        "metadata": {"name": tenant},
+        "spec": {"weight": 1},
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +131,7 @@ class Share:
 class Group:
     """A PodGroup, and what its pods do."""
 
-    gang: scene.Gang
+    gang: Gang
     phase: str
     bound: int
     """Pods that have a node."""
@@ -79,7 +181,7 @@ class View:
         """What isn't as it must be in the end; empty when the demo has shown what it should."""
         found = {group.gang: group for group in self.groups}
         wrong = []
-        for gang in scene.GANGS:
+        for gang in GANGS:
             group = found.get(gang)
             if group is None:
                 wrong.append(f"{gang.key} doesn't exist")
@@ -89,7 +191,7 @@ class View:
                 wrong.append(f"{gang.key}: {group.bound} of {gang.pods} pods got a node, not none")
             elif not gang.fits and not group.reason:
                 wrong.append(f"{gang.key} waits, and isn't told why")
-        for tenant in scene.TENANTS:
+        for tenant in TENANTS:
             share = self.shares.get(tenant, Share())
             if not 0 < share.allocated <= share.deserved:
                 wrong.append(
@@ -109,7 +211,7 @@ def look(api: client.Client, url: str, pool: urllib3.PoolManager) -> View:
     bound: Counter[str] = Counter()
     running: Counter[str] = Counter()
     for pod in pods:
-        group = pod["metadata"].get("annotations", {}).get(scene.GROUP_ANNOTATION)
+        group = pod["metadata"].get("annotations", {}).get(GROUP_ANNOTATION)
         key = f"{pod['metadata']['namespace']}/{group}"
         bound[key] += bool(pod["spec"].get("nodeName"))
         running[key] += pod["status"].get("phase") == "Running"
@@ -126,7 +228,7 @@ def look(api: client.Client, url: str, pool: urllib3.PoolManager) -> View:
             counted=stored[gang.key].get("running", 0),
             reason=_reason(stored[gang.key]),
         )
-        for gang in scene.GANGS
+        for gang in GANGS
         if gang.key in stored
     )
     return View(shares=shares(_page(f"{url}/metrics", pool) or ""), groups=groups)
@@ -167,3 +269,84 @@ def _reason(status: client.Object) -> str:
         ),
         "",
     )
+
+
+Show: TypeAlias = Callable[[View, float], None]
+"""Is told what there is to see, and after how many seconds."""
+
+
+class PlainLines:
+    """For logs: a line when something has changed, and not too often."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._said = ""
+        self._said_at = -PLAIN_SECONDS
+
+    def __call__(self, view: View, elapsed: float) -> None:
+        """Print the view unless it looks as it did, or a line was printed a moment ago."""
+        said = line(view)
+        if said != self._said and elapsed - self._said_at >= PLAIN_SECONDS:
+            self._said, self._said_at = said, elapsed
+            screen.say(f"{elapsed:5.1f} s  {said}", stream=self._stream)
+
+
+@contextmanager
+def on(stream: TextIO) -> Iterator[Show]:
+    """A table that changes in place on a terminal, a line now and then in a log."""
+    terminal = output.Screen(stream)
+    if not terminal.is_terminal:
+        yield PlainLines(stream)
+        return
+    with live.Live(console=terminal, refresh_per_second=REFRESHES_PER_SECOND) as shown:
+        yield lambda view, elapsed: shown.update(picture(view, elapsed))
+
+
+def line(view: View) -> str:
+    """Everything in one line: `12/13 gangs run; speech 25 of 25 CPU; …`."""
+    parts = [f"{view.whole}/{len(FITTING)} gangs run"]
+    for tenant in TENANTS:
+        share = view.shares.get(tenant, Share())
+        parts.append(f"{tenant} {share.allocated:g} of {share.deserved:g} CPU")
+    parts += [f"{group.gang.key} waits: {group.reason}" for group in view.waiting]
+    return "; ".join(parts)
+
+
+def picture(view: View, elapsed: float) -> console.Group:
+    """Queues as a table, then the gangs that wait, each with its reason."""
+    shown = tables.columns("queue", "allocated", "deserved", "share", "gangs running", "waiting")
+    for tenant in TENANTS:
+        share = view.shares.get(tenant, Share())
+        groups = [group for group in view.groups if group.gang.tenant == tenant]
+        whole = sum(group.whole for group in groups)
+        shown.add_row(
+            tenant,
+            f"{share.allocated:g} cpu",
+            f"{share.deserved:g} cpu",
+            f"{share.share:.2f}",
+            str(whole),
+            str(len(groups) - whole),
+        )
+    reasons = [f"{group.gang.key} waits: {group.reason}" for group in view.waiting]
+    return console.Group(shown, "", *reasons, f"{elapsed:.1f} s, {view.running} pods run")
+
+
+def summary(view: View, seconds: float) -> list[str]:
+    """What came of it; seconds until the last pod that can run ran."""
+    lines = [
+        (
+            f"{view.whole} of {len(FITTING)} gangs that fit run whole: "
+            f"{view.running} pods on {WORKERS} workers of {WORKER_CPU} CPU "
+            f"in {seconds:.1f} s ({view.running / seconds:.0f} pods/s)"
+        )
+    ]
+    for tenant in TENANTS:
+        share = view.shares.get(tenant, Share())
+        lines.append(
+            f"queue {tenant}: {share.allocated:g} CPU of the {share.deserved:g} it deserves, "
+            f"share {share.share:.2f}"
+        )
+    lines += [
+        f"{group.gang.key} waits whole: {group.reason}" for group in view.waiting if not group.bound
+    ]
+    return lines

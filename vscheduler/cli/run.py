@@ -48,7 +48,6 @@ IGNORED_VALUES = (
 )
 """Flags of Volcano's that mean nothing here; taken, so that its manifests start, and warned of."""
 
-
 ELECTION_HEADING = "Leader election"
 ELECTION = election_settings.Given()
 

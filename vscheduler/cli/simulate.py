@@ -67,7 +67,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
     with lazy_commands.importing():
         from vscheduler.cli import reading, tables
         from vscheduler.daemon import configuration, settings
-        from vscheduler.simulator import reporting, run
+        from vscheduler.simulator import run
     given = settings.Given(
         scheduler_name=scheduler_name, node_selector=node_selector, default_queue=default_queue
     )
@@ -100,7 +100,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
     if strict and outcome.problems:
         offline.fail([f"{len(outcome.problems)} of the input's objects can't be used (--strict)"])
     for_people = partial(tables.show, outcome, sys.stdout, cycles=evicted_return)
-    offline.show(output, partial(reporting.tree, outcome), for_people)
+    offline.show(output, partial(run.tree, outcome), for_people)
 
 
 def _instant(text: str | None) -> float | None:

@@ -6,7 +6,7 @@ from typing import TextIO
 
 from rich import table
 
-from vscheduler.cli import consoles
+from vscheduler.cli import output
 from vscheduler.core.model import decisions, resources
 from vscheduler.mirror import queue_status, wording
 from vscheduler.simulator import run
@@ -23,7 +23,7 @@ def show(outcome: run.Outcome, stream: TextIO, *, cycles: bool = False) -> None:
 
     cycles: whether to say in which cycle it was.
     """
-    terminal = consoles.Screen(stream)
+    terminal = output.Screen(stream)
     sections = (
         _placements(outcome, cycles=cycles),
         _evictions(outcome, cycles=cycles),

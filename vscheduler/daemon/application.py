@@ -21,16 +21,13 @@ from vscheduler.daemon import (
     health,
     informers,
     leader_session,
-    mishaps,
-    readiness,
     reloading,
     runtime,
     settings,
-    tenures,
 )
 from vscheduler.daemon.leader_election import api, elector, thread
-from vscheduler.daemon.liveness import signals, supervision, watchdog
-from vscheduler.daemon.observability import line_writer, logs, metrics
+from vscheduler.daemon.liveness import signals, watchdog
+from vscheduler.daemon.observability import logs, metrics
 from vscheduler.mirror import state, statuses
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import entries
@@ -80,12 +77,12 @@ class Application:
         given: settings.Settings,
         loaded: configuration.Loaded,
         link: connection.Connection,
-        lines: line_writer.LineWriter,
+        lines: logs.LineWriter,
         lifeline: Callable[[], None],
     ) -> None:
         """`lifeline` is called again and again for as long as the interpreter does anything."""
         self._given = given
-        self._signs = supervision.Signs()
+        self._signs = watchdog.Signs()
         self._link = link
         self._stopping = asyncio.Event()
         self._withholding = asyncio.Event()
@@ -104,7 +101,7 @@ class Application:
                 priority_classes=given.priority_classes,
                 most=given.most,
             ),
-            told=partial(mishaps.tell_of_object, self._failures),
+            told=partial(informers.tell_of_object, self._failures),
         )
         self._followed = informers.Following(
             link, _kinds(given), self._mirror.read, self._feed, self._failures
@@ -149,7 +146,7 @@ class Application:
         ATTEMPTS_MAX that go on failing, take all with them.
         """
         asyncio.get_running_loop().set_exception_handler(
-            partial(mishaps.tell_of_callback, self._failures)
+            partial(informers.tell_of_callback, self._failures)
         )
         async with AsyncExitStack() as servers, asyncio.TaskGroup() as group:
             await self._serve(servers)
@@ -180,7 +177,7 @@ class Application:
             "refresh credentials": self._link.refresh_credentials,
             "commit": self._lanes.run,
             "collect garbage": self._collect_garbage,
-            "serve": lambda: tenures.serve(
+            "serve": lambda: leader_session.run_while_leading(
                 self._leadership, election.lease_of.values(), self._serving.work, name="serve"
             ),
         }
@@ -188,7 +185,7 @@ class Application:
             work["follow configuration"] = self._reloader.run
         if election.controllers_lease:
             lease = election.controllers_lease
-            work["keep queues"] = lambda: tenures.serve(
+            work["keep queues"] = lambda: leader_session.run_while_leading(
                 self._leadership,
                 (lease,),
                 self._controllers.keep_queues,
@@ -244,9 +241,9 @@ class Application:
             return
         await self._leadership.release()
 
-    def _report(self) -> readiness.Report:
+    def _report(self) -> health.Report:
         """What /readyz says."""
-        return readiness.report(self._followed.states(), self._leadership.standings())
+        return health.report(self._followed.states(), self._leadership.standings())
 
     def _stuck(self) -> str:
         """Why only a new process can help; empty where that isn't so."""
@@ -258,12 +255,10 @@ class Application:
         self._metrics.observe_stalled(self._watchdog.stalled())
         return self._metrics.exposition()
 
-    def _guarded(
-        self, lines: line_writer.LineWriter, lifeline: Callable[[], None]
-    ) -> watchdog.Watchdog:
+    def _guarded(self, lines: logs.LineWriter, lifeline: Callable[[], None]) -> watchdog.Watchdog:
         """Who sees to it that what works goes on, or ends the process."""
         return watchdog.Watchdog(
-            supervision.checks(
+            watchdog.checks(
                 self._signs,
                 self._lanes,
                 self._followed.watches,
@@ -371,7 +366,7 @@ def _kinds(given: settings.Settings) -> list[events.Kind]:
 
 
 async def run(
-    given: settings.Settings, loaded: configuration.Loaded, lines: line_writer.LineWriter
+    given: settings.Settings, loaded: configuration.Loaded, lines: logs.LineWriter
 ) -> None:
     """The daemon, until SIGTERM, SIGINT or SIGHUP; its log goes through `lines`.
 

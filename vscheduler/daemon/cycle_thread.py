@@ -1,19 +1,23 @@
-"""The thread that cycles run in.
+"""The thread that cycles run in, and how late it makes the event loop, with which it shares the
+interpreter.
 
-Nobody waits for it: neither who is cancelled while a cycle runs, nor the process at its end.
+Nobody waits for the thread: neither who is cancelled while a cycle runs, nor the process at its
+end.
 """
 
 import asyncio
 import queue
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
 from vscheduler.daemon.liveness import progress
 
 T = TypeVar("T")
+
+LAG_TICK_SECONDS = 0.01
 
 
 class FailedError(Exception):
@@ -94,3 +98,31 @@ class _Outcome(Generic[T]):
         self.value = value
         self.error = error
         self.worked_seconds = worked_seconds
+
+
+@contextmanager
+def noting_loop_lag(note: Callable[[float], None]) -> Iterator[None]:
+    """Note, every hundredth of a second of the block, how many seconds late that was.
+
+    What is late still when the block ends is noted, too. Outside it nothing ticks.
+    """
+    loop = asyncio.get_running_loop()
+    due: float
+    handle: asyncio.TimerHandle
+
+    def begin() -> tuple[float, asyncio.TimerHandle]:
+        return time.monotonic() + LAG_TICK_SECONDS, loop.call_later(LAG_TICK_SECONDS, tick)
+
+    def tick() -> None:
+        nonlocal due, handle
+        note(max(0.0, time.monotonic() - due))
+        due, handle = begin()
+
+    due, handle = begin()
+    try:
+        yield
+    finally:
+        handle.cancel()
+        late = time.monotonic() - due
+        if late > 0:
+            note(late)

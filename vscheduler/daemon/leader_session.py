@@ -5,10 +5,11 @@ have been at work in between.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import structlog
 
@@ -22,7 +23,7 @@ from vscheduler.cluster.writes import (
 from vscheduler.controllers.podgroups import owners, podgroup_controller
 from vscheduler.core.config import policy
 from vscheduler.core.model import jobs
-from vscheduler.daemon import catching_up, controller_manager, pacing, runtime, scheduling_loop
+from vscheduler.daemon import controller_manager, informers, pacing, runtime, scheduling_loop
 from vscheduler.daemon.leader_election import api
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import events
@@ -53,6 +54,51 @@ class StoredGroups:
         return status_writer.StoredGroup(
             uid=reference.uid, resource_version=reference.resource_version, state=stored
         )
+
+
+Work = Callable[[Mapping[str, api.Token]], Coroutine[Any, Any, None]]
+"""Runs until it is cancelled; it is given the tokens of the Leases that it works under."""
+
+
+async def run_while_leading(
+    leading: api.Leadership, leases: Collection[str], work: Work, *, name: str
+) -> None:
+    """For ever: do the work for as long as the same ones of these Leases are held.
+
+    When one more is gained, or one is lost, it ends and begins anew. Nothing is done while none is
+    held. Raises what the work raises.
+    """
+    while True:
+        held = leading.held(leases)
+        if not held:
+            await leading.wait_for_change()
+            continue
+        tenure = asyncio.create_task(work(held), name=name)
+        try:
+            await _until_other(leading, leases, held, tenure)
+        finally:
+            tenure.cancel()
+            await asyncio.wait({tenure})
+        if not tenure.cancelled():
+            tenure.result()
+
+
+async def _until_other(
+    leading: api.Leadership,
+    leases: Collection[str],
+    held: Mapping[str, api.Token],
+    tenure: "asyncio.Task[None]",
+) -> None:
+    """Until other Leases are held, or the work has ended."""
+    while leading.held(leases) == held:
+        change = asyncio.ensure_future(leading.wait_for_change())
+        try:
+            await asyncio.wait({change, tenure}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            change.cancel()
+        if tenure.done():
+            tenure.result()
+            raise AssertionError("work of a tenure goes on until it is cancelled")
 
 
 class Serving:
@@ -151,7 +197,7 @@ class Serving:
         if names == self._served:
             if around.given.election.enabled:
                 overtake = partial(around.followed.overtake, events.Kind.POD)
-                await catching_up.catch_up(around.link, around.mirror, names, overtake)
+                await informers.catch_up(around.link, around.mirror, names, overtake)
             return  # else there is no predecessor who went on after the lists were begun
         around.mirror.serve(names)
         self._served = names

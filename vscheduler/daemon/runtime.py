@@ -8,7 +8,7 @@ from vscheduler.cluster.http import connection
 from vscheduler.cluster.writes import event_recorder, write_queue
 from vscheduler.daemon import informers, settings
 from vscheduler.daemon.leader_election import api
-from vscheduler.daemon.liveness import supervision
+from vscheduler.daemon.liveness import watchdog
 from vscheduler.daemon.observability import metrics
 from vscheduler.mirror import state
 
@@ -28,7 +28,7 @@ class Surroundings:
     """Whether nothing new may begin."""
     withholding: Callable[[], bool]
     """Whether what has begun isn't finished any more, either."""
-    signs: supervision.Signs = field(default_factory=supervision.Signs)
+    signs: watchdog.Signs = field(default_factory=watchdog.Signs)
     """Whoever works gives these."""
 
     @property

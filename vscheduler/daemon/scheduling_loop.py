@@ -22,7 +22,7 @@ from vscheduler.cluster.writes import (
 from vscheduler.core import cycle
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs, nodes, snapshot
-from vscheduler.daemon import cycle_thread, lags, pacing, pauses
+from vscheduler.daemon import cycle_thread, pacing, pauses
 from vscheduler.daemon.liveness import progress
 from vscheduler.daemon.observability import cycle_log, metrics
 from vscheduler.mirror import state
@@ -254,7 +254,7 @@ class SchedulingLoop:
         self._teller.tell_of_refusals(taken.refused)
         opened, worked = time.monotonic(), time.thread_time() - began
         run = partial(cycle.run_cycle, taken, self._policy, self._pace.budget)
-        with lags.noted(self._metrics.observe_lag):
+        with cycle_thread.noting_loop_lag(self._metrics.observe_lag):
             result = await thread.run(run)
         if not self._may_commit():
             log.info("cycle.withheld", binds=len(result.binds), evictions=len(result.evicts))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from vscheduler.sandbox import binaries, building, control_plane, errors, progress_report
+from vscheduler.sandbox import binaries, control_plane, errors, progress_report
 
 
 def main() -> int:
@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
 def _build(*, with_scheduler: bool) -> None:
     names = (*binaries.REQUIRED, *((binaries.SCHEDULER,) if with_scheduler else ()))
     with progress_report.on_stderr() as progress:
-        programs = building.find_or_build(names, progress=progress)
+        programs = binaries.find_or_build(names, progress=progress)
     for name in names:
         click.echo(f"{name}\t{programs[name]}")
 

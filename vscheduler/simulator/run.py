@@ -1,20 +1,33 @@
-"""Manifests and a policy in, decisions out: the daemon's mirror and core without a cluster."""
+"""Manifests and a policy in, decisions out: the daemon's mirror and core without a cluster.
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+An Outcome is also the JSON tree that people and programs read: sorted, in Kubernetes' spelling.
+
+A run may end with a Repetition: whether its end only does the same again and again. Cycles are
+deterministic, so that a cluster that is where it was goes round for ever. Compared are where the
+pods of each group are, those of one group and role being alike, what a cycle promised, and whom it
+evicted for whom. Left out are names, ages and times, in which a pod that comes back differs from
+the one before. A run repeats itself where it ends with two rounds that are the same cycle by cycle
+and in which pods were evicted: once can be chance, on the way to rest.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from vscheduler.core import cycle
 from vscheduler.core.config import policy as policies
 from vscheduler.core.model import decisions, jobs, queues, snapshot
-from vscheduler.mirror import state, statuses, wording
-from vscheduler.mirror.decode import decoding, events
+from vscheduler.mirror import queue_status, queue_statuses, state, statuses, wording
+from vscheduler.mirror.decode import decoding, events, quantities, wire
 from vscheduler.mirror.translate import bounds, pods
 from vscheduler.simulator import manifests, world
-from vscheduler.simulator import repetition as repetitions
 
 CYCLE_SECONDS = 1.0
 """Virtual time from one cycle to the next."""
+
+NAMED_MAX = 5
+"""Jobs that are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +48,82 @@ class Options:
     """What one pod may ask for."""
 
 
+Pair: TypeAlias = tuple[str, str]
+"""Who is evicted, for whom; nobody is the empty text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A cluster after a cycle."""
+
+    state: Hashable
+    pairs: frozenset[Pair]
+    """The evictions of the cycle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repetition:
+    """What goes on for ever."""
+
+    since: int
+    """The first cycle of it that evicts, from 1."""
+    pairs: frozenset[Pair]
+
+    def __str__(self) -> str:
+        losers = sorted({loser for loser, _ in self.pairs})
+        winners = sorted({winner for _, winner in self.pairs})
+        since = f"since cycle {self.since}"
+        if len(losers) == 2 and losers == winners:
+            return f"{_jobs(losers)} have evicted each other {since}"
+        if losers == winners and len(losers) > 1:
+            return f"{_jobs(losers)} have evicted one another {since}"
+        verb = "has been" if len(losers) == 1 else "have been"
+        cause = f" for {_jobs(winners)}" if all(winners) else ""
+        return f"{_jobs(losers)} {verb} evicted{cause} again and again {since}"
+
+
+def look(around: Iterable[wire.Pod], result: decisions.CycleResult) -> Look:
+    """The cluster after the cycle, as far as it is compared."""
+    pairs = [(evict.task.job, evict.beneficiary or "") for evict in result.evicts]
+    placed = Counter(_place(pod) for pod in around)
+    promised = Counter((each.task.job, each.task.role, each.node) for each in result.pipelined)
+    parts = (placed, promised, Counter(pairs))
+    state = tuple(frozenset(part.items()) for part in parts)
+    return Look(state=state, pairs=frozenset(pairs))
+
+
+def find(looks: Sequence[Look]) -> Repetition | None:
+    """What the run that looked so, cycle after cycle, ends with."""
+    for period in range(1, len(looks) // 2 + 1):
+        start = len(looks) - period
+        while start > 0 and looks[start - 1].state == looks[start - 1 + period].state:
+            start -= 1
+        if start <= len(looks) - 2 * period:
+            pairs = frozenset(pair for each in looks[start:] for pair in each.pairs)
+            since = next((at for at in range(start, len(looks)) if looks[at].pairs), 0)
+            return Repetition(since=since + 1, pairs=pairs) if pairs else None
+    return None
+
+
+def _place(pod: wire.Pod) -> Hashable:
+    """What a pod that stands for another has in common with it."""
+    metadata = pod.metadata
+    group = next(filter(None, map(metadata.annotations.get, pods.GROUPS)), "")
+    role = metadata.annotations.get(pods.ROLE) or metadata.labels.get(pods.ROLE, "")
+    going = metadata.deletion_timestamp is not None
+    return metadata.namespace, group, role, pod.spec.node_name, pod.status.phase, going
+
+
+def _jobs(names: Sequence[str]) -> str:
+    """`job a`, `jobs a and b`, `jobs a, b, c, d, e and 3 more`."""
+    if len(names) == 1:
+        return f"job {names[0]}"
+    named = list(names[:NAMED_MAX])
+    more = len(names) - len(named)
+    last = f"{more} more" if more else named.pop()
+    return f"jobs {', '.join(named)} and {last}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What the cycles decided, in canonical order: the same for the same objects."""
@@ -47,7 +136,7 @@ class Outcome:
     """What was left out, and why."""
     notes: tuple[str, ...]
     """What else people should know about their input."""
-    repetition: repetitions.Repetition | None = None
+    repetition: Repetition | None = None
     """What the run ends with, if that is the same again and again; only where pods return."""
 
     @property
@@ -95,19 +184,19 @@ def simulate(
     readable = (each for each in given.events if isinstance(each, events.Upsert))
     around = world.World(readable, pods_return=options.evicted_return)
     results: list[decisions.CycleResult] = []
-    looks: list[repetitions.Look] = []
+    looks: list[Look] = []
     states: Mapping[jobs.JobId, jobs.GroupState] = {}
     for result, written in _cycles(mirror, around, policy, options.cycles, given.now):
         results.append(result)
         states = written
         if options.evicted_return:
-            looks.append(repetitions.look(around.pods(), result))
+            looks.append(look(around.pods(), result))
     return Outcome(
         results=tuple(results),
         states=states,
         problems=tuple(sorted(problems, key=str)),
         notes=notes,
-        repetition=repetitions.find(looks),
+        repetition=find(looks),
     )
 
 
@@ -192,3 +281,75 @@ def _notes(collected: manifests.Collection, mirror: state.Mirror) -> Iterable[st
             why = f"no annotation {pods.GROUPS[0]} names a PodGroup"
         more = ", …" if len(keys) > 1 else ""
         yield f"{wording.pods(len(keys))} can't be placed, as {why}: {min(keys)}{more}"
+
+
+def tree(outcome: Outcome) -> dict[str, Any]:
+    """Binds and evictions of all cycles; everything else as it is after the last one."""
+    last = outcome.last
+    binds = [
+        (number, bind) for number, result in enumerate(outcome.results, 1) for bind in result.binds
+    ]
+    binds.sort(key=_pod)
+    return {
+        "binds": {bind.task.key: bind.node for _, bind in binds},
+        "bindCycles": {bind.task.key: number for number, bind in binds},
+        "pipelined": {each.task.key: each.node for each in last.pipelined},
+        "evicts": [
+            _evict(evict, number)
+            for number, result in enumerate(outcome.results, 1)
+            for evict in result.evicts
+        ],
+        "podGroups": {
+            status.job: _group(status, outcome.states[status.job]) for status in last.groups
+        },
+        "queues": {queue.name: _queue(queue, last.excluded) for queue in last.queues},
+        "total": quantities.format_amounts(last.total),
+        "excluded": [{"reason": each.reason, "nodes": list(each.nodes)} for each in last.excluded],
+    }
+
+
+def _pod(bound: tuple[int, decisions.Bind]) -> str:
+    return bound[1].task.key
+
+
+def _evict(evict: decisions.Evict, number: int) -> dict[str, Any]:
+    return {
+        "pod": evict.task.key,
+        "node": evict.node,
+        "action": evict.action,
+        "for": evict.beneficiary,
+        "cycle": number,
+    }
+
+
+def _group(status: decisions.GroupStatus, state: jobs.GroupState) -> dict[str, Any]:
+    reason = status.reason
+    said = {"reason": str(reason.code), "message": wording.sentence(reason)} if reason else {}
+    return {
+        "phase": str(status.phase),
+        "queue": status.queue,
+        **said,
+        "conditions": [statuses.condition(each) for each in state.conditions],
+    }
+
+
+def _queue(
+    queue: decisions.QueueFigures, excluded: Sequence[decisions.Exclusion]
+) -> dict[str, Any]:
+    figures: dict[str, Any] = {"state": str(queue.state), "weight": queue.weight}
+    entitlement = queue.entitlement
+    if entitlement is not None:
+        figures["deserved"] = quantities.format_amounts(entitlement.deserved)
+    figures["allocated"] = quantities.format_amounts(queue.allocated)
+    figures["request"] = quantities.format_amounts(queue.request)
+    if entitlement is not None:
+        if entitlement.real_capability is not None:
+            figures["realCapability"] = quantities.format_amounts(entitlement.real_capability)
+        figures["share"] = round(entitlement.share, queue_statuses.SHARE_DIGITS)
+        if entitlement.bases:
+            usable = {name: basis.usable for name, basis in entitlement.bases.items()}
+            figures["usable"] = quantities.format_amounts(usable)
+    explained = queue_status.explanation(queue, excluded)
+    if explained is not None:
+        figures["message"] = explained.message
+    return figures

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from vscheduler.cli import consoles, demo_view, scene, showing
+from vscheduler.cli import demo_view, output
 from vscheduler.core.model import decisions, queues, snapshot
 from vscheduler.daemon.observability import metrics
 from vscheduler.mirror.decode import quantities
@@ -16,7 +16,7 @@ SHARES = {
 }
 
 
-def group(gang: scene.Gang, **fields: Any) -> demo_view.Group:
+def group(gang: demo_view.Gang, **fields: Any) -> demo_view.Group:
     """A gang as it must be in the end."""
     pods = gang.pods if gang.fits else 0
     return demo_view.Group(
@@ -34,20 +34,20 @@ def group(gang: scene.Gang, **fields: Any) -> demo_view.Group:
 
 def view(at: int = -1, **fields: Any) -> demo_view.View:
     """The cluster as it must be in the end, but for these fields of the gang at this place."""
-    groups = [group(gang) for gang in scene.GANGS]
-    groups[at] = group(scene.GANGS[at], **fields)
+    groups = [group(gang) for gang in demo_view.GANGS]
+    groups[at] = group(demo_view.GANGS[at], **fields)
     return demo_view.View(shares=SHARES, groups=tuple(groups))
 
 
 def test_the_tenants_fill_their_shares_to_the_last() -> None:
     """The scene's arithmetic: 75 CPU, 25 each, 74 used, and the last gang too large by 7."""
     cpu = {
-        tenant: sum(gang.pods * gang.cpu for gang in scene.FITTING if gang.tenant == tenant)
-        for tenant in scene.TENANTS
+        tenant: sum(gang.pods * gang.cpu for gang in demo_view.FITTING if gang.tenant == tenant)
+        for tenant in demo_view.TENANTS
     }
     assert cpu == {"robotics": 24, "speech": 25, "vision": 25}
-    assert scene.WORKERS * scene.WORKER_CPU == 75
-    assert [gang.pods * gang.cpu for gang in scene.WAITING] == [8]
+    assert demo_view.WORKERS * demo_view.WORKER_CPU == 75
+    assert [gang.pods * gang.cpu for gang in demo_view.WAITING] == [8]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_shares_are_read_from_the_daemons_metrics() -> None:
 def test_a_log_gets_a_line_when_something_changed() -> None:
     """Not the same line twice, and none within a second of another."""
     stream = io.StringIO()
-    say = showing.PlainLines(stream)
+    say = demo_view.PlainLines(stream)
     start = demo_view.View(shares={}, groups=())
     for seen, elapsed in ((start, 0.0), (view(), 0.5), (view(), 1.25), (view(), 9.0)):
         say(seen, elapsed)
@@ -125,7 +125,7 @@ def test_a_log_gets_a_line_when_something_changed() -> None:
 def test_the_live_view_shows_queues_and_reasons() -> None:
     """One line per queue, one per gang that waits; brackets are no markup."""
     stream = io.StringIO()
-    consoles.Screen(stream).print(showing.picture(view(reason="0/5 nodes [sic]"), 2.5))
+    output.Screen(stream).print(demo_view.picture(view(reason="0/5 nodes [sic]"), 2.5))
     lines = [" ".join(line.replace("│", " ").split()) for line in stream.getvalue().splitlines()]
     assert lines[0] == "QUEUE ALLOCATED DESERVED SHARE GANGS RUNNING WAITING"
     assert "robotics 24 cpu 25 cpu 0.96 2 1" in lines
@@ -134,7 +134,7 @@ def test_the_live_view_shows_queues_and_reasons() -> None:
 
 def test_the_summary_says_how_it_ended() -> None:
     """Gangs, pods, seconds, shares, and the gang that waits."""
-    assert showing.summary(view(), 3.7) == [
+    assert demo_view.summary(view(), 3.7) == [
         "13 of 13 gangs that fit run whole: 74 pods on 5 workers of 15 CPU in 3.7 s (20 pods/s)",
         "queue robotics: 24 CPU of the 25 it deserves, share 0.96",
         "queue speech: 25 CPU of the 25 it deserves, share 1.00",

@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 from click import testing
 
-from vscheduler.cli import main, scene
+from vscheduler.cli import demo_view, main
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()
@@ -32,8 +32,8 @@ def test_the_manifests_of_the_quick_start_mean_what_they_should() -> None:
 
 def test_the_readme_shows_the_demo_as_it_is() -> None:
     """The figures of the scene."""
-    gangs = f"{len(scene.FITTING)} of {len(scene.FITTING)} gangs that fit run whole"
-    place = f"{scene.PODS} pods on {scene.WORKERS} workers of {scene.WORKER_CPU} CPU"
+    gangs = f"{len(demo_view.FITTING)} of {len(demo_view.FITTING)} gangs that fit run whole"
+    place = f"{demo_view.PODS} pods on {demo_view.WORKERS} workers of {demo_view.WORKER_CPU} CPU"
     assert f"{gangs}: {place} in " in README
 
 

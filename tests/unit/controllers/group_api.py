@@ -19,7 +19,7 @@ from vscheduler.controllers.podgroups import (
     podgroup_controller,
     podgroup_lister,
 )
-from vscheduler.daemon import codecs, pauses
+from vscheduler.daemon import informers, pauses
 from vscheduler.mirror import paths, state, statuses
 from vscheduler.mirror.decode import decoding, events
 from vscheduler.mirror.index import entries
@@ -211,7 +211,7 @@ class World:
             return
         kind = decoding.kind_of(found)
         assert kind is not None
-        for event in codecs.Codec(kind, self.mirror.read).change(change, item):
+        for event in informers.Codec(kind, self.mirror.read).change(change, item):
             self.mirror.apply(event)
         self.controller.changed()
 

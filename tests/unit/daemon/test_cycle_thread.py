@@ -120,3 +120,45 @@ asyncio.run(main())
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.stdout, done.returncode) == ("left\n", 0)
+
+
+BLOCKED_SECONDS = 0.05
+
+
+async def test_a_loop_that_is_free_is_looked_at_again_and_again() -> None:
+    """Once in every tick, for as long as the block lasts."""
+    found: list[float] = []
+    async with asyncio.timeout(10):
+        with cycle_thread.noting_loop_lag(found.append):
+            while len(found) < 3:  # noqa: ASYNC110 - what is waited for is a list
+                await asyncio.sleep(cycle_thread.LAG_TICK_SECONDS)
+    assert min(found) >= 0
+
+
+async def test_what_blocks_the_loop_is_noted_when_it_ends() -> None:
+    """At least what was blocked beyond the tick, though the loop had another turn."""
+    found: list[float] = []
+    with cycle_thread.noting_loop_lag(found.append):
+        time.sleep(BLOCKED_SECONDS)  # noqa: ASYNC251 - this is what is measured
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert max(found) >= BLOCKED_SECONDS - cycle_thread.LAG_TICK_SECONDS
+
+
+async def test_a_loop_that_is_blocked_to_the_end_is_noted() -> None:
+    """It never got to its turn, and that counts."""
+    found: list[float] = []
+    with cycle_thread.noting_loop_lag(found.append):
+        time.sleep(BLOCKED_SECONDS)  # noqa: ASYNC251 - this is what is measured
+    assert len(found) == 1
+    assert found[0] >= BLOCKED_SECONDS - cycle_thread.LAG_TICK_SECONDS
+
+
+async def test_nothing_is_noted_after_the_block_or_in_a_short_one() -> None:
+    """An idle daemon isn't woken for it."""
+    found: list[float] = []
+    with cycle_thread.noting_loop_lag(found.append):
+        pass
+    del found[:]  # a machine that is busy may be late even here
+    await asyncio.sleep(3 * cycle_thread.LAG_TICK_SECONDS)
+    assert found == []

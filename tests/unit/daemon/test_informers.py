@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -13,8 +13,9 @@ from aiohttp import web
 from tests import answers
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import worlds
+from tests.unit.mirror import manifests
 from vscheduler.cluster import reflector
-from vscheduler.daemon import informers, readiness
+from vscheduler.daemon import health, informers
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import entries
@@ -156,7 +157,7 @@ async def test_a_kind_that_is_refused_is_waited_for_only_for_a_while(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     """And followed as soon as it is there."""
-    monkeypatch.setattr(readiness, "REFUSED_SECONDS", 0.2)
+    monkeypatch.setattr(health, "REFUSED_SECONDS", 0.2)
     async with refused(serve, {"poddisruptionbudgets": status}) as (made, refusals):
         ready = [made.ready]
         await made.wait_for_lists()
@@ -177,7 +178,7 @@ async def test_what_is_needed_or_may_come_is_waited_for(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, kind: str, status: int
 ) -> None:
     """Nothing is decided without pods, and a server that fails says nothing of its kinds."""
-    monkeypatch.setattr(readiness, "REFUSED_SECONDS", 0.0)
+    monkeypatch.setattr(health, "REFUSED_SECONDS", 0.0)
     async with refused(serve, {kind: status}) as (made, _):
         waiting = asyncio.create_task(made.wait_for_lists())
         await worlds.until(lambda: any(each.problem for each in made.states()))
@@ -185,3 +186,169 @@ async def test_what_is_needed_or_may_come_is_waited_for(
         assert not waiting.done()
         assert not made.ready
         waiting.cancel()
+
+
+POD = events.Kind.POD
+
+
+def test_a_list_loses_only_its_bad_items() -> None:
+    """The others are all there, and the bad one is told of."""
+    items = [manifests.pod("a"), manifests.pod("b") | {"spec": 1}, manifests.pod("c")]
+    seen = manifests.mirror(manifests.pod("gone"))
+    codec = informers.Codec(POD, seen.read)
+    (event,) = codec.replace(codec.read([json.dumps(item).encode() for item in items]))
+    assert isinstance(event, entries.Replace)
+    assert {key: entry.value is None for key, entry in event.found.items()} == {
+        "a": False,
+        "b": True,
+        "c": False,
+    }
+    seen.apply(event)
+    assert [key for _, key in seen.rejections] == ["b"]
+    assert {pod.uid for pod in seen.ungrouped()} == {"a", "c"}
+
+
+@pytest.mark.parametrize(
+    ("change", "spec", "expected"),
+    [
+        ("ADDED", {}, events.Upsert),
+        ("MODIFIED", {}, events.Upsert),
+        ("MODIFIED", 1, events.Reject),
+        ("DELETED", {}, events.Remove),
+        ("DELETED", 1, events.Remove),
+    ],
+)
+def test_changes_become_events(change: str, spec: object, expected: type[entries.Event]) -> None:
+    """An object that can't be read can still go."""
+    item = json.dumps(manifests.pod("p") | {"spec": spec}).encode()
+    (event,) = informers.Codec(POD, manifests.mirror().read).change(change, item)
+    assert type(event) is expected
+    if isinstance(event, events.Remove):
+        assert event == events.Remove(kind=POD, namespace="ns", name="p", uid="p")
+
+
+def test_a_list_that_came_in_parts_leaves_what_a_whole_one_does() -> None:
+    """Also where an object of the first part has gone before the list was whole."""
+    documents = [manifests.pod(name, group="g", node="n1") for name in "abc"]
+    items = [json.dumps(each).encode() for each in documents]
+    around = manifests.node("n1", {"cpu": "8", "pods": "9"}), manifests.group("g")
+    whole, parts = manifests.mirror(*around), manifests.mirror(*around)
+    codec = informers.Codec(POD, parts.read)
+    for item in items:
+        for event in codec.begin(codec.read([item])):
+            assert parts.apply(event)
+    (event,) = codec.replace(codec.read(items[1:]))
+    assert parts.apply(event)
+    assert not parts.apply(event)
+    assert whole.apply(event)
+    assert manifests.canonical(parts.snapshot(0.0)) == manifests.canonical(whole.snapshot(0.0))
+
+
+class Server:
+    """Lists the pods that the test says, and counts how often."""
+
+    def __init__(self, *versions: tuple[str, int]) -> None:
+        self.versions = dict(versions)
+        self.queries: list[dict[str, str]] = []
+        self.failures = 0
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """One page."""
+        self.queries.append(dict(request.query))
+        if self.failures:
+            self.failures -= 1
+            return web.json_response({"message": "no"}, status=500)
+        items = [
+            {"metadata": {"name": uid, "uid": uid, "resourceVersion": str(version)}}
+            for uid, version in self.versions.items()
+        ]
+        return web.json_response(answers.a_metadata_list(items))
+
+
+def nobody() -> None:
+    """Who is told that a watch is behind, where that is of no interest."""
+
+
+@pytest.fixture(autouse=True)
+def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(informers, "BEHIND_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(informers, "LIST_RETRY_SECONDS", 0.01)
+
+
+async def test_it_returns_when_every_pod_is_seen_as_new(serve: Serve) -> None:
+    """A pod that is seen older, or not at all, is waited for; a newer version will do."""
+    server = Server(("a", 5), ("b", 9))
+    mirror = manifests.mirror(manifests.pod("a", version=4))
+    waiting = asyncio.create_task(
+        informers.catch_up(await serve(server.answer), mirror, ["vscheduler"], nobody)
+    )
+    await worlds.until(lambda: server.queries)
+    mirror.apply(manifests.event_of(manifests.pod("a", node="n1", version=5)))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    mirror.apply(manifests.event_of(manifests.pod("b", version=11)))
+    async with asyncio.timeout(10):
+        await waiting
+    assert server.queries[0]["fieldSelector"].startswith("spec.schedulerName=vscheduler,")
+
+
+async def test_a_pod_that_is_gone_before_a_watch_shows_it_holds_nobody_up(serve: Serve) -> None:
+    """After some patience it is listed anew."""
+    server = Server(("a", 5))
+    waiting = asyncio.create_task(
+        informers.catch_up(await serve(server.answer), manifests.mirror(), ["vscheduler"], nobody)
+    )
+    await worlds.until(lambda: server.queries)
+    server.versions.clear()
+    async with asyncio.timeout(10):
+        await waiting
+    assert len(server.queries) >= 2
+
+
+async def test_errors_are_waited_out_and_names_are_asked_for_in_turn(serve: Serve) -> None:
+    """No list, no beginning."""
+    server = Server()
+    server.failures = 2
+    async with asyncio.timeout(10):
+        await informers.catch_up(await serve(server.answer), manifests.mirror(), ["a", "b"], nobody)
+    names = [query["fieldSelector"].split(",")[0] for query in server.queries]
+    assert names == ["spec.schedulerName=a"] * 3 + ["spec.schedulerName=b"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "listed", "enough"), [("", 5, True), ("x", 5, False), ("6", 5, True), ("4", 5, False)]
+)
+async def test_versions_are_compared_as_numbers(
+    serve: Serve, seen: str, listed: int, enough: bool
+) -> None:
+    """A pod that doesn't decode is kept without a version, and is seen."""
+    server = Server(("a", listed))
+    mirror = manifests.mirror(manifests.pod("a", version=seen))
+    if not seen:
+        mirror.apply(
+            events.Reject(
+                kind=events.Kind.POD, namespace="ns", name="a", uid="a", field="spec", message=""
+            )
+        )
+    done = False
+    with suppress(TimeoutError):
+        async with asyncio.timeout(5 if enough else 0.3):
+            await informers.catch_up(await serve(server.answer), mirror, ["vscheduler"], nobody)
+            done = True
+    assert done is enough
+
+
+async def test_a_watch_that_the_list_has_overtaken_is_told_of(serve: Serve) -> None:
+    """Not one for which there is no list."""
+    server = Server(("a", 5))
+    server.failures = 3
+    mirror = manifests.mirror()
+    told: list[int] = []
+
+    def overtake() -> None:
+        told.append(server.failures)
+        mirror.apply(manifests.event_of(manifests.pod("a", version=5)))
+
+    async with asyncio.timeout(10):
+        await informers.catch_up(await serve(server.answer), mirror, ["vscheduler"], overtake)
+    assert told == [0]

@@ -20,7 +20,7 @@ from vscheduler.cluster.writes import status_writer, usage_writing
 from vscheduler.controllers.podgroups import owners, podgroup_controller
 from vscheduler.core import cycle
 from vscheduler.core.model import decisions
-from vscheduler.daemon import leader_session, settings, tenures
+from vscheduler.daemon import leader_session, settings
 from vscheduler.daemon.observability import metrics
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import decoding, events
@@ -103,7 +103,7 @@ async def half(
     )
     made.show(manifests.node("n1", {"cpu": "16", "pods": "50"}), manifests.queue("default"))
     leases = given.election.lease_of.values()
-    work = tenures.serve(made.decided, leases, made.serving.work, name="serve")
+    work = leader_session.run_while_leading(made.decided, leases, made.serving.work, name="serve")
     async with asyncio.TaskGroup() as group:
         around.followed.start(group)
         tasks = [group.create_task(each) for each in (around.calls.run(), work)]

@@ -20,7 +20,6 @@ from vscheduler.cli.queue import (
     cluster_client,
     queue_figures,
     queue_requests,
-    queue_screens,
     queue_tables,
     queue_watch,
 )
@@ -49,7 +48,7 @@ class Wish:
             now=time.time(),
             width=shutil.get_terminal_size().columns if terminal else None,
             wide=self.output == "wide",
-            paint=queue_screens.paint if coloured else queue_tables.unpainted,
+            paint=queue_watch.paint if coloured else queue_tables.unpainted,
         )
 
 
@@ -57,8 +56,8 @@ class Wish:
 class Picture:
     """What a command shows of a cluster."""
 
-    lines: queue_screens.Lines
-    rows: queue_screens.Rows | None
+    lines: queue_watch.Lines
+    rows: queue_watch.Rows | None
     """Where a change is a line; else everything is shown anew."""
     order: Callable[[queue_watch.View], list[str]]
     """Names of the queues, as they are shown."""
@@ -252,7 +251,7 @@ def _print(view: queue_watch.View, wish: Wish, picture: Picture, names: Sequence
     if len(names) != 1:
         items = [{"apiVersion": "v1", "items": items, "kind": "List"}]
     for each in items:
-        output.show(each, wish.output, indent=queue_screens.INDENT)
+        output.show(each, wish.output, indent=queue_watch.INDENT)
 
 
 def _say(missing: Sequence[str], view: queue_watch.View) -> None:
@@ -275,17 +274,17 @@ def _watch(
 
 
 @contextmanager
-def _screen(wish: Wish, picture: Picture, names: Sequence[str]) -> Iterator[queue_screens.Show]:
+def _screen(wish: Wish, picture: Picture, names: Sequence[str]) -> Iterator[queue_watch.Show]:
     style = wish.style
     if wish.output in OBJECTS:
-        yield queue_screens.Objects(wish.output, names)
+        yield queue_watch.Objects(wish.output, names)
     elif style.width is not None:
-        with queue_screens.terminal(picture.lines, style) as show:
+        with queue_watch.terminal(picture.lines, style) as show:
             yield show
     elif picture.rows is not None:
-        yield queue_screens.Log(picture.rows, style)
+        yield queue_watch.Log(picture.rows, style)
     else:
-        yield queue_screens.Pages(picture.lines, style)
+        yield queue_watch.Pages(picture.lines, style)
 
 
 def _kinds(wish: Wish, picture: Picture) -> Sequence[Kind]:

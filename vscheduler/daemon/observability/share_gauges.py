@@ -1,4 +1,6 @@
-"""What shares came to in the last cycle, put into words when Prometheus asks."""
+"""What shares came to in the last cycle, put into words when Prometheus asks; and what queues are
+owed: what waits of theirs though their shares have room for it.
+"""
 
 import math
 from collections import Counter, defaultdict
@@ -7,8 +9,8 @@ from dataclasses import dataclass, field
 
 from prometheus_client import core, registry
 
-from vscheduler.core.model import decisions, resources
-from vscheduler.daemon.observability import metric_table, owing
+from vscheduler.core.model import decisions, jobs, resources
+from vscheduler.daemon.observability import metric_table
 
 REASONS_MAX = 20
 """Reasons that have a series of their own; a taint's value can be anything."""
@@ -23,6 +25,76 @@ UNLIMITED = {resources.CPU: math.inf, resources.MEMORY: math.inf}
 Series = Mapping[tuple[str, ...], float]
 """Values by the values of their labels."""
 
+SLACK = 1e-3
+"""A share that is short of a whole pod by so little has room for it: shares are fractions."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Waiting:
+    """What waits in one queue."""
+
+    groups: int = 0
+    """PodGroups that wait, whole or in part."""
+    pods: int = 0
+    """Their pods that have no node."""
+    classes: Counter[jobs.TaskClass] = field(default_factory=Counter)
+    """Those of these pods that found no room, or wait for some; not those of groups that aren't
+    admitted, unless the cluster is all that has no room for them."""
+
+
+def waiting(result: decisions.CycleResult) -> Mapping[str, Waiting]:
+    """What waits after this cycle, by queue; queues in which nothing does aren't in it."""
+    found: defaultdict[str, Waiting] = defaultdict(Waiting)
+    for group in result.groups:
+        if group.reason is not None:
+            queue = found[group.queue]
+            queue.groups += 1
+            without = group.reason.tasks - group.reason.placed - group.failed
+            queue.pods += max(len(group.unplaced), without)
+            queue.classes.update(task.kind for task in group.unplaced)
+    queues = {group.job: group.queue for group in result.groups} if result.pipelined else {}
+    for pipeline in result.pipelined:
+        if pipeline.task.job in queues:
+            queue = found[queues[pipeline.task.job]]
+            queue.pods += 1
+            queue.classes[pipeline.task.kind] += 1
+    return found
+
+
+def missing(
+    figures: decisions.QueueFigures, classes: Mapping[jobs.TaskClass, int]
+) -> dict[str, float]:
+    """What as many of these pods ask for as what the queue deserves still has room for.
+
+    A pod counts only if there is room for it in every resource that the queue deserves any of:
+    where CPU is scarce and memory isn't, a queue that has its CPU lacks no memory. So does one
+    whose share ends within a pod.
+    """
+    deserved = {} if figures.entitlement is None else figures.entitlement.deserved
+    room = {name: each - figures.allocated.get(name, 0) for name, each in deserved.items()}
+    lacks: defaultdict[str, float] = defaultdict(float)
+    for kind, pods in classes.items():
+        asked = {name: each for name, each in kind.request.items() if each and name in room}
+        fitting = min(
+            (pods, *((room[name] + SLACK) // each for name, each in asked.items()))
+            if asked
+            else (0,)
+        )
+        for name, each in asked.items() if fitting > 0 else ():
+            lacks[name] += fitting * each
+            room[name] -= fitting * each
+    return lacks
+
+
+def owed(figures: decisions.QueueFigures, lacks: Mapping[str, float]) -> dict[str, float]:
+    """What the queue has of what it deserves, and what it lacks; without what is nothing."""
+    deserved = {} if figures.entitlement is None else figures.entitlement.deserved
+    amounts = {
+        name: min(figures.allocated.get(name, 0), each) + lacks.get(name, 0)
+        for name, each in deserved.items()
+    }
+    return {name: amount for name, amount in amounts.items() if amount > 0}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
@@ -32,7 +104,7 @@ class Figures:
     total: Mapping[str, float] = field(default_factory=dict)
     excluded: Mapping[str, int] = field(default_factory=dict)
     """Nodes by reason."""
-    waiting: Mapping[str, owing.Waiting] = field(default_factory=dict)
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
     """By queue."""
 
 
@@ -53,7 +125,7 @@ class ShareGauges(registry.Collector):
             queues=result.queues,
             total=total,
             excluded=nodes_by_reason(result.excluded),
-            waiting=owing.waiting(result),
+            waiting=waiting(result),
         )
 
     def forget(self) -> None:
@@ -107,14 +179,14 @@ def queue_gauges(queues: Sequence[decisions.QueueFigures]) -> Iterator[core.Gaug
 
 def share_gauges(figures: Figures) -> Iterator[core.GaugeMetricFamily]:
     """Ours, in the order of the table."""
-    queues, idle = figures.queues, owing.Waiting()
+    queues, idle = figures.queues, Waiting()
     waiting = [figures.waiting.get(each.name, idle) for each in queues]
-    lacks = [owing.missing(each, of.classes) for each, of in zip(queues, waiting, strict=True)]
-    owed = [owing.owed(each, of) for each, of in zip(queues, lacks, strict=True)]
+    lacks = [missing(each, of.classes) for each, of in zip(queues, waiting, strict=True)]
+    due = [owed(each, of) for each, of in zip(queues, lacks, strict=True)]
     deserved = [each.entitlement.deserved if each.entitlement else {} for each in queues]
     values: tuple[Series, ...] = (
         _ratios(queues, deserved),
-        _ratios(queues, owed),
+        _ratios(queues, due),
         {
             (each.name, *resource): amount
             for each in queues
@@ -122,7 +194,7 @@ def share_gauges(figures: Figures) -> Iterator[core.GaugeMetricFamily]:
         },
         {(each.name,): of.groups for each, of in zip(queues, waiting, strict=True)},
         {(each.name,): of.pods for each, of in zip(queues, waiting, strict=True)},
-        {(name,): error for name, error in fairness_error(owed, lacks).items()},
+        {(name,): error for name, error in fairness_error(due, lacks).items()},
         dict(_in_units(figures.total)),
         {(reason,): number for reason, number in figures.excluded.items()},
     )

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import structlog
 
-from vscheduler.daemon.observability import line_writer, logs
+from vscheduler.daemon.observability import logs
 from vscheduler.mirror import plain_text
 
 PATIENCE_SECONDS = 20.0
@@ -42,7 +42,7 @@ class Log:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT)
-        self._writer: line_writer.LineWriter | None = None
+        self._writer: logs.LineWriter | None = None
 
     def begin(self, level: str, style: str) -> None:
         """Log there."""
@@ -205,7 +205,7 @@ def test_dropped_lines_are_told_of_in_the_same_shape() -> None:
     """A reader of JSON needn't know of another one."""
     reading, writing = os.pipe()
     writer = logs.configure("info", "json", descriptor=writing)
-    for number in range(3 * line_writer.LINES_MAX):
+    for number in range(3 * logs.LINES_MAX):
         logging.getLogger().warning("%d", number)
     count = writer.dropped
     assert count > 0

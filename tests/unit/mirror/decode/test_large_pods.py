@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests import attacks
-from vscheduler.daemon import codecs
+from vscheduler.daemon import informers
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import decoding, events, large_pods, wire
 from vscheduler.mirror.index import entries
@@ -186,7 +186,7 @@ def test_an_affinity_is_read_once_however_often_its_pod_changes(
 ) -> None:
     """A pod that starts is shown half a dozen times: its phase, its containers, its conditions."""
     mirror = state.Mirror(OPTIONS)
-    codec = codecs.Codec(events.Kind.POD, mirror.read)
+    codec = informers.Codec(events.Kind.POD, mirror.read)
     documents = [heavy(number=each) for each in range(5)]
     for document in documents:
         document["spec"] |= {"nodeName": node} if node else {}

@@ -5,7 +5,7 @@ import pytest
 
 from tests import pictures, running
 from vscheduler.core.model import decisions, jobs, queues, snapshot
-from vscheduler.daemon.observability import owing
+from vscheduler.daemon.observability import share_gauges
 
 EMPTY = decisions.CycleResult(
     binds=(),
@@ -40,47 +40,47 @@ def pod(**request: int) -> jobs.TaskClass:
 def test_a_queue_lacks_pods_that_its_share_has_room_for() -> None:
     """As many of them as it deserves; what it has counts towards what it is owed."""
     lab = queue(allocated={"cpu": 1000}, deserved={"cpu": 4000.0})
-    lacks = owing.missing(lab, {pod(cpu=1000): 8})
+    lacks = share_gauges.missing(lab, {pod(cpu=1000): 8})
     assert lacks == {"cpu": 3000}
-    assert owing.owed(lab, lacks) == {"cpu": 4000}
+    assert share_gauges.owed(lab, lacks) == {"cpu": 4000}
 
 
 def test_a_queue_that_asks_for_little_is_owed_no_more() -> None:
     """The rest of its share is lent."""
     lab = queue(allocated={"cpu": 1000}, deserved={"cpu": 4000.0})
-    assert owing.missing(lab, {pod(cpu=1000): 1}) == {"cpu": 1000}
-    assert owing.missing(lab, {}) == {}
-    assert owing.owed(lab, {}) == {"cpu": 1000}
+    assert share_gauges.missing(lab, {pod(cpu=1000): 1}) == {"cpu": 1000}
+    assert share_gauges.missing(lab, {}) == {}
+    assert share_gauges.owed(lab, {}) == {"cpu": 1000}
 
 
 def test_a_queue_that_has_its_scarce_resource_lacks_no_other() -> None:
     """All want CPU, and nobody shares out memory: each deserves all that it asks for of it."""
     lab = queue(allocated={"cpu": 4000, "memory": 4}, deserved={"cpu": 4000.0, "memory": 9.0})
-    assert owing.missing(lab, {pod(cpu=1000, memory=1): 5}) == {}
+    assert share_gauges.missing(lab, {pod(cpu=1000, memory=1): 5}) == {}
     other = {pod(cpu=1000, memory=1): 5, pod(memory=2): 5}
-    assert owing.missing(lab, other) == {"memory": 4}
+    assert share_gauges.missing(lab, other) == {"memory": 4}
 
 
 @pytest.mark.parametrize(("deserved", "lacks"), [(4999.9995, 1000), (4999, 0), (4500, 0)])
 def test_no_part_of_a_pod_is_lacking(deserved: float, lacks: float) -> None:
     """A share that ends within a pod is met; one that is a fraction short of it has room."""
     lab = queue(allocated={"cpu": 4000}, deserved={"cpu": deserved})
-    assert owing.missing(lab, {pod(cpu=1000): 5}).get("cpu", 0) == lacks
+    assert share_gauges.missing(lab, {pod(cpu=1000): 5}).get("cpu", 0) == lacks
 
 
 def test_what_is_not_deserved_at_all_is_not_looked_at() -> None:
     """A queue may deserve GPUs only; pods that hold none of what it deserves are owed nothing."""
     lab = queue(allocated={"cpu": 9000}, deserved={"gpu": 2.0})
-    assert owing.missing(lab, {pod(cpu=1000, gpu=1): 5}) == {"gpu": 2}
-    assert owing.missing(lab, {pod(cpu=1000): 5}) == {}
-    assert owing.missing(queue(allocated={}, deserved=None), {pod(cpu=1000): 5}) == {}
+    assert share_gauges.missing(lab, {pod(cpu=1000, gpu=1): 5}) == {"gpu": 2}
+    assert share_gauges.missing(lab, {pod(cpu=1000): 5}) == {}
+    assert share_gauges.missing(queue(allocated={}, deserved=None), {pod(cpu=1000): 5}) == {}
 
 
 def test_a_queue_above_its_share_lacks_nothing() -> None:
     """What it has beyond that is no part of what it is owed."""
     lab = queue(allocated={"cpu": 9000}, deserved={"cpu": 4000.0, "pods": 0.0})
-    assert owing.missing(lab, {pod(cpu=1000): 5}) == {}
-    assert owing.owed(lab, {}) == {"cpu": 4000}
+    assert share_gauges.missing(lab, {pod(cpu=1000): 5}) == {}
+    assert share_gauges.owed(lab, {}) == {"cpu": 4000}
 
 
 def test_pods_that_wait_for_others_to_go_are_waiting() -> None:
@@ -104,11 +104,11 @@ def test_pods_that_wait_for_others_to_go_are_waiting() -> None:
     (task,) = job.tasks
     waits = decisions.Pipeline(task=task, node="n1")
     result = replace(EMPTY, groups=(group,), pipelined=(waits,))
-    assert owing.waiting(result) == {
-        "lab": owing.Waiting(groups=1, pods=1, classes={task.kind: 1})  # type: ignore[arg-type]  # equal to a Counter
+    assert share_gauges.waiting(result) == {
+        "lab": share_gauges.Waiting(groups=1, pods=1, classes={task.kind: 1})  # type: ignore[arg-type]  # equal to a Counter
     }
 
 
 def test_nothing_waits_in_a_queue_whose_jobs_have_no_reason_to() -> None:
     """Such a queue isn't in it."""
-    assert owing.waiting(EMPTY) == {}
+    assert share_gauges.waiting(EMPTY) == {}

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from vscheduler.mirror import paths
-from vscheduler.sandbox import cleaning, client, errors
+from vscheduler.sandbox import client, contents, errors
 
 
 class Server:
@@ -25,7 +25,7 @@ def left(status: int) -> list[str]:
     """What is found when a collection isn't there, or can't be listed."""
     api = cast("client.Client", Server(status))
     things = paths.Collection(api_version="example.com/v1", kind="Thing", plural="things")
-    found = cleaning.find_leftovers(api, [things, paths.NODES])
+    found = contents.find_leftovers(api, [things, paths.NODES])
     return [each.path for each in found]
 
 

@@ -11,7 +11,7 @@ from tests import running
 from vscheduler.core import actions
 from vscheduler.core.api import contracts
 from vscheduler.core.config import policy
-from vscheduler.daemon import configuration, extensions
+from vscheduler.daemon import configuration
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "plugin"
@@ -69,12 +69,12 @@ def module(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def point(name: str, value: str) -> metadata.EntryPoint:
     """An entry point."""
-    return metadata.EntryPoint(name=name, value=value, group=extensions.GROUP)
+    return metadata.EntryPoint(name=name, value=value, group=configuration.ENTRY_POINTS)
 
 
 def test_a_plugin_of_another_package_is_found(module: str) -> None:
     """By its entry point."""
-    found = extensions.discover([point("good", f"{module}:Good")], ["gang"])
+    found = configuration.discover([point("good", f"{module}:Good")], ["gang"])
     assert (found.plugins, found.problems) == ((Good,), ())
 
 
@@ -99,7 +99,7 @@ def test_what_can_not_be_used_is_named_and_the_rest_is_there(
     """One sentence with the entry point."""
     other = point("good", "other_package:Good")
     bad = point(name, value)
-    found = extensions.discover([bad, other] if name != "good" else [bad], ["gang"])
+    found = configuration.discover([bad, other] if name != "good" else [bad], ["gang"])
     (problem,) = found.problems
     assert problem.startswith(f"entry point {name} = {value}: ")
     assert complaint in problem
@@ -110,7 +110,7 @@ def test_of_two_plugins_of_one_name_one_is_a_problem(module: str) -> None:
     """Which one doesn't depend on the order in which they are installed."""
     points = [point("good", f"{module}:Twin"), point("good", f"{module}:Good")]
     for order in (points, points[::-1]):
-        found = extensions.discover(order, [])
+        found = configuration.discover(order, [])
         assert found.plugins == (Good,)
         assert found.problems == (
             f'entry point good = {module}:Twin: there is another plugin called "good"',
@@ -124,15 +124,15 @@ def test_the_distribution_is_named() -> None:
         for each in metadata.distribution("vscheduler").entry_points
         if each.group == "console_scripts"
     )
-    (problem,) = extensions.discover([ours], []).problems
+    (problem,) = configuration.discover([ours], []).problems
     assert problem.startswith(f"vscheduler {metadata.version('vscheduler')}, entry point ")
 
 
 def test_the_example_is_found_as_it_would_be_installed() -> None:
     """Its pyproject.toml registers it, and a configuration can name it."""
     tree = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())
-    registered = tree["project"]["entry-points"][extensions.GROUP]
-    found = extensions.discover([point(*item) for item in registered.items()], ["gang"])
+    registered = tree["project"]["entry-points"][configuration.ENTRY_POINTS]
+    found = configuration.discover([point(*item) for item in registered.items()], ["gang"])
     assert found.problems == ()
     (spot,) = found.plugins
     given = {"actions": "allocate", "tiers": running.tiers("spot")}
@@ -147,12 +147,12 @@ def test_a_configuration_can_name_what_is_installed(
     file.write_text("actions: allocate\ntiers: [{plugins: [{name: good}]}]\n")
     with pytest.raises(configuration.ConfigurationError, match="unknown plugin"):
         configuration.load(str(file))
-    there = extensions.Found(plugins=(Good,))
-    monkeypatch.setattr(extensions, "installed", lambda: there)
+    there = configuration.Found(plugins=(Good,))
+    monkeypatch.setattr(configuration, "installed", lambda: there)
     ((setting,),) = configuration.load(str(file)).policy.tiers
     assert setting.plugin is Good
-    broken = extensions.Found(problems=("a: b", "c: d"))
-    monkeypatch.setattr(extensions, "installed", lambda: broken)
+    broken = configuration.Found(problems=("a: b", "c: d"))
+    monkeypatch.setattr(configuration, "installed", lambda: broken)
     for path in (str(file), ""):
         with pytest.raises(configuration.ConfigurationError) as raised:
             configuration.load(path)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from tests.unit.daemon import leading, worlds
-from vscheduler.daemon import tenures
+from vscheduler.daemon import leader_session
 from vscheduler.daemon.leader_election import api
 
 
@@ -38,7 +38,9 @@ async def served(
 ) -> AsyncIterator[tuple[leading.Decided, asyncio.Task[None]]]:
     """Work for these Leases."""
     decided = leading.Decided()
-    task = asyncio.create_task(tenures.serve(decided, leases, work.do, name="work"))
+    task = asyncio.create_task(
+        leader_session.run_while_leading(decided, leases, work.do, name="work")
+    )
     yield decided, task
     task.cancel()
     with suppress(asyncio.CancelledError, RuntimeError):
