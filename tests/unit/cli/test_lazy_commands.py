@@ -43,7 +43,7 @@ def test_a_command_imports_only_what_it_needs(command: str) -> None:
     assert modules.isdisjoint(STRANGERS[command])
 
 
-@pytest.mark.parametrize("words", [(), ("check",), ("run",), ("simulate",)])
+@pytest.mark.parametrize("words", [(), ("check",), ("demo",), ("run",), ("simulate",)])
 def test_help_imports_the_flags_and_nothing_else(words: tuple[str, ...]) -> None:
     """Somebody waits for it."""
     modules = _imported("from vscheduler.__main__ import main; main()", *words, "--help")

@@ -1,0 +1,156 @@
+"""The demo's course: a real control plane, tenants, gangs, the daemon, and what comes of it."""
+
+import shlex
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import urllib3
+
+from vscheduler.cli import demo_view, screen
+from vscheduler.mirror import paths
+from vscheduler.sandbox import client, control_plane, errors, processes, progress_report
+
+POLL_SECONDS = 0.2
+SETTLE_SECONDS = 1.0
+"""How long the end must last: the gang that can't fit must not start in parts."""
+
+READY_SECONDS = 30.0
+TIMEOUT_SECONDS = 60.0
+DAEMON = "vscheduler"
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A control plane with tenants, and a daemon."""
+
+    plane: control_plane.ControlPlane
+    daemon: processes.Supervisor
+    url: str
+    """Where the daemon answers."""
+    pool: urllib3.PoolManager
+
+    def wait_until_ready(self) -> None:
+        """Wait for the daemon's first look at the cluster, so that its start doesn't count."""
+        deadline = time.monotonic() + READY_SECONDS
+        while not demo_view.is_ready(self.url, self.pool):
+            self.daemon.check()
+            if time.monotonic() > deadline:
+                tail = self.daemon.log_tail(DAEMON)
+                raise errors.StartFailed(
+                    f"the scheduler was not ready in {READY_SECONDS:.0f} s.\n{tail}"
+                )
+            time.sleep(POLL_SECONDS)
+
+    def look(self) -> demo_view.View:
+        """The cluster as it is now. Raises StartFailed, with its last words, when the daemon
+        has ended.
+        """
+        self.daemon.check()
+        return demo_view.look(self.plane.api, self.url, self.pool)
+
+
+def run(*, keep: bool) -> bool:
+    """All of it; whether everything was as it must be."""
+    with _stage() as stage:
+        stage.wait_until_ready()
+        began = time.monotonic()
+        _create_jobs(stage.plane.api)
+        view, seconds = _watch(stage, began)
+        problems = view.problems()
+        screen.say(*demo_view.summary(view, seconds))
+        screen.say(*(f"not as it must be: {each}" for each in problems), err=True)
+        if keep:
+            _wait(stage)
+    return not problems
+
+
+def _watch(stage: Stage, began: float) -> tuple[demo_view.View, float]:
+    """Show the queues until all is as it must be, and stays so, or the time is up.
+
+    Gives the last view, and the seconds until the last pod that can run ran.
+    """
+    seconds = 0.0
+    good_since: float | None = None
+    with demo_view.on(sys.stderr) as show:
+        while True:
+            view = stage.look()
+            elapsed = time.monotonic() - began
+            show(view, elapsed)
+            if not seconds and view.running >= demo_view.PODS:
+                seconds = elapsed
+            good_since = None if view.problems() else good_since or elapsed
+            settled = good_since is not None and elapsed - good_since >= SETTLE_SECONDS
+            if settled or elapsed > TIMEOUT_SECONDS:
+                return view, seconds or elapsed
+            time.sleep(POLL_SECONDS)
+
+
+@contextmanager
+def _stage() -> Iterator[Stage]:
+    """Everything but the jobs; all of it ends with the block, however that ends."""
+    with ExitStack() as stack:
+        with progress_report.on_stderr() as progress:
+            plane = stack.enter_context(control_plane.start(progress=progress))
+        plane.create_nodes(count=demo_view.WORKERS, prefix="worker", cpu=str(demo_view.WORKER_CPU))
+        for tenant in demo_view.TENANTS:
+            plane.create_namespace(tenant)
+            plane.api.create(paths.QUEUES.everywhere, demo_view.queue(tenant))
+        port = _free_port()
+        directory = plane.directory / "daemon"
+        directory.mkdir()
+        daemon = processes.Supervisor(directory)
+        stack.callback(daemon.end)
+        daemon.start(DAEMON, _daemon_command(plane, port))
+        pool = stack.enter_context(urllib3.PoolManager(retries=False))
+        url = f"http://{LOOPBACK}:{port}"
+        yield Stage(plane=plane, daemon=daemon, url=url, pool=pool)
+
+
+def _daemon_command(plane: control_plane.ControlPlane, port: int) -> list[str]:
+    return [
+        *(sys.executable, "-m", "vscheduler", "run"),
+        f"--kubeconfig={plane.kubeconfig}",
+        f"--scheduler-name={demo_view.SCHEDULER}",
+        "--leader-elect=false",  # nobody else is here, so there is nobody to wait for
+        "--enable-metrics",
+        f"--listen-address={LOOPBACK}:{port}",
+        "--enable-healthz",
+        f"--healthz-address={LOOPBACK}:{port}",
+    ]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def _create_jobs(api: client.Client) -> None:
+    """PodGroups first; the gang that can't fit last, when the tenants' shares are known."""
+    for gang in (*demo_view.FITTING, *demo_view.WAITING):
+        api.create(paths.POD_GROUPS.within(gang.tenant), gang.pod_group())
+    for gang in (*demo_view.FITTING, *demo_view.WAITING):
+        api.create_all(paths.PODS.within(gang.tenant), gang.members())
+
+
+def _wait(stage: Stage) -> None:
+    """Say how to look around, and leave everything running until Ctrl-C or SIGTERM."""
+    plane = stage.plane
+    kubectl = shlex.quote(str(plane.kubectl))
+    screen.say(
+        "",
+        f"export KUBECONFIG={shlex.quote(str(plane.kubeconfig))}",
+        f"{kubectl} get queues,podgroups,pods --all-namespaces",
+        f"# metrics: {stage.url}/metrics",
+        f"# the scheduler's log: {stage.daemon.log_path(DAEMON)}",
+        "# Ctrl-C ends it all",
+    )
+    ends = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    signal.sigwait(ends)
