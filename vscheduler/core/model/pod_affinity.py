@@ -8,7 +8,7 @@ for and by node.
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Generic, TypeAlias, TypeVar
 
 from vscheduler.core.model import constraints, hashing
@@ -21,6 +21,16 @@ Seats: TypeAlias = Mapping[str, tuple[int, int]]
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 """The label that API servers give every namespace."""
+
+
+class Seat(IntEnum):
+    """How a pod stands on its node: an index into counts."""
+
+    STAYING = 0
+    LEAVING = 1
+    """The pod is being deleted, or was chosen to be evicted."""
+    PROMISED = 2
+    """The pod waits for room there that is being freed."""
 
 
 class Bond(StrEnum):

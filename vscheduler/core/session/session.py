@@ -11,10 +11,10 @@ import numpy as np
 from vscheduler.core.api import contracts
 from vscheduler.core.config import policy as policies
 from vscheduler.core.fair_share import demands, node_loss_grace, node_pools
-from vscheduler.core.model import decisions, jobs, nodes, queues, resources
+from vscheduler.core.model import decisions, jobs, nodes, pod_affinity, queues, resources
 from vscheduler.core.model import snapshot as snapshots
 from vscheduler.core.placement import nominated_pods, placement
-from vscheduler.core.placement.pod_affinity import counts, tallies
+from vscheduler.core.placement.pod_affinity import counts
 from vscheduler.core.preemption import relocations
 from vscheduler.core.session import (
     budgets,
@@ -29,8 +29,8 @@ from vscheduler.core.session import (
 PRECEDENCE = {code: place for place, code in enumerate(decisions.ReasonCode)}
 
 SEATS = {
-    jobs.TaskStatus.ALLOCATED: tallies.Seat.STAYING,
-    jobs.TaskStatus.PIPELINED: tallies.Seat.PROMISED,
+    jobs.TaskStatus.ALLOCATED: pod_affinity.Seat.STAYING,
+    jobs.TaskStatus.PIPELINED: pod_affinity.Seat.PROMISED,
 }
 """What a task that was given room is to its neighbours."""
 
@@ -364,7 +364,7 @@ class Session:
         row = self.layout.rows[room.node]
         self.future_used[row] += step * self.request(room.task)
         (host_ports.take if step > 0 else host_ports.give_back)(self.ports, room.node, room.task)
-        self.neighbours.move(room.task, row, tallies.Seat.PROMISED, step)
+        self.neighbours.move(room.task, row, pod_affinity.Seat.PROMISED, step)
         self.touched.append(row)
 
     def evict(self, task: jobs.Task, row: int) -> None:
@@ -373,8 +373,8 @@ class Session:
         self.future_used[row] -= self.request(task)
         host_ports.give_back(self.ports, name, task)
         host_ports.take(self.leaving_ports, name, task)
-        self.neighbours.move(task, row, tallies.Seat.STAYING, -1)
-        self.neighbours.move(task, row, tallies.Seat.LEAVING, 1)
+        self.neighbours.move(task, row, pod_affinity.Seat.STAYING, -1)
+        self.neighbours.move(task, row, pod_affinity.Seat.LEAVING, 1)
         self.touched.append(row)
         self.budgets.take(task)
         self.gang_of(task).move(task, jobs.TaskStatus.RELEASING, name)
@@ -388,7 +388,7 @@ class Session:
         self.budgets.give_back(task)
         host_ports.give_back(self.leaving_ports, name, task)
         host_ports.take(self.ports, name, task)
-        self.neighbours.move(task, row, tallies.Seat.LEAVING, -1)
-        self.neighbours.move(task, row, tallies.Seat.STAYING, 1)
+        self.neighbours.move(task, row, pod_affinity.Seat.LEAVING, -1)
+        self.neighbours.move(task, row, pod_affinity.Seat.STAYING, 1)
         self.touched.append(row)
         self.gang_of(task).move(task, task.status, task.node)

@@ -4,8 +4,7 @@ from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from vscheduler.core.model import decisions, jobs, snapshot
-from vscheduler.core.placement.pod_affinity import tallies
+from vscheduler.core.model import decisions, jobs, pod_affinity, snapshot
 
 if TYPE_CHECKING:
     from vscheduler.core.session import session as working
@@ -101,7 +100,7 @@ class Statement:
         gang = self._session.gang_of(task)
         assert gang.status(task) is jobs.TaskStatus.ALLOCATED
         row = self._session.layout.rows[gang.node(task) or ""]
-        self._reseat(task, row, tallies.Seat.STAYING)
+        self._reseat(task, row, pod_affinity.Seat.STAYING)
         self._operations.append((Step.STARTED, task, row))
 
     def postpone(self, checkpoint: int) -> None:
@@ -136,7 +135,7 @@ class Statement:
                 case Step.KEPT:
                     self._session.keep(self._kept.pop(task.uid), -1)
                 case Step.STARTED:
-                    self._reseat(task, row, tallies.Seat.PROMISED)
+                    self._reseat(task, row, pod_affinity.Seat.PROMISED)
                 case Step.SPARED:
                     self._session.evict(task, row)
                     self._evicts[task.uid] = self._spared.pop(task.uid)
@@ -183,15 +182,15 @@ class Statement:
             elif step in (Step.PLACED, Step.STARTED):
                 if self._session.gang_of(task).status(task) is jobs.TaskStatus.ALLOCATED:
                     # Who was to start waits with its gang: it is nobody's company yet.
-                    self._reseat(task, row, tallies.Seat.PROMISED)
+                    self._reseat(task, row, pod_affinity.Seat.PROMISED)
                 self._hold(task, row)
         self._forget()
 
-    def _reseat(self, task: jobs.Task, row: int, seat: tallies.Seat) -> None:
+    def _reseat(self, task: jobs.Task, row: int, seat: pod_affinity.Seat) -> None:
         """The task, which has room that is there now, starts there, or only waits there."""
-        left = tallies.Seat.STAYING
+        left = pod_affinity.Seat.STAYING
         if seat is left:
-            left = tallies.Seat.PROMISED
+            left = pod_affinity.Seat.PROMISED
         self._session.neighbours.move(task, row, left, -1)
         self._session.neighbours.move(task, row, seat, 1)
         self._session.touched.append(row)

@@ -121,7 +121,7 @@ class Neighbours:
             found = self._by_task[task.uid] = self._work_out(task)
             return found
 
-    def move(self, task: jobs.Task, row: int, seat: tallies.Seat, step: int) -> None:
+    def move(self, task: jobs.Task, row: int, seat: pod_affinity.Seat, step: int) -> None:
         """The task takes this seat, or leaves it (-1). Called by Session."""
         found = self.standing(task)
         if found is None:

@@ -13,10 +13,10 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import constraints, masks, nodes
+from vscheduler.core.model import constraints, masks, nodes, pod_affinity
 from vscheduler.core.placement.pod_affinity import counts, tallies
 
-Seat = tallies.Seat
+Seat = pod_affinity.Seat
 Flags = NDArray[np.bool_]
 Scores = NDArray[np.float64]
 

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Hashable
-from enum import IntEnum
 from typing import TypeAlias
 
 import numpy as np
@@ -11,18 +10,9 @@ from numpy.typing import NDArray
 from vscheduler.core.model import nodes, pod_affinity
 
 Counts: TypeAlias = NDArray[np.int64]
-Place: TypeAlias = "tuple[int, Seat]"
+Seat = pod_affinity.Seat
+Place: TypeAlias = tuple[int, Seat]
 """A row, and how pods are there."""
-
-
-class Seat(IntEnum):
-    """How a pod stands on its node: an index into counts."""
-
-    STAYING = 0
-    LEAVING = 1
-    """It is being deleted, or was chosen to be evicted."""
-    PROMISED = 2
-    """It waits for room there that is being freed."""
 
 
 class Domains:
