@@ -248,7 +248,7 @@ def _place(session: working.Session, queue: queues.Queue, sheet: worksheets.Work
             return True
         seating = _seating(session, trial, queue, sheet)
         outcome = seating.conclude()
-        if sheet.tasks and best_effort.rests(session, gang, jobs.PLACED):
+        if sheet.tasks and job_state.rests(session.dispatch, gang, jobs.PLACED):
             _fill(session, trial, queue, sheet, idlers=False)  # perhaps more of the others fit
             outcome = seating.conclude()
         if outcome is best_effort.Outcome.WAITS:
@@ -279,7 +279,7 @@ def _fill(
         if placed is Placed.NOWHERE and not gang.may_become_ready(sheet.failed_roles):
             return
         ready = placed is Placed.YES and session.dispatch.all_agree("job_ready", gang)
-        if ready and (idlers or not best_effort.rests(session, gang, jobs.READY)):
+        if ready and (idlers or not job_state.rests(session.dispatch, gang, jobs.READY)):
             return
 
 

@@ -86,7 +86,7 @@ def _place(session: working.Session, gang: job_state.Gang) -> None:
         seating.exchange()
         if seating.needed():
             seating.others()
-        if best_effort.is_ready(session, gang):
+        if job_state.is_ready(session.dispatch, gang):
             best_effort.start(session, trial, gang)
         elif session.as_volcano and not session.dispatch.all_agree("job_ready", gang):
             trial.hold()

@@ -26,25 +26,6 @@ class Outcome(Enum):
     NEITHER = auto()
 
 
-def is_ready(session: "working.Session", gang: job_state.Gang) -> bool:
-    """Whether the minimum has room now, best-effort members that it needs included."""
-    return session.dispatch.all_agree("job_ready", gang) and not rests(session, gang, jobs.READY)
-
-
-def rests(
-    session: "working.Session", gang: job_state.Gang, statuses: frozenset[jobs.TaskStatus]
-) -> bool:
-    """Whether the minimum is reached in these statuses, READY or PLACED, only as best-effort
-    members that wait are counted. Where no plugin asks for a minimum it never is.
-    """
-    return (
-        gang.pending_best_effort > 0
-        and not gang.reaches(statuses, idlers=False)
-        and gang.reaches(statuses)
-        and session.dispatch.asks("job_ready")
-    )
-
-
 def start(session: "working.Session", trial: statement.Statement, gang: job_state.Gang) -> None:
     """Bind what a job that is ready was given, and what it was given before and only held: it has
     its minimum with these (Volcano: Session.Allocate, which dispatches all that is allocated).
@@ -74,7 +55,7 @@ class Seating:
         session, trial, gang = self.session, self.trial, self.gang
         if not self.needed():
             return Outcome.NEITHER
-        if is_ready(session, gang):
+        if job_state.is_ready(session.dispatch, gang):
             start(session, trial, gang)
             return Outcome.STARTS
         if session.dispatch.vote("job_pipelined", gang):
@@ -87,12 +68,12 @@ class Seating:
 
         False: there isn't room for so many, and none is placed.
         """
-        if not rests(self.session, self.gang, self.statuses):
+        if not job_state.rests(self.session.dispatch, self.gang, self.statuses):
             return True
         before = self.trial.checkpoint()
         for lacking in (True, False):
             for placed in self._each(self.gang.lacks_role if lacking else _any):
-                if placed and not rests(self.session, self.gang, self.statuses):
+                if placed and not job_state.rests(self.session.dispatch, self.gang, self.statuses):
                     return True
         self.trial.rollback(before)
         return False

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vscheduler.core.model import decisions, jobs, queues, resources
-from vscheduler.core.placement import best_effort, nominated_room
+from vscheduler.core.placement import nominated_room
 from vscheduler.core.preemption import offers, preemptors, victims
-from vscheduler.core.session import statement
+from vscheduler.core.session import job_state, statement
 
 if TYPE_CHECKING:
     from vscheduler.core.preemption import planner
@@ -155,7 +155,7 @@ class Attempt:
         placed = gang.ready_tasks + gang.waiting_tasks + gang.pending_best_effort
         if dispatch.asks("job_pipelined") and placed < gang.job.min_member:
             return False
-        if best_effort.rests(self._session, gang, jobs.PLACED):
+        if job_state.rests(dispatch, gang, jobs.PLACED):
             return False
         return dispatch.vote("job_pipelined", gang)
 

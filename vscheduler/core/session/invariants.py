@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vscheduler.core.model import decisions, jobs, resources
-from vscheduler.core.placement import best_effort
+from vscheduler.core.session import job_state
 
 if TYPE_CHECKING:
     from vscheduler.core.session import session as working
@@ -22,7 +22,7 @@ def check(session: "working.Session") -> None:
     assert all(count == 1 for count in bound.values()), "a pod is bound twice"
     _check_rows(session)
     for job in {bind.task.job for bind in session.binds}:
-        ready = best_effort.is_ready(session, session.gangs[job])
+        ready = job_state.is_ready(session.dispatch, session.gangs[job])
         assert ready, f"{job} is bound in part"
 
 
