@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from typing import Protocol
 
-from vscheduler.core.model import jobs, resources
-from vscheduler.core.session import job_state
+from vscheduler.core.model import jobs, queues, resources, snapshot
 
 Pair = tuple[str, jobs.TaskClass]
 """A queue's name and a class of pods."""
@@ -16,7 +16,7 @@ class Demands:
     def __init__(
         self,
         space: resources.ResourceSpace,
-        every: Iterable[job_state.Gang],
+        every: Iterable[jobs.WorkingJob],
         awaited: Iterable[Pair] = (),
     ) -> None:
         """Awaited are pods that don't exist yet and for which room is kept: they ask for it."""
@@ -80,3 +80,27 @@ class Demands:
                 for name, amount in kind.request.items():
                     row[columns[name]] += amount * count
         return sums
+
+
+class Session(Protocol):
+    """The running cycle, as far as it is read to count what queues use."""
+
+    snapshot: snapshot.Snapshot
+    space: resources.ResourceSpace
+    queues: Mapping[str, queues.Queue]
+    as_volcano: bool
+
+    @property
+    def gangs(self) -> Mapping[jobs.JobId, jobs.WorkingJob]:
+        """Jobs with their state in this cycle; every one has its queue in `queues`."""
+
+    @property
+    def demands(self) -> Demands:
+        """What queues have and ask for as the cycle begins."""
+
+    @property
+    def total(self) -> resources.Vector:
+        """What there is to share out, (R,)."""
+
+    def request(self, task: jobs.Task) -> resources.Vector:
+        """What the task asks for, (R,); not to be written to."""

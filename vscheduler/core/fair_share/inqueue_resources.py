@@ -7,21 +7,20 @@ gate can't start, so what they ask for isn't kept for them (Volcano: DeductSchGa
 from collections.abc import Mapping
 
 from vscheduler.core.model import jobs, resources
-from vscheduler.core.session import job_state
 
 
-def minimum(gang: job_state.Gang) -> resources.Amounts:
+def minimum(gang: jobs.WorkingJob) -> resources.Amounts:
     """Its minResources less what its gated pods ask for: what a group is promised at admission."""
     return _less(gang.job.min_resources or {}, _gated(gang.job))
 
 
-def outstanding(gang: job_state.Gang) -> resources.Amounts:
+def outstanding(gang: jobs.WorkingJob) -> resources.Amounts:
     """The same, less what it has already."""
     job = gang.job
     return _less(_less(job.min_resources or {}, job.allocated), _gated(job))
 
 
-def holds(gang: job_state.Gang) -> bool:
+def holds(gang: jobs.WorkingJob) -> bool:
     """Whether a promise is kept for the group: it is Inqueue, or runs with its minimum.
 
     A running group below its minimum is being wound down, such as a Spark job whose driver is
@@ -35,7 +34,7 @@ def holds(gang: job_state.Gang) -> bool:
     return gang.phase is jobs.Phase.INQUEUE
 
 
-def unborn(gang: job_state.Gang) -> resources.Amounts:
+def unborn(gang: jobs.WorkingJob) -> resources.Amounts:
     """The part of its minResources for which no pod asks yet."""
     job = gang.job
     asked = resources.add(job.allocated, job.pending)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import contracts
-from vscheduler.core.fair_share import guarantees, inqueue_resources
+from vscheduler.core.fair_share import demands, guarantees, inqueue_resources
 from vscheduler.core.model import decisions, queues, resources
 
 Request = Sequence[tuple[int, int]]
@@ -116,7 +115,7 @@ class Books:
     all siblings hold, guarantees included, has to stay within what is there for them.
     """
 
-    def __init__(self, session: contracts.Session, tree: queues.Tree | None) -> None:
+    def __init__(self, session: demands.Session, tree: queues.Tree | None) -> None:
         self._session = session
         self._volcano = session.as_volcano
         paths = dict.fromkeys(session.queues, (CLUSTER,)) if tree is None else tree.paths
@@ -341,12 +340,12 @@ class Books:
 
     def _count(self) -> None:
         """What queues have, and what jobs were promised."""
-        demands = self._session.demands
-        for queue in sorted(demands.queues):
-            held = [(column, amount) for column, amount in enumerate(demands.held[queue]) if amount]
+        asked = self._session.demands
+        for queue in sorted(asked.queues):
+            held = [(column, amount) for column, amount in enumerate(asked.held[queue]) if amount]
             self.take(self.accounts[queue], held)
             for each in self.accounts[queue].line:
-                for column, amount in enumerate(demands.elastic[queue]):
+                for column, amount in enumerate(asked.elastic[queue]):
                     each.elastic[column] += amount
         inner = self._inner
         for gang in self._session.gangs.values():

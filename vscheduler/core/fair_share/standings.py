@@ -5,8 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import contracts
-from vscheduler.core.fair_share import fair_shares, node_pools
+from vscheduler.core.fair_share import demands, fair_shares, node_pools
 from vscheduler.core.fair_share import surplus as standing
 from vscheduler.core.model import jobs, seats
 
@@ -17,7 +16,7 @@ class Standings:
     """Worked out when somebody first asks, which most cycles nobody does."""
 
     def __init__(
-        self, session: contracts.Session, survey: node_pools.Survey, division: fair_shares.Division
+        self, session: demands.Session, survey: node_pools.Survey, division: fair_shares.Division
     ) -> None:
         self._session = session
         self._survey = survey

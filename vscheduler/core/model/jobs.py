@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NewType, TypeVar
+from typing import Any, NewType, Protocol, TypeVar
 
 from vscheduler.core.model import constraints, resources
 
@@ -368,3 +368,22 @@ def tally(tasks: Iterable[Task]) -> dict[str, object]:
         "pending": pending,
         "classes": classes,
     }
+
+
+class WorkingJob(Protocol):
+    """A Job as a cycle has changed it so far: the part that fair shares are computed from."""
+
+    @property
+    def job(self) -> Job:
+        """The job as the snapshot has it."""
+
+    @property
+    def phase(self) -> Phase:
+        """The phase of its PodGroup now."""
+
+    @property
+    def counts(self) -> Mapping[TaskStatus, int]:
+        """How many tasks stand how now."""
+
+    def node(self, task: Task) -> str | None:
+        """The node that the task is on, or has room on, now."""
