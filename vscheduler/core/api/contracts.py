@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vscheduler.core.api import views
 from vscheduler.core.fair_share import demands, node_pools
 from vscheduler.core.model import (
     constraints,
@@ -40,9 +41,6 @@ from vscheduler.core.model import (
     snapshot,
     usages,
 )
-from vscheduler.core.placement import nominated_pods
-from vscheduler.core.placement.pod_affinity import counts
-from vscheduler.core.session import job_state
 
 if TYPE_CHECKING:
     from vscheduler.core.session import session as working
@@ -142,13 +140,17 @@ class Session(Protocol):
     queues: Mapping[str, queues.Queue]
     as_volcano: bool
     """`compatibility: volcano`: decide as Volcano does where we would decide otherwise."""
-    neighbours: counts.Neighbours
-    """Which pods are near a node, those placed and evicted in this cycle taken into account."""
-    nominated: nominated_pods.NominatedPods
-    """Pods of other schedulers that wait for room that is kept for them."""
 
     @property
-    def gangs(self) -> Mapping[jobs.JobId, job_state.Gang]:
+    def neighbours(self) -> views.Neighbours:
+        """Which pods are near a node, those placed and evicted in this cycle taken into account."""
+
+    @property
+    def nominated(self) -> views.NominatedPods:
+        """Pods of other schedulers that wait for room that is kept for them."""
+
+    @property
+    def gangs(self) -> Mapping[jobs.JobId, views.JobState]:
         """Jobs with their state in this cycle; every one has its queue in `queues`."""
 
     @property
@@ -268,7 +270,7 @@ class Hooks(Protocol):
         each time the queue has had its turn.
         """
 
-    def job_key(self, gang: job_state.Gang) -> Key | None:
+    def job_key(self, gang: views.JobState) -> Key | None:
         """[JobOrder; first difference, then creation time, then id] Asked again each time the job
         goes back into its queue's line.
         """
@@ -276,31 +278,31 @@ class Hooks(Protocol):
     def task_key(self, task: jobs.Task) -> Key | None:
         """[TaskOrder; first difference, then index, creation time, UID]."""
 
-    def job_valid(self, gang: job_state.Gang) -> decisions.Reason | None:
+    def job_valid(self, gang: views.JobState) -> decisions.Reason | None:
         """[JobValid; first reason] Why this job can't be scheduled as it stands; None if it can."""
 
-    def job_ready(self, gang: job_state.Gang) -> bool | None:
+    def job_ready(self, gang: views.JobState) -> bool | None:
         """[JobReady; all] Whether what is allocated so far may be bound."""
 
-    def start_timeout(self, gang: job_state.Gang) -> float | None:
+    def start_timeout(self, gang: views.JobState) -> float | None:
         """[-; first] After how many seconds a gang that could only be bound in part, and is so
         still, is evicted. Where no plugin has an answer, it stays.
         """
 
-    def job_pipelined(self, gang: job_state.Gang) -> bool | None:
+    def job_pipelined(self, gang: views.JobState) -> bool | None:
         """[JobPipelined; a vote] Whether the job may hold room that is being freed until it can
         start. A reject loses, a tier with a permit decides.
         """
 
-    def job_starving(self, gang: job_state.Gang) -> bool | None:
+    def job_starving(self, gang: views.JobState) -> bool | None:
         """[JobStarving; all of the first tier that has one] Whether others may lose pods for it.
         Where no plugin has an answer, no job starves.
         """
 
-    def job_enqueueable(self, gang: job_state.Gang) -> decisions.Refusal | bool | None:
+    def job_enqueueable(self, gang: views.JobState) -> decisions.Refusal | bool | None:
         """[JobEnqueueable; a vote, too] Whether a Pending group is let in: True, or the numbers."""
 
-    def job_enqueued(self, gang: job_state.Gang) -> None:
+    def job_enqueued(self, gang: views.JobState) -> None:
         """[JobEnqueued; all] The group was let in: count what was promised to it."""
 
     def overused(self, queue: queues.Queue) -> bool | None:

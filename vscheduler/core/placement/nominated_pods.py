@@ -8,32 +8,16 @@ others about it. Nobody counts on it as company, and spreads and scores leave it
 All of it is the same from a cycle's beginning to its end.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
-from vscheduler.core.model import constraints, jobs, nodes, nominations, resources, snapshot
-
-Ports: TypeAlias = Mapping[str, tuple[constraints.HostPort, ...]]
-"""By node name; only nodes that have some."""
+from vscheduler.core.api import views
+from vscheduler.core.model import constraints, jobs, nominations, resources, snapshot
 
 Places: TypeAlias = frozenset[tuple[str, str]]
 """Labels of nodes, and the values that are out of bounds."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Kept:
-    """What is out of reach for some pods of ours."""
-
-    number: int
-    """Another one where anything is different."""
-    amounts: resources.Vector
-    """What nominated pods ask for, (N, R)."""
-    ports: Ports
-    apart: nodes.Mask
-    """Nodes (N,) that anti-affinity leaves."""
 
 
 class NominatedPods:
@@ -45,16 +29,16 @@ class NominatedPods:
         self._found = [each for each in taken.nominated if each.node in self._layout.rows]
         self.anybody = bool(self._found)
         self._counted: dict[int, int] = {}
-        self._by_task: dict[jobs.TaskId, Kept | None] = {}
-        self._by_likeness: dict[Hashable, Kept] = {}
-        self._kept: dict[tuple[int, Places], Kept] = {}
-        self._held: dict[int, tuple[resources.Vector, Ports]] = {}
+        self._by_task: dict[jobs.TaskId, views.Kept | None] = {}
+        self._by_likeness: dict[Hashable, views.Kept] = {}
+        self._kept: dict[tuple[int, Places], views.Kept] = {}
+        self._held: dict[int, tuple[resources.Vector, views.Ports]] = {}
         self._members: dict[tuple[int, constraints.PodSet], list[int]] = {}
 
     def __bool__(self) -> bool:
         return self.anybody
 
-    def of(self, task: jobs.Task) -> Kept | None:
+    def of(self, task: jobs.Task) -> views.Kept | None:
         """What is kept from this task; None where nothing is."""
         if not self._found:
             return None
@@ -71,7 +55,7 @@ class NominatedPods:
             self._counted[priority] = sum(each.priority >= priority for each in self._found)
         return self._counted[priority]
 
-    def _work_out(self, task: jobs.Task, count: int) -> Kept:
+    def _work_out(self, task: jobs.Task, count: int) -> views.Kept:
         likeness = (task.kind, task.namespace, frozenset(task.labels.items()), count)
         kept = self._by_likeness.get(likeness)
         if kept is None:
@@ -111,7 +95,7 @@ class NominatedPods:
         spec = self._layout.specs[self._layout.rows[self._found[number].node]]
         yield from (pair for pair in spec.labels if pair[0] == term.topology_key)
 
-    def _make(self, count: int, places: Places) -> Kept:
+    def _make(self, count: int, places: Places) -> views.Kept:
         if count not in self._held:
             self._held[count] = self._add_up(self._found[:count])
         amounts, ports = self._held[count]
@@ -119,9 +103,11 @@ class NominatedPods:
         for key, value in places:
             column, codes = self._layout.label(key)
             apart &= column != codes[value]
-        return Kept(len(self._kept), amounts, ports, apart)
+        return views.Kept(len(self._kept), amounts, ports, apart)
 
-    def _add_up(self, found: Sequence[nominations.Nominated]) -> tuple[resources.Vector, Ports]:
+    def _add_up(
+        self, found: Sequence[nominations.Nominated]
+    ) -> tuple[resources.Vector, views.Ports]:
         amounts = np.zeros((self._layout.size, self._space.size), dtype=np.int64)
         ports: dict[str, tuple[constraints.HostPort, ...]] = {}
         for each in found:

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vscheduler.core.api import contracts
+from vscheduler.core.api import contracts, views
 from vscheduler.core.model import jobs, masks, resources
-from vscheduler.core.placement import nominated_pods
 
 if TYPE_CHECKING:
     from vscheduler.core.session import session as working
@@ -63,7 +62,7 @@ def verdicts(session: "working.Session", task: jobs.Task) -> Iterator[contracts.
 
 
 def filtered(
-    kept: nominated_pods.Kept | None,
+    kept: views.Kept | None,
     task: jobs.Task,
     view: contracts.NodeView,
     *,

@@ -10,10 +10,9 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from vscheduler.core.api import contracts
+from vscheduler.core.api import contracts, views
 from vscheduler.core.fair_share import inqueue_resources, queue_usage
 from vscheduler.core.model import decisions, jobs, queues, resources
-from vscheduler.core.session import job_state
 
 DRA = "dynamic resource allocation"
 
@@ -79,7 +78,7 @@ class Capacity(contracts.Plugin):
         paths = (self._tree.paths[claimant.name], self._tree.paths[queue.name])
         return -float(sum(map(operator.eq, *paths)))
 
-    def job_valid(self, gang: job_state.Gang) -> decisions.Reason | None:
+    def job_valid(self, gang: views.JobState) -> decisions.Reason | None:
         """Why a job can't run in its queue: this has children, or is set aside."""
         if self._tree is None or self._session.as_volcano:
             return None
@@ -93,7 +92,7 @@ class Capacity(contracts.Plugin):
             return None
         return decisions.Reason(code=code.SET_ASIDE, queue=queue, tasks=tasks, problem=problem)
 
-    def job_enqueueable(self, gang: job_state.Gang) -> decisions.Refusal | bool:
+    def job_enqueueable(self, gang: views.JobState) -> decisions.Refusal | bool:
         """Whether the queue and all above it may still promise the group's minResources.
 
         Volcano: checkJobEnqueueableHierarchically, with the limits of `allocatable`.
@@ -115,7 +114,7 @@ class Capacity(contracts.Plugin):
             code = decisions.ReasonCode.CLUSTER_FULL
         return decisions.Refusal(code=code, shortages=shortages, subject=owner.name)
 
-    def job_enqueued(self, gang: job_state.Gang) -> None:
+    def job_enqueued(self, gang: views.JobState) -> None:
         """Count what the group was promised, pods behind a gate aside."""
         whole = self._session.as_volcano
         promised = inqueue_resources.minimum(gang) if whole else inqueue_resources.outstanding(gang)

@@ -8,10 +8,9 @@ import operator
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
-from vscheduler.core.api import contracts
+from vscheduler.core.api import contracts, views
 from vscheduler.core.fair_share import hierarchical_drf, share_arithmetic
 from vscheduler.core.model import decisions, jobs, queues, resources
-from vscheduler.core.session import job_state
 
 SHARE_SLACK = 1e-6
 """Shares this close are equal (Volcano: drf shareDelta)."""
@@ -53,7 +52,7 @@ class Drf(contracts.Plugin):
         """Branches that want something before those that are saturated, then the smaller share."""
         return None if self._tree is None else self._tree.key(queue.name)
 
-    def job_key(self, gang: job_state.Gang) -> contracts.Key:
+    def job_key(self, gang: views.JobState) -> contracts.Key:
         """The dominant share; pod slots count as a resource (Volcano: drf updateShare)."""
         ledger = self._ledgers.get(gang.job.id) or self._ledger(gang.job)
         if ledger.share is None:

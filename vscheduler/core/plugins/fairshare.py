@@ -11,11 +11,10 @@ from typing import ClassVar, TypeGuard
 
 import numpy as np
 
-from vscheduler.core.api import contracts
+from vscheduler.core.api import contracts, views
 from vscheduler.core.fair_share import guarantees
 from vscheduler.core.model import durations, jobs, queues, resources
 from vscheduler.core.model import usages as records
-from vscheduler.core.session import job_state
 
 HALF_LIFE_MAX_SECONDS = 100 * 365 * 86400.0
 
@@ -129,7 +128,7 @@ class FairShare(contracts.Plugin):
             self._used[queue.name] = used / queue.weight
         return (0.0 if floor is not None and floor.broken else 1.0, self._used[queue.name])
 
-    def job_key(self, gang: job_state.Gang) -> contracts.Key:
+    def job_key(self, gang: views.JobState) -> contracts.Key:
         """What the job's namespace has used in its queue."""
         place = gang.job.queue, gang.job.namespace
         if place not in self._used_within:

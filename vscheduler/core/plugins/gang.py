@@ -6,9 +6,8 @@ Volcano: plugins/gang. Its rules need no state of their own: a Gang counts its t
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from vscheduler.core.api import contracts
+from vscheduler.core.api import contracts, views
 from vscheduler.core.model import decisions, durations, jobs
-from vscheduler.core.session import job_state
 
 
 class Gang(contracts.Plugin):
@@ -24,7 +23,7 @@ class Gang(contracts.Plugin):
         """Gangs count their tasks: there is nothing to work out."""
         self._session = session
 
-    def job_valid(self, gang: job_state.Gang) -> decisions.Reason | None:
+    def job_valid(self, gang: views.JobState) -> decisions.Reason | None:
         """Whether the pods that exist can make up the minimum, roles first.
 
         Volcano: gang validJobFn (CheckTaskValid, CheckSubJobValid, ValidTaskNum).
@@ -61,26 +60,26 @@ class Gang(contracts.Plugin):
             )
         return None
 
-    def job_ready(self, gang: job_state.Gang) -> bool:
+    def job_ready(self, gang: views.JobState) -> bool:
         """Whether the minimum has room now.
 
         Volcano: CheckTaskReady, CheckSubJobReady and IsReady.
         """
         return gang.reaches(jobs.READY)
 
-    def job_pipelined(self, gang: job_state.Gang) -> bool:
+    def job_pipelined(self, gang: views.JobState) -> bool:
         """Whether the minimum has room now or once pods are gone: a permit or a reject.
 
         Volcano: CheckTaskPipelined, CheckSubJobPipelined and IsPipelined.
         """
         return gang.reaches(jobs.PLACED)
 
-    def start_timeout(self, gang: job_state.Gang) -> float:
+    def start_timeout(self, gang: views.JobState) -> float:
         """The same for all gangs."""
         del gang
         return self.seconds("gang.bindTimeout")
 
-    def job_starving(self, gang: job_state.Gang) -> bool:
+    def job_starving(self, gang: views.JobState) -> bool:
         """Whether the minimum has no place yet, or, unlike in Volcano, any pod has none: an
         elastic job gets its share back, too.
 
@@ -113,7 +112,7 @@ class Gang(contracts.Plugin):
 
     reclaimable = preemptable
 
-    def job_key(self, gang: job_state.Gang) -> contracts.Key:
+    def job_key(self, gang: views.JobState) -> contracts.Key:
         """Jobs that lack their minimum first. Of these one that has room already leads: what it
         holds is of no use until it is whole again. Volcano tells the two apart by age only.
         """

@@ -11,10 +11,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from vscheduler.core.api import contracts
+from vscheduler.core.api import contracts, views
 from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.model import decisions, jobs, nodes, resources
-from vscheduler.core.session import job_state
 
 FACTOR = "overcommit-factor"
 
@@ -40,7 +39,7 @@ class Overcommit(contracts.Plugin):
         self._rooms: dict[Pool, list[float]] = {}
         self._pools: dict[jobs.TaskClass, Pool] = {}
 
-    def job_enqueueable(self, gang: job_state.Gang) -> decisions.Refusal | bool:
+    def job_enqueueable(self, gang: views.JobState) -> decisions.Refusal | bool:
         """Whether its minResources can be promised on top of what others were promised, on the
         nodes that its pods may use and, for all groups together, on all.
         """
@@ -56,7 +55,7 @@ class Overcommit(contracts.Plugin):
                 return decisions.Refusal(code=code, shortages=shortages)
         return True
 
-    def job_enqueued(self, gang: job_state.Gang) -> None:
+    def job_enqueued(self, gang: views.JobState) -> None:
         """Its minResources are promised."""
         if gang.job.min_resources is not None:
             self._count()
@@ -65,7 +64,7 @@ class Overcommit(contracts.Plugin):
                 promise = inqueue_resources.outstanding(gang)
             self._promise(gang, promise)
 
-    def _asked(self, gang: job_state.Gang) -> resources.Amounts:
+    def _asked(self, gang: views.JobState) -> resources.Amounts:
         """What a group asks for; what it has already it need not be promised."""
         if self._session.as_volcano:
             return gang.job.min_resources or {}
@@ -109,7 +108,7 @@ class Overcommit(contracts.Plugin):
             if capability[column] < math.inf
         }
 
-    def _promise(self, gang: job_state.Gang, amounts: resources.Amounts) -> None:
+    def _promise(self, gang: views.JobState, amounts: resources.Amounts) -> None:
         if any(amounts.values()):
             promised = self._promised[self._pool(gang)]
             for name, amount in amounts.items():
@@ -147,7 +146,7 @@ class Overcommit(contracts.Plugin):
         room: list[float] = (total - table.used[rows].sum(axis=0)).tolist()
         return room
 
-    def _pool(self, gang: job_state.Gang) -> Pool:
+    def _pool(self, gang: views.JobState) -> Pool:
         """The nodes that its waiting pods may use, each pod some of them; all open nodes where
         there are no pods yet.
         """

@@ -11,11 +11,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import contracts
+from vscheduler.core.api import contracts, views
 from vscheduler.core.model import jobs, masks
 from vscheduler.core.model import nodes as tables
 from vscheduler.core.placement import nominated_room
-from vscheduler.core.placement.pod_affinity import counts, filters
+from vscheduler.core.placement.pod_affinity import filters
 
 CORDONED = "node(s) were unschedulable"
 TAINTED = "node(s) had untolerated taint {{{key}: {value}}}"
@@ -108,7 +108,7 @@ class Predicates(contracts.Plugin):
         self._spread = bool(self.argument("predicate.PodTopologySpreadEnable"))
         # Volcano: SimulateRemoveTask isn't asked, so that a dry run evicts no pod in its eyes.
         self._foresees = not session.as_volcano or "enablePreemptable" in self.flags
-        self._rulings: dict[counts.Standing, Ruling] = {}
+        self._rulings: dict[views.Standing, Ruling] = {}
         self._affinity = bool(self.argument("predicate.NodeAffinityEnable"))
         self._taints = bool(self.argument("predicate.TaintTolerationEnable"))
         self._ports = bool(self.argument("predicate.NodePortsEnable"))
@@ -178,7 +178,7 @@ class Predicates(contracts.Plugin):
         answers = [answer for gate in local for answer in gate.on(rows)]
         return [each.tobytes() for each in np.stack(answers, axis=1)]
 
-    def _ruling(self, standing: counts.Standing, kind: jobs.TaskClass) -> Ruling:
+    def _ruling(self, standing: views.Standing, kind: jobs.TaskClass) -> Ruling:
         known = self._rulings.get(standing)
         version = standing.version
         if known is None or known.version != version:
@@ -198,7 +198,7 @@ class Predicates(contracts.Plugin):
             known = self._rulings[standing] = Ruling(version, rules, outlook or None, local)
         return known
 
-    def _rules(self, standing: counts.Standing, kind: jobs.TaskClass) -> Iterator[Rule]:
+    def _rules(self, standing: views.Standing, kind: jobs.TaskClass) -> Iterator[Rule]:
         """In kube-scheduler's order: InterPodAffinity, PodTopologySpread."""
         if self._pod_affinity and standing.company:
             yield Rule(LONELY, filters.company_gates(standing), curable=False)

@@ -5,9 +5,8 @@ Volcano: plugins/priority.
 
 from collections.abc import Sequence
 
-from vscheduler.core.api import contracts
+from vscheduler.core.api import contracts, views
 from vscheduler.core.model import jobs
-from vscheduler.core.session import job_state
 
 
 class Priority(contracts.Plugin):
@@ -19,11 +18,11 @@ class Priority(contracts.Plugin):
         """Priorities stand in jobs and tasks: there is nothing to work out."""
         self._session = session
 
-    def job_key(self, gang: job_state.Gang) -> contracts.Key:
+    def job_key(self, gang: views.JobState) -> contracts.Key:
         """The PodGroup's PriorityClass; the priorities of its pods don't count."""
         return -gang.job.priority
 
-    def job_starving(self, gang: job_state.Gang) -> bool:
+    def job_starving(self, gang: views.JobState) -> bool:
         """Whether any pod has no place (Volcano: priority jobStarvingFn)."""
         return gang.ready_tasks + gang.waiting_tasks < len(gang.job.tasks)
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from vscheduler.core.api import contracts
+from vscheduler.core.api import contracts, views
 from vscheduler.core.fair_share import (
     fair_shares,
     inqueue_resources,
@@ -19,7 +19,6 @@ from vscheduler.core.fair_share import (
     standings,
 )
 from vscheduler.core.model import decisions, durations, jobs, queues, resources
-from vscheduler.core.session import job_state
 
 GRACE = "proportion.nodeLossGrace"
 
@@ -191,7 +190,7 @@ class Proportion(contracts.Plugin):
             known[place] = surplus.tolist()
         return known[place]
 
-    def job_enqueueable(self, gang: job_state.Gang) -> decisions.Refusal | bool:
+    def job_enqueueable(self, gang: views.JobState) -> decisions.Refusal | bool:
         """Whether the queue is open and can have the group's minResources as well: with what it
         has and promised, less what its jobs have above their minimum (Volcano: JobEnqueueableFn).
         """
@@ -232,7 +231,7 @@ class Proportion(contracts.Plugin):
         code = decisions.ReasonCode.CLUSTER_FULL
         return decisions.Refusal(code=code, shortages=tuple(found), subject=queue.name)
 
-    def job_enqueued(self, gang: job_state.Gang) -> None:
+    def job_enqueued(self, gang: views.JobState) -> None:
         """Its minResources are promised to it."""
         as_volcano = self._session.as_volcano
         promised = inqueue_resources.minimum if as_volcano else inqueue_resources.outstanding

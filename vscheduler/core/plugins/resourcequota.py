@@ -6,10 +6,9 @@ in pieces.
 
 from collections import defaultdict
 
-from vscheduler.core.api import contracts
+from vscheduler.core.api import contracts, views
 from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.model import decisions, limits, resources
-from vscheduler.core.session import job_state
 
 
 class ResourceQuota(contracts.Plugin):
@@ -29,7 +28,7 @@ class ResourceQuota(contracts.Plugin):
                 if inqueue_resources.holds(gang):
                     self.job_enqueued(gang)
 
-    def job_enqueueable(self, gang: job_state.Gang) -> decisions.Refusal | bool:
+    def job_enqueueable(self, gang: views.JobState) -> decisions.Refusal | bool:
         """The first quota that is exceeded refuses."""
         if gang.job.min_resources is None:
             return True
@@ -58,13 +57,13 @@ class ResourceQuota(contracts.Plugin):
                 )
         return True
 
-    def job_enqueued(self, gang: job_state.Gang) -> None:
+    def job_enqueued(self, gang: views.JobState) -> None:
         """Its pods are going to be made."""
         if gang.job.min_resources is not None:
             namespace = gang.job.namespace
             self._promised[namespace] = resources.add(self._promised[namespace], self._asked(gang))
 
-    def _asked(self, gang: job_state.Gang) -> resources.Amounts:
+    def _asked(self, gang: views.JobState) -> resources.Amounts:
         """What the quota doesn't count yet. It counts pods from the moment that they exist, which
         Volcano's plugin counts twice; and it forgets what it promised in an earlier cycle.
         """

@@ -6,9 +6,8 @@ Volcano: plugins/sla. In a tier before overcommit and gang its permit decides.
 from collections.abc import Mapping
 from typing import ClassVar
 
-from vscheduler.core.api import contracts
+from vscheduler.core.api import contracts, views
 from vscheduler.core.model import decisions, durations, jobs
-from vscheduler.core.session import job_state
 
 WAITING_TIME = "sla-waiting-time"
 ANNOTATIONS = (f"volcano.sh/{WAITING_TIME}", WAITING_TIME)
@@ -30,12 +29,12 @@ class Sla(contracts.Plugin):
         self._waiting_time = None if given is None else self.seconds(WAITING_TIME)
         self._due: dict[jobs.JobId, float | None] = {}
 
-    def job_key(self, gang: job_state.Gang) -> contracts.Key:
+    def job_key(self, gang: views.JobState) -> contracts.Key:
         """When its waiting time is over; jobs without one come last."""
         due = self._due_at(gang.job)
         return (1, 0.0) if due is None else (0, due)
 
-    def job_valid(self, gang: job_state.Gang) -> decisions.Reason | None:
+    def job_valid(self, gang: views.JobState) -> decisions.Reason | None:
         """A waiting time that can't be read is said, not passed over (Volcano ignores it)."""
         complaint = self._complaint(gang.job)
         if not complaint:
@@ -48,14 +47,14 @@ class Sla(contracts.Plugin):
             subject=complaint,
         )
 
-    def job_enqueueable(self, gang: job_state.Gang) -> decisions.Refusal | bool | None:
+    def job_enqueueable(self, gang: views.JobState) -> decisions.Refusal | bool | None:
         """A permit when its waiting time is over."""
         complaint = self._complaint(gang.job)
         if complaint:
             return decisions.Refusal(code=decisions.ReasonCode.BAD_SETTING, subject=complaint)
         return self._permit(gang.job)
 
-    def job_pipelined(self, gang: job_state.Gang) -> bool | None:
+    def job_pipelined(self, gang: views.JobState) -> bool | None:
         """The same: what room it has found is kept for it, below its minimum as well."""
         return self._permit(gang.job)
 

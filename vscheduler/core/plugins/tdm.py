@@ -13,10 +13,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import contracts
+from vscheduler.core.api import contracts, views
 from vscheduler.core.model import decisions, durations, jobs
 from vscheduler.core.model import nodes as tables
-from vscheduler.core.session import job_state
 
 ZONE = "volcano.sh/revocable-zone"
 """Label of a node: the zone that it is in. Hint of a pod: `*`, it may use any."""
@@ -173,11 +172,11 @@ class Tdm(contracts.Plugin):
             return np.zeros(nodes.size)
         return nodes.of(self._scores)
 
-    def job_key(self, gang: job_state.Gang) -> contracts.Key:
+    def job_key(self, gang: views.JobState) -> contracts.Key:
         """Jobs that can't be asked to go come first."""
         return 1 if _job_preemptable(gang.job) else 0
 
-    def job_valid(self, gang: job_state.Gang) -> decisions.Reason | None:
+    def job_valid(self, gang: views.JobState) -> decisions.Reason | None:
         """A number of pods that can't be read is said: its owner would find none protected, or all.
 
         Volcano passes over it.
@@ -199,12 +198,12 @@ class Tdm(contracts.Plugin):
                 )
         return None
 
-    def job_pipelined(self, gang: job_state.Gang) -> bool:
+    def job_pipelined(self, gang: views.JobState) -> bool:
         """Whether the minimum has room, roles aside (Volcano: JobInfo.IsPipelined)."""
         placed = gang.ready_tasks + gang.waiting_tasks + gang.pending_best_effort
         return placed >= gang.job.min_member
 
-    def job_starving(self, gang: job_state.Gang) -> bool:
+    def job_starving(self, gang: views.JobState) -> bool:
         """Whether a job that can't be asked to go has pods without a place."""
         return not _job_preemptable(gang.job) and gang.counts[jobs.TaskStatus.PENDING] > 0
 
@@ -265,7 +264,7 @@ class Tdm(contracts.Plugin):
                 chosen.append(task)
         return chosen
 
-    def _bears(self, gang: job_state.Gang) -> int:
+    def _bears(self, gang: views.JobState) -> int:
         """How many pods the job can do without now, by its annotations; one where it has none.
 
         Volcano: tdm getMaxPodEvictNum. There a job below its minimum bears one as well, and a

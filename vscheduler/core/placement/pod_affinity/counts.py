@@ -7,14 +7,12 @@ a label, made when they are first needed and kept up to date by the session from
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
+from vscheduler.core.api import views
 from vscheduler.core.model import constraints, jobs, nodes, pod_affinity
 from vscheduler.core.placement.pod_affinity import tallies
-
-Item: TypeAlias = pod_affinity.Company | pod_affinity.Tie
-"""What there can be a tally of."""
 
 Domain: TypeAlias = tuple[str, int]
 """A label of nodes, and the code of one of its values."""
@@ -29,56 +27,9 @@ COUNT_COST = 10
 """Microseconds, about: one tally of what tasks of a class have conditions on, or carry."""
 
 
-@dataclass(frozen=True, slots=True)
-class Near:
-    """Pods near which a node is more or less welcome; weight is 1 where it is a must."""
-
-    pods: tallies.Tally
-    topology_key: str
-    weight: int = 1
-
-
-Nears: TypeAlias = tuple[Near, ...]
-Weighted: TypeAlias = tuple[Item, str, int]
+Nears: TypeAlias = tuple[views.Near, ...]
+Weighted: TypeAlias = tuple[views.Item, str, int]
 """What to be near to, by which label of nodes, and how much that counts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spreading:
-    """A spread of the task's own, with the pods that it counts."""
-
-    spread: constraints.Spread
-    pods: tallies.Tally
-    counts_itself: bool
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Standing:
-    """What a task and the pods on nodes are to each other. Equal tasks share one."""
-
-    key: Hashable
-    """None, or what tells it from other tasks of its class."""
-    counted_in: Mapping[Item, tallies.Tally]
-    """What its own coming and going changes, but for sums."""
-    company: tuple[Near, ...] = ()
-    """Required affinity: one of the same company in every one of these places."""
-    is_company: bool = False
-    """Whether it is what it looks for: then it may be the first (kube-scheduler)."""
-    avoided: tuple[Near, ...] = ()
-    """Required anti-affinity of its own."""
-    repelling: tuple[Near, ...] = ()
-    """Pods whose required anti-affinity is about it."""
-    liked: tuple[Near, ...] = ()
-    """Preferences, its own and those of others about it."""
-    drawing: tuple[Near, ...] = ()
-    """Pods whose required affinity is about it."""
-    spreading: tuple[Spreading, ...] = ()
-
-    @property
-    def version(self) -> int:
-        """Changes whenever a pod moves that filters depend on."""
-        near = sum(each.pods.version for each in (*self.company, *self.avoided, *self.repelling))
-        return near + sum(each.pods.version for each in self.spreading)
 
 
 class Neighbours:
@@ -94,15 +45,15 @@ class Neighbours:
         self._layout = layout
         self._residents = found
         self._spend = spend
-        self._tallies: dict[Item, tallies.Tally] = {}
-        self._sums: dict[Item, list[tuple[tallies.Tally, int]]] = {}
+        self._tallies: dict[views.Item, tallies.Tally] = {}
+        self._sums: dict[views.Item, list[tuple[tallies.Tally, int]]] = {}
         """Sums of several tallies that this one is in, with its weight there."""
-        self._standings: dict[Hashable, Standing] = {}
-        self._by_task: dict[jobs.TaskId, Standing | None] = {}
+        self._standings: dict[Hashable, views.Standing] = {}
+        self._by_task: dict[jobs.TaskId, views.Standing | None] = {}
         self._found: dict[Hashable, Found] = {}
         """By namespace, and labels that conditions name."""
         self._of_others: dict[frozenset[pod_affinity.Tie], Mapping[pod_affinity.Bond, Nears]] = {}
-        self._guests: dict[tallies.Tally, Counter[Domain]] = {}
+        self._guests: dict[views.Tally, Counter[Domain]] = {}
         """By company, and where it is: pods that this cycle placed there to be near it."""
         self._anyone = bool(found.companies or found.ties)
 
@@ -111,7 +62,7 @@ class Neighbours:
         """Whether no pod has a condition on other pods."""
         return not self._anyone
 
-    def standing(self, task: jobs.Task) -> Standing | None:
+    def standing(self, task: jobs.Task) -> views.Standing | None:
         """None where no condition on pods is the task's own or about it."""
         if not self._anyone:
             return None
@@ -141,7 +92,7 @@ class Neighbours:
 
     def would_miss(self, tasks: Sequence[jobs.Task]) -> bool:
         """Whether these pods on nodes are the last that others were placed near in this cycle."""
-        leaving: Counter[tuple[tallies.Tally, Domain]] = Counter()
+        leaving: Counter[tuple[views.Tally, Domain]] = Counter()
         for task in tasks if self._guests else ():
             found, row = self.standing(task), self._layout.rows.get(task.node or "")
             for tally in found.counted_in.values() if found and row is not None else ():
@@ -153,7 +104,7 @@ class Neighbours:
             for (tally, (key, code)), count in leaving.items()
         )
 
-    def _work_out(self, task: jobs.Task) -> Standing | None:
+    def _work_out(self, task: jobs.Task) -> views.Standing | None:
         companies, about = self._find(task)
         own = task.kind.constraints
         asks = own.pod_affinity or own.pod_anti_affinity or own.pod_preferred or own.spread
@@ -190,8 +141,8 @@ class Neighbours:
         about: frozenset[pod_affinity.Tie],
         *,
         waits: bool,
-    ) -> Standing:
-        counted_in: dict[Item, None] = dict.fromkeys(companies)
+    ) -> views.Standing:
+        counted_in: dict[views.Item, None] = dict.fromkeys(companies)
         counted_in.update(dict.fromkeys(pod_affinity.ties(own)))
         asked = set(pod_affinity.companies(own)) if waits else set()
         self._spend("standings", COUNT_COST * (len(counted_in) + len(asked)))
@@ -199,7 +150,7 @@ class Neighbours:
         of_others = self._of_others.get(about)
         if of_others is None:
             of_others = self._of_others[about] = self._gather(about)
-        standing = Standing(
+        standing = views.Standing(
             key=key if any(key) else None,
             counted_in={each: self._tally(each) for each in counted_in},
             repelling=of_others[pod_affinity.Bond.REPELS],
@@ -217,10 +168,10 @@ class Neighbours:
 
     def _with_own(
         self,
-        standing: Standing,
+        standing: views.Standing,
         own: constraints.Constraints,
         companies: frozenset[pod_affinity.Company],
-    ) -> Standing:
+    ) -> views.Standing:
         company = pod_affinity.company(own.pod_affinity)
         preferred = self._near(
             ((each.term.pods,), each.term.topology_key, each.weight) for each in own.pod_preferred
@@ -228,7 +179,7 @@ class Neighbours:
         return replace(
             standing,
             company=tuple(
-                Near(self._tally(company), key)
+                views.Near(self._tally(company), key)
                 for key in dict.fromkeys(term.topology_key for term in own.pod_affinity)
             ),
             is_company=company in companies,
@@ -241,23 +192,23 @@ class Neighbours:
 
     def _spreading(
         self, spread: constraints.Spread, companies: frozenset[pod_affinity.Company]
-    ) -> Spreading:
+    ) -> views.Spreading:
         pods = (spread.pods,)
-        return Spreading(spread, self._tally(pods), pods in companies)
+        return views.Spreading(spread, self._tally(pods), pods in companies)
 
     def _near(self, weighted: Iterable[Weighted]) -> Nears:
         """One for each label of nodes: of several it is the sum."""
-        by_key: dict[str, list[tuple[Item, int]]] = {}
+        by_key: dict[str, list[tuple[views.Item, int]]] = {}
         for item, key, weight in weighted:
             by_key.setdefault(key, []).append((item, weight))
         return tuple(
-            Near(self._tally(found[0][0]), key, found[0][1])
+            views.Near(self._tally(found[0][0]), key, found[0][1])
             if len(found) == 1
-            else Near(self._sum(found), key)
+            else views.Near(self._sum(found), key)
             for key, found in by_key.items()
         )
 
-    def _sum(self, parts: Iterable[tuple[Item, int]]) -> tallies.Tally:
+    def _sum(self, parts: Iterable[tuple[views.Item, int]]) -> tallies.Tally:
         total = tallies.Tally(self._layout)
         for item, weight in parts:
             known = self._tallies.get(item)
@@ -268,14 +219,14 @@ class Neighbours:
             self._sums.setdefault(item, []).append((total, weight))
         return total
 
-    def _tally(self, of: Item) -> tallies.Tally:
+    def _tally(self, of: views.Item) -> tallies.Tally:
         found = self._tallies.get(of)
         if found is None:
             found = self._tallies[of] = tallies.Tally(self._layout)
             found.count(self._seats(of))
         return found
 
-    def _seats(self, of: Item) -> pod_affinity.Seats:
+    def _seats(self, of: views.Item) -> pod_affinity.Seats:
         known = self._residents
         seats = known.ties.get(of) if isinstance(of, pod_affinity.Tie) else known.companies.get(of)
         return seats or {}

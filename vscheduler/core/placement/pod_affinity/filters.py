@@ -13,8 +13,8 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
+from vscheduler.core.api import views
 from vscheduler.core.model import constraints, masks, nodes, pod_affinity
-from vscheduler.core.placement.pod_affinity import counts, tallies
 
 Seat = pod_affinity.Seat
 Flags = NDArray[np.bool_]
@@ -50,7 +50,7 @@ class Gate:
         return self.now[codes], self.later[codes]
 
 
-def company_gates(standing: counts.Standing) -> list[Gate]:
+def company_gates(standing: views.Standing) -> list[Gate]:
     """Nodes near what the task must be near to, in every respect.
 
     The first of pods that look for each other may go wherever the labels are.
@@ -70,7 +70,7 @@ def company_gates(standing: counts.Standing) -> list[Gate]:
     return gates
 
 
-def distance_gates(near: Sequence[counts.Near]) -> list[Gate]:
+def distance_gates(near: Sequence[views.Near]) -> list[Gate]:
     """Nodes near none of these pods; a node without the label is near nobody."""
     gates = []
     for each in near:
@@ -82,7 +82,7 @@ def distance_gates(near: Sequence[counts.Near]) -> list[Gate]:
 
 
 def spread_gates(
-    standing: counts.Standing, limits: constraints.Constraints, layout: nodes.NodeLayout
+    standing: views.Standing, limits: constraints.Constraints, layout: nodes.NodeLayout
 ) -> list[Gate]:
     """Nodes where one more pod keeps hard spreads within their skew; leaving pods don't count."""
     spreads = [each for each in standing.spreading if each.spread.hard]
@@ -97,7 +97,7 @@ def spread_gates(
     return gates
 
 
-def label_gates(standing: counts.Standing) -> list[Gate]:
+def label_gates(standing: views.Standing) -> list[Gate]:
     """Nodes that have the labels of all hard spreads."""
     gates = []
     for each in standing.spreading:
@@ -108,7 +108,7 @@ def label_gates(standing: counts.Standing) -> list[Gate]:
     return gates
 
 
-def liking(standing: counts.Standing, drawing_weight: int, feasible: nodes.Mask) -> Scores | None:
+def liking(standing: views.Standing, drawing_weight: int, feasible: nodes.Mask) -> Scores | None:
     """Preferences among feasible nodes, 0 to 100, the best and the worst of them at the ends (N,).
 
     drawing_weight is what those count who require the task's company. None where nobody's
@@ -132,7 +132,7 @@ def liking(standing: counts.Standing, drawing_weight: int, feasible: nodes.Mask)
 
 
 def evenness(
-    standing: counts.Standing,
+    standing: views.Standing,
     limits: constraints.Constraints,
     layout: nodes.NodeLayout,
     feasible: nodes.Mask,
@@ -161,17 +161,17 @@ def evenness(
     return scores
 
 
-def _standing_near(near: counts.Near) -> tallies.Counts:
+def _standing_near(near: views.Near) -> NDArray[np.int64]:
     """How many such pods stay or will come near each node, (N,)."""
     domains = near.pods.by_label(near.topology_key)
     return domains.standing[domains.codes]
 
 
 def _domains(
-    spreads: Sequence[counts.Spreading],
+    spreads: Sequence[views.Spreading],
     limits: constraints.Constraints,
     layout: nodes.NodeLayout,
-) -> Iterator[tallies.Domains]:
+) -> Iterator[views.Domains]:
     """The counts of these spreads, on nodes that have the labels of all of them and that the
     policies of each leave in.
     """
@@ -207,7 +207,7 @@ def _all_labelled(keys: Iterable[str], layout: nodes.NodeLayout) -> nodes.Mask:
     return mask
 
 
-def _labelled(domains: tallies.Domains) -> Flags:
+def _labelled(domains: views.Domains) -> Flags:
     """All values, and not the place of nodes without the label."""
     flags = np.ones(domains.counts.shape[1], dtype=np.bool_)
     flags[-1] = False
