@@ -119,7 +119,7 @@ def digest(result: decisions.CycleResult) -> str:
 
 def open_session(documents: Iterable[Document], tree: Mapping[str, Any]) -> session.Session:
     """A session in which nothing is decided yet."""
-    return session.Session(snapshot_of(documents), policy_of(tree))
+    return cycle.open_session(snapshot_of(documents), policy_of(tree))
 
 
 def obey(documents: Sequence[Document], result: decisions.CycleResult) -> list[Document]:

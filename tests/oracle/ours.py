@@ -9,7 +9,7 @@ from tests import pictures, running
 from tests.oracle import judging, manifests
 from vscheduler.core import cycle
 from vscheduler.core.model import jobs, snapshot
-from vscheduler.core.session import session as sessions
+from vscheduler.core.placement import placement
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import decoding
 
@@ -29,17 +29,18 @@ def verdicts(documents: Iterable[Document]) -> dict[str, judging.Verdict]:
         for each in listed
         if each["kind"] == "Pod" and each["spec"].get("schedulerName") == pictures.SCHEDULER
     ]
-    session = sessions.Session(taken([*listed, *groups]), POLICY)
+    session = cycle.open_session(taken([*listed, *groups]), POLICY)
     found = {
         manifests.key(each): frozenset[str]()
         for each in listed
         if each["kind"] == "Pod" and "nodeName" not in each["spec"]
     }
-    names = session.layout.names
+    names, placing = session.layout.names, session.placement
+    assert isinstance(placing, placement.Placement)
     for gang in session.gangs.values():
         for task in gang.job.tasks:
             if task.status is jobs.TaskStatus.PENDING:
-                scores = session.placement._plan(task).idle
+                scores = placing._plan(task).idle
                 rows = np.flatnonzero(scores > -np.inf).tolist()
                 found[task.key] = frozenset(names[row] for row in rows)
     return found

@@ -6,6 +6,7 @@ from hypothesis import given, strategies
 
 from tests import running
 from tests.properties import clusters, lives
+from vscheduler.core import cycle
 from vscheduler.core.fair_share import fair_shares, standings
 from vscheduler.core.model import decisions, jobs, resources
 from vscheduler.core.model import snapshot as snapshots
@@ -119,7 +120,7 @@ def _stands_in_the_way(
     """Whether the queue holds more on some nodes that it loses pods on than its share leaves it
     there, what it was given in this cycle included.
     """
-    opened = session.Session(taken, running.policy_of(lives.TREE))
+    opened = cycle.open_session(taken, running.policy_of(lives.TREE))
     limits = fair_shares.limits(opened.space, opened.queues, taken.elsewhere)
     weights = [opened.queues[name].weight for name in limits.names]
     division = fair_shares.Division(opened.space, opened.usable, limits, weights)
@@ -217,7 +218,7 @@ def _fits(
     kept: set[jobs.TaskId],
 ) -> bool:
     """Whether the job's decided pods find room where only these victims stay."""
-    opened = session.Session(taken, running.policy_of(lives.TREE))
+    opened = cycle.open_session(taken, running.policy_of(lives.TREE))
     with opened.statement() as trial:
         for bind in result.binds:
             trial.allocate(bind.task, opened.layout.rows[bind.node])

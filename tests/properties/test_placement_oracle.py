@@ -10,8 +10,7 @@ from hypothesis import given, strategies
 from tests import checks, pictures, running
 from tests.properties import clusters
 from vscheduler.core.model import jobs
-from vscheduler.core.placement import placement
-from vscheduler.core.session import statement
+from vscheduler.core.session import interfaces, statement
 
 TIERS = "gang | predicates nodeorder binpack"
 SIZES = ("cpu", "memory")
@@ -164,7 +163,7 @@ def assert_best(
 def take(
     trial: statement.Statement,
     task: jobs.Task,
-    choice: placement.Choice,
+    choice: interfaces.Choice,
     node: Node,
     pod: Mapping[str, Any],
 ) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, strategies
 
 from tests import pictures, running
 from tests.properties import clusters
+from vscheduler.core import cycle
 from vscheduler.core.fair_share import constrained_max_min, fair_shares
 from vscheduler.core.model import jobs, resources
 from vscheduler.core.session import session
@@ -101,7 +102,7 @@ def test_a_survey_finds_what_every_pod_and_node_say(picture: str, seed: int) -> 
         if document["kind"] == "Queue":
             # What is kept for queues that don't ask for it has pictures of its own.
             document["spec"].pop("guarantee", None)
-    opened = session.Session(running.snapshot_of(documents), running.policy_of(TREE))
+    opened = cycle.open_session(running.snapshot_of(documents), running.policy_of(TREE))
     problem = by_hand(opened)
     expected = constrained_max_min.shares(problem).deserved
     limits = fair_shares.limits(opened.space, opened.queues, opened.snapshot.elsewhere)

@@ -13,7 +13,6 @@ from vscheduler.core.actions import enqueue
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.core.placement import feasibility, placement
-from vscheduler.core.session import session
 from vscheduler.mirror import state
 
 BUDGET = 20_000
@@ -158,7 +157,7 @@ def test_conditions_of_running_pods_about_everybody_are_one_to_a_task() -> None:
     for document in many[2:]:
         document["spec"]["nodeName"] = "n01"
     cluster = Cluster([*many, *attacks.gang("first", "team-b", "qb")])
-    opened = session.Session(cluster.snapshot(), built_in())
+    opened = cycle.open_session(cluster.snapshot(), built_in())
     (task, *_) = opened.gangs[jobs.JobId("team-b/first")].job.tasks
     standing = opened.neighbours.standing(task)
     assert standing is not None

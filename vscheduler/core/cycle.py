@@ -2,8 +2,10 @@
 
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, snapshot
+from vscheduler.core.placement import nominated_pods, placement
+from vscheduler.core.placement.pod_affinity import counts
 from vscheduler.core.preemption import nominations, partial_gangs, relocations, reprieves
-from vscheduler.core.session import dispatch, invariants, job_status, session
+from vscheduler.core.session import dispatch, invariants, job_status, session, work_budget
 
 DECIDING_ON_VICTIMS = (
     *("open", "start", "preemptable", "reclaimable", "share_after", "shuffle_victims"),
@@ -35,6 +37,26 @@ def run_cycle(
             faults.append(failure.fault)
 
 
+def open_session(
+    taken: snapshot.Snapshot,
+    configured: policy.Policy,
+    *,
+    guarded: frozenset[str] = frozenset(),
+    budget: int | None = None,
+) -> session.Session:
+    """A session as a cycle begins, with all plugins open: `run_cycle` says what the rest means."""
+    spending = work_budget.Spending(budget, taken.carried.spent)
+    opened = session.Session(
+        taken,
+        configured,
+        spending=spending,
+        neighbours=counts.Neighbours(taken.nodes.layout, taken.residents, spending.spend),
+        nominated=nominated_pods.NominatedPods(taken),
+    )
+    opened.open(guarded, placement.Placement(opened), relocations.awaited(opened))
+    return opened
+
+
 def _run(
     taken: snapshot.Snapshot,
     configured: policy.Policy,
@@ -42,7 +64,7 @@ def _run(
     budget: int | None,
     faults: tuple[decisions.Fault, ...],
 ) -> decisions.CycleResult:
-    opened = session.Session(taken, configured, guarded=guarded, budget=budget)
+    opened = open_session(taken, configured, guarded=guarded, budget=budget)
     if any(fault.hook in DECIDING_ON_VICTIMS for fault in faults):
         opened.dispatch.evictions_off = True
     partial_gangs.settle(opened)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
-from vscheduler.core import actions, plugins
+from vscheduler.core import actions, cycle, plugins
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, snapshot, usages
 from vscheduler.core.session import session
@@ -60,7 +60,7 @@ def opened(
     }
     past = snapshot.Carried(past_usage=carried or {})
     taken = dataclasses.replace(taken, queues=queues, carried=past, **changes)
-    return session.Session(taken, running.policy_of(tree()))
+    return cycle.open_session(taken, running.policy_of(tree()))
 
 
 def queue_keys(made: session.Session) -> dict[str, tuple[float, ...]]:

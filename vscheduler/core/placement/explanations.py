@@ -1,32 +1,16 @@
 """Explanations: why nodes refuse a task, counted and with the room that is left."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import decisions, jobs, nodes, resources
+from vscheduler.core.session import interfaces
 
 if TYPE_CHECKING:
     from vscheduler.core.session import session as working
-
-Refusals: TypeAlias = tuple[tuple[str, int], ...]
-"""What nodes say, with their number."""
-
-Holes: TypeAlias = tuple[decisions.Hole, ...]
-"""The largest room that is left, by resource."""
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """Why nodes refuse a task."""
-
-    refusals: Refusals
-    holes: Holes
-    outsized: Holes
-    """Where the task is larger than any node that it may use: the most that one of these has."""
 
 
 def explain(
@@ -34,7 +18,7 @@ def explain(
     task: jobs.Task,
     verdicts: Sequence[contracts.Verdict],
     free: resources.Vector,
-) -> tuple[Refusals, Holes]:
+) -> tuple[interfaces.Refusals, interfaces.Holes]:
     """Why nodes refuse this task, by what filters say and by what nodes have free, (N, R).
 
     A node counts once for the first filter that refuses it, else once for each resource that it
@@ -65,7 +49,9 @@ def explain(
     return tuple(ordered), tuple(sorted(holes, key=lambda hole: hole.resource))
 
 
-def outsized(session: "working.Session", task: jobs.Task, reachable: nodes.Mask) -> Holes:
+def outsized(
+    session: "working.Session", task: jobs.Task, reachable: nodes.Mask
+) -> interfaces.Holes:
     """Where the task is larger than any node that it may use (N,), empty or not: the most that one
     of these has of each resource of which none has enough, or of all that it asks for.
     """

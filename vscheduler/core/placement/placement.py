@@ -2,15 +2,15 @@
 
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import answers, contracts
-from vscheduler.core.model import decisions, jobs, nodes, refusals, resources
+from vscheduler.core.model import jobs, nodes, refusals, resources
 from vscheduler.core.placement import explanations, lookahead, nominated_room
+from vscheduler.core.session import interfaces
 
 if TYPE_CHECKING:
     from vscheduler.core.session import session as working
@@ -34,15 +34,6 @@ NOTHING_YET = np.empty(0)
 
 PLAN_CELLS_MAX = 2**24
 """Plans that are kept, times nodes: about 300 MiB of columns."""
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Where a task may go."""
-
-    row: int
-    idle: bool
-    """Whether it may start at once, or waits there for room that is being freed."""
 
 
 class Plan:
@@ -74,7 +65,7 @@ class Plan:
         """Another one whenever its outlook is another."""
         self.chosen: int | None = None
         """The row that was chosen last, if the task may start there."""
-        self.explained: explanations.Explanation | None = None
+        self.explained: interfaces.Explanation | None = None
         """Why nodes refuse its tasks; None until somebody asks, and when a row changes."""
 
 
@@ -93,7 +84,7 @@ class Placement:
         self._ahead = lookahead.Lookahead()
         self._left_alone = _left_alone(session.snapshot.refused, session.layout)
 
-    def choose(self, task: jobs.Task) -> Choice | None:
+    def choose(self, task: jobs.Task) -> interfaces.Choice | None:
         """The best node for this task as things stand, or None.
 
         Nodes with room now come before nodes with room later, whatever the score. A node that
@@ -103,12 +94,12 @@ class Placement:
         named = self._session.nominations.get(task.uid) or task.nominated_node
         nominated = self._session.layout.rows.get(named or "")
         if nominated is not None and plan.future[nominated] > -np.inf:
-            return Choice(nominated, bool(plan.idle[nominated] > -np.inf))
+            return interfaces.Choice(nominated, bool(plan.idle[nominated] > -np.inf))
         for scores, idle in ((plan.idle, True), (plan.future, False)):
             row = self._best(plan, scores)
             if row is not None:
                 plan.chosen = row if idle else None
-                return Choice(row, idle)
+                return interfaces.Choice(row, idle)
         return None
 
     def feasible(self, task: jobs.Task, row: int) -> bool:
@@ -129,7 +120,7 @@ class Placement:
         rows: list[int] = order[: int(mask.sum())].tolist()
         return rows
 
-    def explanation(self, task: jobs.Task) -> explanations.Explanation:
+    def explanation(self, task: jobs.Task) -> interfaces.Explanation:
         """Why nodes refuse this task: worked out once for all like it, until a node changes."""
         plan = self._plan(task)
         if plan.explained is None:
@@ -138,10 +129,10 @@ class Placement:
             lasting = [each for each in lasting if not each.passing]
             reachable = _reachable(lasting, self._session.layout)
             outsized = explanations.outsized(self._session, task, reachable)
-            plan.explained = explanations.Explanation(*self.explain(task), outsized)
+            plan.explained = interfaces.Explanation(*self.explain(task), outsized)
         return plan.explained
 
-    def standing_explanation(self, task: jobs.Task) -> explanations.Explanation:
+    def standing_explanation(self, task: jobs.Task) -> interfaces.Explanation:
         """Why nodes would refuse this task if nothing ran on them: it changes with the nodes only,
         as far as plugins answer the same of the same nodes.
         """
@@ -151,11 +142,9 @@ class Placement:
         verdicts = [each for each in lasting if not (each.passing or each.curable)]
         told = explanations.explain(session, task, verdicts, session.allocatable)
         outsized = explanations.outsized(session, task, _reachable(verdicts, session.layout))
-        return explanations.Explanation(*told, outsized)
+        return interfaces.Explanation(*told, outsized)
 
-    def explain(
-        self, task: jobs.Task
-    ) -> tuple[tuple[tuple[str, int], ...], tuple[decisions.Hole, ...]]:
+    def explain(self, task: jobs.Task) -> tuple[interfaces.Refusals, interfaces.Holes]:
         """Why nodes refuse this task, with their number, and the largest room that is left."""
         session = self._session
         verdicts = self.verdicts(task, session.view())

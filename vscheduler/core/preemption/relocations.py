@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from vscheduler.core.model import jobs, snapshot
-from vscheduler.core.placement import placement
-from vscheduler.core.session import job_state, statement
+from vscheduler.core.session import interfaces, job_state, statement
 
 if TYPE_CHECKING:
     from vscheduler.core.session import session as working
@@ -69,7 +68,7 @@ class Removal:
                 return False
         return True
 
-    def _choose(self, task: jobs.Task) -> placement.Choice | None:
+    def _choose(self, task: jobs.Task) -> interfaces.Choice | None:
         self._session.spend("moves", ROOM_COST)
         return self._session.placement.choose(task)
 

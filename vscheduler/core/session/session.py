@@ -8,18 +8,16 @@ from types import MappingProxyType
 
 import numpy as np
 
-from vscheduler.core.api import contracts
+from vscheduler.core.api import contracts, views
 from vscheduler.core.config import policy as policies
 from vscheduler.core.fair_share import demands, node_loss_grace, node_pools
 from vscheduler.core.model import decisions, jobs, nodes, pod_affinity, queues, resources
 from vscheduler.core.model import snapshot as snapshots
-from vscheduler.core.placement import nominated_pods, placement
-from vscheduler.core.placement.pod_affinity import counts
-from vscheduler.core.preemption import relocations
 from vscheduler.core.session import (
     budgets,
     dispatch,
     host_ports,
+    interfaces,
     job_state,
     statement,
     unschedulable_jobs,
@@ -42,14 +40,19 @@ class Session:
     Actions change it through `statement()` only.
     """
 
+    placement: interfaces.Placement
+    _awaited: Sequence[snapshots.KeptRoom] = ()
+
     def __init__(
         self,
         snapshot: snapshots.Snapshot,
         policy: policies.Policy,
         *,
-        guarded: frozenset[str] = frozenset(),
-        budget: int | None = None,
+        spending: work_budget.Spending,
+        neighbours: interfaces.Neighbours,
+        nominated: views.NominatedPods,
     ) -> None:
+        """`open` is to follow. Called by core.cycle."""
         table = snapshot.nodes
         self.snapshot = snapshot
         self.policy = policy
@@ -93,19 +96,27 @@ class Session:
         self.wake_at: float | None = None
         self.shuffled_at = snapshot.carried.shuffled_at
         """When the action shuffle last evicted a pod, in this cycle or before."""
-        self.spending = work_budget.Spending(budget, snapshot.carried.spent)
-        self.spend = self.spending.spend
+        self.spending = spending
+        self.spend = spending.spend
         if snapshot.carried.spent:
             self.spending.hurry(self.unsettled(), snapshot.carried.tried)
         self._residents: collections.defaultdict[int, list[jobs.Task]] | None = None
         self._requests: dict[jobs.TaskClass, resources.Vector] = {}
         self._losses, self._losses_kept = node_loss_grace.losses(snapshot), 0.0
-        self.neighbours = counts.Neighbours(table.layout, snapshot.residents, self.spend)
-        self.nominated = nominated_pods.NominatedPods(snapshot)
-        self.placement = placement.Placement(self)
-        self.dispatch = self._open(guarded)
+        self.neighbours = neighbours
+        self.nominated = nominated
 
-    def _open(self, guarded: frozenset[str]) -> dispatch.Dispatch:
+    def open(
+        self,
+        guarded: frozenset[str],
+        placement: interfaces.Placement,
+        awaited: Sequence[snapshots.KeptRoom],
+    ) -> None:
+        """Let actions prepare the cycle, and open all plugins; those that are guarded have failed
+        in this cycle before. Awaited: room that is kept for pods that aren't there yet.
+        """
+        self.placement = placement
+        self._awaited = awaited
         for action in self.policy.actions:
             action.action(action.arguments).prepare(self)
         tiers = [
@@ -117,7 +128,8 @@ class Session:
             [(setting, self._started(setting, plugin, guarded)) for setting, plugin in tier]
             for tier in tiers
         ]
-        return self.dispatch if started == tiers else dispatch.Dispatch(started, guarded)
+        if started != tiers:
+            self.dispatch = dispatch.Dispatch(started, guarded)
 
     def _opened(
         self, setting: policies.PluginSetting, guarded: frozenset[str]
@@ -178,7 +190,7 @@ class Session:
     @cached_property
     def demands(self) -> demands.Demands:
         """What queues have and ask for as the cycle begins."""
-        awaited = [(room.queue, room.task.kind) for room in relocations.awaited(self)]
+        awaited = [(room.queue, room.task.kind) for room in self._awaited]
         return demands.Demands(self.space, self.gangs.values(), awaited)
 
     def unsettled(self) -> list[job_state.Gang]:
