@@ -7,8 +7,9 @@ from vscheduler.core.actions.preempt import Preempt
 from vscheduler.core.actions.reclaim import Reclaim
 from vscheduler.core.actions.shuffle import Shuffle
 from vscheduler.core.api import contracts
+from vscheduler.core.session import session
 
-ACTIONS: tuple[type[contracts.Action], ...] = (
+ACTIONS: tuple[type[contracts.Action[session.Session]], ...] = (
     Allocate,
     Backfill,
     Enqueue,

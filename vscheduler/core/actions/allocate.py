@@ -39,7 +39,7 @@ Lines: TypeAlias = dict[str, ordering.Line[worksheets.Worksheet]]
 """By queue, the jobs that have something to place."""
 
 
-class Allocate(contracts.Action):
+class Allocate(contracts.Action[working.Session]):
     """Place pending tasks on nodes that have room now, or will have when pods are gone."""
 
     name = "allocate"

@@ -18,7 +18,7 @@ TASK_COST = 50
 """Microseconds, about: one task placed, or refused."""
 
 
-class Backfill(contracts.Action):
+class Backfill(contracts.Action[working.Session]):
     """Bind best-effort pods of jobs that are ready, or become ready with them."""
 
     name = "backfill"

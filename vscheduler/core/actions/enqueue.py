@@ -32,7 +32,7 @@ Lines: TypeAlias = dict[str, ordering.Line[job_state.Gang]]
 """By queue, the groups that wait to be let in."""
 
 
-class Enqueue(contracts.Action):
+class Enqueue(contracts.Action[working.Session]):
     """Pending groups become Inqueue, or are told why not."""
 
     name = "enqueue"

@@ -16,7 +16,7 @@ from vscheduler.core.session import session as working
 from vscheduler.core.session import statement as journal
 
 
-class Preempt(contracts.Action):
+class Preempt(contracts.Action[working.Session]):
     """Evict pods of the same queue: of other jobs first, then less important ones of the job."""
 
     name = "preempt"

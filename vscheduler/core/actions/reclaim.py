@@ -15,7 +15,7 @@ from vscheduler.core.session import job_state, ordering
 from vscheduler.core.session import session as working
 
 
-class Reclaim(contracts.Action):
+class Reclaim(contracts.Action[working.Session]):
     """Evict pods of other queues, so that a starving job of this one can start whole."""
 
     name = "reclaim"

@@ -14,7 +14,7 @@ from vscheduler.core.session import job_state
 from vscheduler.core.session import session as working
 
 
-class Shuffle(contracts.Action):
+class Shuffle(contracts.Action[working.Session]):
     """Ask the plugins which running pods should go, and evict them as far as they may."""
 
     name = "shuffle"

@@ -23,7 +23,7 @@ question: no clock, no randomness, nothing read from outside.
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,10 +42,8 @@ from vscheduler.core.model import (
     usages,
 )
 
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
-
 Scalar = TypeVar("Scalar", bound=np.generic)
+Working = TypeVar("Working")
 
 Key: TypeAlias = float | tuple[float, ...]
 """What a queue, job or task is sorted by: smaller comes first."""
@@ -393,12 +391,15 @@ class Hooks(Protocol):
         """
 
 
-class Action(Configured):
-    """Base of all actions: one way of changing the session, run in the configured order."""
+class Action(Configured, Generic[Working]):
+    """Base of all actions: one way of changing the session, run in the configured order.
 
-    def prepare(self, session: "working.Session") -> None:
+    Working is the session that actions get: the class itself (core.session.session).
+    """
+
+    def prepare(self, session: Working) -> None:
         """The cycle begins, plugins aren't open yet: change what they are to find changed."""
 
-    def execute(self, session: "working.Session") -> None:
+    def execute(self, session: Working) -> None:
         """Decide something: place, evict or admit, through the session's statements."""
         raise NotImplementedError

@@ -6,6 +6,7 @@ problem, but for names that Volcano has and we don't: they are warned of and lef
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from vscheduler.core.api import contracts, hooks
 from vscheduler.core.config import validation, vocabulary
@@ -13,7 +14,7 @@ from vscheduler.core.config import validation, vocabulary
 Problem = validation.Problem
 
 Plugins = Sequence[type[contracts.Plugin]]
-Actions = Sequence[type[contracts.Action]]
+Actions = Sequence[type[contracts.Action[Any]]]
 
 BUILT_IN: Mapping[str, object] = {
     "actions": "enqueue, allocate, backfill, reclaim",
@@ -63,7 +64,7 @@ class PluginSetting:
 class ActionSetting:
     """One action, as configured."""
 
-    action: type[contracts.Action]
+    action: type[contracts.Action[Any]]
     arguments: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -213,7 +214,7 @@ def _known(
 def _configurations(
     found: validation.Findings,
     value: object,
-    existing: Mapping[str, type[contracts.Action]],
+    existing: Mapping[str, type[contracts.Action[Any]]],
     configured: Sequence[str],
 ) -> dict[str, dict[str, object]]:
     """Arguments by action."""

@@ -43,7 +43,7 @@ class Planner:
     def __init__(
         self,
         session: "working.Session",
-        action: contracts.Action,
+        action: contracts.Configured,
         hook: str,
     ) -> None:
         """Action takes `arguments`; hook is the one that says who may lose pods to whom."""

@@ -386,7 +386,10 @@ def test_the_built_in_configuration_grows_with_what_exists() -> None:
 def test_the_documentation_lists_all_of_it() -> None:
     """Every plugin, action, argument and flag stands in docs/configuration.md."""
     text = (Path(__file__).parents[4] / "docs" / "configuration.md").read_text()
-    kinds: list[type[contracts.Plugin | contracts.Action]] = [*plugins.PLUGINS, *actions.ACTIONS]
+    kinds: list[type[contracts.Configured]] = [
+        *plugins.PLUGINS,
+        *actions.ACTIONS,
+    ]
     words = {*vocabulary.FLAGS, *(kind.name for kind in kinds)}
     words |= {name.replace("*", "<name>") for kind in kinds for name in kind.arguments}
     assert sorted(word for word in words if f"`{word}`" not in text) == []
