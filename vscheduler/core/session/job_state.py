@@ -2,13 +2,9 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
 
 from vscheduler.core.model import jobs
-from vscheduler.core.session import subgroups
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import dispatch
+from vscheduler.core.session import dispatch, subgroups
 
 NO_ROLES: Counter[tuple[str, jobs.TaskStatus]] = Counter()
 """What jobs without role minima count; never written to."""
@@ -180,12 +176,12 @@ class Gang:
         return not self._moved
 
 
-def is_ready(asked: "dispatch.Dispatch", gang: Gang) -> bool:
+def is_ready(asked: dispatch.Dispatch, gang: Gang) -> bool:
     """Whether the minimum has room now, best-effort members that it needs included."""
     return asked.all_agree("job_ready", gang) and not rests(asked, gang, jobs.READY)
 
 
-def rests(asked: "dispatch.Dispatch", gang: Gang, statuses: frozenset[jobs.TaskStatus]) -> bool:
+def rests(asked: dispatch.Dispatch, gang: Gang, statuses: frozenset[jobs.TaskStatus]) -> bool:
     """Whether the minimum is reached in these statuses, READY or PLACED, only as best-effort
     members that wait are counted. Where no plugin asks for a minimum it never is.
     """
