@@ -7,7 +7,7 @@ from hypothesis import given, strategies
 from tests import running
 from tests.properties import clusters, lives
 from vscheduler.core import cycle
-from vscheduler.core.fair_share import fair_shares, standings
+from vscheduler.core.fair_share import fair_shares, surplus
 from vscheduler.core.model import decisions, jobs, resources
 from vscheduler.core.model import snapshot as snapshots
 from vscheduler.core.session import session
@@ -124,7 +124,7 @@ def _stands_in_the_way(
     limits = fair_shares.limits(opened.space, opened.queues, taken.elsewhere)
     weights = [opened.queues[name].weight for name in limits.names]
     division = fair_shares.Division(opened.space, opened.usable, limits, weights)
-    found = standings.Standings(opened, opened.usable, division)
+    found = surplus.Standings(opened, opened.usable, division)
     placed = [(each.task, each.node) for each in result.binds]
     placed += [(each.task, each.node) for each in result.pipelined]
     for task, node in placed:
@@ -132,8 +132,8 @@ def _stands_in_the_way(
         found.move(task, 1)
     for evict in result.evicts:
         if opened.gangs[evict.task.job].job.queue == queue:
-            surplus = found.surplus(evict.task)
-            if surplus is not None and (surplus[1] > 0).any():
+            over = found.surplus(evict.task)
+            if over is not None and (over[1] > 0).any():
                 return True
     return False
 

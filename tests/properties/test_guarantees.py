@@ -9,7 +9,7 @@ import pytest
 
 from tests import pictures, running
 from tests.properties import shortages
-from vscheduler.core.fair_share import constrained_max_min, guarantees
+from vscheduler.core.fair_share import constrained_max_min
 from vscheduler.core.model import decisions
 
 
@@ -80,12 +80,14 @@ def test_it_is_what_the_rule_says(part: int) -> None:
     for _ in range(300):
         total, weights, promised = drawn(chance)
         expected = [float(each) for each in by_hand(total, weights, promised)]
-        plain = guarantees.kept(
+        plain = constrained_max_min.kept_guarantees(
             np.array([float(total)]),
             np.array(weights, dtype=np.float64),
             np.array(promised, dtype=np.float64)[:, np.newaxis],
         )[:, 0]
-        flows = guarantees.carried(one_room(total, weights, promised, 9).problem())[:, 0]
+        flows = constrained_max_min.carried_guarantees(
+            one_room(total, weights, promised, 9).problem()
+        )[:, 0]
         case = (total, weights, promised)
         assert plain.tolist() == pytest.approx(expected, abs=1e-6), case
         assert flows.tolist() == pytest.approx(expected, abs=1e-6), case
@@ -100,7 +102,7 @@ def test_a_guarantee_that_cannot_be_kept_starves_nobody(part: int) -> None:
     for _ in range(200):
         total, weights, promised = drawn(chance)
         problem = one_room(total, weights, promised, chance.randint(1, 80)).problem()
-        kept = guarantees.carried(problem)
+        kept = constrained_max_min.carried_guarantees(problem)
         found = constrained_max_min.shares(replace(problem, guarantee=kept)).deserved[:, 0]
         case = (total, weights, promised)
         if kept.sum() < total - 1e-6:
@@ -151,7 +153,7 @@ def test_nobody_gains_by_promising_itself_more(part: int) -> None:
 def decided(case: shortages.Case) -> tuple[np.ndarray, np.ndarray]:
     """What of promised counts, and what queues deserve."""
     problem = case.problem()
-    kept = guarantees.carried(problem)
+    kept = constrained_max_min.carried_guarantees(problem)
     found = constrained_max_min.shares(replace(problem, guarantee=kept)).deserved
     return kept[:, 0], found[:, 0]
 
@@ -172,7 +174,7 @@ def test_what_nodes_can_carry_is_kept_whole(part: int) -> None:
         if not any(case.guarantee) or most + oracle.pinned.sum() < due.sum() - shortages.CLOSE:
             continue
         whole += 1
-        kept = guarantees.carried(case.problem())[:, 0]
+        kept = constrained_max_min.carried_guarantees(case.problem())[:, 0]
         shares = constrained_max_min.shares(
             replace(case, guarantee=tuple(kept.tolist())).problem()
         ).deserved

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.fair_share import constrained_max_min, guarantees, node_pools
+from vscheduler.core.fair_share import constrained_max_min, node_pools
 from vscheduler.core.model import decisions, jobs, queues, resources
 
 Rows = NDArray[np.float64]
@@ -135,7 +135,7 @@ class Division:
         for place, column in np.argwhere(self._unasked(promised)).tolist():
             lacks = promised[place, column] - asked[place, column]
             demands[place, self._likely(place, column), column] += lacks
-        return guarantees.carried(self._problem(demands, promised))
+        return constrained_max_min.carried_guarantees(self._problem(demands, promised))
 
     def _unasked(self, guarantee: Rows) -> Rows:
         """What of a guarantee a queue doesn't ask for; one that is closed is kept nothing."""

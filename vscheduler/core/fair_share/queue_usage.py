@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.fair_share import demands, guarantees, inqueue_resources
+from vscheduler.core.fair_share import constrained_max_min, demands, inqueue_resources
 from vscheduler.core.model import decisions, queues, resources
 
 Request = Sequence[tuple[int, int]]
@@ -288,7 +288,13 @@ class Books:
         for above, names in below.items():
             kids = np.array([wanted[name] for name in names])
             ones = np.ones(len(names))
-            wanted.update(zip(names, guarantees.fitted(wanted[above], ones, kids), strict=True))
+            wanted.update(
+                zip(
+                    names,
+                    constrained_max_min.fitted_guarantees(wanted[above], ones, kids),
+                    strict=True,
+                )
+            )
         for name, spec in specs.items():
             if name != self._top:
                 # In whole units: sums of fractions can't be undone exactly.
@@ -299,7 +305,9 @@ class Books:
     @staticmethod
     def _kept(total: Rows, promised: Sequence[Rows]) -> Rows:
         """Of queues side by side; their weights mean nothing here."""
-        return guarantees.kept(total, np.ones(len(promised)), np.array(promised))
+        return constrained_max_min.kept_guarantees(
+            total, np.ones(len(promised)), np.array(promised)
+        )
 
     def _count_elsewhere(self, specs: Mapping[str, "_Spec"]) -> None:
         """What pods of a queue hold under other schedulers counts against its capability."""

@@ -12,7 +12,7 @@ from typing import ClassVar, TypeGuard
 import numpy as np
 
 from vscheduler.core.api import contracts, views
-from vscheduler.core.fair_share import guarantees
+from vscheduler.core.fair_share import constrained_max_min
 from vscheduler.core.model import durations, jobs, queues, resources
 from vscheduler.core.model import usages as records
 
@@ -103,7 +103,7 @@ class FairShare(contracts.Plugin):
         busy = session.demands.queues
         names = sorted(name for name in busy if session.queues[name].guarantee)
         rows = [session.space.present(session.queues[name].guarantee) for name in names]
-        kept = guarantees.kept(
+        kept = constrained_max_min.kept_guarantees(
             session.total.astype(np.float64),
             np.array([session.queues[name].weight for name in names], dtype=np.float64),
             np.array(rows, dtype=np.float64).reshape(len(names), session.space.size),

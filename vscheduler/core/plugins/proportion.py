@@ -11,13 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from vscheduler.core.api import contracts, views
-from vscheduler.core.fair_share import (
-    fair_shares,
-    inqueue_resources,
-    ledgers,
-    share_arithmetic,
-    standings,
-)
+from vscheduler.core.fair_share import fair_shares, inqueue_resources, share_arithmetic, surplus
 from vscheduler.core.model import decisions, durations, jobs, queues, resources
 
 GRACE = "proportion.nodeLossGrace"
@@ -34,18 +28,18 @@ class Proportion(contracts.Plugin):
     def open(self, session: contracts.Session) -> None:
         """Add up what queues with jobs have and ask for."""
         self._session = session
-        self._ledgers: dict[str, ledgers.Ledger] = {}
+        self._ledgers: dict[str, share_arithmetic.Ledger] = {}
         self._requests: dict[jobs.TaskClass, list[tuple[int, int]]] = {}
-        self._idle: dict[str, ledgers.Ledger] = {}
+        self._idle: dict[str, share_arithmetic.Ledger] = {}
         """Of queues without jobs."""
         self._division: fair_shares.Division | None = None
-        self._standings: standings.Standings | None = None
+        self._standings: surplus.Standings | None = None
         """Where it makes a difference on which nodes a queue has its share."""
         self._slack = share_arithmetic.slack(session.space.names)
         self._pods = session.space.columns[resources.PODS]
         self._nothing = np.zeros(session.space.size)
         for queue in session.demands.queues:
-            ledger = self._ledgers[queue] = ledgers.Ledger(session.space.size)
+            ledger = self._ledgers[queue] = share_arithmetic.Ledger(session.space.size)
             ledger.allocated = list(session.demands.held[queue])
             # What a group has above its minimum counts as given back.
             ledger.promised = [-amount for amount in session.demands.elastic[queue]]
@@ -119,7 +113,7 @@ class Proportion(contracts.Plugin):
         """
         asked = self._requests.get(claimant.kind) or self._request(claimant)
         wanted = {column for column, _ in asked if column != self._pods}
-        left: dict[ledgers.Ledger, list[int]] = {}
+        left: dict[share_arithmetic.Ledger, list[int]] = {}
         gone: dict[tuple[str, int], list[float]] = {}
         victims = []
         for task in candidates:
@@ -160,7 +154,7 @@ class Proportion(contracts.Plugin):
                 if column in lost:
                     lost[column] += amount
         found = [
-            ledgers.share_after(
+            share_arithmetic.share_after(
                 column,
                 loser=(theirs, amount - self._slack[column]),
                 claimant=(mine, int(claimed[column])),
@@ -292,13 +286,13 @@ class Proportion(contracts.Plugin):
             )
         return found
 
-    def _ledger(self, job: jobs.JobId) -> ledgers.Ledger:
+    def _ledger(self, job: jobs.JobId) -> share_arithmetic.Ledger:
         return self._ledgers[self._session.gangs[job].job.queue]
 
     def _weight(self, task: jobs.Task) -> int:
         return self._session.queues[self._session.gangs[task.job].job.queue].weight
 
-    def _promise(self, ledger: ledgers.Ledger, amounts: resources.Amounts) -> None:
+    def _promise(self, ledger: share_arithmetic.Ledger, amounts: resources.Amounts) -> None:
         for name, amount in amounts.items():
             ledger.promised[self._session.space.columns[name]] += amount
 
@@ -350,18 +344,20 @@ class Proportion(contracts.Plugin):
             ledger.most = [max(pair) for pair in zip(ledger.limit, ledger.real, strict=True)]
         self._division = division
         if before is None and session.runs("reclaim") and not session.usable.uniform:
-            self._standings = standings.Standings(session, session.usable, division)
+            self._standings = surplus.Standings(session, session.usable, division)
 
     @staticmethod
-    def _bound(ledger: ledgers.Ledger, deserved: list[float], slack: Sequence[float]) -> None:
+    def _bound(
+        ledger: share_arithmetic.Ledger, deserved: list[float], slack: Sequence[float]
+    ) -> None:
         ledger.deserved = deserved
         ledger.enough = [value - room for value, room in zip(deserved, slack, strict=True)]
         ledger.surely = [value + room for value, room in zip(deserved, slack, strict=True)]
         ledger.limit = list(ledger.surely)
 
-    def _nobody(self) -> ledgers.Ledger:
+    def _nobody(self) -> share_arithmetic.Ledger:
         """Of a queue without jobs."""
-        ledger = ledgers.Ledger(self._session.space.size)
+        ledger = share_arithmetic.Ledger(self._session.space.size)
         ledger.deserved = [0.0] * self._session.space.size
         return ledger
 
