@@ -14,7 +14,7 @@ import yaml
 from vscheduler.cli import main
 from vscheduler.core import actions, plugins
 from vscheduler.core.api import contracts, hooks
-from vscheduler.core.config import policy, vocabulary
+from vscheduler.core.config import policy, validation
 from vscheduler.core.model import snapshot
 from vscheduler.daemon import informers
 from vscheduler.daemon.observability import metric_table
@@ -125,9 +125,9 @@ def rows_of(text: str) -> list[str]:
 
 def compared() -> set[str]:
     """All that a file or a command line made for Volcano may name, and all that one for us may."""
-    names = {*NAMES, *vocabulary.FLAGS, *policy.SECTIONS}
-    names |= vocabulary.PLUGINS | vocabulary.ACTIONS
-    names |= vocabulary.SUCCESSORS.keys() | vocabulary.SUCCESSOR_ARGUMENTS
+    names = {*NAMES, *validation.FLAGS, *policy.SECTIONS}
+    names |= validation.PLUGINS | validation.ACTIONS
+    names |= validation.SUCCESSORS.keys() | validation.SUCCESSOR_ARGUMENTS
     for configured in (*actions.ACTIONS, *plugins.PLUGINS):
         names |= configured.arguments.keys()
     for option in main.vscheduler.commands["run"].params:
@@ -145,7 +145,7 @@ def test_whatever_volcano_has_is_compared(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_what_compatibility_changes_is_documented(name: str) -> None:
     """docs/volcano.md has a row for each plugin and action that asks for it, and for no other."""
-    room = "actions" if name in vocabulary.ACTIONS else "plugins"
+    room = "actions" if name in validation.ACTIONS else "plugins"
     path = ROOT / "vscheduler" / "core" / room / f"{name.replace('-', '_')}.py"
     _, _, after = VOLCANO.partition("\n## What `compatibility: volcano` brings back\n")
     section, _, _ = after.partition("\n## ")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vscheduler.core.api import contracts, hooks
-from vscheduler.core.config import validation, vocabulary
+from vscheduler.core.config import validation
 
 Problem = validation.Problem
 
@@ -30,7 +30,7 @@ BUILT_IN: Mapping[str, object] = {
 
 TOPOLOGY = "hardNetworkTopology"
 SECTIONS = ("actions", "tiers", "configurations", "metrics", "compatibility", TOPOLOGY)
-PLUGIN_KEYS = ("name", "arguments", *vocabulary.FLAGS)
+PLUGIN_KEYS = ("name", "arguments", *validation.FLAGS)
 VOLCANO = "volcano"
 WAIT, ANYWHERE = "wait", "anywhere"
 TOPOLOGY_PLUGIN = "network-topology-aware"
@@ -57,7 +57,7 @@ class PluginSetting:
     @property
     def flags(self) -> frozenset[str]:
         """Flags that are on."""
-        return frozenset(vocabulary.FLAGS) - self.off
+        return frozenset(validation.FLAGS) - self.off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,13 +179,13 @@ def _action_names(found: validation.Findings, value: object, existing: Iterable[
         return []
     names: list[str] = []
     for written in (part.strip() for part in value.split(",")):
-        name = vocabulary.SUCCESSORS.get(written, written)
+        name = validation.SUCCESSORS.get(written, written)
         if not name:
             found.problem(path, "has an empty name: a comma too many?")
         elif name in names:
             also = f" (as {written})" if written != name else ""
             found.problem(path, f"names {name} twice{also}")
-        elif _known(found, path, ("action", name), vocabulary.ACTIONS, existing):
+        elif _known(found, path, ("action", name), validation.ACTIONS, existing):
             if written != name:
                 found.warn(path, f"{written} means {name} here")
             names.append(name)
@@ -225,13 +225,13 @@ def _configurations(
         written = found.text((*path, "name"), entry["name"]) if "name" in entry else None
         if written is None:
             continue
-        name = vocabulary.SUCCESSORS.get(written, written)
+        name = validation.SUCCESSORS.get(written, written)
         if name in seen:
             found.problem((*path, "name"), f"{name} is configured twice")
             continue
         seen.add(name)
         place = (*path, "name")
-        if not _known(found, place, ("action", name), vocabulary.ACTIONS, existing):
+        if not _known(found, place, ("action", name), validation.ACTIONS, existing):
             continue
         if name not in existing:
             continue
@@ -247,10 +247,10 @@ def _without_successors(found: validation.Findings, path: validation.Path, value
     """The arguments without those that only gangpreempt and gangreclaim have."""
     if not isinstance(value, dict):
         return value
-    for name in vocabulary.SUCCESSOR_ARGUMENTS & value.keys():
+    for name in validation.SUCCESSOR_ARGUMENTS & value.keys():
         found.warn((*path, name), "is left out: it has no meaning here")
     return {
-        name: each for name, each in value.items() if name not in vocabulary.SUCCESSOR_ARGUMENTS
+        name: each for name, each in value.items() if name not in validation.SUCCESSOR_ARGUMENTS
     }
 
 
@@ -282,8 +282,8 @@ def _plugin(
     seen: set[str],
 ) -> PluginSetting | None:
     """A plugin that exists, as configured; `seen` are the names before it, in all tiers."""
-    flags = {**vocabulary.FLAGS}
-    for flag in vocabulary.FLAGS.keys() & entry.keys():
+    flags = {**validation.FLAGS}
+    for flag in validation.FLAGS.keys() & entry.keys():
         on = entry[flag]
         if isinstance(on, bool):
             flags[flag] = on
@@ -296,9 +296,9 @@ def _plugin(
         found.problem((*path, "name"), f"{name} is configured twice")
         return None
     seen.add(name)
-    if name in vocabulary.QUOTAS and seen >= vocabulary.QUOTAS:
+    if name in validation.QUOTAS and seen >= validation.QUOTAS:
         found.warn((*path, "name"), "capacity and proportion contradict each other; leave one out")
-    known = _known(found, (*path, "name"), ("plugin", name), vocabulary.PLUGINS, existing)
+    known = _known(found, (*path, "name"), ("plugin", name), validation.PLUGINS, existing)
     if not known or name not in existing:
         return None
     plugin = existing[name]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.api import answers, contracts
+from vscheduler.core.api import contracts, hooks
 from vscheduler.core.model import jobs, nodes, refusals, resources
 from vscheduler.core.placement import explanations, lookahead, nominated_room
 from vscheduler.core.session import interfaces
@@ -214,7 +214,7 @@ class Placement:
 
     def _told(self, task: jobs.Task, rows: Rows) -> list[Sequence[Hashable]]:
         """What plugins say that their answers about these rows depend on, beside their columns."""
-        every = self._session.dispatch.each("row_outlook", answers.one_each, None, task, rows)
+        every = self._session.dispatch.each("row_outlook", hooks.one_each, None, task, rows)
         return [answer for answer in every if answer is not None]
 
     def _told_by_row(self, plan: Plan, rows: Sequence[int]) -> dict[int, Hashable]:
@@ -286,7 +286,7 @@ class Placement:
     def _lasting(self, task: jobs.Task, view: contracts.NodeView) -> list[contracts.Verdict]:
         """What doesn't pass by itself."""
         nobody = [contracts.Verdict("a filter failed", np.zeros(view.size, dtype=np.bool_))]
-        found = self._session.dispatch.each("filter_nodes", answers.verdicts, nobody, task, view)
+        found = self._session.dispatch.each("filter_nodes", hooks.verdicts, nobody, task, view)
         return [
             contracts.Verdict(NOT_READY, view.of(view.layout.ready)),
             *(verdict for answer in found for verdict in answer),
@@ -294,7 +294,7 @@ class Placement:
 
     def _scores(self, task: jobs.Task, view: contracts.NodeView) -> NDArray[np.float64]:
         total = np.zeros(view.size)
-        for answer in self._session.dispatch.each("score_nodes", answers.scores, None, task, view):
+        for answer in self._session.dispatch.each("score_nodes", hooks.scores, None, task, view):
             if answer is not None:
                 total += answer
         return total
@@ -311,7 +311,7 @@ class Placement:
             return scores
         view = self._session.view()
         found = self._session.dispatch.each(
-            "score_node_set", answers.scores, None, plan.task, view, feasible
+            "score_node_set", hooks.scores, None, plan.task, view, feasible
         )
         given = [answer for answer in found if answer is not None]
         plan.set_scored = bool(given)

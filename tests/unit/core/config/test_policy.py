@@ -7,7 +7,7 @@ import pytest
 
 from vscheduler.core import actions, plugins
 from vscheduler.core.api import contracts
-from vscheduler.core.config import policy, vocabulary
+from vscheduler.core.config import policy, validation
 
 FIRST = "tiers[0].plugins[0]"
 GIVEN = f"{FIRST}.arguments"
@@ -79,9 +79,9 @@ def test_a_file_is_read_in_its_order() -> None:
 def test_flags_are_volcanos() -> None:
     """All on where they aren't given, but for two."""
     assert setting({"name": "gang"}).off == OFF_BY_DEFAULT
-    everything = {flag: not on for flag, on in vocabulary.FLAGS.items()}
+    everything = {flag: not on for flag, on in validation.FLAGS.items()}
     turned = setting({"name": "gang", **everything})
-    assert turned.off == vocabulary.FLAGS.keys() - OFF_BY_DEFAULT
+    assert turned.off == validation.FLAGS.keys() - OFF_BY_DEFAULT
     assert "job_key" not in turned.answers
     assert "job_valid" in turned.answers
 
@@ -390,6 +390,6 @@ def test_the_documentation_lists_all_of_it() -> None:
         *plugins.PLUGINS,
         *actions.ACTIONS,
     ]
-    words = {*vocabulary.FLAGS, *(kind.name for kind in kinds)}
+    words = {*validation.FLAGS, *(kind.name for kind in kinds)}
     words |= {name.replace("*", "<name>") for kind in kinds for name in kind.arguments}
     assert sorted(word for word in words if f"`{word}`" not in text) == []
