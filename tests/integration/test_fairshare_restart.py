@@ -7,7 +7,7 @@ import pytest
 
 from tests.integration import daemons
 from vscheduler.cluster.writes import usage_writing
-from vscheduler.core.model import usages
+from vscheduler.core.model import queues
 from vscheduler.mirror.translate import usage_annotation as annotations
 from vscheduler.sandbox import control_plane, errors
 
@@ -28,7 +28,7 @@ def conf(tmp_path: Path) -> str:
     return f"--scheduler-conf={path}"
 
 
-def record(cluster: control_plane.ControlPlane, queue: str) -> usages.Usage | None:
+def record(cluster: control_plane.ControlPlane, queue: str) -> queues.Usage | None:
     """What is written on a queue."""
     metadata = cluster.api.get(f"{daemons.QUEUES}/{queue}")["metadata"]
     text = metadata.get("annotations", {}).get(KEY)

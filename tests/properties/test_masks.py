@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vscheduler.core.model import constraints, masks, nodes
+from vscheduler.core.model import constraints, nodes
 
 Operator = constraints.Operator
 KEYS = st.sampled_from(["a", "b"])
@@ -119,8 +119,8 @@ def test_selected_nodes(there: list[nodes.NodeSpec], wanted: constraints.Constra
         for spec in there
     ]
     layout = nodes.NodeLayout(there)
-    assert masks.selected(layout, wanted).tolist() == expected
-    assert masks.selected(layout, wanted).tolist() == expected
+    assert nodes.selected(layout, wanted).tolist() == expected
+    assert nodes.selected(layout, wanted).tolist() == expected
 
 
 @given(specs, limits)
@@ -129,15 +129,15 @@ def test_preferred_nodes(there: list[nodes.NodeSpec], wanted: constraints.Constr
     expected = [
         sum(each.weight for each in wanted.preferred if meets(each.term, spec)) for spec in there
     ]
-    assert masks.preference(nodes.NodeLayout(there), wanted.preferred).tolist() == expected
+    assert nodes.preference(nodes.NodeLayout(there), wanted.preferred).tolist() == expected
 
 
 @given(specs, limits)
 def test_tainted_nodes(there: list[nodes.NodeSpec], wanted: constraints.Constraints) -> None:
     """The first taint that bars the pod, and how many only ask it to stay away."""
     layout = nodes.NodeLayout(there)
-    barriers = masks.barriers(layout, wanted.tolerations)
-    counts = masks.soft_taints(layout, wanted.tolerations).tolist()
+    barriers = nodes.barriers(layout, wanted.tolerations)
+    counts = nodes.soft_taints(layout, wanted.tolerations).tolist()
     for row, spec in enumerate(there):
         left = [
             taint

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from vscheduler.core.model import usages
+from vscheduler.core.model import queues
 from vscheduler.mirror.translate import usage_annotation as annotations
 
 HISTORIES = 30
@@ -30,13 +30,13 @@ def remembered(pieces: list[Piece], name: str | None, now: float, half_life: flo
     return total
 
 
-def a_history(chance: random.Random, half_life: float) -> tuple[usages.Usage, list[Piece], float]:
+def a_history(chance: random.Random, half_life: float) -> tuple[queues.Usage, list[Piece], float]:
     """Cycles at random instants, pods that come and go, and now and then a restart."""
     now = 1e9
     pieces: list[Piece] = []
     rates = {"a": 1.0}
-    start = usages.Account(used=0.0, rate=1.0)
-    record, known = usages.Usage(time=now, queue=start, namespaces={"a": start}), rates
+    start = queues.Account(used=0.0, rate=1.0)
+    record, known = queues.Usage(time=now, queue=start, namespaces={"a": start}), rates
     for _ in range(STEPS):
         later = now + chance.choice((0.0, 0.25, 1.0, 60.0, 3600.0))
         pieces.append((now, later, rates))
@@ -44,7 +44,7 @@ def a_history(chance: random.Random, half_life: float) -> tuple[usages.Usage, li
         if chance.random() < 0.5:
             count = chance.randrange(len(NAMESPACES) + 1)
             rates = {name: chance.randrange(1, 9) / 4 for name in NAMESPACES[:count]}
-        after = usages.followed(record, rates, sum(rates.values()), now, half_life)
+        after = queues.followed(record, rates, sum(rates.values()), now, half_life)
         assert after is not None
         assert (after is record) == (rates == known)
         record, known = after, rates
@@ -61,11 +61,11 @@ def test_records_remember_what_happened(seed: int) -> None:
     record, pieces, now = a_history(chance, half_life)
     seconds = now - record.time
     most = remembered(pieces, None, now, half_life)
-    found = usages.decayed(record.queue, seconds, half_life)
+    found = queues.decayed(record.queue, seconds, half_life)
     assert found == pytest.approx(most, rel=1e-3)
     for name in NAMESPACES:
-        account = record.namespaces.get(name, usages.NOTHING)
+        account = record.namespaces.get(name, queues.NOTHING)
         expected = remembered(pieces, name, now, half_life)
-        assert usages.decayed(account, seconds, half_life) == pytest.approx(
-            expected, rel=1e-3, abs=2 * usages.NEGLIGIBLE * most + 1e-9
+        assert queues.decayed(account, seconds, half_life) == pytest.approx(
+            expected, rel=1e-3, abs=2 * queues.NEGLIGIBLE * most + 1e-9
         )

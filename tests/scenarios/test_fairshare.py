@@ -6,7 +6,7 @@ import pytest
 
 from tests import checks, pictures, running
 from tests.scenarios import deciding
-from vscheduler.core.model import snapshot, usages
+from vscheduler.core.model import queues, snapshot
 from vscheduler.mirror.translate import usage_annotation as annotations
 from vscheduler.simulator import run
 
@@ -21,18 +21,18 @@ BIG_TURN = 120.0
 """What is used in one turn, in core-seconds: nobody can be nearer to his part than that."""
 
 
-def used(hours: float, **namespaces: float) -> usages.Usage:
+def used(hours: float, **namespaces: float) -> queues.Usage:
     """So many core-hours by now, and in these namespaces of a queue so many of them."""
-    return usages.Usage(
+    return queues.Usage(
         time=NOW,
-        queue=usages.Account(used=hours * HOUR, rate=0.0),
+        queue=queues.Account(used=hours * HOUR, rate=0.0),
         namespaces={
-            name: usages.Account(used=part * HOUR, rate=0.0) for name, part in namespaces.items()
+            name: queues.Account(used=part * HOUR, rate=0.0) for name, part in namespaces.items()
         },
     )
 
 
-def drawn(picture: str, past: Mapping[str, usages.Usage]) -> list[dict[str, Any]]:
+def drawn(picture: str, past: Mapping[str, queues.Usage]) -> list[dict[str, Any]]:
     """A picture's manifests; a job called `x-in-lab` is in namespace lab, and queues have what
     they have used written on them.
     """
@@ -48,7 +48,7 @@ def drawn(picture: str, past: Mapping[str, usages.Usage]) -> list[dict[str, Any]
     return documents
 
 
-def decide(picture: str, tiers: str, **past: usages.Usage) -> list[deciding.Decision]:
+def decide(picture: str, tiers: str, **past: queues.Usage) -> list[deciding.Decision]:
     """The decisions of one cycle, checked from outside and settled."""
     documents = drawn(picture, past)
     policy = running.policy_of({"actions": "allocate", "tiers": running.tiers(tiers)})
@@ -154,10 +154,10 @@ def took_turns(picture: str, cycles: int) -> tuple[Counter[str], snapshot.Carrie
     return turns, carried
 
 
-def at_the_end(record: usages.Usage, cycles: int) -> usages.Usage:
+def at_the_end(record: queues.Usage, cycles: int) -> queues.Usage:
     """The same record when the last pods have ended."""
     rates = dict.fromkeys(record.namespaces, 1.0)  # another one, so that it is made anew
-    found = usages.followed(record, rates, 2.0, NOW + TURN * cycles, 168 * HOUR)
+    found = queues.followed(record, rates, 2.0, NOW + TURN * cycles, 168 * HOUR)
     assert found is not None
     return found
 

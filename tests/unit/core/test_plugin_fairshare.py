@@ -7,7 +7,8 @@ import pytest
 from tests import pictures, running
 from vscheduler.core import actions, cycle, plugins
 from vscheduler.core.config import policy
-from vscheduler.core.model import decisions, snapshot, usages
+from vscheduler.core.model import decisions, snapshot
+from vscheduler.core.model import queues as model
 from vscheduler.core.session import session
 
 NOW = pictures.NOW.timestamp()
@@ -37,19 +38,19 @@ def rates(result: decisions.CycleResult) -> dict[str, float]:
     return {name: usage.queue.rate for name, usage in past.items()}
 
 
-def record(used: float, time: float = NOW, **namespaces: float) -> usages.Usage:
+def record(used: float, time: float = NOW, **namespaces: float) -> model.Usage:
     """So much was used by then, and nothing is in use."""
-    return usages.Usage(
+    return model.Usage(
         time=time,
-        queue=usages.Account(used=used, rate=0.0),
-        namespaces={name: usages.Account(used=part, rate=0.0) for name, part in namespaces.items()},
+        queue=model.Account(used=used, rate=0.0),
+        namespaces={name: model.Account(used=part, rate=0.0) for name, part in namespaces.items()},
     )
 
 
 def opened(
     picture: str,
-    carried: Mapping[str, usages.Usage] | None = None,
-    written: Mapping[str, Mapping[str, usages.Usage]] | None = None,
+    carried: Mapping[str, model.Usage] | None = None,
+    written: Mapping[str, Mapping[str, model.Usage]] | None = None,
     **changes: Any,
 ) -> session.Session:
     """A session in which nothing is decided; written is by queue and scheduler."""
@@ -167,7 +168,7 @@ def test_the_record_is_the_same_object_until_the_rate_changes() -> None:
     third = running.run_at(more, tree(halfLife="100s"), NOW + 100, second).carried
     before, after = first.past_usage["gold"].queue, third.past_usage["gold"]
     assert after.time == NOW + 100
-    assert after.queue.used == pytest.approx(usages.decayed(before, 100.0, 100.0))
+    assert after.queue.used == pytest.approx(model.decayed(before, 100.0, 100.0))
     assert after.queue.rate > before.rate
 
 
@@ -180,7 +181,7 @@ TWO = """
 
 def test_what_is_carried_is_newer_than_what_is_written() -> None:
     """The annotation counts when the queue is first seen."""
-    written = {"gold": {usages.OURS: record(100.0)}}
+    written = {"gold": {model.OURS: record(100.0)}}
     assert queue_keys(opened(TWO, {}, written))["gold"] == (1.0, 50.0)
     assert queue_keys(opened(TWO, {"gold": record(10.0)}, written))["gold"] == (1.0, 5.0)
 

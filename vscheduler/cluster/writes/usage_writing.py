@@ -11,7 +11,6 @@ from functools import partial
 from vscheduler.cluster.http import connection, objects
 from vscheduler.cluster.writes import complaints, outbox, write_queue
 from vscheduler.core.model import decisions, queues
-from vscheduler.core.model import usages as records
 from vscheduler.mirror import paths
 from vscheduler.mirror.translate import usage_annotation
 
@@ -28,7 +27,7 @@ class _Kept:
     """A record, and the very queue that it is of."""
 
     uid: str
-    usage: records.Usage
+    usage: queues.Usage
 
 
 class UsageWriter:
@@ -77,7 +76,7 @@ class UsageWriter:
             if kept == before.get(name):
                 continue
             written = self._written.get(name)
-            stored = known[name].past_usage.get(records.OURS)
+            stored = known[name].past_usage.get(queues.OURS)
             if stored is not None and (written is None or written.uid != kept.uid):
                 self._written[name] = _Kept(uid=kept.uid, usage=stored)
             if self._due(name) is not None:

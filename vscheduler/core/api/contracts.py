@@ -39,7 +39,6 @@ from vscheduler.core.model import (
     queues,
     resources,
     snapshot,
-    usages,
 )
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -385,7 +384,7 @@ class Hooks(Protocol):
     def entitlements(self) -> Mapping[str, decisions.Entitlement]:
         """[-; last plugin that answers] What each queue is entitled to, for people to see."""
 
-    def usages(self) -> Mapping[str, usages.Usage]:
+    def usages(self) -> Mapping[str, queues.Usage]:
         """[-; last plugin that answers] What each queue has used over time, for the next cycle's
         `snapshot.carried` and a restart. The same object where only time has passed.
         """

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from vscheduler.core.fair_share import node_pools
-from vscheduler.core.model import masks, nodes, resources, snapshot
+from vscheduler.core.model import nodes, resources, snapshot
 
 
 def losses(taken: snapshot.Snapshot) -> dict[str, snapshot.Loss]:
@@ -114,7 +114,7 @@ def _is_worse(
     spec = table.layout.specs[row]
     if not spec.ready or spec.unschedulable:
         return True
-    repelling = {taint for taint in spec.taints if taint.effect in masks.REPELLING}
+    repelling = {taint for taint in spec.taints if taint.effect in nodes.REPELLING}
     if not repelling <= set(loss.spec.taints) or not set(loss.spec.labels) <= set(spec.labels):
         return True
     return bool((space.present(loss.allocatable) > table.allocatable[row]).any())

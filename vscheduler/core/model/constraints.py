@@ -1,13 +1,41 @@
 """Where a pod may go, as values: selectors, affinity, tolerations, ports.
 
 Kubernetes: core/v1 NodeSelectorTerm, Toleration, Taint, ContainerPort.
+
+A pod may come with thousands of conditions, each of several nested values, and each of them is a
+key of many dictionaries. So these values have their hash worked out once (`hashed_once`).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
-from vscheduler.core.model import hashing
+Value = TypeVar("Value", bound="Hashed")
+
+
+class Hashed:
+    """Base of frozen dataclasses with slots that are decorated with `hashed_once`."""
+
+    __slots__ = ("_hash",)
+
+    _hash: int
+
+
+def hashed_once(cls: type[Value]) -> type[Value]:
+    """The class, with a hash that is worked out when it is first asked for."""
+    work_out = cls.__hash__
+
+    def hash_of(self: Value) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            found = work_out(self)
+            object.__setattr__(self, "_hash", found)
+            return found
+
+    cls.__hash__ = hash_of  # type: ignore[assignment, method-assign]  # a decorator's way
+    return cls
 
 
 class Operator(StrEnum):
@@ -29,9 +57,9 @@ class Effect(StrEnum):
     NO_EXECUTE = "NoExecute"
 
 
-@hashing.hashed_once
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Requirement(hashing.Hashed):
+class Requirement(Hashed):
     """One condition on a label, or on a field when it stands among a term's fields."""
 
     key: str
@@ -39,9 +67,9 @@ class Requirement(hashing.Hashed):
     values: tuple[str, ...] = ()
 
 
-@hashing.hashed_once
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Selector(hashing.Hashed):
+class Selector(Hashed):
     """Conditions on an object's labels that must all hold; with none, every object matches.
 
     Kubernetes: meta/v1 LabelSelector, matchLabels written as In.
@@ -65,18 +93,18 @@ def _holds(requirement: Requirement, value: str | None) -> bool:
     return value is None
 
 
-@hashing.hashed_once
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Term(hashing.Hashed):
+class Term(Hashed):
     """Conditions that must all hold; a term with none matches no node."""
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
 
 
-@hashing.hashed_once
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class PreferredTerm(hashing.Hashed):
+class PreferredTerm(Hashed):
     """A term that adds `weight` (1 to 100) to the score of the nodes it matches."""
 
     weight: int
@@ -92,9 +120,9 @@ class Taint:
     effect: Effect
 
 
-@hashing.hashed_once
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class Toleration(hashing.Hashed):
+class Toleration(Hashed):
     """A pod's word that it bears a taint; an empty key with `exists` bears all."""
 
     key: str = ""
@@ -126,9 +154,9 @@ class HostPort:
         return same and (self.address == other.address or wild in (self.address, other.address))
 
 
-@hashing.hashed_once
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class PodSet(hashing.Hashed):
+class PodSet(Hashed):
     """Which pods a condition is about: those with such labels in these namespaces.
 
     Kubernetes: kube-scheduler framework.AffinityTerm, TopologySpreadConstraint.
@@ -151,18 +179,18 @@ class PodSet(hashing.Hashed):
         return namespace in self.namespaces or (more is not None and more.matches(namespace_labels))
 
 
-@hashing.hashed_once
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class PodTerm(hashing.Hashed):
+class PodTerm(Hashed):
     """Pods, and how near is near: nodes that have the same value of this label are one place."""
 
     pods: PodSet
     topology_key: str
 
 
-@hashing.hashed_once
+@hashed_once
 @dataclass(frozen=True, slots=True)
-class PreferredPodTerm(hashing.Hashed):
+class PreferredPodTerm(Hashed):
     """A term that adds `weight` to the score of nodes near each such pod: 1 to 100, or less than
     0 where the pod prefers to be away from them.
     """
@@ -171,9 +199,9 @@ class PreferredPodTerm(hashing.Hashed):
     term: PodTerm
 
 
-@hashing.hashed_once
+@hashed_once
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread(hashing.Hashed):
+class Spread(Hashed):
     """How evenly pods are to be spread over the values of a label of nodes.
 
     Kubernetes: core/v1 TopologySpreadConstraint.
@@ -193,9 +221,9 @@ class Spread(hashing.Hashed):
     """The same for nodes with taints that it doesn't tolerate."""
 
 
-@hashing.hashed_once
+@hashed_once
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Constraints(hashing.Hashed):
+class Constraints(Hashed):
     """All of a pod's own conditions on its node."""
 
     node_selector: tuple[tuple[str, str], ...] = ()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from vscheduler.core.model import jobs, queues, resources, snapshot, usages
+from vscheduler.core.model import jobs, queues, resources, snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +272,7 @@ class QueueFigures:
     capability: resources.Amounts = field(default_factory=dict)
     """Its spec.capability; what it doesn't name is unlimited."""
     entitlement: Entitlement | None = None
-    usage: usages.Usage | None = None
+    usage: queues.Usage | None = None
     """What it has used over time, where a plugin keeps account of that."""
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Generic, TypeAlias, TypeVar
 
-from vscheduler.core.model import constraints, hashing
+from vscheduler.core.model import constraints
 
 Company: TypeAlias = tuple[constraints.PodSet, ...]
 """Pods that are in all of these sets: what a condition of a waiting pod is about."""
@@ -41,9 +41,9 @@ class Bond(StrEnum):
     LIKES = "preferred affinity, or with a weight below 0 anti-affinity"
 
 
-@hashing.hashed_once
+@constraints.hashed_once
 @dataclass(frozen=True, slots=True)
-class Tie(hashing.Hashed):
+class Tie(constraints.Hashed):
     """A condition on other pods that pods carry with them to their node."""
 
     bond: Bond

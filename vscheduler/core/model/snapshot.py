@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from vscheduler.core.model import (
-    jobs,
-    limits,
-    nodes,
-    nominations,
-    queues,
-    refusals,
-    resources,
-    usages,
-)
+from vscheduler.core.model import jobs, limits, nodes, nominations, queues, refusals, resources
 from vscheduler.core.model import pod_affinity as neighbours
 from vscheduler.core.model import seats as placed
 
@@ -100,7 +91,7 @@ class Carried:
     be found anew while nodes and queues stay as they are, and changes no decision."""
     losses: Mapping[str, Loss] = field(default_factory=dict)
     """By node, what a node that has gone, or has less than before, had a moment ago."""
-    past_usage: Mapping[str, usages.Usage] = field(default_factory=dict)
+    past_usage: Mapping[str, queues.Usage] = field(default_factory=dict)
     """By queue, what it has used over time. After a restart an annotation of the Queue has it."""
     spared: frozenset[jobs.TaskId] = frozenset()
     """Pods that the API server refused to evict a moment ago: nobody asks for them for now."""

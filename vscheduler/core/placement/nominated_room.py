@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vscheduler.core.api import contracts, views
-from vscheduler.core.model import jobs, masks, resources
+from vscheduler.core.model import jobs, nodes, resources
 
 if TYPE_CHECKING:
     from vscheduler.core.session import session as working
@@ -74,7 +74,7 @@ def filtered(
         return
     wanted = task.kind.constraints.ports
     if ports and wanted and kept.ports:
-        free = masks.free_ports(view.layout, view.rows, wanted, kept.ports)
+        free = nodes.free_ports(view.layout, view.rows, wanted, kept.ports)
         yield contracts.Verdict(PORTS, free, passing=True)
     if distance and not kept.apart.all():
         yield contracts.Verdict(TOO_NEAR, view.of(kept.apart), passing=True)

@@ -1,7 +1,7 @@
 """Fairshare: where queues are owed the same, those come first that have used less so far.
 
 Volcano has no such plugin. What is in use is weighed and summed up over time, and half of it is
-forgotten after a half-life (`core.model.usages`); the record outlives a restart in an annotation
+forgotten after a half-life (`core.model.queues`); the record outlives a restart in an annotation
 of the Queue. In the order of plugins it breaks the ties of those before it.
 """
 
@@ -14,7 +14,6 @@ import numpy as np
 from vscheduler.core.api import contracts, views
 from vscheduler.core.fair_share import constrained_max_min
 from vscheduler.core.model import durations, jobs, queues, resources
-from vscheduler.core.model import usages as records
 
 HALF_LIFE_MAX_SECONDS = 100 * 365 * 86400.0
 
@@ -147,7 +146,7 @@ class FairShare(contracts.Plugin):
         """The opposite."""
         self._move(task, -1)
 
-    def usages(self) -> Mapping[str, records.Usage]:
+    def usages(self) -> Mapping[str, queues.Usage]:
         """By queue, its record, with what its pods hold once binds and evictions are carried out;
         promises aren't held.
         """
@@ -165,7 +164,7 @@ class FairShare(contracts.Plugin):
         for name, queue in self._session.queues.items():
             rates = {each: self._rate(amounts) for each, amounts in held[name].items()}
             total = self._rate([sum(column) for column in zip(*held[name].values(), strict=True)])
-            used = records.followed(
+            used = queues.followed(
                 self._record(queue),
                 {each: rate for each, rate in rates.items() if rate > 0},
                 total,
@@ -183,20 +182,20 @@ class FairShare(contracts.Plugin):
             if task.status is jobs.TaskStatus.PENDING:
                 floor.ask(task.kind.request, -step)
 
-    def _record(self, queue: queues.Queue) -> records.Usage | None:
+    def _record(self, queue: queues.Queue) -> queues.Usage | None:
         """Our own: what the cycle before made of it, else what was written down."""
         known = self._session.snapshot.carried.past_usage.get(queue.name)
-        return queue.past_usage.get(records.OURS) if known is None else known
+        return queue.past_usage.get(queues.OURS) if known is None else known
 
-    def _records(self, queue: queues.Queue) -> list[records.Usage]:
+    def _records(self, queue: queues.Queue) -> list[queues.Usage]:
         """Our own, and those that other schedulers keep of this queue."""
         own = self._record(queue)
-        others = [each for name, each in sorted(queue.past_usage.items()) if name != records.OURS]
+        others = [each for name, each in sorted(queue.past_usage.items()) if name != queues.OURS]
         return others if own is None else [own, *others]
 
-    def _now(self, account: records.Account, record: records.Usage) -> float:
+    def _now(self, account: queues.Account, record: queues.Usage) -> float:
         seconds = self._session.snapshot.now - record.time
-        return records.decayed(account, seconds, self._half_life)
+        return queues.decayed(account, seconds, self._half_life)
 
     def _weighed(self, names: tuple[str, ...]) -> dict[str, float]:
         """How much a milli of cpu, a byte or a device counts; only what counts at all."""

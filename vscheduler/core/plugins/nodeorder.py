@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts
-from vscheduler.core.model import constraints, jobs, masks
+from vscheduler.core.model import constraints, jobs
+from vscheduler.core.model import nodes as tables
 from vscheduler.core.placement.pod_affinity import filters
 
 FULL_SCORE = 100.0
@@ -67,7 +68,7 @@ class NodeOrder(contracts.Plugin):
         if self._affinity and task.kind.constraints.preferred:
             known = self._preferences.get(task.kind)
             if known is None:
-                wanted = masks.preference(nodes.layout, task.kind.constraints.preferred)
+                wanted = tables.preference(nodes.layout, task.kind.constraints.preferred)
                 known = self._preferences[task.kind] = self._affinity * wanted
             scores += known if nodes.rows is None else known[nodes.rows]
         return scores
@@ -111,7 +112,7 @@ class NodeOrder(contracts.Plugin):
         if bears in self._soft_taints:
             counts = self._soft_taints[bears]
         else:
-            found = masks.soft_taints(nodes.layout, bears)
+            found = tables.soft_taints(nodes.layout, bears)
             counts = self._soft_taints[bears] = found if self._taints and found.any() else None
         if counts is None:
             return None

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts, views
-from vscheduler.core.model import jobs, masks
+from vscheduler.core.model import jobs
 from vscheduler.core.model import nodes as tables
 from vscheduler.core.placement import nominated_room
 from vscheduler.core.placement.pod_affinity import filters
@@ -130,8 +130,8 @@ class Predicates(contracts.Plugin):
             verdicts = [contracts.Verdict(each.refusal, each.passes[nodes.rows]) for each in fixed]
         wanted = limits.ports
         if self._ports and wanted and (nodes.ports or nodes.leaving_ports):
-            later = masks.free_ports(nodes.layout, nodes.rows, wanted, nodes.ports)
-            left = masks.free_ports(nodes.layout, nodes.rows, wanted, nodes.leaving_ports)
+            later = tables.free_ports(nodes.layout, nodes.rows, wanted, nodes.ports)
+            left = tables.free_ports(nodes.layout, nodes.rows, wanted, nodes.leaving_ports)
             verdicts.append(contracts.Verdict(PORTS_TAKEN, later & left, later, curable=True))
         standing = self._neighbours.standing(task)
         if standing is not None:
@@ -147,14 +147,14 @@ class Predicates(contracts.Plugin):
         limits = kind.constraints
 
         def compute() -> tables.Mask:
-            mask = masks.uncordoned(layout, limits.tolerations).copy()
+            mask = tables.uncordoned(layout, limits.tolerations).copy()
             if self._taints:
-                for passes in masks.barriers(layout, limits.tolerations).values():
+                for passes in tables.barriers(layout, limits.tolerations).values():
                     mask &= passes
             if self._affinity:
-                mask &= masks.selected(layout, limits)
+                mask &= tables.selected(layout, limits)
             if limits.features:
-                mask &= masks.featured(layout, limits.features)
+                mask &= tables.featured(layout, limits.features)
             return mask
 
         parts = (limits.tolerations, limits.node_selector, limits.required, limits.features)
@@ -215,21 +215,23 @@ class Predicates(contracts.Plugin):
         """The verdicts that no placement changes, in kube-scheduler's order."""
         limits = kind.constraints
         verdicts = [
-            contracts.Verdict(CORDONED, masks.uncordoned(layout, limits.tolerations)),
+            contracts.Verdict(CORDONED, tables.uncordoned(layout, limits.tolerations)),
         ]
         if self._taints:
             verdicts += _taint_verdicts(kind, layout)
         if self._affinity:
-            verdicts.append(contracts.Verdict(UNSELECTED, masks.selected(layout, limits)))
+            verdicts.append(contracts.Verdict(UNSELECTED, tables.selected(layout, limits)))
         if limits.features:
-            verdicts.append(contracts.Verdict(FEATURELESS, masks.featured(layout, limits.features)))
+            verdicts.append(
+                contracts.Verdict(FEATURELESS, tables.featured(layout, limits.features))
+            )
         return [verdict for verdict in verdicts if not verdict.passes.all()]
 
 
 def _taint_verdicts(kind: jobs.TaskClass, layout: tables.NodeLayout) -> list[contracts.Verdict]:
     """One verdict per taint, by key and value; equal texts of different effects are one."""
     by_text: dict[str, tables.Mask] = {}
-    for taint, passes in masks.barriers(layout, kind.constraints.tolerations).items():
+    for taint, passes in tables.barriers(layout, kind.constraints.tolerations).items():
         text = TAINTED.format(key=taint.key, value=taint.value)
         if text not in by_text and len(by_text) >= TAINTS_MAX:
             text = OTHER_TAINTS

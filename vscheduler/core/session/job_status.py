@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vscheduler.core.model import decisions, jobs, snapshot, usages
+from vscheduler.core.model import decisions, jobs, queues, snapshot
 from vscheduler.core.session import exclusions, job_state, reasons
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def _stray(job: jobs.Job) -> decisions.GroupStatus:
 
 
 def _queues(
-    session: "working.Session", used: Mapping[str, usages.Usage]
+    session: "working.Session", used: Mapping[str, queues.Usage]
 ) -> tuple[decisions.QueueFigures, ...]:
     holds = {name: session.space.zeros() for name in session.queues}
     request = dict(holds)

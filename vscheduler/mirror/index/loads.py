@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from vscheduler.core.model import jobs, masks, nodes
+from vscheduler.core.model import jobs, nodes
 from vscheduler.mirror.translate import pods, translation
 
 
@@ -41,7 +41,7 @@ class Loads:
         as much as all pods hold there of what it asks for.
         """
         held = self._held[node.spec.name]
-        return masks.still_takes(before, node.spec, kind.constraints.tolerations) and all(
+        return nodes.still_takes(before, node.spec, kind.constraints.tolerations) and all(
             held[name] <= node.allocatable.get(name, 0) for name in kind.request
         )
 

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import msgspec
 
-from vscheduler.core.model import usages
+from vscheduler.core.model import queues
 from vscheduler.mirror.decode import fields
 
 SUFFIX = "/fair-share-usage"
@@ -22,7 +22,7 @@ VERSION = 1
 DIGITS = 9
 """Of a usage. A rate is written as it is: one that is read back is the one that was written."""
 
-_Number = Annotated[float, msgspec.Meta(ge=0, le=usages.NUMBER_MAX)]
+_Number = Annotated[float, msgspec.Meta(ge=0, le=queues.NUMBER_MAX)]
 _Instant = Annotated[dt.datetime, msgspec.Meta(tz=True)]
 
 
@@ -58,20 +58,20 @@ def without_records(annotations: Mapping[str, str]) -> Mapping[str, str]:
     return {key: text for key, text in annotations.items() if not key.endswith(SUFFIX)}
 
 
-def read(annotations: Mapping[str, str], scheduler_names: Sequence[str]) -> dict[str, usages.Usage]:
+def read(annotations: Mapping[str, str], scheduler_names: Sequence[str]) -> dict[str, queues.Usage]:
     """A queue's records by scheduler, ours as usages.OURS; those that can't be read are left out.
 
     Who schedules under several names writes under the first, and goes on from the first that has
     a record: the others' would count the same pods twice.
     """
-    found: dict[str, usages.Usage] = {}
+    found: dict[str, queues.Usage] = {}
     for scheduler, text in _texts(annotations).items():
         try:
             found[scheduler] = parse(text)
         except ValueError:
             continue
     ours = [found.pop(name) for name in scheduler_names if name in found]
-    return found | {usages.OURS: ours[0]} if ours else found
+    return found | {queues.OURS: ours[0]} if ours else found
 
 
 def problem(annotations: Mapping[str, str]) -> fields.FieldError | None:
@@ -94,7 +94,7 @@ def _texts(annotations: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def parse(text: str) -> usages.Usage:
+def parse(text: str) -> queues.Usage:
     """The record that the text is; ValueError for any other."""
     try:
         version = _decode_version(text).version
@@ -103,17 +103,17 @@ def parse(text: str) -> usages.Usage:
         record = _decode_record(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(str(error)) from error
-    return usages.Usage(
+    return queues.Usage(
         time=fields.seconds(record.time),
-        queue=usages.Account(used=record.usage, rate=record.rate),
+        queue=queues.Account(used=record.usage, rate=record.rate),
         namespaces={
-            name: usages.Account(used=account.usage, rate=account.rate)
+            name: queues.Account(used=account.usage, rate=account.rate)
             for name, account in sorted(record.namespaces.items())
         },
     )
 
 
-def text(usage: usages.Usage) -> str:
+def text(usage: queues.Usage) -> str:
     """The other way round."""
     instant = dt.datetime.fromtimestamp(usage.time, dt.UTC)
     record = {
@@ -125,5 +125,5 @@ def text(usage: usages.Usage) -> str:
     return msgspec.json.encode(record).decode()
 
 
-def _written(account: usages.Account) -> dict[str, float]:
+def _written(account: queues.Account) -> dict[str, float]:
     return {"usage": float(f"{account.used:.{DIGITS}g}"), "rate": account.rate}

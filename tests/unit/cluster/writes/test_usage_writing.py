@@ -12,20 +12,20 @@ from tests import answers
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.leave import Ending
 from vscheduler.cluster.writes import usage_writing, write_queue
-from vscheduler.core.model import decisions, queues, usages
+from vscheduler.core.model import decisions, queues
 from vscheduler.mirror.translate import usage_annotation as annotations
 
 PATH = "/apis/scheduling.volcano.sh/v1beta1/queues/gold"
 SPACING_SECONDS = 0.05
 
 
-def used(rate: float, time: float = 100.0) -> usages.Usage:
+def used(rate: float, time: float = 100.0) -> queues.Usage:
     """A record; equal ones are equal, and no more the same object than after a restart."""
-    account = usages.Account(used=7.0, rate=rate)
-    return usages.Usage(time=time, queue=account, namespaces={"lab": account})
+    account = queues.Account(used=7.0, rate=rate)
+    return queues.Usage(time=time, queue=account, namespaces={"lab": account})
 
 
-def figures(usage: usages.Usage | None, name: str = "gold") -> decisions.QueueFigures:
+def figures(usage: queues.Usage | None, name: str = "gold") -> decisions.QueueFigures:
     """What a cycle says of a queue."""
     return decisions.QueueFigures(
         name=name,
@@ -55,13 +55,13 @@ class Desk:
 
     def report(
         self,
-        usage: usages.Usage | None,
+        usage: queues.Usage | None,
         *,
         uid: str = "uid-gold",
-        stored: usages.Usage | None = None,
+        stored: queues.Usage | None = None,
     ) -> None:
         """Report a cycle about queue gold."""
-        past = {} if stored is None else {usages.OURS: stored}
+        past = {} if stored is None else {queues.OURS: stored}
         queue = queues.Queue(name="gold", uid=uid, created=0.0, past_usage=past)
         self.writer.report([figures(usage)], {"gold": queue})
 

@@ -3,18 +3,18 @@ import json
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import queues, usages
+from vscheduler.core.model import queues
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.translate import usage_annotation as annotations
 
 TIME = 1_767_268_800.25
-RECORD = usages.Usage(
+RECORD = queues.Usage(
     time=TIME,
-    queue=usages.Account(used=3600.0, rate=2.5),
+    queue=queues.Account(used=3600.0, rate=2.5),
     namespaces={
-        "hall": usages.Account(used=600.5, rate=0.0),
-        "lab": usages.Account(used=2999.5, rate=2.5),
+        "hall": queues.Account(used=600.5, rate=0.0),
+        "lab": queues.Account(used=2999.5, rate=2.5),
     },
 )
 TEXT = (
@@ -47,8 +47,8 @@ def test_a_record_is_written_and_read() -> None:
 
 def test_a_rate_is_read_as_it_was_written() -> None:
     """Else the first cycle after a restart would find another one; usage is rounded."""
-    account = usages.Account(used=1e6 / 3, rate=0.1 + 0.2)
-    found = annotations.parse(annotations.text(usages.Usage(time=TIME, queue=account)))
+    account = queues.Account(used=1e6 / 3, rate=0.1 + 0.2)
+    found = annotations.parse(annotations.text(queues.Usage(time=TIME, queue=account)))
     assert found.queue.rate == account.rate
     assert found.queue.used == 333333.333
 
@@ -105,14 +105,14 @@ def test_records_of_others_are_told_apart() -> None:
     found = queue(vscheduler=TEXT, volcano=PLAIN)
     found["metadata"]["annotations"] |= {"/fair-share-usage": "x", "fair-share-usage": "y"}
     past = seen(manifests.mirror(found)).past_usage
-    assert past == {usages.OURS: RECORD, "volcano": annotations.parse(PLAIN)}
+    assert past == {queues.OURS: RECORD, "volcano": annotations.parse(PLAIN)}
 
 
 def test_who_has_several_names_goes_on_from_the_first_with_a_record() -> None:
     """The others' would count the same pods twice."""
     names = ("a", "b", "c")
     mirror = manifests.mirror(queue(c=PLAIN, b=TEXT, d=PLAIN), scheduler_names=names)
-    assert seen(mirror).past_usage == {usages.OURS: RECORD, "d": annotations.parse(PLAIN)}
+    assert seen(mirror).past_usage == {queues.OURS: RECORD, "d": annotations.parse(PLAIN)}
 
 
 def test_a_record_makes_no_queue_another() -> None:
@@ -125,7 +125,7 @@ def test_a_record_makes_no_queue_another() -> None:
     after = seen(mirror)
     assert after == before
     assert after.annotations == {}
-    assert after.past_usage == {usages.OURS: RECORD, "volcano": annotations.parse(PLAIN)}
+    assert after.past_usage == {queues.OURS: RECORD, "volcano": annotations.parse(PLAIN)}
 
 
 def test_other_annotations_make_it_another() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import views
-from vscheduler.core.model import constraints, masks, nodes, pod_affinity
+from vscheduler.core.model import constraints, nodes, pod_affinity
 
 Seat = pod_affinity.Seat
 Flags = NDArray[np.bool_]
@@ -193,9 +193,9 @@ def _eligible(
 ) -> nodes.Mask:
     mask = _all_labelled(keys, layout)
     if spread.honours_affinity:
-        mask &= masks.selected(layout, limits)
+        mask &= nodes.selected(layout, limits)
     if spread.honours_taints:
-        for passes in masks.barriers(layout, limits.tolerations).values():
+        for passes in nodes.barriers(layout, limits.tolerations).values():
             mask &= passes
     return mask
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from vscheduler.core.model import constraints, masks, nodes
+from vscheduler.core.model import constraints, nodes
 
 Operator = constraints.Operator
 Effect = constraints.Effect
@@ -54,7 +54,7 @@ LABELS = {
 @pytest.mark.parametrize(("condition", "names"), LABELS.values(), ids=LABELS)
 def test_conditions_on_labels(condition: constraints.Requirement, names: str) -> None:
     """Kubernetes' meaning of each operator, missing labels and invalid conditions included."""
-    assert chosen(masks.matches(layout(), constraints.Term(labels=(condition,)))) == names
+    assert chosen(nodes.matches(layout(), constraints.Term(labels=(condition,)))) == names
 
 
 FIELDS = {
@@ -70,7 +70,7 @@ FIELDS = {
 @pytest.mark.parametrize(("condition", "names"), FIELDS.values(), ids=FIELDS)
 def test_conditions_on_the_name(condition: constraints.Requirement, names: str) -> None:
     """matchFields, which knows metadata.name only."""
-    assert chosen(masks.matches(layout(), constraints.Term(fields=(condition,)))) == names
+    assert chosen(nodes.matches(layout(), constraints.Term(fields=(condition,)))) == names
 
 
 IN_ZONE = requirement("zone", Operator.EXISTS)
@@ -119,7 +119,7 @@ SELECTED = {
 @pytest.mark.parametrize(("limits", "names"), SELECTED.values(), ids=SELECTED)
 def test_selectors_and_affinity(limits: constraints.Constraints, names: str) -> None:
     """Terms are alternatives, conditions add up."""
-    assert chosen(masks.selected(layout(), limits)) == names
+    assert chosen(nodes.selected(layout(), limits)) == names
 
 
 def test_preferred_terms_add_their_weights() -> None:
@@ -129,7 +129,7 @@ def test_preferred_terms_add_their_weights() -> None:
         constraints.PreferredTerm(5, constraints.Term(labels=(requirement("k", Operator.EXISTS),))),
         constraints.PreferredTerm(100, constraints.Term()),
     )
-    assert masks.preference(layout(), preferred).tolist() == [85.0, 85.0, 5.0, 0.0]
+    assert nodes.preference(layout(), preferred).tolist() == [85.0, 85.0, 5.0, 0.0]
 
 
 HARD = constraints.Taint("gpu", "yes", Effect.NO_SCHEDULE)
@@ -164,24 +164,24 @@ def test_taints_keep_pods_away(
     tolerations: tuple[constraints.Toleration, ...], barred: dict[constraints.Taint, str]
 ) -> None:
     """Which taint keeps the pod from which nodes; the rest passes."""
-    found = masks.barriers(tainted(), tolerations)
+    found = nodes.barriers(tainted(), tolerations)
     assert {taint: chosen(mask) for taint, mask in found.items()} == barred
 
 
 def test_soft_taints_are_counted() -> None:
     """Those that are tolerated don't count."""
     tolerations = (Toleration("spot", exists=True),)
-    assert masks.soft_taints(tainted(), ()).tolist() == [0, 0, 1, 2]
-    assert masks.soft_taints(tainted(), tolerations).tolist() == [0, 0, 0, 1]
+    assert nodes.soft_taints(tainted(), ()).tolist() == [0, 0, 1, 2]
+    assert nodes.soft_taints(tainted(), tolerations).tolist() == [0, 0, 0, 1]
 
 
 def test_cordons_are_tolerated_like_taints() -> None:
     """By key, or by a toleration of everything; not by another effect."""
     key = "node.kubernetes.io/unschedulable"
-    assert chosen(masks.uncordoned(tainted(), ())) == "123"
-    assert chosen(masks.uncordoned(tainted(), (Toleration(key, exists=True),))) == "1234"
+    assert chosen(nodes.uncordoned(tainted(), ())) == "123"
+    assert chosen(nodes.uncordoned(tainted(), (Toleration(key, exists=True),))) == "1234"
     other = Toleration(key, exists=True, effect=Effect.NO_EXECUTE)
-    assert chosen(masks.uncordoned(tainted(), (other,))) == "123"
+    assert chosen(nodes.uncordoned(tainted(), (other,))) == "123"
 
 
 def test_ports_conflict_by_protocol_number_and_address() -> None:
@@ -194,9 +194,9 @@ def test_ports_conflict_by_protocol_number_and_address() -> None:
         "gone": (port("10.0.0.1", "TCP", 80),),
     }
     wanted = (port("10.0.0.2", "TCP", 80),)
-    assert chosen(masks.free_ports(layout(), None, wanted, taken)) == "234"
+    assert chosen(nodes.free_ports(layout(), None, wanted, taken)) == "234"
     rows = np.array([1, 0])
-    assert masks.free_ports(layout(), rows, wanted, taken).tolist() == [True, False]
+    assert nodes.free_ports(layout(), rows, wanted, taken).tolist() == [True, False]
 
 
 def test_masks_are_worked_out_once() -> None:
@@ -204,5 +204,5 @@ def test_masks_are_worked_out_once() -> None:
     there = layout()
     limits = constraints.Constraints(node_selector=(("zone", "z"),))
     again = constraints.Constraints(node_selector=(("zone", "z"),), tolerations=(Toleration(),))
-    assert masks.selected(there, limits) is masks.selected(there, again)
-    assert not masks.selected(there, limits).flags.writeable
+    assert nodes.selected(there, limits) is nodes.selected(there, again)
+    assert not nodes.selected(there, limits).flags.writeable

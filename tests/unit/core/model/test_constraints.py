@@ -1,4 +1,4 @@
-from vscheduler.core.model import constraints, hashing
+from vscheduler.core.model import constraints
 
 
 def test_a_hash_is_worked_out_once_and_stays_that_of_equal_values() -> None:
@@ -23,4 +23,4 @@ def test_a_hash_is_worked_out_once_and_stays_that_of_equal_values() -> None:
     assert len(counts) == 1
     assert hash(first) == hash(second)
     assert {first: 1}[second] == 1
-    assert issubclass(constraints.Selector, hashing.Hashed)
+    assert issubclass(constraints.Selector, constraints.Hashed)
