@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
 
-from vscheduler.core.model import jobs, limits, nodes, queues
+from vscheduler.core.model import jobs, nodes, queues
 from vscheduler.core.model import snapshot as snapshots
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import (
@@ -24,12 +24,12 @@ from vscheduler.mirror.index import (
 )
 from vscheduler.mirror.translate import bounds, kubelet_refusals, nominees, pods, translation
 
-V = TypeVar("V", queues.Queue, limits.Budget, limits.Quota)
+V = TypeVar("V", queues.Queue, snapshots.Budget, snapshots.Quota)
 
 _KINDS: Mapping[type, events.Kind] = {
     queues.Queue: events.Kind.QUEUE,
-    limits.Budget: events.Kind.BUDGET,
-    limits.Quota: events.Kind.QUOTA,
+    snapshots.Budget: events.Kind.BUDGET,
+    snapshots.Quota: events.Kind.QUOTA,
 }
 """Kinds that are in a snapshot as they are."""
 
@@ -95,8 +95,8 @@ class Mirror:
         self._dimensions = dimensions.Dimensions()
         self._queues: Mapping[str, queues.Queue] | None = None
         """None: to be sorted anew, with the next two."""
-        self._budgets: tuple[limits.Budget, ...] | None = None
-        self._quotas: tuple[limits.Quota, ...] | None = None
+        self._budgets: tuple[snapshots.Budget, ...] | None = None
+        self._quotas: tuple[snapshots.Quota, ...] | None = None
 
     def serve(self, scheduler_names: tuple[str, ...]) -> None:
         """Take only the pods that name one of these for ours from now on.
@@ -213,8 +213,8 @@ class Mirror:
         if self._queues is None:
             self._queues = {queue.name: queue for queue in self._sorted(queues.Queue)}
         if self._budgets is None or self._quotas is None:
-            self._budgets = tuple(self._sorted(limits.Budget))
-            self._quotas = tuple(self._sorted(limits.Quota))
+            self._budgets = tuple(self._sorted(snapshots.Budget))
+            self._quotas = tuple(self._sorted(snapshots.Quota))
         space = self._dimensions.space()
         return snapshots.Snapshot(
             now=now,
@@ -338,8 +338,8 @@ class Mirror:
             case ((translation.Node() | None), (translation.Node() | None)):
                 self._columns.move_node(key, old, new)
             case (
-                (queues.Queue() | limits.Budget() | limits.Quota() | None),
-                (queues.Queue() | limits.Budget() | limits.Quota() | None),
+                (queues.Queue() | snapshots.Budget() | snapshots.Quota() | None),
+                (queues.Queue() | snapshots.Budget() | snapshots.Quota() | None),
             ):
                 self._queues = self._budgets = self._quotas = None
             case ((translation.Group() | None), (translation.Group() | None)):

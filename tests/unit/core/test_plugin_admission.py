@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.core import sessions
 from vscheduler.core.fair_share import inqueue_resources
-from vscheduler.core.model import decisions, jobs, limits, queues, snapshot
+from vscheduler.core.model import decisions, jobs, queues, snapshot
 from vscheduler.core.plugins import overcommit, proportion, resourcequota, sla
 
 RUNNING, GATED, PENDING, SUCCEEDED = (
@@ -160,7 +160,7 @@ def test_pod_slots_limit_a_queue_where_its_capability_names_them(named: bool) ->
 
 def test_promises_of_a_cycle_add_up() -> None:
     """Each plugin lets two groups of four cpus in where there is room for ten."""
-    quota = limits.Quota(namespace="ns", name="small", hard={"cpu": 10_000}, used={})
+    quota = snapshot.Quota(namespace="ns", name="small", hard={"cpu": 10_000}, used={})
     for kind in (proportion.Proportion, resourcequota.ResourceQuota):
         opened = sessions.opened(*(job(name) for name in "abc"), total=sessions.total(gpu=8))
         opened.snapshot = snapshot.Snapshot(

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.core import sessions
 from vscheduler.core.api import contracts
-from vscheduler.core.model import constraints, jobs, limits
+from vscheduler.core.model import constraints, jobs, snapshot
 from vscheduler.core.plugins import cdp, conformance, pdb
 
 RUNNING = jobs.TaskStatus.RUNNING
@@ -74,7 +74,7 @@ def test_cdp_protects_for_a_while(fields: dict[str, Any], goes: bool) -> None:
     assert set(session.due) == (set() if goes else {NOW + 300})
 
 
-def budgeted(*budgets: limits.Budget, as_volcano: bool = False) -> pdb.Pdb:
+def budgeted(*budgets: snapshot.Budget, as_volcano: bool = False) -> pdb.Pdb:
     """The plugin, with these budgets."""
     session = sessions.opened()
     session.as_volcano = as_volcano
@@ -84,7 +84,7 @@ def budgeted(*budgets: limits.Budget, as_volcano: bool = False) -> pdb.Pdb:
     return plugin
 
 
-def budget(allowed: int, app: str | None = "web", name: str = "b") -> limits.Budget:
+def budget(allowed: int, app: str | None = "web", name: str = "b") -> snapshot.Budget:
     """Over pods with this label, or over all."""
     conditions = () if app is None else (app,)
     selector = constraints.Selector(
@@ -93,7 +93,7 @@ def budget(allowed: int, app: str | None = "web", name: str = "b") -> limits.Bud
             for value in conditions
         )
     )
-    return limits.Budget(namespace="ns", name=name, selector=selector, allowed=allowed)
+    return snapshot.Budget(namespace="ns", name=name, selector=selector, allowed=allowed)
 
 
 WEB = [sessions.task("web", place, RUNNING, labels={"app": "web"}) for place in range(3)]

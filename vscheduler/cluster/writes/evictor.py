@@ -15,7 +15,7 @@ import msgspec
 
 from vscheduler.cluster.http import connection, send_guard
 from vscheduler.cluster.writes import backoff, write_queue
-from vscheduler.core.model import decisions, jobs, limits
+from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.mirror import paths
 
 
@@ -98,7 +98,7 @@ Report = Callable[[Outcome], None]
 Tell = Callable[[decisions.Evict], None]
 
 
-def plans(result: decisions.CycleResult, budgets: Sequence[limits.Budget]) -> list[Plan]:
+def plans(result: decisions.CycleResult, budgets: Sequence[snapshot.Budget]) -> list[Plan]:
     """What a cycle wants evicted, by beneficiary and action; pods under a budget go first.
 
     Without a beneficiary a whole gang is one plan, and any other pod is a plan of its own.
@@ -126,7 +126,7 @@ def _plan_of(evict: decisions.Evict) -> Hashable:
     return (evict.action, None, evict.task.job if evict.whole else evict.task.uid)
 
 
-def _is_covered(evict: decisions.Evict, budgets: Iterable[limits.Budget]) -> bool:
+def _is_covered(evict: decisions.Evict, budgets: Iterable[snapshot.Budget]) -> bool:
     return any(budget.covers(evict.task) for budget in budgets)
 
 

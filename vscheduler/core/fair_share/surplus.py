@@ -17,7 +17,7 @@ from vscheduler.core.fair_share import (
     max_flow,
     node_pools,
 )
-from vscheduler.core.model import jobs, seats
+from vscheduler.core.model import jobs, snapshot
 
 Amounts = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -158,7 +158,7 @@ class Standings:
 
 
 def _held(
-    by_class: seats.ByClass, survey: node_pools.Survey, division: fair_shares.Division
+    by_class: snapshot.ByClass, survey: node_pools.Survey, division: fair_shares.Division
 ) -> Held:
     """Where pods are that could be put there anew."""
     space = division.space

@@ -2,12 +2,118 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from vscheduler.core.model import jobs, limits, nodes, nominations, queues, refusals, resources
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.model import constraints, jobs, queues, resources
+from vscheduler.core.model import nodes as tables
 from vscheduler.core.model import pod_affinity as neighbours
-from vscheduler.core.model import seats as placed
+
+LAYOUTS_MAX = 2
+"""The nodes as they are, and as they were before some of them were lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Seats:
+    """Where our pods of one class are that hold room and aren't leaving, one place per node and
+    queue. Who keeps account of them makes a new value when a pod comes or goes.
+    """
+
+    nodes: tuple[str, ...]
+    """By name; a node need not be in the table: it may have left, or not be ours to use."""
+    queues: tuple[str, ...]
+    """Whose pods these are, there or not: as long as `nodes`."""
+    counts: NDArray[np.int64]
+    """How many of them, (S,)."""
+    _known: dict[tables.NodeLayout, NDArray[np.int64]] = field(default_factory=dict, repr=False)
+
+    def rows(self, layout: tables.NodeLayout) -> NDArray[np.int64]:
+        """The nodes' rows in a layout, -1 for those that aren't in it, (S,); found once for the
+        last layouts that were asked about.
+        """
+        found = self._known.get(layout)
+        if found is None:
+            if len(self._known) >= LAYOUTS_MAX:
+                self._known.clear()
+            rows = map(layout.rows.get, self.nodes, itertools.repeat(-1))
+            found = np.fromiter(rows, dtype=np.int64, count=len(self.nodes))
+            self._known[layout] = found
+        return found
+
+
+ByClass: TypeAlias = Mapping[jobs.TaskClass, Seats]
+"""Of every class that has pods somewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """A PodDisruptionBudget, as far as evictions depend on it."""
+
+    namespace: str
+    name: str
+    selector: constraints.Selector | None
+    """None selects no pod (policy/v1: a missing selector)."""
+    allowed: int
+    """status.disruptionsAllowed: how many of its pods may go now."""
+
+    def covers(self, task: jobs.Task) -> bool:
+        """Whether the task's pod is one of those that it protects."""
+        return (
+            self.selector is not None
+            and task.namespace == self.namespace
+            and self.selector.matches(task.labels)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """A ResourceQuota without scopes: what a namespace may request in sum.
+
+    Names are a pod's resources (`requests.cpu` and `cpu` are both cpu), amounts as in
+    resources.Amounts; what limits nothing that pods request isn't in it.
+    """
+
+    namespace: str
+    name: str
+    hard: resources.Amounts
+    used: resources.Amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nominated:
+    """A pod that another scheduler has found a place for, and hasn't bound yet.
+
+    kube-scheduler has evicted others for it, or is about to bind it: status.nominatedNodeName.
+    """
+
+    key: str
+    """`namespace/name`."""
+    node: str
+    """There or not."""
+    priority: int
+    """spec.priority: pods above it may have the room."""
+    kind: jobs.TaskClass
+    namespace: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A node whose kubelet refused a pod of ours a moment ago: for a while no others are bound
+    there. It isn't lost: shares are computed with it.
+    """
+
+    reason: str
+    """The kubelet's: `OutOfcpu`."""
+    seconds: int
+    """How long the node is left alone; longer after each refusal in a row."""
+    until: float
+    """Seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -15,7 +121,7 @@ class Seen:
     """Nodes as a cycle saw them; the very objects, so that looking at them again costs nothing."""
 
     space: resources.ResourceSpace
-    nodes: nodes.NodeTable
+    nodes: tables.NodeTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +130,7 @@ class Loss:
     cordoned or tainted, has lost a label, or has less of something.
     """
 
-    spec: nodes.NodeSpec
+    spec: tables.NodeSpec
     """As it was then."""
     allocatable: resources.Amounts
     """What it had then."""
@@ -115,21 +221,21 @@ class Snapshot:
     now: float
     """Seconds since the epoch."""
     space: resources.ResourceSpace
-    nodes: nodes.NodeTable
+    nodes: tables.NodeTable
     queues: Mapping[str, queues.Queue]
     jobs: tuple[jobs.Job, ...]
-    budgets: tuple[limits.Budget, ...] = ()
+    budgets: tuple[Budget, ...] = ()
     """Sorted by `namespace/name`."""
-    quotas: tuple[limits.Quota, ...] = ()
+    quotas: tuple[Quota, ...] = ()
     """Sorted by `namespace/name`."""
-    seats: placed.ByClass = field(default_factory=dict)
+    seats: ByClass = field(default_factory=dict)
     """Where our pods are; without those whose PodGroup isn't there."""
     elsewhere: Mapping[str, resources.Amounts] = field(default_factory=dict)
     """By queue, what its pods hold that other schedulers look after; queues without any aren't
     in it. Sorted."""
-    refused: Mapping[str, refusals.Refused] = field(default_factory=dict)
+    refused: Mapping[str, Refused] = field(default_factory=dict)
     """By node, which are left alone for now, since a kubelet refused a pod of ours. Sorted."""
-    nominated: tuple[nominations.Nominated, ...] = ()
+    nominated: tuple[Nominated, ...] = ()
     """Pods of other schedulers that wait for room on a node, there or not: the highest priority
     first, then by name."""
     residents: neighbours.Residents = neighbours.NOBODY

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from vscheduler.core.api import views
-from vscheduler.core.model import constraints, jobs, nominations, resources, snapshot
+from vscheduler.core.model import constraints, jobs, resources, snapshot
 
 Places: TypeAlias = frozenset[tuple[str, str]]
 """Labels of nodes, and the values that are out of bounds."""
@@ -105,9 +105,7 @@ class NominatedPods:
             apart &= column != codes[value]
         return views.Kept(len(self._kept), amounts, ports, apart)
 
-    def _add_up(
-        self, found: Sequence[nominations.Nominated]
-    ) -> tuple[resources.Vector, views.Ports]:
+    def _add_up(self, found: Sequence[snapshot.Nominated]) -> tuple[resources.Vector, views.Ports]:
         amounts = np.zeros((self._layout.size, self._space.size), dtype=np.int64)
         ports: dict[str, tuple[constraints.HostPort, ...]] = {}
         for each in found:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts, hooks
-from vscheduler.core.model import jobs, nodes, refusals, resources
+from vscheduler.core.model import jobs, nodes, resources, snapshot
 from vscheduler.core.placement import explanations, lookahead, nominated_room
 from vscheduler.core.session import interfaces
 
@@ -319,7 +319,7 @@ class Placement:
 
 
 def _left_alone(
-    refused: Mapping[str, refusals.Refused], layout: nodes.NodeLayout
+    refused: Mapping[str, snapshot.Refused], layout: nodes.NodeLayout
 ) -> dict[str, nodes.Mask]:
     """By what is said of it: the nodes (N,) that aren't left alone for this."""
     found: dict[str, nodes.Mask] = {}

@@ -8,7 +8,7 @@ from collections import defaultdict
 
 from vscheduler.core.api import contracts, views
 from vscheduler.core.fair_share import inqueue_resources
-from vscheduler.core.model import decisions, limits, resources
+from vscheduler.core.model import decisions, resources, snapshot
 
 
 class ResourceQuota(contracts.Plugin):
@@ -19,7 +19,7 @@ class ResourceQuota(contracts.Plugin):
     def open(self, session: contracts.Session) -> None:
         """Quotas by namespace."""
         self._as_volcano = session.as_volcano
-        self._quotas: defaultdict[str, list[limits.Quota]] = defaultdict(list)
+        self._quotas: defaultdict[str, list[snapshot.Quota]] = defaultdict(list)
         for quota in session.snapshot.quotas:
             self._quotas[quota.namespace].append(quota)
         self._promised: defaultdict[str, resources.Amounts] = defaultdict(dict)

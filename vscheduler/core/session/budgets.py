@@ -6,13 +6,13 @@ For the planner of evictions, whatever plugins are configured, and for the plugi
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from vscheduler.core.model import jobs, limits
+from vscheduler.core.model import jobs, snapshot
 
 
 class Budgets:
     """All budgets of a snapshot, and how many of the pods of each were taken from it since."""
 
-    def __init__(self, budgets: Sequence[limits.Budget]) -> None:
+    def __init__(self, budgets: Sequence[snapshot.Budget]) -> None:
         self._budgets = budgets
         self._places: defaultdict[str, list[int]] = defaultdict(list)
         for place, budget in enumerate(budgets):

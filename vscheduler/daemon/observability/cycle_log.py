@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import structlog
 
-from vscheduler.core.model import decisions, queues, refusals
+from vscheduler.core.model import decisions, queues, snapshot
 from vscheduler.mirror import queue_status, wording
 from vscheduler.mirror.decode import quantities
 
@@ -19,7 +19,7 @@ class Teller:
         self._total: Mapping[str, float] = {}
         self._excluded: tuple[decisions.Exclusion, ...] = ()
         self._set_aside: set[queues.QueueProblem] = set()
-        self._refused: Mapping[str, refusals.Refused] = {}
+        self._refused: Mapping[str, snapshot.Refused] = {}
 
     def tell(
         self,
@@ -45,7 +45,7 @@ class Teller:
             **{f"{part}_ms": round(seconds * 1000, 1) for part, seconds in parts.items()},
         )
 
-    def tell_of_refusals(self, refused: Mapping[str, refusals.Refused]) -> None:
+    def tell_of_refusals(self, refused: Mapping[str, snapshot.Refused]) -> None:
         """Log nodes that are left alone from now on, or for longer."""
         for name, each in refused.items():
             if self._refused.get(name) != each:

@@ -8,8 +8,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import structs
 
-from vscheduler.core.model import jobs, queues
-from vscheduler.core.model import limits as limit_values
+from vscheduler.core.model import jobs, queues, snapshot
 from vscheduler.mirror.decode import events, fields, wire
 from vscheduler.mirror.translate import bounds, limits, pods, translation, usage_annotation
 
@@ -24,8 +23,8 @@ Value: TypeAlias = (
     | translation.Group
     | translation.PriorityClass
     | translation.Namespace
-    | limit_values.Budget
-    | limit_values.Quota
+    | snapshot.Budget
+    | snapshot.Quota
 )
 
 

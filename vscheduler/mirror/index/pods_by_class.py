@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Mapping
 import msgspec
 import numpy as np
 
-from vscheduler.core.model import jobs, resources, seats
+from vscheduler.core.model import jobs, resources, snapshot
 from vscheduler.mirror.translate import pods
 
 _encode = msgspec.json.Encoder().encode
@@ -48,9 +48,9 @@ class Places:
         if not self._counts[at]:
             del self._nodes[at], self._queues[at], self._counts[at]
 
-    def freeze(self) -> seats.Seats:
+    def freeze(self) -> snapshot.Seats:
         """They, as they stand."""
-        return seats.Seats(
+        return snapshot.Seats(
             nodes=tuple(self._nodes),
             queues=tuple(self._queues),
             counts=np.frombuffer(self._counts.tobytes(), dtype=np.int64),
@@ -75,7 +75,7 @@ class Seating:
         self._places: dict[jobs.TaskClass, Places] = {}
         """Of our pods; only classes that have some."""
         self._moved: set[jobs.TaskClass] = set()
-        self._seats: seats.ByClass = {}
+        self._seats: snapshot.ByClass = {}
         self._others: dict[str, Counter[jobs.TaskClass]] = {}
         """Pods of other schedulers by queue; only queues that have some."""
         self._stirred: set[str] = set()
@@ -111,7 +111,7 @@ class Seating:
                 if queue is not None:
                     self._count(pod, queue, 1)
 
-    def seats(self) -> seats.ByClass:
+    def seats(self) -> snapshot.ByClass:
         """Where our pods are, by class; the last answer again when none of them moved."""
         if not self._moved:
             return self._seats

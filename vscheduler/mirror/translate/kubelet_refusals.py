@@ -10,8 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from vscheduler.core.model import jobs
-from vscheduler.core.model import refusals as model
+from vscheduler.core.model import jobs, snapshot
 from vscheduler.mirror.decode import fields, wire
 
 FIRST_SECONDS = 30
@@ -76,7 +75,7 @@ class Refusals:
         elif pod not in self._refused[node]:
             self._refused[node][pod] = Refusal(answer.refusal, answer.at, answer.at)
 
-    def standing(self, now: float) -> Mapping[str, model.Refused]:
+    def standing(self, now: float) -> Mapping[str, snapshot.Refused]:
         """The nodes that are to be left alone now, sorted."""
         found = {}
         for node in sorted(self._refused):
@@ -130,9 +129,9 @@ def _is_refusal(status: wire.PodStatus) -> bool:
     return reason in REASONS or reason.startswith(SHORT_OF)
 
 
-def _pause(refusals: Iterable[Refusal]) -> model.Refused | None:
+def _pause(refusals: Iterable[Refusal]) -> snapshot.Refused | None:
     """The last pause that these, one after the other, led to."""
-    pause: model.Refused | None = None
+    pause: snapshot.Refused | None = None
     for each in refusals:
         seconds = FIRST_SECONDS
         if pause is not None:
@@ -140,5 +139,5 @@ def _pause(refusals: Iterable[Refusal]) -> model.Refused | None:
                 continue
             if each.since < pause.until + LONGEST_SECONDS:
                 seconds = min(2 * pause.seconds, LONGEST_SECONDS)
-        pause = model.Refused(reason=each.reason, seconds=seconds, until=each.since + seconds)
+        pause = snapshot.Refused(reason=each.reason, seconds=seconds, until=each.since + seconds)
     return pause

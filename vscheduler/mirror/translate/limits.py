@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from vscheduler.core.model import limits, resources
+from vscheduler.core.model import resources, snapshot
 from vscheduler.mirror.decode import fields, quantities, wire
 from vscheduler.mirror.translate import pod_constraints
 
@@ -20,10 +20,10 @@ _PLAIN = {
 }
 
 
-def budget(budget: wire.PodDisruptionBudget) -> limits.Budget:
+def budget(budget: wire.PodDisruptionBudget) -> snapshot.Budget:
     """A budget. One that no controller has looked at yet allows nothing, as on the server."""
     selector = budget.spec.selector
-    return limits.Budget(
+    return snapshot.Budget(
         namespace=budget.metadata.namespace,
         name=budget.metadata.name,
         selector=None if selector is None else pod_constraints.of_labels(selector, "spec.selector"),
@@ -31,7 +31,7 @@ def budget(budget: wire.PodDisruptionBudget) -> limits.Budget:
     )
 
 
-def quota(quota: wire.ResourceQuota) -> limits.Quota | None:
+def quota(quota: wire.ResourceQuota) -> snapshot.Quota | None:
     """A quota; None where it counts some of the namespace's pods only (scopes), or none at all.
 
     Volcano's plugin takes no notice of scopes, and so refuses jobs for the sake of pods that the
@@ -43,7 +43,7 @@ def quota(quota: wire.ResourceQuota) -> limits.Quota | None:
     used = _amounts(quota.status.used, "status.used")
     if not hard:
         return None
-    return limits.Quota(
+    return snapshot.Quota(
         namespace=quota.metadata.namespace,
         name=quota.metadata.name,
         hard={name: min(amounts) for name, amounts in hard.items()},

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from vscheduler.core.model import jobs, nominations
+from vscheduler.core.model import jobs, snapshot
 from vscheduler.mirror.decode import wire
 
 
@@ -12,7 +12,7 @@ def of_pod(
     kind: jobs.TaskClass,
     status: jobs.TaskStatus,
     labels: Mapping[str, str],
-) -> nominations.Nominated | None:
+) -> snapshot.Nominated | None:
     """A pod of another scheduler, if it counts on the node that it is nominated to.
 
     kube-scheduler writes the node down when it evicts others for the pod, or is about to bind it,
@@ -22,7 +22,7 @@ def of_pod(
     node = pod.status.nominated_node_name
     if not node or status is not jobs.TaskStatus.PENDING:
         return None
-    return nominations.Nominated(
+    return snapshot.Nominated(
         key=key,
         node=node,
         priority=pod.spec.priority or 0,
@@ -36,10 +36,10 @@ class Nominees:
     """Kept as pods come, change and go; sorted anew only when one of them did."""
 
     def __init__(self) -> None:
-        self._found: dict[jobs.TaskId, nominations.Nominated] = {}
-        self._frozen: tuple[nominations.Nominated, ...] | None = ()
+        self._found: dict[jobs.TaskId, snapshot.Nominated] = {}
+        self._frozen: tuple[snapshot.Nominated, ...] | None = ()
 
-    def note(self, uid: jobs.TaskId, found: nominations.Nominated | None) -> None:
+    def note(self, uid: jobs.TaskId, found: snapshot.Nominated | None) -> None:
         """What this pod is nominated to, if anything: None, too, when it has gone."""
         if self._found.get(uid) == found:
             return
@@ -49,7 +49,7 @@ class Nominees:
             self._found[uid] = found
         self._frozen = None
 
-    def freeze(self) -> tuple[nominations.Nominated, ...]:
+    def freeze(self) -> tuple[snapshot.Nominated, ...]:
         """The highest priority first, then by name; the last answer again if nothing changed."""
         if self._frozen is None:
             order = sorted(self._found.values(), key=lambda each: (-each.priority, each.key))

@@ -10,7 +10,7 @@ from functools import lru_cache
 import msgspec
 from msgspec import structs
 
-from vscheduler.core.model import jobs, nominations
+from vscheduler.core.model import jobs, snapshot
 from vscheduler.mirror.decode import events, fields, pod_numbers, wire
 from vscheduler.mirror.translate import (
     bounds,
@@ -66,7 +66,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """Only of a pod of ours whose PodGroup, if it names one, was made for it."""
     answer: kubelet_refusals.Answer | None = None
     """Only of a pod of ours."""
-    nominated: nominations.Nominated | None = None
+    nominated: snapshot.Nominated | None = None
     """Only of a pod of another scheduler that waits for room which is kept for it."""
 
     @property

@@ -10,7 +10,7 @@ from tests import answers
 from tests.unit.cluster.conftest import Serve
 from vscheduler.cluster.writes import evictor as evicting
 from vscheduler.cluster.writes import write_queue
-from vscheduler.core.model import constraints, decisions, jobs, limits, snapshot
+from vscheduler.core.model import constraints, decisions, jobs, snapshot
 
 KIND = jobs.TaskClass(request={"pods": 1})
 NEEDY = jobs.JobId("ns/needy")
@@ -276,7 +276,7 @@ def test_without_a_beneficiary_only_a_whole_gang_goes_together() -> None:
 def test_pods_under_a_budget_go_first() -> None:
     """Their eviction is the likeliest to be refused; the order is kept otherwise."""
     covers = constraints.Requirement(key="app", operator=constraints.Operator.IN, values=("x",))
-    budget = limits.Budget(
+    budget = snapshot.Budget(
         namespace="ns",
         name="b",
         selector=constraints.Selector(requirements=(covers,)),

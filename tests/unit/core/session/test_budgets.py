@@ -1,16 +1,16 @@
 from tests.unit.core import sessions
-from vscheduler.core.model import constraints, limits
+from vscheduler.core.model import constraints, snapshot
 from vscheduler.core.session import budgets
 
 
-def budget(name: str, allowed: int, namespace: str = "ns", **labels: str) -> limits.Budget:
+def budget(name: str, allowed: int, namespace: str = "ns", **labels: str) -> snapshot.Budget:
     """A PodDisruptionBudget over pods with these labels; with none, over all of its namespace."""
     conditions = tuple(
         constraints.Requirement(key, constraints.Operator.IN, (value,))
         for key, value in labels.items()
     )
     selector = constraints.Selector(conditions)
-    return limits.Budget(namespace=namespace, name=name, selector=selector, allowed=allowed)
+    return snapshot.Budget(namespace=namespace, name=name, selector=selector, allowed=allowed)
 
 
 WEB = [sessions.task("web", place, labels={"app": "web"}) for place in range(3)]
@@ -53,6 +53,6 @@ def test_a_pod_under_two_budgets_never_goes() -> None:
 
 def test_budgets_cover_pods_of_their_namespace() -> None:
     """The same labels elsewhere are other pods; no selector is no pod."""
-    none = limits.Budget(namespace="ns", name="none", selector=None, allowed=0)
+    none = snapshot.Budget(namespace="ns", name="none", selector=None, allowed=0)
     counted = budgets.Budgets([none, budget("web", 0, namespace="other", app="web")])
     assert counted.spare(WEB)

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from structlog import testing
 
-from vscheduler.core.model import decisions, queues, refusals, snapshot
+from vscheduler.core.model import decisions, queues, snapshot
 from vscheduler.daemon.observability import cycle_log
 
 TAINTED = decisions.Exclusion(
@@ -67,8 +67,8 @@ def test_a_cycle_is_told_with_its_times() -> None:
 
 def test_a_node_that_is_left_alone_is_told_of_once_and_again_when_it_is_for_longer() -> None:
     """Not in every cycle of its pause, nor when it is over."""
-    first = refusals.Refused(reason="OutOfcpu", seconds=30, until=100.0)
-    longer = refusals.Refused(reason="OutOfcpu", seconds=60, until=170.0)
+    first = snapshot.Refused(reason="OutOfcpu", seconds=30, until=100.0)
+    longer = snapshot.Refused(reason="OutOfcpu", seconds=60, until=170.0)
     teller = cycle_log.Teller()
     with testing.capture_logs() as logs:
         for refused in ({}, {"n1": first}, {"n1": first}, {"n1": longer}, {}, {"n1": longer}):

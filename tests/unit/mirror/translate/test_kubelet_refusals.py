@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import refusals
+from vscheduler.core.model import snapshot
 from vscheduler.mirror import state
 from vscheduler.mirror.decode import events
 
@@ -174,4 +174,4 @@ def test_nodes_are_sorted_whatever_order_pods_come_in() -> None:
     """Equal objects give equal snapshots."""
     pods = [refused(name, 0, spec={"nodeName": name}) for name in ("n3", "n1", "n2")]
     assert list(pauses(manifests.mirror(*pods), 1)) == ["n1", "n2", "n3"]
-    assert isinstance(manifests.mirror(*pods).snapshot(T).refused["n1"], refusals.Refused)
+    assert isinstance(manifests.mirror(*pods).snapshot(T).refused["n1"], snapshot.Refused)

@@ -3,12 +3,12 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.core.model import constraints, jobs, limits
+from vscheduler.core.model import constraints, jobs, snapshot
 from vscheduler.mirror.decode import fields, wire
 from vscheduler.mirror.translate import limits as translator
 
 
-def budget(selector: dict[str, Any] | None, **rest: Any) -> limits.Budget:
+def budget(selector: dict[str, Any] | None, **rest: Any) -> snapshot.Budget:
     """The budget of a manifest."""
     found = manifests.read(manifests.budget("b", selector, **rest))
     assert isinstance(found, wire.PodDisruptionBudget)
