@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vscheduler.core.model import decisions, jobs
-from vscheduler.core.placement import best_effort, nominated_room
+from vscheduler.core.placement import best_effort, nominated_pods
 from vscheduler.core.preemption import victims
 from vscheduler.core.session import job_state, ordering, statement
 
@@ -239,7 +239,7 @@ def _weight(victims: Sequence[jobs.Task]) -> tuple[float, ...]:
 def _fits(search: Search, row: int, victims: Sequence[jobs.Task] = ()) -> bool:
     """Whether there is room for the task once these are gone, too (Volcano: ValidateVictims)."""
     session = search.session
-    room = nominated_room.room(session, search.task)[row]
+    room = nominated_pods.room(session, search.task)[row]
     for victim in victims:
         room = room + session.request(victim)
     request = session.request(search.task)

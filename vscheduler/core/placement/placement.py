@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts, hooks
 from vscheduler.core.model import jobs, nodes, resources, snapshot
-from vscheduler.core.placement import explanations, lookahead, nominated_room
+from vscheduler.core.placement import explanations, lookahead, nominated_pods
 from vscheduler.core.session import interfaces
 
 if TYPE_CHECKING:
@@ -148,13 +148,13 @@ class Placement:
         """Why nodes refuse this task, with their number, and the largest room that is left."""
         session = self._session
         verdicts = self.verdicts(task, session.view())
-        verdicts = (*verdicts, *nominated_room.verdicts(session, task))
-        return explanations.explain(session, task, verdicts, nominated_room.room(session, task))
+        verdicts = (*verdicts, *nominated_pods.verdicts(session, task))
+        return explanations.explain(session, task, verdicts, nominated_pods.room(session, task))
 
     def _plan(self, task: jobs.Task) -> Plan:
         session = self._session
         # Tasks of one class may have other labels, and so be other neighbours to the same pods.
-        key = (task.kind, session.gang_of(task).job.queue, nominated_room.likeness(session, task))
+        key = (task.kind, session.gang_of(task).job.queue, nominated_pods.likeness(session, task))
         plan = self._plans.get(key)
         if plan is None:
             self._make_room(key)
@@ -260,7 +260,7 @@ class Placement:
         session = self._session
         if self._left_alone:
             session.wake(min(each.until for each in session.snapshot.refused.values()))
-        rest = nominated_room.rest(session, plan.task, view)
+        rest = nominated_pods.rest(session, plan.task, view)
         future = resources.fits(plan.request, rest, view.future_used)
         idle = resources.fits(plan.request, view.allocatable, view.used)
         for verdict in self.verdicts(plan.task, view):

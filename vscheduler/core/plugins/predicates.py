@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from vscheduler.core.api import contracts, views
 from vscheduler.core.model import jobs
 from vscheduler.core.model import nodes as tables
-from vscheduler.core.placement import nominated_room
+from vscheduler.core.placement import nominated_pods
 from vscheduler.core.placement.pod_affinity import filters
 
 CORDONED = "node(s) were unschedulable"
@@ -139,7 +139,7 @@ class Predicates(contracts.Plugin):
             verdicts += [rule.verdict(nodes, foresees=self._foresees) for rule in rules]
         if self._nominated:
             asked = {"ports": self._ports, "distance": self._pod_affinity}
-            verdicts += nominated_room.filtered(self._nominated.of(task), task, nodes, **asked)
+            verdicts += nominated_pods.filtered(self._nominated.of(task), task, nodes, **asked)
         return verdicts
 
     def class_nodes(self, kind: jobs.TaskClass, layout: tables.NodeLayout) -> tables.Mask:

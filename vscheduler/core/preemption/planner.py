@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import durations, queues, resources
-from vscheduler.core.placement import nominated_room
+from vscheduler.core.placement import nominated_pods
 from vscheduler.core.preemption import nominations, preemptors, relocations, search, victims
 from vscheduler.core.session import statement
 
@@ -76,7 +76,7 @@ class Planner:
         if likeness in self._vain:
             return False
         gangs = (False,) if self.whole_gangs is victims.WholeGangs.NEVER else (False, True)
-        pods = (queue.name, nominated_room.alike(session, claim.tasks[0]))
+        pods = (queue.name, nominated_pods.alike(session, claim.tasks[0]))
         for moving in (False, True):
             if moving is not (pods in self._only_moving):
                 continue

@@ -6,7 +6,7 @@ from collections.abc import Container, Hashable, Mapping
 from typing import TYPE_CHECKING
 
 from vscheduler.core.model import jobs, queues
-from vscheduler.core.placement import nominated_room
+from vscheduler.core.placement import nominated_pods
 from vscheduler.core.session import dispatch, job_state, ordering, reasons
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Claim:
         if len(job.tasks) == 1 and session.neighbours.nobody and not session.nominated.anybody:
             return needs, job.memo("only task", functools.partial(_traits, job.tasks[0])), None
         traits = tuple(map(_traits, self.tasks))
-        return needs, traits, tuple(nominated_room.likeness(session, task) for task in self.tasks)
+        return needs, traits, tuple(nominated_pods.likeness(session, task) for task in self.tasks)
 
 
 def _needs(job: jobs.Job) -> Hashable:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from vscheduler.core.model import decisions, jobs
-from vscheduler.core.placement import nominated_room
+from vscheduler.core.placement import nominated_pods
 from vscheduler.core.preemption import victims
 from vscheduler.core.session import ordering, statement
 
@@ -132,4 +132,4 @@ def _leaves_nominated_room(session: "working.Session", evict: decisions.Evict) -
     row, request = session.layout.rows[evict.node], session.request(evict.task)
     new = [bind.task for bind in session.binds if bind.node == evict.node]
     new += [held.task for held in session.held.values() if held.node == evict.node]
-    return not any((nominated_room.room(session, task)[row] < 0)[request > 0].any() for task in new)
+    return not any((nominated_pods.room(session, task)[row] < 0)[request > 0].any() for task in new)

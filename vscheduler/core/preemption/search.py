@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vscheduler.core.model import decisions, jobs, queues, resources
-from vscheduler.core.placement import nominated_room
-from vscheduler.core.preemption import offers, preemptors, victims
+from vscheduler.core.placement import nominated_pods
+from vscheduler.core.preemption import preemptors, victims
 from vscheduler.core.session import job_state, statement
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Attempt:
         """Whole gangs by job, single pods by UID."""
         self._lack = np.full(self._session.space.size, np.inf)
         self._freed_whole = self._session.space.zeros()
-        self._offered: dict[Hashable, offers.Offers] = {}
+        self._offered: dict[Hashable, victims.Offers] = {}
         """By what makes tasks alike to nodes, as are the rows that were vacated."""
         self._version = 0
         self._vacated: defaultdict[Hashable, set[int]] = defaultdict(set)
@@ -80,7 +80,7 @@ class Attempt:
         for task in left:
             if self._done():
                 break
-            alike = nominated_room.alike(self._session, task)
+            alike = nominated_pods.alike(self._session, task)
             if alike in vain:
                 continue
             if task.best_effort:
@@ -208,7 +208,7 @@ class Attempt:
         wanted[space.columns[resources.PODS]] = 0
         first = self._session.request(needed[0])
         nodes = self._session.placement.reachable(needed[0])
-        free = np.maximum(nominated_room.room(self._session, needed[0]), 0)[nodes]
+        free = np.maximum(nominated_pods.room(self._session, needed[0]), 0)[nodes]
         slots = (free // np.maximum(first, 1)).sum(axis=0)
         short = (wanted > 0) & (slots < len(needed))
         lack: resources.Share = np.where(short if short.any() else wanted > 0, wanted, np.inf)
@@ -239,32 +239,32 @@ class Attempt:
             offer = self._offer(task, bound.row)
             if offer is None:
                 continue
-            cost = offers.ranked_cost(offer.cost, offer.losers, self._pool.rank)
+            cost = victims.ranked_cost(offer.cost, offer.losers, self._pool.rank)
             known.put(offer, bound.row, self._version)
             if bound.version == self._version or cost <= bound.cost:
                 self._accept(task, bound.row, offer)
                 return True
         return False
 
-    def _offers(self, task: jobs.Task) -> offers.Offers:
+    def _offers(self, task: jobs.Task) -> victims.Offers:
         """All nodes on which enough could go, with what that would cost."""
         session = self._session
-        room = nominated_room.room(session, task) + self._planner.most(self._queue)
+        room = nominated_pods.room(session, task) + self._planner.most(self._queue)
         enough = resources.fits(session.request(task), room)
-        found = offers.Offers()
+        found = victims.Offers()
         for row in np.flatnonzero(enough & session.placement.reachable(task)).tolist():
             offer = self._offer(task, row)
             if offer is not None:
                 found.put(offer, row, self._version)
         return found
 
-    def _offer(self, task: jobs.Task, row: int) -> offers.Offer | None:
+    def _offer(self, task: jobs.Task, row: int) -> victims.Offer | None:
         """Who would have to go for the task to start on this node; nothing is changed."""
         session = self._session
         session.spend("offers", NODE_COST)
         checkpoint = self._trial.checkpoint()
         if self._starts(task, row):
-            return offers.Offer((), ())
+            return victims.Offer((), ())
         every = self._pool.units(task, row)
         chosen, starts = self._together(task, row, every)
         self._trial.rollback(checkpoint)
@@ -280,7 +280,7 @@ class Attempt:
             return None
         needed = self._needed(task, row, chosen, checkpoint)
         self._trial.rollback(checkpoint)
-        return offers.Offer(victims.cost(needed), tuple(needed))
+        return victims.Offer(victims.cost(needed), tuple(needed))
 
     def _together(
         self, task: jobs.Task, row: int, every: Sequence[victims.Unit]
@@ -353,7 +353,7 @@ class Attempt:
                 )
             )
 
-    def _accept(self, task: jobs.Task, row: int, offer: offers.Offer) -> None:
+    def _accept(self, task: jobs.Task, row: int, offer: victims.Offer) -> None:
         self._version += 1
         for unit in offer.units:
             self._evict(unit)
