@@ -13,7 +13,7 @@ from vscheduler.core.api import contracts
 from vscheduler.core.model import decisions, jobs, queues
 from vscheduler.core.placement import best_effort, unschedulable_classes
 from vscheduler.core.preemption import nominations
-from vscheduler.core.session import job_state, ordering, reasons, statement, subgroups, worksheets
+from vscheduler.core.session import job_state, ordering, reasons, statement
 from vscheduler.core.session import session as working
 
 TURN_COST = 20
@@ -35,7 +35,7 @@ class Placed(Enum):
     """Its queue may not take it, or a task like it found no node before."""
 
 
-Lines: TypeAlias = dict[str, ordering.Line[worksheets.Worksheet]]
+Lines: TypeAlias = dict[str, ordering.Line[reasons.Worksheet]]
 """By queue, the jobs that have something to place."""
 
 
@@ -90,7 +90,7 @@ def _take_turns(session: working.Session, lines: Lines, later: Lines | None) -> 
             continue
         if session.dispatch.any_says("overused", queue):
             for sheet in line.rest():
-                worksheets.note_share(session, queue, sheet)
+                reasons.note_share(session, queue, sheet)
             lines[queue.name] = ordering.Line()
             continue
         sheet = line.leave()
@@ -104,13 +104,13 @@ def _take_turns(session: working.Session, lines: Lines, later: Lines | None) -> 
 
 
 def _stand_back(
-    session: working.Session, line: ordering.Line[worksheets.Worksheet], later: Lines, queue: str
+    session: working.Session, line: ordering.Line[reasons.Worksheet], later: Lines, queue: str
 ) -> None:
     """Who is first in line, and all behind it whose namespaces have had their part, waits until
     others have had theirs.
     """
 
-    def has_had(sheet: worksheets.Worksheet) -> bool:
+    def has_had(sheet: reasons.Worksheet) -> bool:
         return session.spending.has_had_its_part(sheet.gang.job.namespace)
 
     if line and has_had(line.first):
@@ -131,7 +131,7 @@ def _redeem(session: working.Session, gang: job_state.Gang) -> None:
         for task in tasks:
             trial.withdraw(task)
         withdrawn = trial.checkpoint()
-        sheet = worksheets.Worksheet(gang, deque(task for task in tasks if not task.best_effort))
+        sheet = reasons.Worksheet(gang, deque(task for task in tasks if not task.best_effort))
         while sheet.tasks:
             before = len(sheet.tasks)
             _fill(session, trial, queue, sheet)
@@ -165,9 +165,9 @@ def _line_up(
             tasks = ordering.tasks(session.dispatch, gang, tasks)
             line = lines.setdefault(job.queue, ordering.Line())
             key = ordering.job_key(session.dispatch, gang)
-            line.join(key, worksheets.Worksheet(gang, deque(tasks)))
+            line.join(key, reasons.Worksheet(gang, deque(tasks)))
         elif gang.counts[jobs.TaskStatus.GATED] and not gang.has_minimum:
-            worksheets.note_incomplete(session, gang)
+            reasons.note_incomplete(session, gang)
     return lines, without
 
 
@@ -204,11 +204,11 @@ def _tell_roomless(
             continue
         session.spending.payer = gang.job.namespace
         session.spend("roomless", ROOMLESS_COST)
-        sheet = worksheets.Worksheet(
+        sheet = reasons.Worksheet(
             gang, deque((unschedulable_classes.representative(gang.job) or task,))
         )
         if overused:
-            worksheets.note_share(session, queue, sheet)
+            reasons.note_share(session, queue, sheet)
         else:
             _refuse(session, queue, sheet, known)
     session.spending.payer = ""
@@ -217,7 +217,7 @@ def _tell_roomless(
 def _refuse(
     session: working.Session,
     queue: queues.Queue,
-    sheet: worksheets.Worksheet,
+    sheet: reasons.Worksheet,
     known: dict[Hashable, decisions.Reason],
 ) -> None:
     """What `_place` comes to where there is no node; known are reasons that such jobs share."""
@@ -229,16 +229,16 @@ def _refuse(
             known[key] = reasons.no_room(session, gang, task)
         session.note(job.id, known[key])
     else:
-        worksheets.note_share(session, queue, sheet, task)
+        reasons.note_share(session, queue, sheet, task)
     if session.dispatch.all_agree("job_ready", gang):
         return
     if session.dispatch.vote("job_pipelined", gang):
-        worksheets.note_waiting(session, gang)
+        reasons.note_waiting(session, gang)
     else:
-        worksheets.note_incomplete(session, gang)
+        reasons.note_incomplete(session, gang)
 
 
-def _place(session: working.Session, queue: queues.Queue, sheet: worksheets.Worksheet) -> bool:
+def _place(session: working.Session, queue: queues.Queue, sheet: reasons.Worksheet) -> bool:
     """Give the job one turn: its minimum as a block, or one pod more. False: nothing is bound."""
     gang = sheet.gang
     with session.statement() as trial:
@@ -252,9 +252,9 @@ def _place(session: working.Session, queue: queues.Queue, sheet: worksheets.Work
             _fill(session, trial, queue, sheet, idlers=False)  # perhaps more of the others fit
             outcome = seating.conclude()
         if outcome is best_effort.Outcome.WAITS:
-            worksheets.note_waiting(session, gang)
+            reasons.note_waiting(session, gang)
         elif outcome is best_effort.Outcome.NEITHER:
-            worksheets.note_incomplete(session, gang)
+            reasons.note_incomplete(session, gang)
     return outcome is best_effort.Outcome.STARTS
 
 
@@ -262,7 +262,7 @@ def _fill(
     session: working.Session,
     trial: statement.Statement,
     queue: queues.Queue,
-    sheet: worksheets.Worksheet,
+    sheet: reasons.Worksheet,
     *,
     idlers: bool = True,
 ) -> None:
@@ -287,8 +287,8 @@ def _fill_sub_group(
     session: working.Session,
     trial: statement.Statement,
     queue: queues.Queue,
-    sheet: worksheets.Worksheet,
-    sub_group: tuple[subgroups.SubGroups, subgroups.Key],
+    sheet: reasons.Worksheet,
+    sub_group: tuple[job_state.SubGroups, job_state.Key],
 ) -> Placed:
     """Place the next tasks, which are of this sub-group, until it is whole; else none of them.
 
@@ -310,20 +310,20 @@ def _give_room(
     session: working.Session,
     trial: statement.Statement,
     queue: queues.Queue,
-    sheet: worksheets.Worksheet,
+    sheet: reasons.Worksheet,
 ) -> Placed:
     """Place the next task."""
     task = sheet.tasks.popleft()
     session.spend("tasks", TASK_COST)
     if not session.dispatch.all_agree("allocatable", queue, task):
-        worksheets.note_share(session, queue, sheet, task)
+        reasons.note_share(session, queue, sheet, task)
         return Placed.NOT_TRIED
     if task.role and task.role in sheet.failed_roles:
         return Placed.NOT_TRIED
     choice = session.placement.choose(task)
     if choice is None:
         sheet.failed_roles.add(task.role)
-        worksheets.note_no_room(session, sheet, task)
+        reasons.note_no_room(session, sheet, task)
         return Placed.NOWHERE
     if choice.idle:
         trial.allocate(task, choice.row)
@@ -336,18 +336,18 @@ def _seating(
     session: working.Session,
     trial: statement.Statement,
     queue: queues.Queue,
-    sheet: worksheets.Worksheet,
+    sheet: reasons.Worksheet,
 ) -> best_effort.Seating:
     """What gives best-effort members of the job a place."""
 
     def place(task: jobs.Task) -> bool:
         session.spend("tasks", TASK_COST)
         if not session.dispatch.all_agree("allocatable", queue, task):
-            worksheets.note_share(session, queue, sheet, task)
+            reasons.note_share(session, queue, sheet, task)
             return False
         choice = session.placement.choose(task)
         if choice is None:
-            worksheets.note_no_room(session, sheet, task)
+            reasons.note_no_room(session, sheet, task)
         else:
             give = trial.allocate if choice.idle else trial.pipeline
             give(task, choice.row)

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from vscheduler.core.model import jobs
-from vscheduler.core.session import job_state, ordering, statement, subgroups
+from vscheduler.core.session import job_state, ordering, statement
 
 if TYPE_CHECKING:
     from vscheduler.core.session import session as working
@@ -97,7 +97,7 @@ class Seating:
             if groups and key and not groups.is_whole(key, self.statuses, idlers=False):
                 self.trial.rollback(before)
 
-    def sub_group(self, key: subgroups.Key, since: int | None = None) -> bool:
+    def sub_group(self, key: job_state.Key, since: int | None = None) -> bool:
         """Place as many of a sub-group as make it whole, or none. If some of it wait for room that
         is being freed all do that were placed since then, a checkpoint.
         """
@@ -122,7 +122,7 @@ class Seating:
         """
         gang = self.gang
         pending = [task for task in gang.tasks(jobs.TaskStatus.PENDING) if task.best_effort]
-        vain: set[jobs.TaskClass | subgroups.Key] = set()
+        vain: set[jobs.TaskClass | job_state.Key] = set()
         for task in ordering.tasks(self.session.dispatch, gang, pending):
             if gang.status(task) is not jobs.TaskStatus.PENDING or not wanted(task):
                 continue
@@ -134,7 +134,7 @@ class Seating:
                 vain.add(key or task.kind)
             yield placed
 
-    def _unfinished(self, task: jobs.Task) -> subgroups.Key | None:
+    def _unfinished(self, task: jobs.Task) -> job_state.Key | None:
         """The sub-group that the task is in, if it isn't whole: its members start together."""
         groups = self.gang.sub_groups
         key = None if groups is None else groups.of(task)
@@ -143,7 +143,7 @@ class Seating:
         return key
 
 
-def _alone(task: jobs.Task) -> subgroups.Key | None:
+def _alone(task: jobs.Task) -> job_state.Key | None:
     del task
     return None
 

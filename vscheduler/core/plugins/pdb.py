@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import jobs
-from vscheduler.core.session import budgets
+from vscheduler.core.session import work_budget
 
 
 class Pdb(contracts.Plugin):
@@ -21,7 +21,7 @@ class Pdb(contracts.Plugin):
     def open(self, session: contracts.Session) -> None:
         """Nothing is taken yet."""
         self._session = session
-        self._budgets = budgets.Budgets(session.snapshot.budgets)
+        self._budgets = work_budget.Budgets(session.snapshot.budgets)
 
     def preemptable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]

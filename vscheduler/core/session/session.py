@@ -14,9 +14,7 @@ from vscheduler.core.fair_share import demands, node_loss_grace, node_pools
 from vscheduler.core.model import decisions, jobs, nodes, pod_affinity, queues, resources
 from vscheduler.core.model import snapshot as snapshots
 from vscheduler.core.session import (
-    budgets,
     dispatch,
-    host_ports,
     interfaces,
     job_state,
     statement,
@@ -77,7 +75,7 @@ class Session:
         self.binds: list[decisions.Bind] = []
         self.held: dict[jobs.TaskId, decisions.Pipeline] = {}
         self.evicts: dict[jobs.TaskId, decisions.Evict] = {}
-        self.budgets = budgets.Budgets(snapshot.budgets)
+        self.budgets = work_budget.Budgets(snapshot.budgets)
         self.kept_rooms: list[snapshots.KeptRoom] = []
         """Room for pods that their owners are to make anew."""
         self.nominations: dict[jobs.TaskId, str] = {}
@@ -351,7 +349,7 @@ class Session:
             full = True in over.tolist()  # `any` takes ten times as long on so few
             assert not full or not request[over].any(), f"{task.key} overfills a node"
         name = self.layout.names[row]
-        host_ports.take(self.ports, name, task)
+        work_budget.take_ports(self.ports, name, task)
         self.neighbours.move(task, row, SEATS[status], 1)
         self.touched.append(row)
         self.gang_of(task).move(task, status, name)
@@ -367,7 +365,7 @@ class Session:
             self.used[row] -= request
         self.neighbours.move(task, row, SEATS[gang.status(task)], -1)
         name = self.layout.names[row]
-        host_ports.give_back(self.ports, name, task)
+        work_budget.give_ports_back(self.ports, name, task)
         self.touched.append(row)
         gang.move(task, task.status, task.node)
 
@@ -375,7 +373,8 @@ class Session:
         """Take, or give back (-1), room for a pod that isn't there yet. Called by Statement."""
         row = self.layout.rows[room.node]
         self.future_used[row] += step * self.request(room.task)
-        (host_ports.take if step > 0 else host_ports.give_back)(self.ports, room.node, room.task)
+        move = work_budget.take_ports if step > 0 else work_budget.give_ports_back
+        move(self.ports, room.node, room.task)
         self.neighbours.move(room.task, row, pod_affinity.Seat.PROMISED, step)
         self.touched.append(row)
 
@@ -383,8 +382,8 @@ class Session:
         """The task's room is there for those who wait. Called by Statement."""
         name = self.layout.names[row]
         self.future_used[row] -= self.request(task)
-        host_ports.give_back(self.ports, name, task)
-        host_ports.take(self.leaving_ports, name, task)
+        work_budget.give_ports_back(self.ports, name, task)
+        work_budget.take_ports(self.leaving_ports, name, task)
         self.neighbours.move(task, row, pod_affinity.Seat.STAYING, -1)
         self.neighbours.move(task, row, pod_affinity.Seat.LEAVING, 1)
         self.touched.append(row)
@@ -398,8 +397,8 @@ class Session:
         self.dispatch.tell("on_allocate", task)
         self.future_used[row] += self.request(task)
         self.budgets.give_back(task)
-        host_ports.give_back(self.leaving_ports, name, task)
-        host_ports.take(self.ports, name, task)
+        work_budget.give_ports_back(self.leaving_ports, name, task)
+        work_budget.take_ports(self.ports, name, task)
         self.neighbours.move(task, row, pod_affinity.Seat.LEAVING, -1)
         self.neighbours.move(task, row, pod_affinity.Seat.STAYING, 1)
         self.touched.append(row)

@@ -4,12 +4,16 @@ A cycle has a budget of counted operations. While it lasts, jobs are looked at i
 fairness between queues, whatever they cost. After a cycle that ran out of it, those come first
 whose namespaces have cost little in the cycles just before, so that nobody waits for a namespace
 whose jobs cost much and find no room; the others go on with what is left.
+
+Beside Spending stand the other accounts that a session keeps. Budgets tell which pods
+PodDisruptionBudgets let go, on top of those that go already: for the planner of evictions, whatever
+plugins are configured, and for the plugin pdb. Host ports that pods hold are kept by node name.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from vscheduler.core.model import jobs
+from vscheduler.core.model import constraints, jobs, snapshot
 from vscheduler.core.session import job_state
 
 OPENING_COST = 20
@@ -127,3 +131,71 @@ class Spending:
 
     def _cost(self, namespace: str) -> int:
         return self._before.get(namespace, 0) + self._now[namespace]
+
+
+class Budgets:
+    """All budgets of a snapshot, and how many of the pods of each were taken from it since."""
+
+    def __init__(self, budgets: Sequence[snapshot.Budget]) -> None:
+        self._budgets = budgets
+        self._places: defaultdict[str, list[int]] = defaultdict(list)
+        for place, budget in enumerate(budgets):
+            self._places[budget.namespace].append(place)
+        self._taken: Counter[int] = Counter()
+        self._covering: dict[jobs.TaskId, tuple[int, ...]] = {}
+
+    def spare(self, tasks: Sequence[jobs.Task]) -> bool:
+        """Whether all of these may go together.
+
+        A pod under two budgets never may: the Eviction API answers 500 for it, whatever they
+        allow.
+        """
+        wanted: Counter[int] = Counter()
+        for task in tasks:
+            covering = self._of(task)
+            if len(covering) > 1:
+                return False
+            wanted.update(covering)
+        return all(
+            self._taken[place] + count <= self._budgets[place].allowed
+            for place, count in wanted.items()
+        )
+
+    def take(self, task: jobs.Task) -> None:
+        """The task goes: its budget has one less to give."""
+        self._taken.update(self._of(task))
+
+    def give_back(self, task: jobs.Task) -> None:
+        """The exact opposite of `take`."""
+        self._taken.subtract(self._of(task))
+
+    def _of(self, task: jobs.Task) -> tuple[int, ...]:
+        """Which budgets cover the task; found once."""
+        covering = self._covering.get(task.uid)
+        if covering is None:
+            covering = self._covering[task.uid] = tuple(
+                place
+                for place in self._places.get(task.namespace, ())
+                if self._budgets[place].covers(task)
+            )
+        return covering
+
+
+Ports = dict[str, tuple[constraints.HostPort, ...]]
+
+
+def take_ports(ports: Ports, name: str, task: jobs.Task) -> None:
+    """The task takes its ports on this node."""
+    if task.kind.constraints.ports:
+        ports[name] = tuple(sorted((*ports.get(name, ()), *task.kind.constraints.ports)))
+
+
+def give_ports_back(ports: Ports, name: str, task: jobs.Task) -> None:
+    """It gives them back; a node without any isn't in the table."""
+    if task.kind.constraints.ports:
+        left = list(ports[name])
+        for port in task.kind.constraints.ports:
+            left.remove(port)
+        ports[name] = tuple(left)
+        if not left:
+            del ports[name]
