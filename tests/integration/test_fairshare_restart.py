@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration import daemons
-from vscheduler.cluster.writes import usage_writing
+from vscheduler.cluster.writes import queue_status_writer
 from vscheduler.core.model import queues
 from vscheduler.mirror.translate import usage_annotation as annotations
 from vscheduler.sandbox import control_plane, errors
@@ -106,7 +106,7 @@ def test_a_record_is_of_one_queue_only(cluster: control_plane.ControlPlane) -> N
     """A patch that names the UID of an earlier queue of the name is refused."""
     daemons.a_queue(cluster, "gold")
     body = {"metadata": {"uid": "of-another", "annotations": {KEY: "x"}}}
-    with pytest.raises(errors.ApiError, match=usage_writing.UID_DIFFERS) as caught:
+    with pytest.raises(errors.ApiError, match=queue_status_writer.UID_DIFFERS) as caught:
         cluster.api.patch(f"{daemons.QUEUES}/gold", body)
     assert caught.value.status == 422
     assert record(cluster, "gold") is None

@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from vscheduler import containment
-from vscheduler.cluster.http import connection, responses, watch_lines
+from vscheduler.cluster.http import connection, responses
 from vscheduler.cluster.writes import cooperative
 from vscheduler.mirror import paths
 
@@ -302,7 +302,7 @@ class Watch(Generic[Event]):
             path, silence_seconds=pace.silence_seconds, gather_seconds=pace.gather_seconds
         ) as chunks:
             self._hear()
-            text = watch_lines.Lines()
+            text = responses.Lines()
             async for chunk in chunks:
                 self._hear()
                 whole = text.take(chunk)

@@ -13,13 +13,7 @@ from typing import Any
 
 import structlog
 
-from vscheduler.cluster.writes import (
-    binder,
-    evictor,
-    queue_status_writer,
-    status_writer,
-    usage_writing,
-)
+from vscheduler.cluster.writes import binder, evictor, queue_status_writer, status_writer
 from vscheduler.controllers.podgroups import owners, podgroup_controller
 from vscheduler.core.config import policy
 from vscheduler.core.model import jobs
@@ -113,7 +107,7 @@ class Serving:
         self._served = around.given.scheduler_names
         """What the Mirror takes for ours."""
         self._loop: scheduling_loop.SchedulingLoop | None = None
-        self._usage_writer: usage_writing.UsageWriter | None = None
+        self._usage_writer: queue_status_writer.UsageWriter | None = None
         self._mandate: api.Mandate | None = None
         """Of the tenure that has begun; None while there is none."""
         self._grouping: podgroup_controller.Grouping | None = None
@@ -253,7 +247,7 @@ class Serving:
             queue_reporter=queue_status_writer.QueueReporter(
                 link, queue, name, may_commit=permit, observe=observe
             ),
-            usage_writer=usage_writing.UsageWriter(
+            usage_writer=queue_status_writer.UsageWriter(
                 link, queue, name, may_commit=permit, observe=observe
             ),
             cycles=around.signs.cycles,

@@ -17,7 +17,6 @@ from vscheduler.cluster.writes import (
     evictor,
     queue_status_writer,
     status_writer,
-    usage_writing,
 )
 from vscheduler.core import cycle
 from vscheduler.core.config import policy
@@ -40,7 +39,7 @@ class Outlets:
     evictor: evictor.Evictor
     reporter: status_writer.Reporter
     queue_reporter: queue_status_writer.QueueReporter
-    usage_writer: usage_writing.UsageWriter
+    usage_writer: queue_status_writer.UsageWriter
     cycles: progress.Cycles = field(default_factory=progress.Cycles)
     """Notes which cycles run, for who watches from another thread."""
     failures: containment.Failures = field(default_factory=containment.Failures)

@@ -16,7 +16,7 @@ from tests import answers, running
 from tests.unit.cluster.conftest import Serve
 from tests.unit.daemon import leading, surrounded, worlds
 from tests.unit.mirror import manifests
-from vscheduler.cluster.writes import status_writer, usage_writing
+from vscheduler.cluster.writes import queue_status_writer, status_writer
 from vscheduler.controllers.podgroups import owners, podgroup_controller
 from vscheduler.core import cycle
 from vscheduler.core.model import decisions
@@ -276,7 +276,9 @@ async def test_who_stops_and_acts_no_more_writes_no_records(
 ) -> None:
     """Whoever leads by now has written newer ones."""
     closed = []
-    monkeypatch.setattr(usage_writing.UsageWriter, "close", lambda _, may: closed.append(may()))
+    monkeypatch.setattr(
+        queue_status_writer.UsageWriter, "close", lambda _, may: closed.append(may())
+    )
     async with half(serve, "vscheduler") as made:
         made.serving.close()
         made.decided.gain("vscheduler")

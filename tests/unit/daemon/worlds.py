@@ -18,7 +18,6 @@ from vscheduler.cluster.writes import (
     evictor,
     queue_status_writer,
     status_writer,
-    usage_writing,
     write_queue,
 )
 from vscheduler.core.actions import allocate
@@ -129,7 +128,7 @@ async def world(
             queue_reporter=queue_status_writer.QueueReporter(
                 link, queue, "vscheduler", may_commit=lambda: True, observe=observed.observe_write
             ),
-            usage_writer=usage_writing.UsageWriter(
+            usage_writer=queue_status_writer.UsageWriter(
                 link, queue, "vscheduler", may_commit=lambda: True, observe=observed.observe_write
             ),
             cycles=cycles,

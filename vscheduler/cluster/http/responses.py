@@ -1,4 +1,4 @@
-"""What an answer may be: how large, how deeply nested, and how long it may have us wait.
+"""Answers of an API server: how large they may be, how long they may have us wait, their lines.
 
 A proxy in between, or a server that is broken, may answer anything. What is beyond these bounds is
 no answer, as if the connection had broken.
@@ -72,6 +72,30 @@ async def body(response: aiohttp.ClientResponse, most: int) -> bytes:
         response.close()
         raise TooLargeError(f"an answer of more than {most} bytes")
     return b"".join(pieces)
+
+
+class Lines:
+    """Splits one stream, which comes in pieces, into its lines.
+
+    Each byte is looked at once, however many pieces a line comes in.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self.waiting_bytes = 0
+        """How much of a line has come that isn't whole yet."""
+
+    def take(self, piece: bytes) -> list[bytes]:
+        """The lines that are whole with this piece."""
+        end, *more = piece.split(b"\n")
+        self._pieces.append(end)
+        if not more:
+            self.waiting_bytes += len(end)
+            return []
+        *lines, rest = b"".join(self._pieces), *more
+        self._pieces = [rest]
+        self.waiting_bytes = len(rest)
+        return lines
 
 
 def patience(header: str | None, details: float | None) -> float:

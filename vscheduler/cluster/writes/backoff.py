@@ -1,10 +1,14 @@
-"""Calls that wait out an API server that is busy, for as long as they may be made at all."""
+"""Retries of calls while the API server is busy, and what becomes of writes that it refuses."""
 
 import asyncio
 from collections.abc import Callable
 
+import structlog
+
 from vscheduler.cluster.http import connection, objects, send_guard
 from vscheduler.mirror import paths
+
+log = structlog.get_logger(__name__)
 
 ATTEMPTS = 4
 """How often a throttled call is made, and an unanswered one looked after."""
@@ -18,7 +22,7 @@ async def post(
     """Send this; where the server is too busy, again, as often and as late as is reasonable.
 
     Whether we may commit is asked before each attempt, and again when its bytes are written.
-    Raises connection.ApiError, Throttled after the last attempt, and guarding.WithheldError.
+    Raises connection.ApiError, Throttled after the last attempt, and send_guard.WithheldError.
     """
     for left in reversed(range(ATTEMPTS)):
         if not may_commit():
@@ -47,3 +51,30 @@ async def get(link: connection.Connection, path: paths.Path) -> objects.Object:
             if attempt == ATTEMPTS:
                 raise
             await asyncio.sleep(min(2.0 ** (attempt - 1), PAUSE_MAX_SECONDS))
+
+
+class WriteErrors:
+    """Failed writes that only tell people something: counted, and each kind is logged once.
+
+    Scheduling goes on without them.
+    """
+
+    def __init__(self, observe: Callable[[str, str], None]) -> None:
+        self._observe = observe
+        self._told: set[tuple[str, str]] = set()
+
+    def failed(self, written: str, error: connection.ApiError) -> bool:
+        """Count and, the first time of its kind, log a failed write; True if it is worth another.
+
+        An object that is gone, or a namespace that is being deleted, is nobody's mistake.
+        """
+        kind = type(error).__name__
+        self._observe(written, kind.lower())
+        again = isinstance(
+            error, connection.Conflict | connection.Throttled | connection.Unavailable
+        )
+        if not again and not isinstance(error, connection.NotFound):
+            if (written, kind) not in self._told:
+                log.warning("write.failed", object=written, message=str(error))
+            self._told.add((written, kind))
+        return again

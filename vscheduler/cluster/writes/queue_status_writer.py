@@ -1,25 +1,29 @@
-"""The status of Queues: figures of the last cycle, and why they are what they are.
-
-Written on change only, by server-side apply, so that every scheduler has its own condition and
-nobody's `state` or counts are touched. What is to be written is compared with what was last sent,
-not with what is stored, which may be less or another scheduler's.
-"""
+"""What a scheduler writes on Queues: their status, and the record of what they have used."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import structlog
 
 from vscheduler.cluster.http import connection, objects
-from vscheduler.cluster.writes import complaints, outbox, write_queue
+from vscheduler.cluster.writes import backoff, write_queue
 from vscheduler.core.model import decisions, queues
 from vscheduler.mirror import paths, queue_statuses
+from vscheduler.mirror.translate import usage_annotation
 
 log = structlog.get_logger(__name__)
 
-SPACING_SECONDS = 1.0
+STATUS_SPACING_SECONDS = 1.0
+"""From one write of a queue's status to the next."""
+
+USAGE_SPACING_SECONDS = 30.0
+"""From one write of a queue's record to the next: how much a crash may lose."""
+
+UID_DIFFERS = "metadata.uid: Invalid value"
+"""What the API server says, with status 422, of a custom resource that is another by now; other
+kinds have a Conflict there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,12 @@ class _Sent:
 
 
 class QueueReporter:
-    """Writes what a cycle found out about queues; nothing that it wrote already."""
+    """The status of Queues: figures of the last cycle, and why they are what they are.
+
+    Written on change only, by server-side apply, so that every scheduler has its own condition and
+    nobody's `state` or counts are touched. What is to be written is compared with what was last
+    sent, not with what is stored, which may be less or another scheduler's.
+    """
 
     def __init__(
         self,
@@ -59,13 +68,15 @@ class QueueReporter:
         self._query = {**objects.field_manager(scheduler), "force": "true"}
         self._may_commit = may_commit
         self._observe = observe
-        self._box = outbox.Outbox(queue, write_queue.Lane.STATUS, spacing_seconds=SPACING_SECONDS)
+        self._box = write_queue.CoalescingQueue(
+            queue, write_queue.Lane.STATUS, spacing_seconds=STATUS_SPACING_SECONDS
+        )
         self._told: dict[str, _Told] = {}
         self._sent: dict[str, _Sent] = {}
         self._narrow_until = 0.0
         self._narrowed = False
         """Whether it was told that the CRD lacks fields."""
-        self._complaints = complaints.Complaints(observe)
+        self._errors = backoff.WriteErrors(observe)
 
     def report(self, result: decisions.CycleResult, known: Mapping[str, queues.Queue]) -> None:
         """Offer the figures of the queues of a snapshot, by name, that have changed."""
@@ -95,7 +106,7 @@ class QueueReporter:
             self._observe("queue", "notfound")
             self._forget(name)
         except connection.ApiError as error:
-            again = self._complaints.failed("queue", error)
+            again = self._errors.failed("queue", error)
             if again and queue_statuses.UNDECLARED not in str(error):
                 self._box.offer_again(name, partial(self._write, name))
 
@@ -171,3 +182,124 @@ class QueueReporter:
     def _forget(self, name: str) -> None:
         self._told.pop(name, None)
         self._sent.pop(name, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """A record, and the very queue that it is of."""
+
+    uid: str
+    usage: queues.Usage
+
+
+class UsageWriter:
+    """What queues have used, written on them: plugin fairshare's memory beyond this process.
+
+    A record says at which rate usage goes on, so it is written only when the rate has changed, and
+    not too often. A queue is no other for it: what was written causes no cycle when it comes back.
+    """
+
+    def __init__(
+        self,
+        link: connection.Connection,
+        queue: write_queue.Lanes,
+        scheduler: str,
+        *,
+        may_commit: Callable[[], bool],
+        observe: Callable[[str, str], None],
+    ) -> None:
+        self._link = link
+        self._lanes = queue
+        self._annotation = usage_annotation.annotation(scheduler)
+        self._query = objects.field_manager(scheduler)
+        self._may_commit = may_commit
+        self._observe = observe
+        self._errors = backoff.WriteErrors(observe)
+        self._box = write_queue.CoalescingQueue(
+            queue, write_queue.Lane.STATUS, spacing_seconds=USAGE_SPACING_SECONDS
+        )
+        self._wanted: dict[str, _Kept] = {}
+        """By queue, what should be written on it."""
+        self._written: dict[str, _Kept] = {}
+        """What is, by us or by an earlier process."""
+        self._under_way: set[str] = set()
+        self._closing = False
+
+    def report(
+        self, figures: Sequence[decisions.QueueFigures], known: Mapping[str, queues.Queue]
+    ) -> None:
+        """Offer the records of a cycle; known are the queues of its snapshot."""
+        if self._closing:
+            return
+        found = {
+            each.name: _Kept(uid=known[each.name].uid, usage=each.usage)
+            for each in figures
+            if each.usage is not None
+        }
+        before, self._wanted = self._wanted, found
+        for name in before.keys() - found.keys():
+            self._box.withdraw(name)
+            self._written.pop(name, None)
+        for name, kept in found.items():
+            if kept == before.get(name):
+                continue
+            written = self._written.get(name)
+            stored = known[name].past_usage.get(queues.OURS)
+            if stored is not None and (written is None or written.uid != kept.uid):
+                self._written[name] = _Kept(uid=kept.uid, usage=stored)
+            if self._due(name) is not None:
+                self._box.offer(name, partial(self._write, name))
+
+    def close(self, may_commit: Callable[[], bool]) -> None:
+        """The scheduler stops: write at once what isn't written yet, and nothing after that.
+
+        From now on this is asked, as nothing else may be sent any more.
+        """
+        self._closing = True
+        self._may_commit = may_commit
+        for name in self._wanted:
+            if self._due(name) is not None:
+                self._lanes.put(write_queue.Lane.STATUS, partial(self._write, name))
+
+    def _due(self, name: str) -> _Kept | None:
+        """What is to be written on a queue, if it isn't."""
+        wanted = self._wanted.get(name)
+        return None if wanted == self._written.get(name) else wanted
+
+    async def _write(self, name: str) -> None:
+        """Write the newest record of a queue; when we stop, also one that came in the meantime."""
+        if name in self._under_way:
+            return
+        self._under_way.add(name)
+        try:
+            while (kept := self._due(name)) is not None and self._may_commit():
+                if not await self._send(name, kept) or not self._closing:
+                    return
+        finally:
+            self._under_way.discard(name)
+
+    async def _send(self, name: str, kept: _Kept) -> bool:
+        """Whether it was written. A queue that is another by now, or gone, is left alone."""
+        body = {
+            "metadata": {
+                "uid": kept.uid,
+                "annotations": {self._annotation: usage_annotation.text(kept.usage)},
+            }
+        }
+        try:
+            await objects.patch(
+                self._link,
+                paths.QUEUES.at(name),
+                body,
+                params=self._query,
+                may_send=self._may_commit,
+            )
+        except connection.ApiError as error:
+            if UID_DIFFERS in str(error):  # made anew, of which the watch will tell
+                self._observe("usage", "conflict")
+            elif self._errors.failed("usage", error):
+                self._box.offer_again(name, partial(self._write, name))
+            return False
+        self._written[name] = kept
+        self._observe("usage", "written")
+        return True

@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from vscheduler.cluster.http import connection, responses
-from vscheduler.cluster.writes import complaints, event_recorder, outbox, write_queue
+from vscheduler.cluster.writes import backoff, event_recorder, write_queue
 from vscheduler.core.model import decisions, jobs
 from vscheduler.mirror import paths, statuses
 
@@ -70,10 +70,10 @@ class Reporter:
         self._herald = herald
         self._may_commit = may_commit
         self._observe = observe
-        self._group_box = outbox.Outbox(
+        self._group_box = write_queue.CoalescingQueue(
             queue, write_queue.Lane.STATUS, spacing_seconds=GROUP_SPACING_SECONDS
         )
-        self._pod_box = outbox.Outbox(
+        self._pod_box = write_queue.CoalescingQueue(
             queue, write_queue.Lane.CONDITION, spacing_seconds=POD_SPACING_SECONDS
         )
         self._offered: dict[jobs.JobId, tuple[decisions.GroupStatus, jobs.GroupState]] = {}
@@ -81,7 +81,7 @@ class Reporter:
         self._told: dict[jobs.TaskId, statuses.Words] = {}
         self._nominated: dict[jobs.TaskId, decisions.Pipeline] = {}
         """What status.nominatedNodeName was set to, of pods that wait still."""
-        self._complaints = complaints.Complaints(observe)
+        self._errors = backoff.WriteErrors(observe)
 
     def report(
         self,
@@ -179,7 +179,7 @@ class Reporter:
         try:
             await self._patch(path, body, connection.STRATEGIC_PATCH)
         except connection.ApiError as error:
-            return self._complaints.failed(written, error) and not isinstance(
+            return self._errors.failed(written, error) and not isinstance(
                 error, connection.Conflict
             )
         self._observe(written, "written")
@@ -219,7 +219,7 @@ class Reporter:
         try:
             answer = await self._patch(path, body, connection.MERGE_PATCH)
         except connection.ApiError as error:
-            if self._complaints.failed("podgroup", error):
+            if self._errors.failed("podgroup", error):
                 again = partial(self._write_group, status, transition, pods)
                 self._group_box.offer_again(status.job, again)
             return
@@ -248,7 +248,7 @@ class Reporter:
         try:
             await self._patch(path, body, connection.STRATEGIC_PATCH)
         except connection.ApiError as error:
-            if self._complaints.failed("pod", error) and not isinstance(error, connection.Conflict):
+            if self._errors.failed("pod", error) and not isinstance(error, connection.Conflict):
                 self._pod_box.offer_again(pod.uid, partial(self._tell_pod, pod, words))
             return
         self._told[pod.uid] = words

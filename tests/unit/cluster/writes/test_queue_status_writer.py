@@ -137,7 +137,7 @@ async def desk(serve: Serve, answer: Answer = lambda _: (200, "")) -> AsyncItera
 @pytest.fixture(autouse=True)
 def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writes of one queue are spaced by milliseconds."""
-    monkeypatch.setattr(queue_status_writer, "SPACING_SECONDS", 0.01)
+    monkeypatch.setattr(queue_status_writer, "STATUS_SPACING_SECONDS", 0.01)
 
 
 async def test_figures_and_their_reason_are_applied_once(serve: Serve) -> None:

@@ -1,12 +1,17 @@
 import asyncio
+import itertools
+import random
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from typing import TypeVar
 
 import pytest
 
 from vscheduler import containment
 from vscheduler.cluster.http import send_guard
-from vscheduler.cluster.writes import windows, write_queue
+from vscheduler.cluster.writes import write_queue
+
+Item = TypeVar("Item")
 
 
 async def run_until_quiet(queue: write_queue.Lanes) -> None:
@@ -18,7 +23,7 @@ async def run_until_quiet(queue: write_queue.Lanes) -> None:
         await task
 
 
-def noting(word: object, seen: list[object]) -> Callable[[], Coroutine[None, None, None]]:
+def noting(word: Item, seen: list[Item]) -> Callable[[], Coroutine[None, None, None]]:
     """A call that notes its turn."""
 
     async def call() -> None:
@@ -93,7 +98,9 @@ async def test_an_api_server_that_is_too_busy_gets_fewer_calls_at_once() -> None
 
     assert await most_at_once(busy=False) == 20
     await most_at_once(busy=True)
-    assert await most_at_once(busy=True) <= windows.LEAST + 1  # after each round it tries one more
+    assert (
+        await most_at_once(busy=True) <= write_queue.CALLS_MIN + 1
+    )  # after each round it tries one more
     assert len(seen) == 300
 
 
@@ -195,3 +202,151 @@ async def test_a_call_that_raises_ends_no_worker() -> None:
     assert counts == ["call"] * len(write_queue.Lane)
     task.cancel()
     await asyncio.wait([task])
+
+
+async def test_an_outbox_writes_the_newest_and_not_too_often() -> None:
+    """Of what was offered while a key rests, only the last is written."""
+    queue = write_queue.Lanes(workers=1, waiting_max=10)
+    box = write_queue.CoalescingQueue(queue, write_queue.Lane.STATUS, spacing_seconds=0.4)
+    seen: list[int] = []
+
+    async def until(numbers: list[int]) -> None:
+        async with asyncio.timeout(5):
+            while seen != numbers:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.005)
+
+    task = asyncio.create_task(queue.run())
+    for number in range(3):
+        box.offer("key", noting(number, seen))
+    await until([2])
+    for number in range(3, 6):
+        box.offer("key", noting(number, seen))
+    box.offer_again("key", noting(9, seen))
+    await asyncio.sleep(0.05)
+    assert seen == [2]
+    await until([2, 5])
+    box.offer("key", noting(6, seen))
+    box.withdraw("key")
+    await asyncio.sleep(0.6)
+    assert seen == [2, 5]
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_what_may_wait_is_written_after_a_rest_or_not_at_all() -> None:
+    """Something newer takes its place."""
+    queue = write_queue.Lanes(workers=1, waiting_max=10)
+    box = write_queue.CoalescingQueue(queue, write_queue.Lane.STATUS, spacing_seconds=0.4)
+    seen: list[str] = []
+    task = asyncio.create_task(queue.run())
+    box.offer_later("a", noting("a at first", seen))
+    box.offer_later("b", noting("b", seen))
+    box.offer("a", noting("a", seen))
+    await asyncio.sleep(0.05)
+    assert seen == []
+    async with asyncio.timeout(5):
+        while len(seen) < 2:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.005)
+    assert sorted(seen) == ["a", "b"]
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_an_outbox_tries_a_full_lane_again() -> None:
+    """What says how things are is not dropped, only late."""
+    queue = write_queue.Lanes(workers=1, waiting_max=1)
+    box = write_queue.CoalescingQueue(queue, write_queue.Lane.STATUS, spacing_seconds=0.005)
+    seen: list[str] = []
+
+    for word in ("a", "b"):
+        box.offer(word, noting(word, seen))
+    task = asyncio.create_task(queue.run())
+    await asyncio.sleep(0.05)
+    assert sorted(seen) == ["a", "b"]
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@pytest.mark.contains_failures
+async def test_a_write_that_raises_is_made_again_later_and_later() -> None:
+    """Until it works; others are written meanwhile."""
+    queue = write_queue.Lanes(workers=1, waiting_max=10)
+    box = write_queue.CoalescingQueue(queue, write_queue.Lane.STATUS, spacing_seconds=0.01)
+    loop, seen, tried = asyncio.get_running_loop(), list[str](), list[float]()
+
+    async def write() -> None:
+        tried.append(loop.time())
+        if len(tried) < 4:
+            raise ZeroDivisionError
+        seen.append("bad")
+
+    task = asyncio.create_task(queue.run())
+    box.offer("bad", write)
+    box.offer("good", noting("good", seen))
+    async with asyncio.timeout(10):
+        while len(seen) < 2:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.005)
+    assert seen == ["good", "bad"]
+    pauses = [after - before for before, after in itertools.pairwise(tried)]
+    assert all(pause >= least for pause, least in zip(pauses, (0.02, 0.04, 0.08), strict=True))
+    task.cancel()
+    await asyncio.wait([task])
+
+
+def answer(limit: write_queue.ConcurrencyLimit, number: int) -> None:
+    """So many calls have ended."""
+    for _ in range(number):
+        limit.answered()
+
+
+@pytest.mark.parametrize("most", [1, 3, 8, 16, 64])
+def test_it_stays_between_its_bounds(most: int) -> None:
+    """Whatever the answers are, and with less room than the least."""
+    chance = random.Random(7)
+    limit = write_queue.ConcurrencyLimit(most)
+    for _ in range(10_000):
+        if chance.random() < 0.02:
+            limit.throttled()
+        limit.answered()
+        assert min(write_queue.CALLS_MIN, most) <= limit.size <= most
+
+
+def test_it_is_wide_open_until_the_server_is_too_busy() -> None:
+    """A server that can is given all that there may be."""
+    limit = write_queue.ConcurrencyLimit(64)
+    answer(limit, 1000)
+    assert limit.size == 64
+
+
+def test_a_server_that_is_too_busy_closes_it_once_for_calls_of_one_moment() -> None:
+    """Sixty-four refusals of as many calls are one piece of news; the next is another."""
+    limit = write_queue.ConcurrencyLimit(64)
+    for _ in range(64):
+        limit.throttled()
+        limit.answered()
+    assert limit.size == 48
+    limit.throttled()
+    assert limit.size == 36
+
+
+def test_it_opens_again_by_one_a_round() -> None:
+    """When answers to calls that were made before it closed are in."""
+    limit = write_queue.ConcurrencyLimit(64)
+    limit.throttled()
+    answer(limit, 64 + 47)
+    assert limit.size == 48
+    answer(limit, 1)
+    assert limit.size == 49
+    answer(limit, 49 + 50)
+    assert limit.size == 51
+
+
+def test_a_server_that_goes_on_being_too_busy_gets_the_least() -> None:
+    """From there it opens as soon as answers come that are none of that kind."""
+    limit = write_queue.ConcurrencyLimit(64)
+    for _ in range(1000):
+        limit.throttled()
+        limit.answered()
+    assert limit.size == write_queue.CALLS_MIN
+    answer(limit, 64)
+    assert limit.size > write_queue.CALLS_MIN

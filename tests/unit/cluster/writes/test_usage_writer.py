@@ -11,7 +11,7 @@ from aiohttp import web
 from tests import answers
 from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.leave import Ending
-from vscheduler.cluster.writes import usage_writing, write_queue
+from vscheduler.cluster.writes import queue_status_writer, write_queue
 from vscheduler.core.model import decisions, queues
 from vscheduler.mirror.translate import usage_annotation as annotations
 
@@ -41,7 +41,7 @@ def figures(usage: queues.Usage | None, name: str = "gold") -> decisions.QueueFi
 class Desk:
     """A writer at work, and what the server was asked."""
 
-    writer: usage_writing.UsageWriter
+    writer: queue_status_writer.UsageWriter
     queue: write_queue.Lanes
     calls: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     codes: list[int] = field(default_factory=list)
@@ -113,7 +113,7 @@ async def desk(serve: Serve) -> AsyncIterator[Desk]:
     queue = write_queue.Lanes(workers=2, waiting_max=50)
     link = await serve(handle)
     made = Desk(writer=None, queue=queue)  # type: ignore[arg-type]  # the next line
-    made.writer = usage_writing.UsageWriter(
+    made.writer = queue_status_writer.UsageWriter(
         link, queue, "vscheduler", may_commit=lambda: bool(made.may_commit), observe=observe
     )
     task = asyncio.create_task(queue.run())
@@ -125,7 +125,7 @@ async def desk(serve: Serve) -> AsyncIterator[Desk]:
 @pytest.fixture(autouse=True)
 def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a minute in a blink."""
-    monkeypatch.setattr(usage_writing, "SPACING_SECONDS", SPACING_SECONDS)
+    monkeypatch.setattr(queue_status_writer, "USAGE_SPACING_SECONDS", SPACING_SECONDS)
 
 
 async def test_a_record_is_an_annotation_of_this_very_queue(serve: Serve) -> None:
@@ -215,7 +215,7 @@ async def test_a_queue_that_is_another_by_now_is_no_news(
     """It is counted, and written again when the watch has shown the new one."""
     async with desk(serve) as made:
         made.codes = [422]
-        made.message = f"gold is invalid: {usage_writing.UID_DIFFERS}: it is immutable"
+        made.message = f"gold is invalid: {queue_status_writer.UID_DIFFERS}: it is immutable"
         made.report(used(1.0))
         await made.has_sent(1.0)
         assert made.written == {("usage", "conflict"): 1}
@@ -234,7 +234,7 @@ async def test_who_may_not_commit_writes_nothing(serve: Serve) -> None:
 
 async def test_a_stop_writes_what_rests(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """At once, though nothing else may be sent any more; and nothing after that."""
-    monkeypatch.setattr(usage_writing, "SPACING_SECONDS", 60.0)
+    monkeypatch.setattr(queue_status_writer, "USAGE_SPACING_SECONDS", 60.0)
     async with desk(serve) as made:
         made.report(used(1.0))
         await made.has_sent(1.0)
@@ -262,7 +262,7 @@ async def test_a_stop_waits_for_what_is_under_way(serve: Serve) -> None:
 
 async def test_a_stop_does_not_insist(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """What can't be written then stays as old as it is."""
-    monkeypatch.setattr(usage_writing, "SPACING_SECONDS", 60.0)
+    monkeypatch.setattr(queue_status_writer, "USAGE_SPACING_SECONDS", 60.0)
     async with desk(serve) as made:
         made.hold = asyncio.Event()
         made.report(used(1.0))
