@@ -10,7 +10,7 @@ from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, snapshot
 from vscheduler.core.session import session
 from vscheduler.mirror import state
-from vscheduler.mirror.decode import decoding
+from vscheduler.mirror.decode import events
 
 Document = pictures.Document
 Tree = Mapping[str, Any]
@@ -65,9 +65,9 @@ def snapshot_of(
     )
     mirror = state.Mirror(options)
     for document in documents:
-        kind = decoding.kind_of(document)
+        kind = events.kind_of(document)
         assert kind is not None, document["kind"]
-        mirror.apply(decoding.convert(kind, document))
+        mirror.apply(events.convert(kind, document))
     assert not mirror.rejections
     return mirror.snapshot(pictures.NOW.timestamp(), carried)
 

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from vscheduler.cli import main
-from vscheduler.controllers.queues import queue_trees
+from vscheduler.controllers.queues import queue_reconcile
 from vscheduler.core.model import decisions, queues
 from vscheduler.daemon.observability import metric_table
 from vscheduler.mirror import queue_status
@@ -216,9 +216,8 @@ def test_every_condition_of_queues_is_in_the_docs() -> None:
     }
     inner = {str(queues.ProblemCode.INNER_JOBS)}  # only ever said of a queue that is set aside
     tree = {str(code) for code in queues.ProblemCode} - inner
-    source = Path(queue_trees.__file__).read_text()
-    tree |= set(re.findall(r'"(TooDeep|Children\w+)"', source))
-    controller = (ROOT / "vscheduler" / "controllers" / "queues" / "queue_reconcile.py").read_text()
+    controller = Path(queue_reconcile.__file__).read_text()
+    tree |= set(re.findall(r'"(TooDeep|Children\w+)"', controller))
     others = set(re.findall(r'_condition\([A-Z_]+, "\w+", "(\w+)"', controller))
     others |= {"PodGroups", "ChildQueues"}
     assert others >= {"ParentClosed", "RootStaysOpen", "Unreadable"}

@@ -11,7 +11,7 @@ from vscheduler.core import cycle
 from vscheduler.core.model import jobs, snapshot
 from vscheduler.core.placement import placement
 from vscheduler.mirror import state
-from vscheduler.mirror.decode import decoding
+from vscheduler.mirror.decode import events
 
 Document = manifests.Document
 
@@ -50,9 +50,9 @@ def taken(documents: Iterable[Document]) -> snapshot.Snapshot:
     """The snapshot of a mirror that was shown all this, whatever it refuses of it."""
     mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
     for document in (manifests.QUEUE, *documents):
-        kind = decoding.kind_of(document)
+        kind = events.kind_of(document)
         assert kind is not None, document["kind"]
-        mirror.apply(decoding.convert(kind, document))
+        mirror.apply(events.convert(kind, document))
     return mirror.snapshot(time.time(), snapshot.FRESH)
 
 

@@ -17,7 +17,7 @@ from tests.properties import odd_worlds
 from vscheduler.core import cycle
 from vscheduler.core.model import decisions
 from vscheduler.mirror import state
-from vscheduler.mirror.decode import decoding, events
+from vscheduler.mirror.decode import events
 
 Document = pictures.Document
 
@@ -258,13 +258,13 @@ def cycle_of(
     options = state.Options(scheduler_names=(pictures.SCHEDULER,), claim_unowned=True)
     mirror = state.Mirror(options)
     for document in documents:
-        kind = decoding.kind_of(document)
+        kind = events.kind_of(document)
         assert kind is not None
         event: events.Upsert | events.Reject
         if wire:
-            event = decoding.decode(kind, json.dumps(document).encode())
+            event = events.decode(kind, json.dumps(document).encode())
         else:
-            event = decoding.convert(kind, document)
+            event = events.convert(kind, document)
         mirror.apply(event)
     result = cycle.run_cycle(mirror.snapshot(pictures.NOW.timestamp()), running.policy_of(tree))
     assert result.faults == ()

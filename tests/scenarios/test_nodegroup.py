@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
-from vscheduler.mirror.translate import group_limits
+from vscheduler.mirror.translate import translation
 from vscheduler.simulator import run
 
 LABEL = "label=volcano.sh/nodegroup-name"
@@ -31,7 +31,7 @@ def placed(
             and document["kind"] == "Queue"
             and document["metadata"]["name"] == "q"
         ):
-            document["metadata"]["annotations"] = {group_limits.ANNOTATION: limits}
+            document["metadata"]["annotations"] = {translation.GROUP_LIMITS: limits}
     policy = running.policy_of({"actions": actions, "tiers": tiers})
     return run.simulate(documents, policy, run.Options())
 

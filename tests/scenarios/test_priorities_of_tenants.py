@@ -4,7 +4,7 @@ import pytest
 
 from tests import pictures, running
 from vscheduler.core.model import decisions
-from vscheduler.mirror.decode import pod_numbers
+from vscheduler.mirror.decode import fields
 
 TREE = {
     "actions": "allocate, preempt, reclaim",
@@ -25,7 +25,7 @@ def annotated(picture: str, *jobs: str, **spec: str) -> list[pictures.Document]:
     for document in found:
         name = document["metadata"]["name"].rpartition("-")[0]
         if document["kind"] == "Pod" and name in jobs:
-            document["metadata"].setdefault("annotations", {})[pod_numbers.PRIORITY] = HUGE
+            document["metadata"].setdefault("annotations", {})[fields.PRIORITY] = HUGE
             document["spec"] |= spec
     return found
 

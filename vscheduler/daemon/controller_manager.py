@@ -16,12 +16,7 @@ from vscheduler.cluster import reflector
 from vscheduler.cluster.http import connection, objects, send_guard
 from vscheduler.cluster.writes import write_queue
 from vscheduler.controllers import ports
-from vscheduler.controllers.podgroups import (
-    group_evidence,
-    owners,
-    podgroup_controller,
-    podgroup_lister,
-)
+from vscheduler.controllers.podgroups import owners, podgroup_controller, podgroup_lister
 from vscheduler.daemon import pauses, runtime
 from vscheduler.daemon.leader_election import api
 from vscheduler.mirror import paths
@@ -117,7 +112,7 @@ class Controllers:
             default_queue=around.given.default_queue,
             observe=around.observed.observe_write,
             pace=queue_controller.Pace(),
-            witness=group_evidence.Evidence(around.mirror).counter,
+            witness=podgroup_lister.StatusEvidence(around.mirror).counter,
             failures=around.failures,
         )
         outlets = operator.Outlets(pulse=around.signs.kopf, failures=around.failures)

@@ -20,7 +20,7 @@ from vscheduler.cluster import reflector
 from vscheduler.cluster.http import connection, objects
 from vscheduler.daemon import health
 from vscheduler.mirror import paths, state, statuses
-from vscheduler.mirror.decode import decoding, events
+from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import entries
 
 log = structlog.get_logger(__name__)
@@ -78,7 +78,7 @@ class Codec:
 
     def read(self, items: Sequence[bytes | msgspec.Raw]) -> list[Read]:
         """Some objects of a list."""
-        return [self._read(decoding.decode(self._kind, item)) for item in items]
+        return [self._read(events.decode(self._kind, item)) for item in items]
 
     def begin(self, found: Sequence[Read]) -> list[entries.Event]:
         """A part of the first list; the whole one comes at its end."""
@@ -90,8 +90,8 @@ class Codec:
 
     def change(self, change: str, item: bytes | msgspec.Raw) -> list[entries.Event]:
         """One object that was ADDED, MODIFIED or DELETED."""
-        event = decoding.decode(self._kind, item)
-        return [decoding.removal(event) if change == "DELETED" else event]
+        event = events.decode(self._kind, item)
+        return [events.removal(event) if change == "DELETED" else event]
 
 
 def tell_of_object(

@@ -14,15 +14,13 @@ from vscheduler.core.model import jobs, nodes, queues
 from vscheduler.core.model import snapshot as snapshots
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import (
-    dimensions,
     entries,
     job_index,
-    loads,
     node_usage,
     pod_affinity_index,
     pods_by_class,
 )
-from vscheduler.mirror.translate import bounds, kubelet_refusals, nominees, pods, translation
+from vscheduler.mirror.translate import bounds, kubelet_refusals, pods, translation
 
 V = TypeVar("V", queues.Queue, snapshots.Budget, snapshots.Quota)
 
@@ -79,9 +77,9 @@ class Mirror:
         )
         self._seating = pods_by_class.Seating(self.work)
         self._columns = node_usage.Columns(self.work, self._seating.groups)
-        self._loads = loads.Loads()
+        self._node_usage = node_usage.NodeUsage()
         self._refusals = kubelet_refusals.Refusals()
-        self._nominees = nominees.Nominees()
+        self._nominated = kubelet_refusals.NominatedPods()
         self._census = pod_affinity_index.Census(self.work, self._columns.residents)
         self._roster = job_index.Roster(
             self.work,
@@ -89,10 +87,10 @@ class Mirror:
             claim_unowned=options.claim_unowned,
             priority_classes=options.priority_classes,
         )
-        self._assumed: dict[jobs.TaskId, loads.Assumption] = {}
+        self._assumed: dict[jobs.TaskId, node_usage.Assumption] = {}
         self._evicting: dict[jobs.TaskId, float] = {}
         """Pods whose eviction was sent, and when, until the watch shows that they go."""
-        self._dimensions = dimensions.Dimensions()
+        self._resource_names = node_usage.ResourceNames()
         self._queues: Mapping[str, queues.Queue] | None = None
         """None: to be sorted anew, with the next two."""
         self._budgets: tuple[snapshots.Budget, ...] | None = None
@@ -139,7 +137,7 @@ class Mirror:
         if pod is None or not pod.waits:
             return False
         before = self._as_seen(pod)
-        self._assumed[task] = loads.Assumption(node, now)
+        self._assumed[task] = node_usage.Assumption(node, now)
         self._move_pod(before, self._as_seen(pod))
         return True
 
@@ -153,7 +151,9 @@ class Mirror:
             return False
         pod, there = self._pod(task), entry.value
         assert pod is not None, "an assumption ends with its pod"
-        return isinstance(there, translation.Node) and self._loads.fits(pod.kind, there, before)
+        return isinstance(there, translation.Node) and self._node_usage.fits(
+            pod.kind, there, before
+        )
 
     def forget(self, task: jobs.TaskId) -> bool:
         """The bind failed: the task waits again. False when the watch has shown otherwise."""
@@ -215,7 +215,7 @@ class Mirror:
         if self._budgets is None or self._quotas is None:
             self._budgets = tuple(self._sorted(snapshots.Budget))
             self._quotas = tuple(self._sorted(snapshots.Quota))
-        space = self._dimensions.space()
+        space = self._resource_names.space()
         return snapshots.Snapshot(
             now=now,
             space=space,
@@ -227,7 +227,7 @@ class Mirror:
             seats=self._seating.seats(),
             elsewhere=self._seating.elsewhere(),
             refused=self._refusals.standing(now),
-            nominated=self._nominees.freeze(),
+            nominated=self._nominated.freeze(),
             residents=self._census.freeze(),
             carried=carried,
         )
@@ -333,7 +333,7 @@ class Mirror:
             if isinstance(new, queues.Queue):  # what it had used may be another by now
                 self._queues = None
             return change
-        self._dimensions.move(old, new)
+        self._resource_names.move(old, new)
         match old, new:
             case ((translation.Node() | None), (translation.Node() | None)):
                 self._columns.move_node(key, old, new)
@@ -359,7 +359,7 @@ class Mirror:
                 self._assumed.pop(known.uid, None)
             if new is None or not new.stays:
                 self._evicting.pop(known.uid, None)
-            self._nominees.note(known.uid, None if new is None else new.nominated)
+            self._nominated.note(known.uid, None if new is None else new.nominated)
         after = self._as_seen(new)
         change = entries.change(before, after)
         if change is not entries.Change.NONE:
@@ -376,10 +376,10 @@ class Mirror:
         return pod if assumption is None else pod.bound_to(assumption.node)
 
     def _move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
-        self._dimensions.move_pod(old, new)
+        self._resource_names.move_pod(old, new)
         if new is not None and new.answer is not None and new.node is not None:
             self._refusals.note(new.uid, new.node, new.answer)
-        self._loads.move_pod(old, new)
+        self._node_usage.move_pod(old, new)
         self._columns.move_pod(old, new)
         self._seating.move_pod(old, new)
         self._census.move_pod(old, new)

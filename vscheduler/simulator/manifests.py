@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 import msgspec
 
 from vscheduler.core.model import queues
-from vscheduler.mirror.decode import decoding, documents, events
+from vscheduler.mirror.decode import documents, events
 
 DEFAULT_NAMESPACE = "default"
 MOMENTS = frozenset(
@@ -108,7 +108,7 @@ def collect(manifests: Iterable[Manifest]) -> Collection:
             problems.append(Problem(place=manifest.place(), message=message))
             continue
         latest = max(latest, _latest(tree))
-        kind = decoding.kind_of(tree)
+        kind = events.kind_of(tree)
         if kind is None:
             ignored[_stranger(tree)] += 1
             continue
@@ -186,7 +186,7 @@ def _named(kind: events.Kind, manifest: Manifest, tree: Mapping[str, Any]) -> Na
         place = manifest.place("metadata.name")
         return Problem(place=place, message=f"{kind}: metadata.name: it has no name")
     namespace = ""
-    if kind in decoding.NAMESPACED:
+    if kind in events.NAMESPACED:
         namespace = str(metadata.get("namespace") or DEFAULT_NAMESPACE)
     return Named(kind=kind, namespace=namespace, name=name, tree=tree, manifest=manifest)
 

@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 from vscheduler.core import cycle
 from vscheduler.core.config import policy as policies
 from vscheduler.core.model import decisions, jobs, queues, snapshot
-from vscheduler.mirror import queue_status, queue_statuses, state, statuses, wording
-from vscheduler.mirror.decode import decoding, events, quantities, wire
+from vscheduler.mirror import queue_status, state, statuses, wording
+from vscheduler.mirror.decode import events, quantities, wire
 from vscheduler.mirror.translate import bounds, pods
 from vscheduler.simulator import manifests, world
 
@@ -217,7 +217,7 @@ def read(documents: Iterable[manifests.Manifest | Mapping[str, object]], options
         )
     )
     objects = _with_standing_queues(collected.objects, options.default_queue)
-    told = [decoding.convert(each.kind, tree) for each, tree in manifests.complete(objects, now)]
+    told = [events.convert(each.kind, tree) for each, tree in manifests.complete(objects, now)]
     for event in told:
         mirror.apply(event)
     return Given(
@@ -345,7 +345,7 @@ def _queue(
     if entitlement is not None:
         if entitlement.real_capability is not None:
             figures["realCapability"] = quantities.format_amounts(entitlement.real_capability)
-        figures["share"] = round(entitlement.share, queue_statuses.SHARE_DIGITS)
+        figures["share"] = round(entitlement.share, queue_status.SHARE_DIGITS)
         if entitlement.bases:
             usable = {name: basis.usable for name, basis in entitlement.bases.items()}
             figures["usable"] = quantities.format_amounts(usable)

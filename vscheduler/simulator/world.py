@@ -14,7 +14,7 @@ import msgspec
 from vscheduler.core.model import decisions, jobs
 from vscheduler.mirror import statuses
 from vscheduler.mirror.decode import events, fields, wire
-from vscheduler.mirror.translate import limits
+from vscheduler.mirror.translate import translation
 
 Controller: TypeAlias = tuple[str, str, str, str]
 """Namespace, API group, kind, and UID or name."""
@@ -258,7 +258,7 @@ class World:
 def _covers(budget: wire.PodDisruptionBudget, task: jobs.Task) -> bool:
     """Whether the budget protects the task's pod; one that can't be read protects none."""
     try:
-        return limits.budget(budget).covers(task)
+        return translation.budget(budget).covers(task)
     except fields.FieldError:
         return False
 

@@ -8,7 +8,7 @@ import msgspec
 
 from vscheduler.core.model import snapshot
 from vscheduler.mirror import state
-from vscheduler.mirror.decode import decoding, events
+from vscheduler.mirror.decode import events
 
 Amounts = Mapping[str, str]
 Document = dict[str, Any]
@@ -94,7 +94,7 @@ class Cluster:
         return self.mirror.snapshot(NOW, carried)
 
     def _show(self, kind: events.Kind, document: Document) -> None:
-        event = decoding.decode(kind, msgspec.json.encode(document))
+        event = events.decode(kind, msgspec.json.encode(document))
         self.mirror.apply(event)
         assert not self.mirror.rejections, self.mirror.rejections
 

@@ -18,7 +18,7 @@ from tests.properties.worlds import configurations, manifests, moments
 from vscheduler.core import cycle
 from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.mirror import state, statuses
-from vscheduler.mirror.decode import decoding, events
+from vscheduler.mirror.decode import events
 
 GOING_MAX = 3
 """Cycles that a pod may take to go."""
@@ -76,9 +76,9 @@ class World:
         known = self.documents.get(manifests.key_of(document), document)
         assert known["metadata"].get("uid") == document["metadata"].get("uid"), "the name is taken"
         self.documents[manifests.key_of(document)] = document
-        kind = decoding.kind_of(document)
+        kind = events.kind_of(document)
         assert kind is not None
-        self._mirror.apply(decoding.convert(kind, document))
+        self._mirror.apply(events.convert(kind, document))
         assert not self._mirror.rejections, self._mirror.rejections
 
     def drop(self, key: manifests.Key) -> None:
@@ -86,7 +86,7 @@ class World:
         document = self.documents.pop(key)
         self._note(document["kind"])
         self._going.pop(key, None)
-        kind = decoding.kind_of(document)
+        kind = events.kind_of(document)
         assert kind is not None
         uid = document["metadata"]["uid"]
         self._mirror.apply(events.Remove(kind=kind, namespace=key[1], name=key[2], uid=uid))

@@ -21,7 +21,7 @@ from vscheduler.controllers.podgroups import (
 )
 from vscheduler.daemon import informers, pauses
 from vscheduler.mirror import paths, state, statuses
-from vscheduler.mirror.decode import decoding, events
+from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import entries
 
 Document = dict[str, Any]
@@ -209,7 +209,7 @@ class World:
             codec = owners.Codec(owners.Kind.REPLICA_SET)
             self.feed(codec.change(change, item))
             return
-        kind = decoding.kind_of(found)
+        kind = events.kind_of(found)
         assert kind is not None
         for event in informers.Codec(kind, self.mirror.read).change(change, item):
             self.mirror.apply(event)

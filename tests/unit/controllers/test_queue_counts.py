@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.controllers.podgroups import group_evidence
+from vscheduler.controllers.podgroups import podgroup_lister
 from vscheduler.controllers.queues import queue_cache, queue_objects
 from vscheduler.core.model import jobs
 from vscheduler.mirror import state
-from vscheduler.mirror.decode import decoding, events
+from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import entries
 
 Counts = Mapping[str, Mapping[str, int]]
@@ -33,7 +33,7 @@ class World:
     asked: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.evidence = group_evidence.Evidence(self.mirror)
+        self.evidence = podgroup_lister.StatusEvidence(self.mirror)
         self.known = queue_cache.Known("default", self._witness)
         self.end = self.mirror.subscribe(self.known.doubt)
 
@@ -43,7 +43,7 @@ class World:
 
     def show(self, document: manifests.Document) -> None:
         """Let a watch show a pod."""
-        self.mirror.apply(decoding.convert(events.Kind.POD, document))
+        self.mirror.apply(events.convert(events.Kind.POD, document))
 
     def by_hand(self) -> Counts:
         """The counts, taken over everything that is known."""
@@ -119,14 +119,14 @@ def _some_pods(chance: random.Random) -> list[manifests.Document]:
 
 
 def _upsert(document: manifests.Document) -> events.Upsert | events.Reject:
-    event = decoding.convert(events.Kind.POD, document)
+    event = events.convert(events.Kind.POD, document)
     assert isinstance(event, events.Upsert | events.Reject)
     return event
 
 
 def gone(chance: random.Random) -> events.Remove:
     """A pod is no more."""
-    event = decoding.removal(decoding.convert(events.Kind.POD, some_pod(chance)))
+    event = events.removal(events.convert(events.Kind.POD, some_pod(chance)))
     assert isinstance(event, events.Remove)
     return event
 

@@ -19,7 +19,7 @@ from vscheduler.cluster.writes import write_queue
 from vscheduler.controllers import ports
 from vscheduler.daemon import controller_manager, settings
 from vscheduler.mirror import paths
-from vscheduler.mirror.decode import decoding, events
+from vscheduler.mirror.decode import events
 
 
 async def test_queues_are_looked_at_after_the_schedulers_first_cycle(serve: Serve) -> None:
@@ -101,7 +101,7 @@ async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
         task = group.create_task(keeper.keep_queues({}))
         await worlds.until(lambda: counts() == (1, 0))
         pod = manifests.pod("p", group="g", node="n1")
-        around.mirror.apply(decoding.convert(events.Kind.POD, pod))
+        around.mirror.apply(events.convert(events.Kind.POD, pod))
         await worlds.until(lambda: counts() == (0, 1))
         task.cancel()
         await asyncio.wait([task])

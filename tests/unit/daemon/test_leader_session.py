@@ -23,7 +23,7 @@ from vscheduler.core.model import decisions
 from vscheduler.daemon import leader_session, settings
 from vscheduler.daemon.observability import metrics
 from vscheduler.mirror import state
-from vscheduler.mirror.decode import decoding, events
+from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import entries
 
 HOLDER = "vscheduler.io/lease-holder"
@@ -182,7 +182,7 @@ async def test_a_tenure_settles_with_its_first_cycle(serve: Serve) -> None:
             await worlds.until(lambda: not made.serving.settling())
             made.decided.lose("vscheduler")
         await made.rest()
-        made.serving.feed([decoding.removal(manifests.event_of(manifests.queue("default")))])
+        made.serving.feed([events.removal(manifests.event_of(manifests.queue("default")))])
         made.decided.gain("vscheduler")
         await worlds.until(lambda: len(made.lists) == 3)
         await made.rest()

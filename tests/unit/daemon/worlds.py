@@ -26,7 +26,7 @@ from vscheduler.daemon import leader_session, pacing, scheduling_loop
 from vscheduler.daemon.liveness import progress
 from vscheduler.daemon.observability import metrics
 from vscheduler.mirror import state
-from vscheduler.mirror.decode import decoding, events
+from vscheduler.mirror.decode import events
 
 PACE = pacing.Pace(
     debounce_seconds=0.005, tick_seconds=0.01, retry_seconds=0.02, period_seconds=0.01
@@ -71,10 +71,10 @@ class World:
 
 def event_of(document: pictures.Document, kind: str = "") -> events.Event:
     """The event of a manifest: that it is so, or, with DELETED, that it is gone."""
-    found = decoding.kind_of(document)
+    found = events.kind_of(document)
     assert found is not None
-    event = decoding.convert(found, document)
-    return decoding.removal(event) if kind == "DELETED" else event
+    event = events.convert(found, document)
+    return events.removal(event) if kind == "DELETED" else event
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from typing import Any
 
 from vscheduler.core.model import jobs, snapshot
 from vscheduler.mirror import state
-from vscheduler.mirror.decode import decoding, events, wire
+from vscheduler.mirror.decode import events, wire
 from vscheduler.mirror.index import entries
 
 OURS = "vscheduler"
@@ -124,14 +124,14 @@ def read(document: Document) -> wire.Object:
 
 def event_of(document: Document) -> events.Upsert | events.Reject:
     """What a manifest is to the Mirror."""
-    kind = decoding.kind_of(document)
+    kind = events.kind_of(document)
     assert kind is not None
-    return decoding.convert(kind, document)
+    return events.convert(kind, document)
 
 
 def removal_of(document: Document) -> events.Remove:
     """The end of an object."""
-    return decoding.removal(event_of(document))
+    return events.removal(event_of(document))
 
 
 def show_list(seen: state.Mirror, kind: events.Kind, *documents: Document) -> entries.Change:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.mirror import manifests
 from vscheduler.mirror import state
-from vscheduler.mirror.decode import decoding, events, wire
+from vscheduler.mirror.decode import events, wire
 from vscheduler.mirror.translate import pods
 
 
@@ -23,9 +23,9 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def event_of(document: manifests.Document) -> events.Upsert:
     """An object as a watch shows it."""
-    kind = decoding.kind_of(document)
+    kind = events.kind_of(document)
     assert kind is not None
-    event = decoding.convert(kind, document)
+    event = events.convert(kind, document)
     assert isinstance(event, events.Upsert)
     return event
 
@@ -52,7 +52,7 @@ def test_what_reading_fails_at_is_left_out_by_name() -> None:
     assert rejection.key.endswith("/bad")
     (job,) = mirror.snapshot(0.0).jobs
     assert [task.name for task in job.tasks] == ["good"]
-    mirror.apply(decoding.removal(event_of(manifests.pod("bad", group="g"))))
+    mirror.apply(events.removal(event_of(manifests.pod("bad", group="g"))))
     assert not mirror.rejections
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.mirror import manifests
 from vscheduler.core.model import durations
 from vscheduler.mirror import state
-from vscheduler.mirror.decode import decoding, events, fields
+from vscheduler.mirror.decode import events, fields
 
 HUGE = "9" * 400
 LONG = "9" * 4400
@@ -42,10 +42,10 @@ def annotated(name: str, text: str, kind: str = "annotations") -> dict[str, Any]
 def complaints(document: dict[str, Any], *, wire: bool = False) -> list[str]:
     """What a mirror has to say about it."""
     mirror = state.Mirror(state.Options(scheduler_names=("vscheduler",)))
-    kind = decoding.kind_of(document)
+    kind = events.kind_of(document)
     assert kind is not None
-    read = decoding.decode(kind, json.dumps(document).encode()) if wire else None
-    mirror.apply(read or decoding.convert(kind, document))
+    read = events.decode(kind, json.dumps(document).encode()) if wire else None
+    mirror.apply(read or events.convert(kind, document))
     return [str(each) for each in mirror.rejections.values()]
 
 
@@ -134,10 +134,10 @@ def test_a_pod_that_has_a_node_keeps_its_place_whatever_it_writes() -> None:
 def test_a_number_that_no_float_is_as_large_as_is_no_broken_stream() -> None:
     """The object is refused, and named; what comes after it is read."""
     text = b'{"metadata": {"name": "a", "namespace": "ns"}, "spec": {"minMember": 1e400}}'
-    found = decoding.decode(events.Kind.POD_GROUP, text)
+    found = events.decode(events.Kind.POD_GROUP, text)
     assert isinstance(found, events.Reject)
     assert (found.namespace, found.name, found.message) == ("ns", "a", "Number out of range")
-    unnamed = decoding.decode(events.Kind.POD_GROUP, b'{"metadata": {"name": 1e400}, "spec": {}}')
+    unnamed = events.decode(events.Kind.POD_GROUP, b'{"metadata": {"name": 1e400}, "spec": {}}')
     assert isinstance(unnamed, events.Reject)
     assert unnamed.name == ""
 
@@ -147,7 +147,7 @@ def test_an_index_is_no_larger_than_any_controller_counts(digits: str) -> None:
     """A longer one is a part of the name."""
     mirror = state.Mirror(state.Options(scheduler_names=("vscheduler",)))
     document = manifests.pod(f"a-b-{digits}")
-    mirror.apply(decoding.convert(events.Kind.POD, document))
+    mirror.apply(events.convert(events.Kind.POD, document))
     (found,) = mirror.ungrouped()
     assert found.task is not None
     assert found.task.index == (int(digits) if len(digits) == 18 else -1)

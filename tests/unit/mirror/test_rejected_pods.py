@@ -5,11 +5,11 @@ import pytest
 from tests.unit.mirror import manifests
 from vscheduler.core.model import jobs
 from vscheduler.mirror import state
-from vscheduler.mirror.decode import pod_numbers
+from vscheduler.mirror.decode import fields
 from vscheduler.mirror.translate import pods
 
 CLAIMS = {"resourceClaims": [{"name": "gpu"}]}
-PRIORITY = {"annotations": {pods.GROUPS[0]: "g", pod_numbers.PRIORITY: "high"}}
+PRIORITY = {"annotations": {pods.GROUPS[0]: "g", fields.PRIORITY: "high"}}
 
 
 def rejections(*documents: manifests.Document) -> tuple[jobs.Rejection, ...]:

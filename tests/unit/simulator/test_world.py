@@ -7,7 +7,7 @@ import pytest
 
 from tests import pictures
 from vscheduler.core.model import decisions, jobs, snapshot
-from vscheduler.mirror.decode import decoding, events, wire
+from vscheduler.mirror.decode import events, wire
 from vscheduler.simulator import world
 
 NOW = 1_767_268_800.0
@@ -48,9 +48,9 @@ def drawn(
         if selector and document["kind"] == "PodDisruptionBudget":
             document["spec"]["selector"] = selector
     read = [
-        decoding.convert(kind, document)
+        events.convert(kind, document)
         for document in documents
-        if (kind := decoding.kind_of(document))
+        if (kind := events.kind_of(document))
     ]
     upserts = (event for event in read if isinstance(event, events.Upsert))
     return world.World(upserts, pods_return=pods_return)
@@ -195,7 +195,7 @@ def test_owners_answer_to_what_had_failed(kind: str, expected: str) -> None:
     owner = {"apiVersion": "apps/v1", "kind": kind, "name": "j", "uid": "o", "controller": True}
     pod["metadata"]["ownerReferences"] = [owner]
     pod["status"] = {"phase": "Failed"}
-    upsert = decoding.convert(events.Kind.POD, pod)
+    upsert = events.convert(events.Kind.POD, pod)
     assert isinstance(upsert, events.Upsert)
     around = world.World([upsert], pods_return=True)
     gone = [("j-0", "gone")] if kind == "StatefulSet" else []
@@ -209,7 +209,7 @@ def test_what_had_failed_and_is_being_deleted_comes_back_once() -> None:
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "j", "controller": True}
     documents[-1]["metadata"]["ownerReferences"] = [owner]
     documents[-1]["status"] = {"phase": "Failed"}
-    upsert = decoding.convert(events.Kind.POD, documents[-1])
+    upsert = events.convert(events.Kind.POD, documents[-1])
     assert isinstance(upsert, events.Upsert)
     around = world.World([upsert], pods_return=True)
     assert told(around.obey(result(), {}, NOW)) == [("j-0", "gone"), ("j-0", "Pending", "")]

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from vscheduler.cli.checks import findings, policies
-from vscheduler.controllers.queues import queue_objects, queue_trees
+from vscheduler.controllers.queues import queue_objects, queue_reconcile
 from vscheduler.core.config import policy
 from vscheduler.core.model import queues, resources
 from vscheduler.core.plugins import drf
 from vscheduler.mirror import wording
-from vscheduler.mirror.translate import group_limits
+from vscheduler.mirror.translate import translation
 
 Level = findings.Level
 
@@ -51,7 +51,7 @@ class Scene:
 
 def of_tree(objects: Iterable[queue_objects.Queue]) -> Iterator[findings.Remark]:
     """What the Queue controller would say of their places."""
-    for name, condition in queue_trees.look(objects).problems.items():
+    for name, condition in queue_reconcile.tree_of(objects).problems.items():
         reason = condition["reason"]
         field = FIELDS.get(reason, "spec.parent")
         yield findings.Remark(
@@ -95,7 +95,7 @@ def _unused(scene: Scene, queue: queues.Queue) -> Iterator[findings.Remark]:
     for annotation, plugin, there in (
         (drf.HIERARCHY, "drf with enableHierarchy: true", hierarchy),
         (drf.WEIGHTS, "drf with enableHierarchy: true", hierarchy),
-        (group_limits.ANNOTATION, "nodegroup", policies.has(configured, "nodegroup")),
+        (translation.GROUP_LIMITS, "nodegroup", policies.has(configured, "nodegroup")),
     ):
         if annotation in queue.annotations and not there:
             message = f"annotation {annotation} has no effect: {plugin} isn't configured"

@@ -10,7 +10,7 @@ import structlog
 from vscheduler.cluster.http import connection, objects
 from vscheduler.cluster.writes import backoff, write_queue
 from vscheduler.core.model import decisions, queues
-from vscheduler.mirror import paths, queue_statuses
+from vscheduler.mirror import paths, queue_status
 from vscheduler.mirror.translate import usage_annotation
 
 log = structlog.get_logger(__name__)
@@ -40,9 +40,9 @@ class _Sent:
     """What was last written to a queue's status."""
 
     uid: str
-    whole: queue_statuses.Body
+    whole: queue_status.Body
     """What it was to say; of an earlier process, what was found."""
-    status: queue_statuses.Body | None
+    status: queue_status.Body | None
     """What of it was sent, and taken; None where nothing was."""
 
 
@@ -107,7 +107,7 @@ class QueueReporter:
             self._forget(name)
         except connection.ApiError as error:
             again = self._errors.failed("queue", error)
-            if again and queue_statuses.UNDECLARED not in str(error):
+            if again and queue_status.UNDECLARED not in str(error):
                 self._box.offer_again(name, partial(self._write, name))
 
     async def _sent_to(self, name: str, uid: str) -> _Sent | None:
@@ -125,8 +125,8 @@ class QueueReporter:
     async def _apply(self, told: _Told, sent: _Sent) -> None:
         """Write what is new."""
         name = told.figures.name
-        wanted = queue_statuses.status(told.figures, told.excluded, self._scheduler)
-        whole = queue_statuses.since(wanted, sent.whole, time.time())
+        wanted = queue_status.status(told.figures, told.excluded, self._scheduler)
+        whole = queue_status.since(wanted, sent.whole, time.time())
         if sent.status is not None and sent.whole == whole:
             return
         log.debug("queue.told", queue=name, **whole)
@@ -134,27 +134,27 @@ class QueueReporter:
         self._sent[name] = _Sent(uid=told.uid, whole=whole, status=status)
 
     async def _send(
-        self, name: str, whole: queue_statuses.Body, before: queue_statuses.Body | None
-    ) -> queue_statuses.Body:
+        self, name: str, whole: queue_status.Body, before: queue_status.Body | None
+    ) -> queue_status.Body:
         """Write all of it, or as much as the CRD has a place for; gives what was written."""
         if time.monotonic() >= self._narrow_until:
             try:
                 await self._put(name, whole)
             except connection.Unavailable as error:
-                if queue_statuses.UNDECLARED not in str(error):
+                if queue_status.UNDECLARED not in str(error):
                     raise
                 self._narrow(whole)
             else:
                 self._narrowed = False
                 return whole
-        status = queue_statuses.narrowed(whole)
+        status = queue_status.narrowed(whole)
         if status != before:
             await self._put(name, status)
         return status
 
-    async def _put(self, name: str, status: queue_statuses.Body) -> None:
+    async def _put(self, name: str, status: queue_status.Body) -> None:
         path = paths.QUEUES.status(name)
-        body = queue_statuses.applied(name, status)
+        body = queue_status.applied(name, status)
         await objects.patch(
             self._link,
             path,
@@ -165,14 +165,14 @@ class QueueReporter:
         )
         self._observe("queue", "written")
 
-    def _narrow(self, whole: queue_statuses.Body) -> None:
+    def _narrow(self, whole: queue_status.Body) -> None:
         """Leave out for a while what the CRD has no place for."""
-        self._narrow_until = time.monotonic() + queue_statuses.NARROW_SECONDS
+        self._narrow_until = time.monotonic() + queue_status.NARROW_SECONDS
         if not self._narrowed:
             self._narrowed = True
             log.warning(
                 "queue.fields_missing",
-                fields=sorted(whole.keys() - queue_statuses.narrowed(whole).keys()),
+                fields=sorted(whole.keys() - queue_status.narrowed(whole).keys()),
                 message=(
                     "the installed CRD of Queue has no place for these; the figures are in the "
                     "metrics, in `vscheduler simulate` and, at level debug, in this log"

@@ -20,7 +20,6 @@ from vscheduler.controllers import ports
 from vscheduler.controllers.podgroups import (
     auto_groups,
     deletion,
-    group_notices,
     group_reading,
     owners,
     podgroup_creation,
@@ -112,7 +111,7 @@ class Grouping:
         self._attacher = podgroup_creation.Attacher(
             api,
             notes,
-            group_notices.Notices(outlets.notify),
+            podgroup_creation.RefusalEvents(outlets.notify),
             inherit_owner_annotations=options.inherit_owner_annotations,
         )
         self._parter = podgroup_gc.Parter(
@@ -252,7 +251,7 @@ class Grouping:
 
     async def _attach(self, key: jobs.JobId, crew: podgroup_creation.Crew) -> None:
         settled: list[str] = []
-        subject = group_notices.subject_of(crew.spokesman)
+        subject = podgroup_creation.subject_of(crew.spokesman)
         with self._failures.contained("podgroup", key, subject), suppress(ports.RefusedError):
             settled = await self._attacher.attach(crew)
         now = time.monotonic()

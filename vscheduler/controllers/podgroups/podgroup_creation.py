@@ -4,13 +4,14 @@ Why this order: deletion.py.
 """
 
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import structlog
 
 from vscheduler.controllers import ports
-from vscheduler.controllers.podgroups import auto_groups, deletion, group_notices, group_reading
-from vscheduler.mirror import paths
+from vscheduler.controllers.podgroups import auto_groups, deletion, group_reading
+from vscheduler.mirror import paths, statuses
 
 log = structlog.get_logger(__name__)
 
@@ -19,6 +20,15 @@ ATTEMPTS = 5
 
 GONE = (ports.Trouble.MISSING, ports.Trouble.CONFLICT)
 """What a patch of a pod meets that is gone, or another one of its name."""
+
+LASTING = (ports.Trouble.FORBIDDEN, ports.Trouble.INVALID)
+"""A quota, a policy or a webhook has refused it, and will again."""
+
+ENDING = "is being terminated"
+"""What the API server says of a namespace in which nothing new is taken, events included."""
+
+TOLD_MAX = 10_000
+"""Pods whose refusals are remembered; past them all are told once more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +65,33 @@ class Crew:
         return auto_groups.spokesman(self.members)
 
 
+class RefusalEvents:
+    """Events on pods that can't have their PodGroup: those who own them see no log of ours.
+
+    A pod is told of a refusal once, and again when it is another.
+    """
+
+    def __init__(self, notify: Callable[[statuses.Notice], None]) -> None:
+        self._notify = notify
+        self._told: dict[str, str] = {}
+
+    def refused(self, members: Iterable[auto_groups.Member], error: ports.RefusedError) -> None:
+        """Their PodGroup, or their place in it, was refused."""
+        message = str(error)
+        if error.trouble not in LASTING or ENDING in message:
+            return
+        if len(self._told) > TOLD_MAX:
+            self._told.clear()
+        for member in members:
+            if self._told.get(member.uid) != message:
+                self._told[member.uid] = message
+                self._notify(statuses.refused_notice(subject_of(member), message))
+
+    def settled(self, member: auto_groups.Member) -> None:
+        """It is in its PodGroup, or gone."""
+        self._told.pop(member.uid, None)
+
+
 class Attacher:
     """Makes and amends PodGroups, and puts pods into them."""
 
@@ -62,7 +99,7 @@ class Attacher:
         self,
         api: ports.Api,
         notes: group_reading.Notes,
-        notices: group_notices.Notices,
+        notices: RefusalEvents,
         *,
         inherit_owner_annotations: bool,
     ) -> None:
@@ -96,7 +133,7 @@ class Attacher:
 
         async def join(member: auto_groups.Member) -> None:
             key = f"{member.namespace}/{member.name}"
-            with self._notes.failures.contained("join", key, group_notices.subject_of(member)):
+            with self._notes.failures.contained("join", key, subject_of(member)):
                 if await self._join(member):
                     settled.append(member.uid)
 
@@ -219,3 +256,10 @@ class Attacher:
             self._notes.done("attach")
         self._notices.settled(member)
         return True
+
+
+def subject_of(member: auto_groups.Member) -> statuses.Subject:
+    """The pod, as what an event is about."""
+    return statuses.Subject(
+        kind="Pod", namespace=member.namespace, name=member.name, uid=member.uid
+    )

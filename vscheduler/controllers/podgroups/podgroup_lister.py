@@ -1,15 +1,21 @@
-"""What the Mirror shows of automatic PodGroups: who needs one, which differ, which are unused.
+"""PodGroups as the Mirror shows them: who needs an automatic one, which differ, which are unused.
 
-All of this may be late: it says what to look at, not what to do.
+Whether pods bear out the status of their PodGroup is asked here, too. All of this may be late: it
+says what to look at, not what to do.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from vscheduler.controllers.podgroups import auto_groups, deletion, owners, podgroup_creation
+from vscheduler.controllers.queues import queue_objects
 from vscheduler.core.model import jobs
 from vscheduler.mirror import state
-from vscheduler.mirror.decode import decoding, events, wire
+from vscheduler.mirror.decode import events, wire
 from vscheduler.mirror.translate import owner_references, pods, translation
+
+STARTED = frozenset({queue_objects.PHASES["Running"], queue_objects.PHASES["Unknown"]})
+RUNNING, PENDING = (queue_objects.PHASES[phase] for phase in ("Running", "Pending"))
+COMPLETED = queue_objects.PHASES["Completed"]
 
 
 class Survey:
@@ -70,7 +76,7 @@ class Survey:
 
     def differs(self, key: jobs.JobId, wanted: auto_groups.Body) -> bool:
         """Whether a group's numbers seem to be others than those that are wanted."""
-        event = decoding.convert(events.Kind.POD_GROUP, wanted)
+        event = events.convert(events.Kind.POD_GROUP, wanted)
         assert isinstance(event, events.Upsert), "what we write can be read"
         assert isinstance(event.object, wire.PodGroup)
         ours = translation.pod_group(event.object, "").job
@@ -115,6 +121,37 @@ class Survey:
             there = self._mirror.reference(events.Kind.POD, owner.uid) is not None
             return deletion.OwnerState.ALIVE if there else deletion.OwnerState.GONE
         return self._owners.state(owner)
+
+
+class StatusEvidence:
+    """What pods bear out of a PodGroup's status: whoever may write one could say anything there.
+
+    Volcano counts PodGroups by what their status says. Here a group counts as running only where
+    one of its pods has a node, so that what somebody wrote into a status is no more than a wish.
+    The Mirror is asked, which knows the pods of all schedulers.
+    """
+
+    def __init__(self, mirror: state.Mirror) -> None:
+        self._mirror = mirror
+
+    def counter(self, group: queue_objects.Group) -> str:
+        """The field of its Queue's status in which a group counts.
+
+        One that has no pod on any node hasn't started, one that has is not over. Being admitted is
+        nothing that pods could show: there the status is believed, and one group counts once.
+        """
+        if group.counter in STARTED and not self._placed(group):
+            return PENDING
+        if group.counter == COMPLETED and self._holds_room(group):
+            return RUNNING
+        return group.counter
+
+    def _placed(self, group: queue_objects.Group) -> bool:
+        members = self._mirror.members(jobs.JobId(group.key))
+        return any(pod.node is not None for pod in members)
+
+    def _holds_room(self, group: queue_objects.Group) -> bool:
+        return any(pod.holds_room for pod in self._mirror.members(jobs.JobId(group.key)))
 
 
 def _takes_part(pod: pods.Pod) -> bool:

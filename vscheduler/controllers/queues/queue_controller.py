@@ -17,7 +17,6 @@ from vscheduler import containment
 from vscheduler.controllers import ports
 from vscheduler.controllers.queues import (
     queue_cache,
-    queue_kinds,
     queue_objects,
     queue_reconcile,
     queue_retries,
@@ -85,7 +84,7 @@ class QueueKeeper:
         self._pace = pace
         self._writer = queue_writer.Writer(api, observe)
         self._known = queue_cache.Known(default_queue, witness)
-        self._served = queue_kinds.Served(api)
+        self._served = queue_cache.ServedKinds(api)
         self._missed = False
         """Whether somebody has missed a kind since that was last asked."""
         self._ask_at = 0.0

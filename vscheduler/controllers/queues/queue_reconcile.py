@@ -6,14 +6,15 @@ an annotation; where there is none, the state that is stored goes on, so that wh
 closed stays closed. Volcano: queue controller, state package.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from vscheduler.controllers.queues import queue_objects, queue_trees
-from vscheduler.core.model import queues
-from vscheduler.mirror import queue_statuses
+from vscheduler.controllers.queues import queue_objects
+from vscheduler.core.model import queues, resources
+from vscheduler.mirror import queue_status, wording
+from vscheduler.mirror.decode import quantities
 
 OPEN, CLOSED, CLOSING = (
     str(state)
@@ -22,6 +23,10 @@ OPEN, CLOSED, CLOSING = (
 NAMED = 3
 """So many child queues are named in a message; of more, their number is told."""
 
+DEPTH_MAX = 5
+"""So many queues below each other, root not counted (Volcano: --max-queue-depth)."""
+
+TREE = "vscheduler.io/Tree"
 IN_USE = "vscheduler.io/InUse"
 WANTED_STATE = "vscheduler.io/WantedState"
 """Types of the conditions; each is there only while there is something to say."""
@@ -29,6 +34,16 @@ WANTED_STATE = "vscheduler.io/WantedState"
 Body: TypeAlias = dict[str, Any]
 Counts: TypeAlias = Mapping[str, int]
 """PodGroups of a queue by the status field in which they count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """Queues by their parents, as they are."""
+
+    paths: Mapping[str, Sequence[str]]
+    """Of each queue the ones above it, from root down."""
+    problems: Mapping[str, Body]
+    """By queue, the condition that says what is to be put right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +84,12 @@ def plans(
     known: Mapping[str, queue_objects.Queue], counts: Mapping[str, Counts]
 ) -> dict[str, Plan]:
     """The plan for each Queue by name."""
-    trees = queue_trees.look(known.values())
+    tree = tree_of(known.values())
     below = children(known.values())
     found = {}
     for name, queue in known.items():
         held, kids = counts.get(name, {}), below.get(name, ())
-        above = _closed_above(known, trees.paths[name])
+        above = _closed_above(known, tree.paths[name])
         closed = wants_closed(queue) or bool(above) or queue.deleting
         jobs = sum(held.values())
         status: Body = {"state": (CLOSING if jobs else CLOSED) if closed else OPEN}
@@ -83,7 +98,7 @@ def plans(
             each
             for each in (
                 _in_use(jobs, kids) if queue.deleting else None,
-                trees.problems.get(name),
+                tree.problems.get(name),
                 _wanted_state(queue, above),
             )
             if each is not None
@@ -115,7 +130,7 @@ def next_step(
     )
     if early is not None:
         return early
-    status = queue_statuses.since(plan.status, dict(sent), now)
+    status = queue_status.since(plan.status, dict(sent), now)
     if status != sent or status["state"] != queue.state:
         return Tell(status=status)
     if is_held(queue) and not plan.held:
@@ -156,6 +171,39 @@ def wants_closed(queue: queue_objects.Queue) -> bool:
         return True
     inherited = queue.closed_by_parent or queue.deleting
     return queue.state in {CLOSED, CLOSING} and not inherited
+
+
+def tree_of(known: Iterable[queue_objects.Queue]) -> Tree:
+    """The tree that these queues make up, and what is wrong in it.
+
+    Volcano's webhook refuses such queues; two edits at once, or a webhook that was down, bring them
+    about all the same, and then one bad queue stops its scheduler. Here it is told where it is, and
+    no other queue is harmed.
+    """
+    nodes = {
+        each.name: queues.Queue(
+            name=each.name,
+            uid=each.uid,
+            created=0,
+            parent=each.parent,
+            deserved=each.deserved,
+            guarantee=each.guarantee,
+        )
+        for each in known
+    }
+    tree = queues.tree(nodes, occupied={})
+    found: dict[str, Body] = {}
+    for name, node in nodes.items():
+        problem = tree.problems.get(name)
+        if problem is not None:
+            found[name] = _tree_condition(str(problem.code), wording.queue_problem(problem))
+        elif len(tree.paths[name]) > DEPTH_MAX:
+            found[name] = _tree_condition("TooDeep", _too_deep(tree.paths[name]))
+        elif name in tree.children and name != queues.ROOT:
+            over = _over(node, [nodes[each] for each in tree.children[name]])
+            if over is not None:
+                found[name] = over
+    return Tree(paths=tree.paths, problems=found)
 
 
 def children(known: Iterable[queue_objects.Queue]) -> Mapping[str, Sequence[str]]:
@@ -203,6 +251,43 @@ def _wanted_state(queue: queue_objects.Queue, above: str) -> Body | None:
         message = f"queue {above}, which is above this one, is closed; this one opens with it"
         return _condition(WANTED_STATE, "False", "ParentClosed", message)
     return None
+
+
+def _over(parent: queues.Queue, kids: Sequence[queues.Queue]) -> Body | None:
+    """A parent whose children are promised more than it has; what it doesn't name is nothing."""
+    for reason, verb, own, theirs in (
+        ("ChildrenOverGuarantee", "are guaranteed", parent.guarantee, [k.guarantee for k in kids]),
+        ("ChildrenOverDeserved", "deserve", parent.deserved, [k.deserved for k in kids]),
+    ):
+        for name, amount in sorted(_sum(theirs).items()):
+            if amount > own.get(name, 0):
+                told, has = (
+                    quantities.format_quantity(name, each) for each in (amount, own.get(name, 0))
+                )
+                message = (
+                    f"its child queues together {verb} {told} of {name}, more than its own {has}; "
+                    f"lower theirs, or raise its own"
+                )
+                return _tree_condition(reason, message)
+    return None
+
+
+def _sum(several: Iterable[resources.Amounts]) -> Mapping[str, int]:
+    total: Counter[str] = Counter()
+    for each in several:
+        total.update(each)
+    return total
+
+
+def _too_deep(path: Sequence[str]) -> str:
+    return (
+        f"the queue is {len(path)} levels below root ({' > '.join(path)}); "
+        f"{DEPTH_MAX} are the most that are allowed; correct spec.parent"
+    )
+
+
+def _tree_condition(reason: str, message: str) -> Body:
+    return _condition(TREE, "False", reason, message)
 
 
 def _condition(kind: str, status: str, reason: str, message: str) -> Body:

@@ -13,7 +13,7 @@ import structlog
 
 from vscheduler.controllers import ports
 from vscheduler.controllers.queues import queue_objects, queue_reconcile
-from vscheduler.mirror import paths, queue_statuses
+from vscheduler.mirror import paths, queue_status
 
 log = structlog.get_logger(__name__)
 
@@ -59,12 +59,12 @@ class Writer:
         None where nothing of it has a place that isn't there already. Raises ports.RefusedError.
         """
         stored = None
-        narrowed = queue_statuses.narrowed(status)
+        narrowed = queue_status.narrowed(status)
         if time.monotonic() >= self._narrow_until or narrowed == status:
             try:
                 stored = await self._apply(queue, status)
             except ports.RefusedError as error:
-                if queue_statuses.UNDECLARED not in str(error):
+                if queue_status.UNDECLARED not in str(error):
                     raise
                 self._narrow()
             else:
@@ -93,14 +93,14 @@ class Writer:
     async def _put_status(
         self, queue: queue_objects.Queue, status: queue_reconcile.Body
     ) -> ports.Object:
-        body = queue_statuses.applied(queue.name, status)
+        body = queue_status.applied(queue.name, status)
         body["metadata"]["uid"] = queue.uid
         path = paths.QUEUES.status(queue.name)
         return await self._api.patch(path, body, ports.APPLY_PATCH, MANAGER)
 
     def _narrow(self) -> None:
         """Leave out for a while what the CRD has no place for."""
-        self._narrow_until = time.monotonic() + queue_statuses.NARROW_SECONDS
+        self._narrow_until = time.monotonic() + queue_status.NARROW_SECONDS
         if not self._narrowed:
             self._narrowed = True
             log.warning(

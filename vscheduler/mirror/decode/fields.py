@@ -1,4 +1,8 @@
-"""What the fields of all kinds have in common: amounts, times, and where an error stands."""
+"""Fields of objects, checked: amounts, numbers, times, and where an error stands.
+
+Numbers that pods carry in annotations, labels and names are here, too: anybody may write anything
+there.
+"""
 
 import datetime as dt
 import json
@@ -7,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vscheduler.core.model import durations, resources
-from vscheduler.mirror.decode import quantities
+from vscheduler.mirror.decode import quantities, wire
 
 INT32_MAX = 2**31 - 1
 DIGITS_MAX = 1000
@@ -17,6 +21,15 @@ _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 QUOTA_PREFIX = "count/"
 """Names of object counts in a quota: no resources of pods or nodes (Volcano: NewResource)."""
+
+PRIORITY = "volcano.sh/task-priority"
+COOLDOWN = "volcano.sh/cooldown-time"
+"""Label, else annotation: for how long a pod is protected once it runs (Volcano: cdp)."""
+
+WEIGHTS = "volcano.sh/resource-strategy-weight"
+"""Annotation: weights of resources as JSON (Volcano: resource-strategy-fit)."""
+
+INDEX_DIGITS_MAX = 18
 
 
 class FieldError(ValueError):
@@ -107,3 +120,55 @@ def seconds(instant: dt.datetime | None) -> float:
     if instant is None:
         return 0.0
     return (instant if instant.tzinfo else instant.replace(tzinfo=dt.UTC)).timestamp()
+
+
+def check_pod_numbers(metadata: wire.Metadata) -> None:
+    """FieldError for a number of an annotation that is out of range. What is no number at all is
+    passed over by those who read it, as in Volcano.
+    """
+    for kind, texts in (("labels", metadata.labels), ("annotations", metadata.annotations)):
+        if COOLDOWN in texts:
+            try:
+                durations.seconds(texts[COOLDOWN])
+            except durations.RangeError as error:
+                raise FieldError(f"metadata.{kind}[{COOLDOWN}]", str(error)) from error
+            except ValueError:
+                pass
+    written = metadata.annotations.get(WEIGHTS)
+    if written:
+        place = f"metadata.annotations[{WEIGHTS}]"
+        try:
+            weights = json_object(written, "weights by resource")
+        except FieldError:
+            return
+        for name, weight in weights.items():
+            if type(weight) is int:
+                check_int32(weight, f"{place}.{name}")
+
+
+def pod_priority(pod: wire.Pod) -> int:
+    """The annotation, else spec.priority, else 1; FieldError for what is no number of 32 bits.
+
+    Volcano ignores such an annotation; so does this for pods that have a node, and one that waits
+    is refused.
+    """
+    text = pod.metadata.annotations.get(PRIORITY)
+    if text is not None:
+        try:
+            return int32(text, f"metadata.annotations[{PRIORITY}]")
+        except FieldError:
+            if not pod.spec.node_name:
+                raise
+    if pod.spec.priority is None:
+        return 1
+    check_int32(pod.spec.priority, "spec.priority")
+    return pod.spec.priority
+
+
+def pod_index(name: str) -> int:
+    """The trailing number of a name with at least two dashes, else -1; one that is larger than any
+    controller counts is none.
+    """
+    before, _, last = name.rpartition("-")
+    numbered = "-" in before and last.isascii() and last.isdigit()
+    return int(last) if numbered and len(last) <= INDEX_DIGITS_MAX else -1

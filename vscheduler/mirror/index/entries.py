@@ -10,7 +10,7 @@ from msgspec import structs
 
 from vscheduler.core.model import jobs, queues, snapshot
 from vscheduler.mirror.decode import events, fields, wire
-from vscheduler.mirror.translate import bounds, limits, pods, translation, usage_annotation
+from vscheduler.mirror.translate import bounds, pods, translation, usage_annotation
 
 STARTING = frozenset({jobs.TaskStatus.BINDING, jobs.TaskStatus.BOUND})
 STARTED = frozenset({jobs.TaskStatus.BOUND, jobs.TaskStatus.RUNNING})
@@ -166,9 +166,9 @@ class Reader:
             case wire.PriorityClass():
                 value = translation.priority_class(found)
             case wire.PodDisruptionBudget():
-                value = limits.budget(found)
+                value = translation.budget(found)
             case wire.ResourceQuota():
-                value = limits.quota(found)
+                value = translation.quota(found)
         return value
 
     def _sees(self, node: translation.Node) -> bool:

@@ -1,18 +1,23 @@
-"""Nodes and the pods on them, as the columns of a NodeTable."""
+"""Nodes and what their pods hold: the columns of a NodeTable, their names, and sums by node."""
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from vscheduler.core.model import constraints, jobs, nodes, resources
-from vscheduler.mirror.index import pods_by_class
+from vscheduler.mirror.index import entries, pods_by_class
 from vscheduler.mirror.translate import pods, translation
+
+T = TypeVar("T")
 
 Ports: TypeAlias = dict[str, tuple[constraints.HostPort, ...]]
 """Host ports that are taken, sorted, by node name; only nodes with some."""
+
+NOWHERE_MAX = 64
+"""Resources that pods ask for, and no node or queue has, that are told apart: the first by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,3 +188,106 @@ class Columns:
             ports=dict(sorted(self._ports.items())),
             leaving_ports=dict(sorted(self._leaving_ports.items())),
         )
+
+
+class ResourceNames:
+    """Which resources anything in the cluster names: the columns of a snapshot.
+
+    Keeps count of who names what; a resource that nobody names any more is no column.
+    """
+
+    def __init__(self) -> None:
+        self._classes: Counter[jobs.TaskClass] = Counter()
+        """How many pods that count are of a class."""
+        self._named: Counter[str] = Counter()
+        """How many nodes and queues name a resource."""
+        self._asked: Counter[str] = Counter()
+        """How many classes of pods, and groups, do."""
+        self._space = resources.ResourceSpace.of(())
+
+    def move(self, old: entries.Value | None, new: entries.Value | None) -> None:
+        """Something that is no pod came, changed or went."""
+        for value, step in ((old, -1), (new, 1)):
+            asks = isinstance(value, translation.Group)
+            counter = self._asked if asks else self._named
+            _count(counter, entries.resources_of(value), step)
+
+    def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
+        """A pod came, changed or went."""
+        for pod, step in ((new, 1), (old, -1)):
+            if pod is not None and (pod.ours or pod.holds_room):
+                _count(self._classes, (pod.kind,), step)
+                if self._classes[pod.kind] == max(step, 0):
+                    _count(self._asked, pod.kind.request, step)
+
+    def space(self) -> resources.ResourceSpace:
+        """The columns; the last answer again if they are the same.
+
+        Whoever writes pods may name any resources, and each would be a column of every node: of
+        those that no node and no queue has only so many are told apart.
+        """
+        nowhere = self._asked.keys() - self._named.keys() - {*resources.FIRST}
+        folded = len(nowhere) > NOWHERE_MAX
+        if folded:
+            names = {*self._named, *sorted(nowhere)[:NOWHERE_MAX]}
+        else:
+            names = {*self._named, *nowhere}
+        space = resources.ResourceSpace.of(names, folded=folded)
+        if space != self._space:
+            self._space = space
+        return self._space
+
+
+def _count(counter: Counter[T], items: Iterable[T], step: int) -> None:
+    """Count up or down; what is down to nothing is gone."""
+    for item in items:
+        counter[item] += step
+        if not counter[item]:
+            del counter[item]
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """A bind that was sent and that the watch hasn't shown yet."""
+
+    node: str
+    since: float
+
+
+class NodeUsage:
+    """What all pods of a node hold, kept up to date at each step, for a last look before a bind.
+
+    Sums by node, whoever schedules the pods; those that are being bound are in them.
+    """
+
+    def __init__(self) -> None:
+        self._held: defaultdict[str, Counter[str]] = defaultdict(Counter)
+
+    def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
+        """The pod came, changed or went."""
+        if old is not None and new is not None and _holds_the_same(old, new):
+            return
+        for pod, step in ((new, 1), (old, -1)):
+            if pod is None or pod.node is None or not pod.holds_room:
+                continue
+            held = self._held[pod.node]
+            for name, amount in pod.kind.request.items():
+                held[name] += step * amount
+                if not held[name]:
+                    del held[name]
+            if not held:
+                del self._held[pod.node]
+
+    def fits(self, kind: jobs.TaskClass, node: translation.Node, before: nodes.NodeSpec) -> bool:
+        """Whether a node still takes pods like this one, which is counted there already, and has
+        as much as all pods hold there of what it asks for.
+        """
+        held = self._held[node.spec.name]
+        return nodes.still_takes(before, node.spec, kind.constraints.tolerations) and all(
+            held[name] <= node.allocatable.get(name, 0) for name in kind.request
+        )
+
+
+def _holds_the_same(old: pods.Pod, new: pods.Pod) -> bool:
+    """Whether it holds the same room."""
+    return old.kind is new.kind and old.node == new.node and old.holds_room == new.holds_room

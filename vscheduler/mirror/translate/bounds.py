@@ -2,7 +2,7 @@
 
 Every condition costs time in each cycle, and a tenant may write as many as an object holds. A pod
 that waits and asks for more is refused, and told which bound it is. One that has a node can't be
-refused: what counts of its conditions is in pod_terms.in_short.
+refused: what counts of its conditions is in pod_constraints.in_short.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from vscheduler.core.model import constraints, jobs, resources
-from vscheduler.mirror.decode import decoding, events, fields, large_pods, wire
-from vscheduler.mirror.translate import bounds, pod_constraints, pod_requests, pod_terms
+from vscheduler.mirror.decode import events, fields, large_pods, wire
+from vscheduler.mirror.translate import bounds, pod_constraints, pod_requests
 
 NONE: Mapping[str, str] = {}
 """No hints."""
@@ -112,8 +112,8 @@ class Classes:
     ) -> constraints.Constraints:
         """The pod's, in short where it asks for more than is looked at."""
         if excess is not None:
-            return pod_terms.in_short(pod.spec, pod.metadata, self._most, ours=ours)
-        terms = pod_terms.of_pod if ours else pod_terms.of_resident
+            return pod_constraints.in_short(pod.spec, pod.metadata, self._most, ours=ours)
+        terms = pod_constraints.of_pod if ours else pod_constraints.of_resident
         return terms(pod.spec, pod.metadata)
 
     def held(self, pod: wire.Pod) -> jobs.TaskClass:
@@ -141,7 +141,7 @@ class Classes:
 
 def _whole(pod: large_pods.LargePod) -> wire.Pod:
     """The pod with its affinity; FieldError where that isn't what pods have there."""
-    found = decoding.whole(pod)
+    found = events.whole(pod)
     if isinstance(found, events.Reject):
         raise fields.FieldError(found.field, found.message)
     assert isinstance(found.object, wire.Pod)

@@ -11,14 +11,8 @@ import msgspec
 from msgspec import structs
 
 from vscheduler.core.model import jobs, snapshot
-from vscheduler.mirror.decode import events, fields, pod_numbers, wire
-from vscheduler.mirror.translate import (
-    bounds,
-    kubelet_refusals,
-    nominees,
-    owner_references,
-    pod_classes,
-)
+from vscheduler.mirror.decode import events, fields, wire
+from vscheduler.mirror.translate import bounds, kubelet_refusals, owner_references, pod_classes
 
 GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 """Annotations that name a pod's PodGroup; the second is a newer alias."""
@@ -171,8 +165,10 @@ class Translator:
             task=task,
             rejection=rejection,
             origin=owner_references.of_pod(pod, named) if ours else None,
-            answer=kubelet_refusals.of_pod(pod) if ours else None,
-            nominated=None if ours else nominees.of_pod(pod, key, kind, status, labels),
+            answer=kubelet_refusals.answer_of(pod) if ours else None,
+            nominated=None
+            if ours
+            else kubelet_refusals.nomination_of(pod, key, kind, status, labels),
         )
 
 
@@ -192,7 +188,7 @@ def _task(
     metadata, spec = pod.metadata, pod.spec
     if status in (jobs.TaskStatus.PENDING, jobs.TaskStatus.GATED):
         check_supported(spec)
-        pod_numbers.check(metadata)
+        fields.check_pod_numbers(metadata)
     return jobs.Task(
         uid=uid,
         namespace=metadata.namespace,
@@ -203,8 +199,8 @@ def _task(
         created=fields.seconds(metadata.creation_timestamp),
         node=spec.node_name or None,
         role=metadata.annotations.get(ROLE) or metadata.labels.get(ROLE, ""),
-        priority=pod_numbers.priority(pod),
-        index=pod_numbers.index(metadata.name),
+        priority=fields.pod_priority(pod),
+        index=fields.pod_index(metadata.name),
         preemptable=_preemptable(metadata),
         never_preempts=spec.preemption_policy == "Never",
         pod_priority=spec.priority or 0,

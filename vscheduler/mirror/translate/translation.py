@@ -1,4 +1,4 @@
-"""Nodes, queues, PodGroups and priority classes: from the wire to the model.
+"""Nodes, queues, PodGroups, priority classes, budgets and quotas: from the wire to the model.
 
 Each function raises fields.FieldError where a field can't be used; `reject` makes a Rejection of
 it. Pods are in `pods`.
@@ -7,10 +7,17 @@ it. Pods are in `pods`.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from vscheduler.core.model import constraints, jobs, nodes, pod_affinity, queues, resources
-from vscheduler.mirror.decode import events, fields, wire
+from vscheduler.core.model import (
+    constraints,
+    jobs,
+    nodes,
+    pod_affinity,
+    queues,
+    resources,
+    snapshot,
+)
+from vscheduler.mirror.decode import events, fields, quantities, wire
 from vscheduler.mirror.translate import (
-    group_limits,
     owner_references,
     pod_constraints,
     usage_annotation,
@@ -28,8 +35,24 @@ QUEUE = "scheduling.volcano.sh/queue-name"
 NAMESPACES = "vscheduler.io/namespaces"
 """The annotation of a Queue that lists the namespaces whose jobs it takes."""
 
+GROUP_LIMITS = "volcano.sh/nodegroup-resource-limits"
+"""The annotation by which a Queue is limited in groups of nodes:
+`{"group1": {"cpu": "3", "memory": "8Gi"}}`."""
+
+REQUESTS = "requests."
+"""Beginning of a quota's names for what pods request in sum."""
+
+HUGE_PAGES = "hugepages-"
+STORAGE = f"{REQUESTS}storage"
+"""What volume claims ask for: nothing that pods request."""
+
 _QUEUE_STATES = {"": queues.QueueState.OPEN, **{str(state): state for state in queues.QueueState}}
 _PHASES = {str(phase): phase for phase in jobs.Phase}
+_QUOTA_NAMES = {
+    "count/pods": resources.PODS,
+    **{name: name for name in (resources.CPU, resources.MEMORY, resources.PODS)},
+    "ephemeral-storage": "ephemeral-storage",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +148,7 @@ def queue(queue: wire.Queue, scheduler_names: Sequence[str]) -> queues.Queue:
         annotations=usage_annotation.without_records(queue.metadata.annotations),
         namespaces=_namespaces(queue.metadata.annotations.get(NAMESPACES)),
         node_groups=None if spec.affinity is None else _node_groups(spec.affinity),
-        group_limits=group_limits.read(queue.metadata.annotations),
+        group_limits=_group_limits(queue.metadata.annotations),
         past_usage=usage_annotation.read(queue.metadata.annotations, scheduler_names),
     )
 
@@ -133,6 +156,34 @@ def queue(queue: wire.Queue, scheduler_names: Sequence[str]) -> queues.Queue:
 def _namespaces(text: str | None) -> tuple[str, ...] | None:
     """As manifests/admission/optional/namespaces.yaml reads it: an empty text is for nobody."""
     return None if text is None else tuple(each.strip() for each in text.split(","))
+
+
+def _group_limits(annotations: Mapping[str, str]) -> queues.GroupLimits | None:
+    """The limits of a queue, if it has any.
+
+    A text that can't be read doesn't reject the queue: only plugin nodegroup looks at it, and it
+    lets the queue use no node at all (Volcano: parseNodeGroupResourceLimits).
+    """
+    text = annotations.get(GROUP_LIMITS)
+    if not text:
+        return None
+    try:
+        return queues.GroupLimits(by_group=_amounts_by_group(text))
+    except fields.FieldError as error:
+        where = f"{error.field}: " if error.field else ""
+        return queues.GroupLimits(problem=f"{where}{error.message}")
+
+
+def _amounts_by_group(text: str) -> dict[str, resources.Amounts]:
+    groups = fields.json_object(text, "amounts by group of nodes")
+    found: dict[str, resources.Amounts] = {}
+    for group, amounts in groups.items():
+        if not isinstance(amounts, dict):
+            raise fields.FieldError(group, "must be an object: amounts by resource")
+        for name, amount in amounts.items():
+            fields.check_quantity(f"{group}.{name}", amount)
+        found[group] = fields.totals(amounts, group)
+    return found
 
 
 def _node_groups(affinity: wire.QueueAffinity) -> queues.NodeGroups:
@@ -199,6 +250,37 @@ def priority_class(priority: wire.PriorityClass) -> PriorityClass:
     fields.check_int32(priority.value, "value")
     return PriorityClass(
         name=priority.metadata.name, value=priority.value, is_default=priority.global_default
+    )
+
+
+def budget(budget: wire.PodDisruptionBudget) -> snapshot.Budget:
+    """A budget. One that no controller has looked at yet allows nothing, as on the server."""
+    selector = budget.spec.selector
+    return snapshot.Budget(
+        namespace=budget.metadata.namespace,
+        name=budget.metadata.name,
+        selector=None if selector is None else pod_constraints.of_labels(selector, "spec.selector"),
+        allowed=max(0, budget.status.disruptions_allowed),
+    )
+
+
+def quota(quota: wire.ResourceQuota) -> snapshot.Quota | None:
+    """A quota; None where it counts some of the namespace's pods only (scopes), or none at all.
+
+    Volcano's plugin takes no notice of scopes, and so refuses jobs for the sake of pods that the
+    quota doesn't count. The server still enforces those, pod by pod.
+    """
+    if quota.spec.scopes or quota.spec.scope_selector is not None:
+        return None
+    hard = _quota_amounts(quota.spec.hard, "spec.hard")
+    used = _quota_amounts(quota.status.used, "status.used")
+    if not hard:
+        return None
+    return snapshot.Quota(
+        namespace=quota.metadata.namespace,
+        name=quota.metadata.name,
+        hard={name: min(amounts) for name, amounts in hard.items()},
+        used={name: max(amounts) for name, amounts in used.items() if name in hard},
     )
 
 
@@ -269,3 +351,28 @@ def _is_requested(name: str) -> bool:
 def _taint(taint: wire.Taint, at: int) -> constraints.Taint:
     effect = pod_constraints.effect(taint.effect, f"spec.taints[{at}].effect")
     return constraints.Taint(taint.key, taint.value, effect)
+
+
+def _quota_amounts(
+    listed: Mapping[str, quantities.Quantity], field: str
+) -> dict[str, tuple[int, ...]]:
+    """By resource; a quota may have two names for one (`cpu` and `requests.cpu`)."""
+    found: dict[str, tuple[int, ...]] = {}
+    for key, quantity in sorted(listed.items()):
+        name = _quota_resource(key)
+        if name is not None and not name.startswith(fields.QUOTA_PREFIX):
+            try:
+                amounts = fields.totals({name: quantity}, field).values()
+            except fields.FieldError as error:
+                raise fields.FieldError(f"{field}.{key}", error.message) from error
+            found[name] = (*found.get(name, ()), *amounts)
+    return found
+
+
+def _quota_resource(key: str) -> str | None:
+    """The resource of pods that a quota's name is about; None for all other things it may limit."""
+    if key in _QUOTA_NAMES or key.startswith(HUGE_PAGES):
+        return _QUOTA_NAMES.get(key, key)
+    if key.startswith(REQUESTS) and key != STORAGE:
+        return key.removeprefix(REQUESTS)
+    return None

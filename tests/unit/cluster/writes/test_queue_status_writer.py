@@ -16,7 +16,7 @@ from tests.unit.cluster.leave import Ending
 from vscheduler.cluster.http import connection
 from vscheduler.cluster.writes import queue_status_writer, write_queue
 from vscheduler.core.model import decisions, queues, snapshot
-from vscheduler.mirror import queue_statuses
+from vscheduler.mirror import queue_status
 
 PATH = "/apis/scheduling.volcano.sh/v1beta1/queues/q"
 BASIS = decisions.Basis(
@@ -300,7 +300,7 @@ async def test_a_crd_that_is_replaced_is_noticed(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Now and then all is tried, and then all is written."""
-    monkeypatch.setattr(queue_statuses, "NARROW_SECONDS", 0.0)
+    monkeypatch.setattr(queue_status, "NARROW_SECONDS", 0.0)
     lacks = [True]
 
     def answer(status: dict[str, Any]) -> tuple[int, str]:

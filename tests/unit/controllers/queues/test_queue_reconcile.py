@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from vscheduler.controllers.queues import queue_objects, queue_reconcile, queue_trees
+from vscheduler.controllers.queues import queue_objects, queue_reconcile
 
 NOW = 1767225600.0
 NONE = dict.fromkeys(queue_objects.COUNTERS, 0)
@@ -232,7 +232,7 @@ def problems(*known: queue_objects.Queue) -> dict[str, tuple[str, str]]:
     """Reason and message of each queue that stands badly in the tree."""
     return {
         name: (each["reason"], each["message"])
-        for name, each in queue_trees.look(known).problems.items()
+        for name, each in queue_reconcile.tree_of(known).problems.items()
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests import attacks
 from vscheduler.daemon import informers
 from vscheduler.mirror import state
-from vscheduler.mirror.decode import decoding, events, large_pods, wire
+from vscheduler.mirror.decode import events, large_pods, wire
 from vscheduler.mirror.index import entries
 from vscheduler.mirror.translate import bounds, pod_classes, pods
 
@@ -67,7 +67,7 @@ def item_of(document: Document) -> bytes:
 def read(document: Document, mirror: state.Mirror | None = None) -> entries.Entry:
     """What it comes to for this Mirror, or for one that has seen nothing else."""
     mirror = mirror or state.Mirror(OPTIONS)
-    event = decoding.decode(events.Kind.POD, item_of(document))
+    event = events.decode(events.Kind.POD, item_of(document))
     assert not isinstance(event, events.Remove)
     return mirror.read(event)[1]
 
@@ -88,7 +88,7 @@ def test_a_large_pod_comes_to_what_it_does_as_a_whole(
 ) -> None:
     """At the first look, and when it is known already."""
     document, wrong = PODS[name]
-    event = decoding.decode(events.Kind.POD, item_of(document))
+    event = events.decode(events.Kind.POD, item_of(document))
     assert isinstance(event, events.Upsert)
     assert isinstance(event.object, large_pods.LargePod)
     mirror = state.Mirror(OPTIONS)
@@ -108,7 +108,7 @@ def test_only_its_affinity_is_left_as_it_came() -> None:
     item = item_of(document)
     found = large_pods.read(item)
     assert found is not None
-    whole = decoding.whole(found)
+    whole = events.whole(found)
     assert isinstance(whole, events.Upsert)
     assert isinstance(whole.object, wire.Pod)
     assert not isinstance(whole.object, large_pods.LargePod)
@@ -138,7 +138,7 @@ def test_an_affinity_that_stands_there_twice_is_read_at_once() -> None:
     """No API server writes that; the pod keeps its affinity."""
     item = item_of({"other": attacks.apart(3000), **heavy()})
     assert large_pods.read(item) is None
-    event = decoding.decode(events.Kind.POD, item)
+    event = events.decode(events.Kind.POD, item)
     assert isinstance(event, events.Upsert)
     assert isinstance(event.object, wire.Pod)
     assert event.object.spec.affinity is not None
@@ -170,13 +170,13 @@ def test_an_affinity_of_the_wrong_kind_is_told_of_and_the_pod_keeps_its_room() -
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Whose affinity was read, once for each time."""
     found = []
-    read: Callable[[large_pods.LargePod], Any] = decoding.whole
+    read: Callable[[large_pods.LargePod], Any] = events.whole
 
     def noted(pod: large_pods.LargePod) -> object:
         found.append(pod.metadata.uid)
         return read(pod)
 
-    monkeypatch.setattr(decoding, "whole", noted)
+    monkeypatch.setattr(events, "whole", noted)
     return found
 
 

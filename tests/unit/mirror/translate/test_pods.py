@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.mirror import manifests
 from vscheduler.core.model import constraints, jobs
-from vscheduler.mirror.decode import pod_numbers, wire
+from vscheduler.mirror.decode import fields, wire
 from vscheduler.mirror.translate import pods
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -72,9 +72,9 @@ def test_statuses_follow_phase_node_and_deletion(
         ({}, {}, {"priority": 1, "role": "", "preemptable": True, "index": -1}),
         ({}, {"priority": 0}, {"priority": 0}),
         ({}, {"priority": 7}, {"priority": 7}),
-        ({"annotations": {pod_numbers.PRIORITY: "9"}}, {"priority": 7}, {"priority": 9}),
+        ({"annotations": {fields.PRIORITY: "9"}}, {"priority": 7}, {"priority": 9}),
         (
-            {"annotations": {pod_numbers.PRIORITY: "x"}},
+            {"annotations": {fields.PRIORITY: "x"}},
             {"nodeName": "n", "priority": 7},
             {"priority": 7},
         ),
@@ -327,7 +327,7 @@ def test_a_claim_does_not_stop_a_pod() -> None:
 
 def test_a_task_priority_that_is_no_number_is_refused() -> None:
     """The annotation is named as people find it."""
-    found = translated(manifests.pod("p", metadata={"annotations": {pod_numbers.PRIORITY: "high"}}))
+    found = translated(manifests.pod("p", metadata={"annotations": {fields.PRIORITY: "high"}}))
     assert found.rejection is not None
     place = "metadata.annotations[volcano.sh/task-priority]"
     assert str(found.rejection) == f"Pod ns/p: {place}: 'high' is no integer"

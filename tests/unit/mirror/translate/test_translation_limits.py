@@ -5,21 +5,21 @@ import pytest
 from tests.unit.mirror import manifests
 from vscheduler.core.model import constraints, jobs, snapshot
 from vscheduler.mirror.decode import fields, wire
-from vscheduler.mirror.translate import limits as translator
+from vscheduler.mirror.translate import translation
 
 
 def budget(selector: dict[str, Any] | None, **rest: Any) -> snapshot.Budget:
     """The budget of a manifest."""
     found = manifests.read(manifests.budget("b", selector, **rest))
     assert isinstance(found, wire.PodDisruptionBudget)
-    return translator.budget(found)
+    return translation.budget(found)
 
 
 def quota(hard: dict[str, Any], used: dict[str, Any] | None = None, **spec: Any) -> Any:
     """The quota of a manifest."""
     found = manifests.read(manifests.quota("q", hard, used, **spec))
     assert isinstance(found, wire.ResourceQuota)
-    return translator.quota(found)
+    return translation.quota(found)
 
 
 def task(namespace: str = "ns", **labels: str) -> jobs.Task:
@@ -73,7 +73,7 @@ def test_a_budget_without_status_allows_nothing() -> None:
     del document["status"]
     found = manifests.read(document)
     assert isinstance(found, wire.PodDisruptionBudget)
-    assert translator.budget(found).allowed == 0
+    assert translation.budget(found).allowed == 0
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.mirror import manifests
 from vscheduler.core.model import constraints
 from vscheduler.mirror.decode import fields, wire
-from vscheduler.mirror.translate import pod_terms
+from vscheduler.mirror.translate import pod_constraints
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -20,7 +20,7 @@ def read(spec: dict[str, Any], labels: dict[str, str] | None = None) -> constrai
     """The conditions of the pod `ns/p`."""
     found = manifests.read(manifests.pod("p", spec=spec, metadata={"labels": labels or {}}))
     assert isinstance(found, wire.Pod)
-    return pod_terms.of_pod(found.spec, found.metadata)
+    return pod_constraints.of_pod(found.spec, found.metadata)
 
 
 def affinity(kind: str, strength: str, *terms: dict[str, Any]) -> dict[str, Any]:
@@ -129,8 +129,8 @@ def test_on_its_node_a_pod_keeps_what_concerns_others() -> None:
     spec |= {"nodeSelector": {"zone": "a"}, "topologySpreadConstraints": [{"topologyKey": "zone"}]}
     found = manifests.read(manifests.pod("p", spec=spec))
     assert isinstance(found, wire.Pod)
-    resident = pod_terms.of_resident(found.spec, found.metadata)
-    whole = pod_terms.of_pod(found.spec, found.metadata)
+    resident = pod_constraints.of_resident(found.spec, found.metadata)
+    whole = pod_constraints.of_pod(found.spec, found.metadata)
     assert resident.pod_anti_affinity == whole.pod_anti_affinity != ()
     assert (resident.node_selector, resident.spread) == ((), ())
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.mirror.decode import decoding, events, fields, wire
+from vscheduler.mirror.decode import events, fields, wire
 
 POD = events.Kind.POD
 
@@ -16,8 +16,8 @@ POD = events.Kind.POD
 def both(document: manifests.Document) -> list[events.Upsert | events.Reject]:
     """The document by way of JSON and as plain data."""
     return [
-        decoding.decode(POD, json.dumps(document).encode()),
-        decoding.convert(POD, document),
+        events.decode(POD, json.dumps(document).encode()),
+        events.convert(POD, document),
     ]
 
 
@@ -52,7 +52,7 @@ def test_a_rejected_object_is_still_known_by_name() -> None:
         assert (event.uid, event.rejection.key) == ("u", "default/p")
     nameless: list[object] = [{"metadata": 1}, {"metadata": {"name": None}, "spec": 1}, [], None]
     for document in nameless:
-        broken = decoding.convert(POD, document)
+        broken = events.convert(POD, document)
         assert isinstance(broken, events.Reject)
         assert broken.rejection.key == "default/"
 
@@ -72,7 +72,7 @@ def test_what_yaml_makes_of_a_manifest_is_understood() -> None:
         "spec": {"containers": [{"resources": {"requests": {"cpu": 0.5, "memory": 1}}}]},
         "status": None,
     }
-    event = decoding.convert(POD, document)
+    event = events.convert(POD, document)
     assert isinstance(event, events.Upsert)
     pod = event.object
     assert isinstance(pod, wire.Pod)
@@ -106,7 +106,7 @@ def tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("written", [dt.datetime(1970, 1, 2), "1970-01-02T00:00:00"])  # noqa: DTZ001 - what PyYAML makes of it
 def test_a_time_without_a_zone_is_universal(written: object) -> None:
     """YAML allows it, and Kubernetes' own times are all UTC, wherever this machine is."""
-    event = decoding.convert(POD, {"metadata": {"name": "p", "creationTimestamp": written}})
+    event = events.convert(POD, {"metadata": {"name": "p", "creationTimestamp": written}})
     assert isinstance(event, events.Upsert)
     assert fields.seconds(event.object.metadata.creation_timestamp) == 86400.0
 
@@ -115,7 +115,7 @@ def test_a_manifest_that_holds_itself_is_rejected() -> None:
     """YAML's aliases can draw a circle."""
     spec: dict[str, Any] = {}
     spec["spec"] = spec
-    event = decoding.convert(POD, {"metadata": {"name": "p"}, "spec": spec})
+    event = events.convert(POD, {"metadata": {"name": "p"}, "spec": spec})
     assert isinstance(event, events.Reject)
     assert (event.name, event.message) == ("p", "is nested too deeply")
 
@@ -123,7 +123,7 @@ def test_a_manifest_that_holds_itself_is_rejected() -> None:
 def test_text_that_is_no_json_is_the_senders_fault() -> None:
     """No object can be blamed for it."""
     with pytest.raises(msgspec.DecodeError):
-        decoding.decode(POD, b'{"metadata":')
+        events.decode(POD, b'{"metadata":')
 
 
 @pytest.mark.parametrize(
@@ -140,4 +140,4 @@ def test_kinds_are_told_by_group_too(
     version: str | None, kind: str | None, found: events.Kind | None
 ) -> None:
     """Other projects have PodGroups of their own."""
-    assert decoding.kind_of({"apiVersion": version, "kind": kind}) is found
+    assert events.kind_of({"apiVersion": version, "kind": kind}) is found

@@ -4,8 +4,8 @@ import pytest
 
 from tests import pictures
 from vscheduler.core.model import decisions, queues
-from vscheduler.mirror import queue_statuses, state
-from vscheduler.mirror.decode import decoding, events
+from vscheduler.mirror import queue_status, state
+from vscheduler.mirror.decode import events
 
 GI = 2**30
 BASIS = decisions.Basis(
@@ -39,7 +39,7 @@ def test_a_status_has_the_figures_and_why() -> None:
     """As Kubernetes quantities; pods of other schedulers are in what is allocated; no limit isn't
     written.
     """
-    assert queue_statuses.status(FIGURES, (CORDONED,), "mine") == {
+    assert queue_status.status(FIGURES, (CORDONED,), "mine") == {
         "allocated": {"cpu": "25", "memory": "1Gi", "pods": "3"},
         "request": {"cpu": "40500m", "pods": "5"},
         "deserved": {"cpu": "25"},
@@ -54,7 +54,7 @@ def test_what_no_plugin_works_out_is_not_written() -> None:
     queue = decisions.QueueFigures(
         name="q", state=queues.QueueState.OPEN, weight=1, allocated={}, request={}
     )
-    assert queue_statuses.status(queue, (), "mine") == {
+    assert queue_status.status(queue, (), "mine") == {
         "allocated": {"cpu": "0", "memory": "0"},
         "request": {},
     }
@@ -76,7 +76,7 @@ def test_a_condition_keeps_its_time_as_long_as_it_means_the_same(
 ) -> None:
     """Other numbers in the message are no transition; others' conditions don't count."""
     before = {"conditions": [SAID | {"lastTransitionTime": "2020-02-02T02:02:02Z"} | change]}
-    found = queue_statuses.since({"conditions": [SAID]}, before, NOW)
+    found = queue_status.since({"conditions": [SAID]}, before, NOW)
     assert found == {"conditions": [SAID | {"lastTransitionTime": since}]}
 
 
@@ -84,23 +84,23 @@ def test_a_first_condition_is_of_now() -> None:
     """And a status without one stays as it is."""
     timed = SAID | {"lastTransitionTime": "2026-01-01T00:00:00Z"}
     for before in ({}, {"conditions": None}):
-        found = queue_statuses.since({"conditions": [SAID]}, before, NOW)
+        found = queue_status.since({"conditions": [SAID]}, before, NOW)
         assert found == {"conditions": [timed]}
-    assert queue_statuses.since({"allocated": {}}, {}, NOW) == {"allocated": {}}
+    assert queue_status.since({"allocated": {}}, {}, NOW) == {"allocated": {}}
 
 
 def test_volcanos_crd_has_a_place_for_what_is_allocated() -> None:
     """And for nothing else that a scheduler works out."""
-    whole = queue_statuses.status(FIGURES, (CORDONED,), "mine")
-    assert queue_statuses.narrowed(whole) == {"allocated": whole["allocated"]}
+    whole = queue_status.status(FIGURES, (CORDONED,), "mine")
+    assert queue_status.narrowed(whole) == {"allocated": whole["allocated"]}
 
 
 def test_what_is_written_changes_nothing_that_a_decision_depends_on() -> None:
     """A status that comes back by the watch makes no cycle."""
     (document,) = pictures.documents("queue q")
     mirror = state.Mirror(state.Options(scheduler_names=("mine",)))
-    before = decoding.convert(events.Kind.QUEUE, document)
+    before = events.convert(events.Kind.QUEUE, document)
     assert mirror.apply(before)
-    status = queue_statuses.status(FIGURES, (CORDONED,), "mine")
+    status = queue_status.status(FIGURES, (CORDONED,), "mine")
     written = {**document, "status": document.get("status", {}) | status}
-    assert not mirror.apply(decoding.convert(events.Kind.QUEUE, written))
+    assert not mirror.apply(events.convert(events.Kind.QUEUE, written))

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from tests.unit.mirror import manifests
-from vscheduler.controllers.podgroups import group_evidence
+from vscheduler.controllers.podgroups import podgroup_lister
 from vscheduler.controllers.queues import queue_objects
 from vscheduler.mirror import state
-from vscheduler.mirror.decode import decoding, events
+from vscheduler.mirror.decode import events
 
 GROUP = {"annotations": {"scheduling.k8s.io/group-name": "g"}}
 WAITS = manifests.pod("a", metadata=GROUP)
@@ -46,7 +46,7 @@ def test_a_group_counts_where_its_pods_say(
     """Whoever wrote the status, and whatever numbers stand in it."""
     mirror = state.Mirror(state.Options(scheduler_names=("vscheduler",)))
     for pod in pods:
-        mirror.apply(decoding.convert(events.Kind.POD, pod))
+        mirror.apply(events.convert(events.Kind.POD, pod))
     group = queue_objects.group(
         {
             "metadata": {"name": "g", "namespace": "ns", "uid": "u"},
@@ -54,4 +54,4 @@ def test_a_group_counts_where_its_pods_say(
             "status": {"phase": phase, "running": 1000, "succeeded": 1000},
         }
     )
-    assert group_evidence.Evidence(mirror).counter(group) == counts_as
+    assert podgroup_lister.StatusEvidence(mirror).counter(group) == counts_as
