@@ -41,6 +41,10 @@ class Trouble(StrEnum):
     """Not sent: we may not write any more."""
 
 
+LASTING = frozenset({Trouble.FORBIDDEN, Trouble.INVALID})
+"""A quota, a policy or a webhook has refused it, and will again."""
+
+
 class RefusedError(Exception):
     """The call came to nothing; the message is the server's."""
 
@@ -97,20 +101,3 @@ class Pulse(Protocol):
 
     def end(self) -> None:
         """No loop must."""
-
-
-class Pauses(Protocol):
-    """Which keys pause after failures, longer each time in a row; the daemon has them."""
-
-    def failed(self, key: str, now: float) -> None:
-        """It begins a pause, or a longer one."""
-
-    def succeeded(self, key: str) -> None:
-        """Its next failure is the first again."""
-
-    def ended(self, now: float) -> list[str]:
-        """Keys whose pause is over since this was asked last."""
-
-    @property
-    def pausing(self) -> frozenset[str]:
-        """Keys whose pause isn't over, as of the last question."""

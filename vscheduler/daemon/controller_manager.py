@@ -12,12 +12,13 @@ from typing import TypeVar
 
 import structlog
 
+from vscheduler import backoff
 from vscheduler.cluster import reflector
 from vscheduler.cluster.http import connection, objects, send_guard
 from vscheduler.cluster.writes import write_queue
 from vscheduler.controllers import ports
 from vscheduler.controllers.podgroups import owners, podgroup_controller, podgroup_lister
-from vscheduler.daemon import pauses, runtime
+from vscheduler.daemon import runtime
 from vscheduler.daemon.leader_election import api
 from vscheduler.mirror import paths
 from vscheduler.mirror.decode import events
@@ -27,7 +28,7 @@ log = structlog.get_logger(__name__)
 NEEDED = frozenset({events.Kind.POD, events.Kind.POD_GROUP, events.Kind.NAMESPACE})
 """What controllers need of what is followed."""
 
-PAUSES = pauses.Growth(first_seconds=1.0, longest_seconds=60.0)
+PAUSES = backoff.Growth(first_seconds=1.0, longest_seconds=60.0)
 """For groups that can't be made, joined or deleted."""
 
 QUEUE_RETRY_SECONDS = 5.0
@@ -152,7 +153,7 @@ def grouping_for(
     return podgroup_controller.Grouping(
         podgroup_lister.Survey(around.mirror, known, scheduler_names),
         Api(around.link, around.calls, around.permit(token)),
-        pauses.Pauses[str](PAUSES),
+        backoff.Backoff[str](PAUSES),
         podgroup_controller.Options(
             schedulers=scheduler_names,
             grace_seconds=given.podgroup_grace_seconds,

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from vscheduler.daemon import pauses
+from vscheduler import backoff
 from vscheduler.mirror.index import entries
 
 NOBODY: Mapping[str, int] = {}
@@ -56,9 +56,9 @@ class Pace:
     doubt_seconds: float = 0.05
     """How often it is looked whether we may commit again."""
 
-    def growth(self, *, free: int = 0) -> pauses.Growth:
+    def growth(self, *, free: int = 0) -> backoff.Growth:
         """The pauses after so many failures that cost nothing."""
-        return pauses.Growth(
+        return backoff.Growth(
             first_seconds=self.retry_seconds, longest_seconds=self.retry_max_seconds, free=free
         )
 

@@ -10,7 +10,7 @@ from functools import partial
 
 import structlog
 
-from vscheduler import containment
+from vscheduler import backoff, containment
 from vscheduler.cluster.writes import (
     binder,
     cooperative,
@@ -21,7 +21,7 @@ from vscheduler.cluster.writes import (
 from vscheduler.core import cycle
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs, nodes, snapshot
-from vscheduler.daemon import cycle_thread, pacing, pauses
+from vscheduler.daemon import cycle_thread, pacing
 from vscheduler.daemon.liveness import progress
 from vscheduler.daemon.observability import cycle_log, metrics
 from vscheduler.mirror import state
@@ -82,9 +82,9 @@ class SchedulingLoop:
         self._teller = cycle_log.Teller()
         self._rejected: set[events.Rejection] = set()
         self._ungrouped = 0
-        self._unbound: pauses.Pauses[jobs.TaskId] = pauses.Pauses(pace.growth(free=1))
-        self._denied: pauses.Pauses[jobs.JobId] = pauses.Pauses(pace.growth(free=1))
-        self._spared: pauses.Pauses[jobs.TaskId] = pauses.Pauses(pace.growth())
+        self._unbound: backoff.Backoff[jobs.TaskId] = backoff.Backoff(pace.growth(free=1))
+        self._denied: backoff.Backoff[jobs.JobId] = backoff.Backoff(pace.growth(free=1))
+        self._spared: backoff.Backoff[jobs.TaskId] = backoff.Backoff(pace.growth())
 
     @property
     def cycles(self) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from vscheduler import backoff
 from vscheduler.controllers import ports
 from vscheduler.controllers.podgroups import (
     auto_groups,
@@ -19,7 +20,7 @@ from vscheduler.controllers.podgroups import (
     podgroup_controller,
     podgroup_lister,
 )
-from vscheduler.daemon import informers, pauses
+from vscheduler.daemon import informers
 from vscheduler.mirror import paths, state, statuses
 from vscheduler.mirror.decode import events
 from vscheduler.mirror.index import entries
@@ -42,7 +43,7 @@ PACE = podgroup_controller.Pace(
     shown_seconds=0.1,
     workers=WORKERS,
 )
-GROWTH = pauses.Growth(first_seconds=0.02, longest_seconds=0.1)
+GROWTH = backoff.Growth(first_seconds=0.02, longest_seconds=0.1)
 
 
 @dataclass
@@ -290,7 +291,7 @@ async def world(
     controller = podgroup_controller.Grouping(
         podgroup_lister.Survey(mirror, known, schedulers),
         server,
-        pauses.Pauses[str](GROWTH),
+        backoff.Backoff[str](GROWTH),
         podgroup_controller.Options(schedulers=schedulers, grace_seconds=grace_seconds),
         outlets=podgroup_controller.Outlets(
             observe=lambda action, outcome: counted.update([(action, outcome)]),

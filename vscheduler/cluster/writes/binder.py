@@ -14,7 +14,7 @@ from functools import partial
 import msgspec
 
 from vscheduler.cluster.http import connection, send_guard
-from vscheduler.cluster.writes import backoff, write_queue
+from vscheduler.cluster.writes import retries, write_queue
 from vscheduler.core.model import decisions
 from vscheduler.mirror import paths, statuses
 
@@ -120,7 +120,7 @@ class Committer:
 
         body = binding_body(bind, self._stamp.holder if self._stamp else "")
         try:
-            await backoff.post(self._link, binding_path(bind), body, may_send)
+            await retries.post(self._link, binding_path(bind), body, may_send)
         except send_guard.WithheldError:
             verdict = Verdict.OVERTAKEN if overtaken else Verdict.WITHHELD
             return Outcome(bind=bind, verdict=verdict)
@@ -138,7 +138,7 @@ class Committer:
         task = bind.task
         path = paths.PODS.at(task.name, task.namespace)
         try:
-            pod = await backoff.get(self._link, path)
+            pod = await retries.get(self._link, path)
         except connection.NotFound as error:
             return Outcome(bind=bind, verdict=Verdict.MISSING, message=str(error))
         except connection.ApiError:

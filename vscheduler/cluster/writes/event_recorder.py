@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from vscheduler.cluster.http import connection, send_guard
-from vscheduler.cluster.writes import backoff, write_queue
+from vscheduler.cluster.writes import retries, write_queue
 from vscheduler.mirror import paths, statuses
 
 NAME_MAX = 230
@@ -59,7 +59,7 @@ class Herald:
         self._lanes = queue
         self._identity = identity
         self._observe = observe
-        self._errors = backoff.WriteErrors(observe)
+        self._errors = retries.WriteErrors(observe)
         self._events = 0
         self._started = f"{time.time_ns():x}"
 

@@ -14,7 +14,7 @@ from functools import partial
 import msgspec
 
 from vscheduler.cluster.http import connection, send_guard
-from vscheduler.cluster.writes import backoff, write_queue
+from vscheduler.cluster.writes import retries, write_queue
 from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.mirror import paths
 
@@ -178,7 +178,7 @@ class Evictor:
     async def _evict(self, evict: decisions.Evict, *, rehearsal: bool) -> Step:
         body = eviction_body(evict, rehearsal=rehearsal)
         try:
-            await backoff.post(self._link, eviction_path(evict), body, self._may_commit)
+            await retries.post(self._link, eviction_path(evict), body, self._may_commit)
         except send_guard.WithheldError:
             return Step(evict=evict, verdict=Verdict.WITHHELD)
         except connection.Unavailable as error:
@@ -197,7 +197,7 @@ class Evictor:
         path = paths.PODS.at(task.name, task.namespace)
         verdict = Verdict.FAILED
         try:
-            pod = await backoff.get(self._link, path)
+            pod = await retries.get(self._link, path)
         except connection.NotFound:
             verdict = Verdict.GONE
         except connection.ApiError:

@@ -8,7 +8,7 @@ from functools import partial
 import structlog
 
 from vscheduler.cluster.http import connection, objects
-from vscheduler.cluster.writes import backoff, write_queue
+from vscheduler.cluster.writes import retries, write_queue
 from vscheduler.core.model import decisions, queues
 from vscheduler.mirror import paths, queue_status
 from vscheduler.mirror.translate import usage_annotation
@@ -76,7 +76,7 @@ class QueueReporter:
         self._narrow_until = 0.0
         self._narrowed = False
         """Whether it was told that the CRD lacks fields."""
-        self._errors = backoff.WriteErrors(observe)
+        self._errors = retries.WriteErrors(observe)
 
     def report(self, result: decisions.CycleResult, known: Mapping[str, queues.Queue]) -> None:
         """Offer the figures of the queues of a snapshot, by name, that have changed."""
@@ -214,7 +214,7 @@ class UsageWriter:
         self._query = objects.field_manager(scheduler)
         self._may_commit = may_commit
         self._observe = observe
-        self._errors = backoff.WriteErrors(observe)
+        self._errors = retries.WriteErrors(observe)
         self._box = write_queue.CoalescingQueue(
             queue, write_queue.Lane.STATUS, spacing_seconds=USAGE_SPACING_SECONDS
         )

@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from vscheduler.cluster.http import connection, responses
-from vscheduler.cluster.writes import backoff, event_recorder, write_queue
+from vscheduler.cluster.writes import event_recorder, retries, write_queue
 from vscheduler.core.model import decisions, jobs
 from vscheduler.mirror import paths, statuses
 
@@ -81,7 +81,7 @@ class Reporter:
         self._told: dict[jobs.TaskId, statuses.Words] = {}
         self._nominated: dict[jobs.TaskId, decisions.Pipeline] = {}
         """What status.nominatedNodeName was set to, of pods that wait still."""
-        self._errors = backoff.WriteErrors(observe)
+        self._errors = retries.WriteErrors(observe)
 
     def report(
         self,

@@ -13,7 +13,7 @@ from contextlib import suppress
 from enum import IntEnum
 from functools import partial
 
-from vscheduler import containment
+from vscheduler import backoff, containment
 from vscheduler.cluster.http import send_guard
 from vscheduler.cluster.writes import cooperative
 
@@ -45,8 +45,8 @@ CALLS_MIN = 8
 
 LIMIT_SHRINK = 0.75
 
-DOUBLINGS_MAX = 6
-"""How often a key's rest doubles, while its writes raise what nobody expects."""
+RESTS_MAX = 64
+"""How many rests the longest is, while a key's writes raise what nobody expects."""
 
 
 class Lanes:
@@ -200,7 +200,9 @@ class CoalescingQueue:
     def __init__(self, queue: Lanes, lane: Lane, *, spacing_seconds: float) -> None:
         self._lanes = queue
         self._lane = lane
-        self._spacing_seconds = spacing_seconds
+        self._rests = backoff.Growth(
+            first_seconds=spacing_seconds, longest_seconds=RESTS_MAX * spacing_seconds
+        )
         self._waiting: dict[Hashable, Call] = {}
         self._busy: set[Hashable] = set()
         """Keys in their lane, under way, or at rest."""
@@ -254,8 +256,7 @@ class CoalescingQueue:
             self._rest(key)
 
     def _rest(self, key: Hashable) -> None:
-        doubled = 2.0 ** min(self._failures.get(key, 0), DOUBLINGS_MAX)
-        seconds = self._spacing_seconds * doubled
+        seconds = self._rests.after(self._failures.get(key, 0) + 1)
         asyncio.get_running_loop().call_later(seconds, self._rested, key)
 
     def _rested(self, key: Hashable) -> None:

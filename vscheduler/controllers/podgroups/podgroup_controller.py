@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from vscheduler import containment
+from vscheduler import backoff, containment
 from vscheduler.controllers import ports
 from vscheduler.controllers.podgroups import (
     auto_groups,
@@ -99,7 +99,7 @@ class Grouping:
         self,
         survey: podgroup_lister.Survey,
         api: ports.Api,
-        pauses: ports.Pauses,
+        pauses: backoff.Backoff[str],
         options: Options,
         *,
         outlets: Outlets,

@@ -21,9 +21,6 @@ ATTEMPTS = 5
 GONE = (ports.Trouble.MISSING, ports.Trouble.CONFLICT)
 """What a patch of a pod meets that is gone, or another one of its name."""
 
-LASTING = (ports.Trouble.FORBIDDEN, ports.Trouble.INVALID)
-"""A quota, a policy or a webhook has refused it, and will again."""
-
 ENDING = "is being terminated"
 """What the API server says of a namespace in which nothing new is taken, events included."""
 
@@ -78,7 +75,7 @@ class RefusalEvents:
     def refused(self, members: Iterable[auto_groups.Member], error: ports.RefusedError) -> None:
         """Their PodGroup, or their place in it, was refused."""
         message = str(error)
-        if error.trouble not in LASTING or ENDING in message:
+        if error.trouble not in ports.LASTING or ENDING in message:
             return
         if len(self._told) > TOLD_MAX:
             self._told.clear()

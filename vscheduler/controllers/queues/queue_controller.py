@@ -6,22 +6,17 @@ at the start, after each new list of Kopf's, and from time to time.
 """
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
-from vscheduler import containment
+from vscheduler import backoff, containment
 from vscheduler.controllers import ports
-from vscheduler.controllers.queues import (
-    queue_cache,
-    queue_objects,
-    queue_reconcile,
-    queue_retries,
-    queue_writer,
-)
+from vscheduler.controllers.queues import queue_cache, queue_objects, queue_reconcile, queue_writer
 from vscheduler.core.model import queues as model
 from vscheduler.mirror import paths, statuses
 
@@ -60,7 +55,25 @@ class Pace:
     """How long Kopf says nothing more of a list until the live lists are taken."""
     kinds_seconds: float = 2.0
     """Between two questions whether kinds are being taken away, while it may be so."""
-    retries: queue_retries.Growth = field(default_factory=queue_retries.Growth)
+    retry_seconds: float = 0.5
+    """First pause after a failure; each is twice the one before. After a conflict it stays this, as
+    news are on their way."""
+    retry_max_seconds: float = 30.0
+    """The longest pause, and at once that after a refusal that won't go away by itself."""
+    absent_max_seconds: float = 5.0
+    """The longest while something is missing: its CRD may be installed any moment."""
+
+    def growth(self, trouble: ports.Trouble) -> backoff.Growth:
+        """The pauses after such trouble."""
+        first, longest = self.retry_seconds, self.retry_max_seconds
+        if trouble is ports.Trouble.CONFLICT:
+            longest = first
+        elif trouble is ports.Trouble.MISSING:
+            longest = self.absent_max_seconds
+        elif trouble in ports.LASTING:
+            first = longest
+        # No bound on keys: whatever doesn't fail in a look is forgotten at its end.
+        return backoff.Growth(first_seconds=first, longest_seconds=longest, most=sys.maxsize)
 
 
 class QueueKeeper:
@@ -94,7 +107,9 @@ class QueueKeeper:
         """Like all instants here, as time.monotonic() tells it."""
         self._due = float("inf")
         """When to look although nothing changes."""
-        self._retries = queue_retries.Retries(pace.retries)
+        self._backoff = backoff.Backoff[str](pace.growth(ports.Trouble.UNANSWERED))
+        self._looked_at = 0.0
+        """When the last look began: pauses that were over by then are over for all of it."""
         self._written_at: dict[str, float] = {}
         self._told: set[str] = set()
 
@@ -144,9 +159,9 @@ class QueueKeeper:
     async def _look(self) -> None:
         """One look: a step with each queue that isn't as it should be."""
         self._due = float("inf")
-        self._retries.begin()
+        self._looked_at = time.monotonic()
         if self._may_go():
-            if time.monotonic() >= self._ask_at and self._retries.may(KINDS):
+            if time.monotonic() >= self._ask_at and self._may_try(KINDS):
                 await self._try(KINDS, self._ask())
             self._due = min(self._due, self._ask_at)
         if time.monotonic() >= self._audit_at:
@@ -156,10 +171,23 @@ class QueueKeeper:
         elif self._known.complete:
             await self._ensure()
             for command in sorted(self._commands.values(), key=_age):
-                if self._retries.may(command.uid):
+                if self._may_try(command.uid):
                     await self._try(command.uid, self._obey(command))
             await self._keep()
-        self._due = min(self._due, self._retries.end())
+        # What might have been tried in this look and hasn't failed is forgotten.
+        for key in self._backoff.ended(self._looked_at):
+            self._backoff.succeeded(key)
+        self._due = min(self._due, self._backoff.next_end)
+
+    def _may_try(self, key: str) -> bool:
+        """Whether the pause of a key was over when this look began."""
+        return self._backoff.until(key) <= self._looked_at
+
+    def _failed(self, key: str, trouble: ports.Trouble) -> None:
+        """The next attempt has to wait."""
+        self._backoff.failed(key, time.monotonic(), self._pace.growth(trouble))
+        if key == LISTS:
+            self._audit_at = self._backoff.until(LISTS)
 
     def _may_go(self) -> bool:
         """Whether it may be that a kind is being taken away: somebody has missed it, or a queue
@@ -188,7 +216,7 @@ class QueueKeeper:
         """Queues go with their kind: whatever they hold, nothing waits for it."""
         held = [each for each in self._known.queues.values() if queue_reconcile.is_held(each)]
         steps: Steps = [
-            (each, queue_reconcile.Release()) for each in held if self._retries.may(each.uid)
+            (each, queue_reconcile.Release()) for each in held if self._may_try(each.uid)
         ]
         await asyncio.gather(
             *(self._try(queue.uid, self._take(queue, step)) for queue, step in steps)
@@ -198,7 +226,7 @@ class QueueKeeper:
         """Take the next step with each queue that needs one."""
         steps = self._steps()
         if any(isinstance(step, queue_reconcile.Release) for _, step in steps):
-            listed = self._retries.may(LISTS) and await self._try(LISTS, self._audit())
+            listed = self._may_try(LISTS) and await self._try(LISTS, self._audit())
             steps = [
                 each
                 for each in self._steps()
@@ -216,13 +244,13 @@ class QueueKeeper:
         steps = []
         for name, plan in queue_reconcile.plans(known, self._known.counts).items():
             queue = known[name]
-            if not self._retries.may(queue.uid):
+            if not self._may_try(queue.uid):
                 continue
             sent, step = self._writer.sent(queue), None
             with self._failures.contained("queue", name, _subject(queue)) as piece:
                 step = queue_reconcile.next_step(queue, plan, sent, now)
             if piece.failed:
-                self._retries.failed(queue.uid, ports.Trouble.UNANSWERED)
+                self._failed(queue.uid, ports.Trouble.UNANSWERED)
             if isinstance(step, queue_reconcile.Tell) and queue_reconcile.only_counts(
                 step.status, sent
             ):
@@ -274,7 +302,7 @@ class QueueKeeper:
         """See to it that root and the default queue exist; one that does is left as it is."""
         known = self._known.queues
         for name in dict.fromkeys((model.ROOT, self._default)):
-            if name not in known and self._retries.may(name):
+            if name not in known and self._may_try(name):
                 await self._try(name, self._create(name))
 
     async def _create(self, name: str) -> None:
@@ -340,19 +368,15 @@ class QueueKeeper:
             await call
         except ports.RefusedError as error:
             self._observe("queue", str(error.trouble))
-            self._retries.failed(key, error.trouble)
-            if key == LISTS:
-                self._audit_at = self._retries.until(LISTS)
-            elif error.trouble is ports.Trouble.MISSING:
+            self._failed(key, error.trouble)
+            if key != LISTS and error.trouble is ports.Trouble.MISSING:
                 self._audit_at = min(self._audit_at, time.monotonic() + self._pace.settle_seconds)
             if key == LISTS or error.trouble not in PASSING:
                 self._complain(error)
             return False
         except Exception as error:  # noqa: BLE001 - one queue stops no other
             self._failures.failed("queue", key, error)
-            self._retries.failed(key, ports.Trouble.UNANSWERED)
-            if key == LISTS:
-                self._audit_at = self._retries.until(LISTS)
+            self._failed(key, ports.Trouble.UNANSWERED)
             return False
         return True
 
@@ -361,7 +385,7 @@ class QueueKeeper:
         message = str(error)
         if message not in self._told:
             log.warning("queue.not_kept", message=message)
-        goes_on = error.trouble in {*queue_retries.LASTING, ports.Trouble.MISSING}
+        goes_on = error.trouble in {*ports.LASTING, ports.Trouble.MISSING}
         if goes_on and len(self._told) < TOLD_MAX:
             self._told.add(message)
 

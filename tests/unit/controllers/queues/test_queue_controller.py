@@ -15,7 +15,6 @@ from vscheduler.controllers.queues import (
     queue_cache,
     queue_controller,
     queue_objects,
-    queue_retries,
 )
 from vscheduler.mirror import paths
 
@@ -24,7 +23,9 @@ PACE = queue_controller.Pace(
     spacing_seconds=0.002,
     counts_seconds=0,
     settle_seconds=0.01,
-    retries=queue_retries.Growth(first_seconds=0.005, longest_seconds=0.05, absent_seconds=0.01),
+    retry_seconds=0.005,
+    retry_max_seconds=0.05,
+    absent_max_seconds=0.01,
 )
 QUEUES = paths.QUEUES.everywhere
 

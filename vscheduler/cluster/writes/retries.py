@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import structlog
 
+from vscheduler import backoff
 from vscheduler.cluster.http import connection, objects, send_guard
 from vscheduler.mirror import paths
 
@@ -14,6 +15,9 @@ ATTEMPTS = 4
 """How often a throttled call is made, and an unanswered one looked after."""
 
 PAUSE_MAX_SECONDS = 5.0
+
+LOOKS = backoff.Growth(first_seconds=1.0, longest_seconds=PAUSE_MAX_SECONDS)
+"""Pauses between looks after an object."""
 
 
 async def post(
@@ -50,7 +54,7 @@ async def get(link: connection.Connection, path: paths.Path) -> objects.Object:
             attempt += 1
             if attempt == ATTEMPTS:
                 raise
-            await asyncio.sleep(min(2.0 ** (attempt - 1), PAUSE_MAX_SECONDS))
+            await asyncio.sleep(LOOKS.after(attempt))
 
 
 class WriteErrors:

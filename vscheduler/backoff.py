@@ -1,4 +1,4 @@
-"""Pauses after failures: what was refused is left alone for a while, longer each time in a row."""
+"""Exponential backoff: what failed is left alone for a while, longer each time in a row."""
 
 import heapq
 from collections import Counter
@@ -29,8 +29,8 @@ class Growth:
         return min(self.longest_seconds, self.first_seconds * 2.0 ** min(doublings, 32))
 
 
-class Pauses(Generic[Key]):
-    """Which keys (pods, jobs) pause, and until when; times are of any one clock."""
+class Backoff(Generic[Key]):
+    """Which keys (pods, jobs, queues) pause, and until when; times are of any one clock."""
 
     def __init__(self, growth: Growth) -> None:
         self._growth = growth
@@ -38,17 +38,21 @@ class Pauses(Generic[Key]):
         self._until: dict[Key, float] = {}
         self._ends: list[tuple[float, Key]] = []
 
-    def failed(self, key: Key, now: float) -> None:
-        """It begins a pause, or a longer one."""
+    def failed(self, key: Key, now: float, growth: Growth | None = None) -> None:
+        """The key begins a pause, or a longer one; growth is that of a failure of its own kind."""
         if len(self._failures) > self._growth.most:
             self._failures.clear()
         self._failures[key] += 1
-        self._until[key] = now + self._growth.after(self._failures[key])
+        self._until[key] = now + (growth or self._growth).after(self._failures[key])
         heapq.heappush(self._ends, (self._until[key], key))
 
     def succeeded(self, key: Key) -> None:
         """Its next failure is the first again; a pause that has begun goes on."""
         self._failures.pop(key, None)
+
+    def until(self, key: Key) -> float:
+        """When the pause of a key ends; 0.0 where none is known."""
+        return self._until.get(key, 0.0)
 
     def ended(self, now: float) -> list[Key]:
         """Keys whose pause is over since this was asked last."""
@@ -59,6 +63,11 @@ class Pauses(Generic[Key]):
                 del self._until[key]
                 over.append(key)
         return over
+
+    @property
+    def next_end(self) -> float:
+        """When the first of the pauses ends; infinite where nothing pauses."""
+        return min(self._until.values(), default=float("inf"))
 
     @property
     def pausing(self) -> frozenset[Key]:
