@@ -72,7 +72,7 @@ def nothing_is_contained(
         area: str,
         key: str,
         error: Exception,
-        subject: statuses.Subject | None = None,
+        subject: statuses.ObjectReference | None = None,
     ) -> None:
         found.append(f"{area}: {key}: {error!r}")
         real(failures, area, key, error, subject)

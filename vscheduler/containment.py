@@ -57,7 +57,7 @@ class Failures:
     def __init__(
         self,
         observe: Callable[[str], None] = _ignore,
-        notify: Callable[[statuses.Notice], None] = _ignore,
+        notify: Callable[[statuses.EventNotice], None] = _ignore,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -72,7 +72,7 @@ class Failures:
         self._lines = 0
 
     def failed(
-        self, area: str, key: str, error: Exception, subject: statuses.Subject | None = None
+        self, area: str, key: str, error: Exception, subject: statuses.ObjectReference | None = None
     ) -> None:
         """Count it; tell of it once, and then of what goes on failing less and less often.
 
@@ -95,7 +95,7 @@ class Failures:
             self._notify(statuses.failure_notice(subject, area))
 
     def contained(
-        self, area: str, key: str, subject: statuses.Subject | None = None
+        self, area: str, key: str, subject: statuses.ObjectReference | None = None
     ) -> "Contained":
         """A block of which an Exception is taken in; what comes after the block goes on."""
         return Contained(self, area, key, subject)
@@ -160,7 +160,7 @@ class Contained:
     __slots__ = ("_area", "_failures", "_key", "_subject", "failed")
 
     def __init__(
-        self, failures: Failures, area: str, key: str, subject: statuses.Subject | None
+        self, failures: Failures, area: str, key: str, subject: statuses.ObjectReference | None
     ) -> None:
         self._failures = failures
         self._area = area

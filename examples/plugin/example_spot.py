@@ -19,7 +19,7 @@ class Spot(contracts.Plugin):
     def filter_nodes(self, task, nodes):
         if self.gangs[task.job].job.queue in self.welcome:
             return []
-        return [contracts.Verdict("node(s) were spot nodes", ~nodes.of(self.spot))]
+        return [contracts.FilterResult("node(s) were spot nodes", ~nodes.of(self.spot))]
 
     def score_nodes(self, task, nodes):
         return 100.0 * nodes.of(self.spot)

@@ -36,11 +36,11 @@ class Ours:
     ) -> None:
         self.identity = identity
         self.renewals: list[str] = []
-        self.changes: list[api.Standing] = []
+        self.changes: list[api.LeaseStatus] = []
         opened = functools.partial(
             leases.opened, access, namespace, call_seconds=timing.call_seconds
         )
-        self.elected = thread.Elected(
+        self.elected = thread.ElectionThread(
             [LEASE],
             elector.Terms(identity=identity, namespace=namespace, timing=timing),
             opened,
@@ -57,7 +57,7 @@ class Ours:
         return self.elected.held([LEASE]).get(LEASE)
 
     @property
-    def standing(self) -> api.Standing:
+    def standing(self) -> api.LeaseStatus:
         """How it stands with the Lease."""
         (standing,) = self.elected.standings()
         return standing

@@ -80,7 +80,7 @@ def _spoil() -> None:
     from vscheduler.cluster import reflector  # noqa: PLC0415 - a plugin has no need of it
     from vscheduler.controllers import handlers  # noqa: PLC0415 - nor of this
 
-    hand_on, event_of = reflector.Watch._hand_on, handlers.event_of
+    hand_on, event_of = reflector.Reflector._hand_on, handlers.event_of
 
     def slow_hand_on(self: Any, some: Sequence[bytes]) -> None:
         if word() == "event loop":
@@ -92,7 +92,7 @@ def _spoil() -> None:
             time.sleep(LONG_SECONDS)
         return event_of(kind, raw)
 
-    reflector.Watch._hand_on = slow_hand_on  # type: ignore[method-assign]  # it is spoilt
+    reflector.Reflector._hand_on = slow_hand_on  # type: ignore[method-assign]  # it is spoilt
     handlers.event_of = slow_event_of
 
 

@@ -11,8 +11,8 @@ from vscheduler.sandbox import control_plane
 
 PODS = "/api/v1/namespaces/default/pods"
 QUEUE = "/apis/scheduling.volcano.sh/v1beta1/queues/some-tenant"
-KIND = jobs.TaskClass(request={"pods": 1})
-Verdict = binder.Verdict
+KIND = jobs.PodClass(request={"pods": 1})
+Verdict = binder.BindResult
 
 
 def a_pod(cluster: control_plane.ControlPlane, name: str, **spec: Any) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def a_bind(name: str, uid: str, node: str) -> decisions.Bind:
         namespace="default",
         name=name,
         job=jobs.JobId("default/a"),
-        kind=KIND,
+        pod_class=KIND,
         status=jobs.TaskStatus.PENDING,
         created=0.0,
     )
@@ -41,12 +41,12 @@ def a_bind(name: str, uid: str, node: str) -> decisions.Bind:
 
 async def commit(
     cluster: control_plane.ControlPlane, binds: Iterable[decisions.Bind]
-) -> dict[str, binder.Verdict]:
+) -> dict[str, binder.BindResult]:
     """Send binds, and give what came of each pod's."""
     link = await connection.Connection.open(connection.Access(kubeconfig=str(cluster.kubeconfig)))
-    queue = write_queue.Lanes(workers=4, waiting_max=10)
+    queue = write_queue.WriteQueue(workers=4, waiting_max=10)
     outcomes: list[binder.Outcome] = []
-    binder.Committer(link, queue, lambda: True).bind(binds, outcomes.append, lambda _: True)
+    binder.Binder(link, queue, lambda: True).bind(binds, outcomes.append, lambda _: True)
     task = asyncio.create_task(queue.run())
     await asyncio.wait_for(queue.wait_until_quiet(), 20)
     task.cancel()

@@ -18,8 +18,8 @@ OTHER = "volcano-online"
 ELECTED = "volcano-offline"
 POD = "waiting"
 TAKEOVERS = 300
-KIND = jobs.TaskClass(request={"pods": 1})
-Verdict = binder.Verdict
+KIND = jobs.PodClass(request={"pods": 1})
+Verdict = binder.BindResult
 
 
 @pytest.fixture(scope="module")
@@ -215,9 +215,9 @@ async def test_our_binds_are_fenced_and_raise_doubts(
     doubts: list[str] = []
     path = held.plane.kubeconfig_for_service_account(fences.NAMESPACE, NAME)
     link = await connection.Connection.open(connection.Access(kubeconfig=str(path)))
-    queue = write_queue.Lanes(workers=1, waiting_max=10)
+    queue = write_queue.WriteQueue(workers=1, waiting_max=10)
     stamp = binder.Stamp(holder="one-a", doubt=doubts.append)
-    committer = binder.Committer(link, queue, lambda: not doubts, stamp=stamp)
+    committer = binder.Binder(link, queue, lambda: not doubts, stamp=stamp)
     pods = [fences.make_pod(held.plane.api, f"pod-{number}") for number in range(4)]
     outcomes: list[binder.Outcome] = []
     task = asyncio.create_task(queue.run())
@@ -296,7 +296,7 @@ def a_bind(pod: client.Object) -> decisions.Bind:
         namespace="default",
         name=pod["metadata"]["name"],
         job=jobs.JobId("default/a"),
-        kind=KIND,
+        pod_class=KIND,
         status=jobs.TaskStatus.PENDING,
         created=0.0,
     )

@@ -41,7 +41,7 @@ async def following(
     pace: reflector.Pace,
     path: str = PODS,
     kind: events.Kind = events.Kind.POD,
-) -> AsyncIterator[tuple[reflector.Watch[entries.Event], list[str]]]:
+) -> AsyncIterator[tuple[reflector.Reflector[entries.Event], list[str]]]:
     """A running watch, and what it has seen so far: `+name`, `-name`, or `=names` of a list."""
     link = await connection.Connection.open(connection.Access(kubeconfig=str(cluster.kubeconfig)))
     seen: list[str] = []
@@ -56,7 +56,7 @@ async def following(
                 case entries.Replace():
                     seen.append(f"={','.join(sorted(event.found))}")
 
-    watch = reflector.Watch(
+    watch = reflector.Reflector(
         link,
         paths.Path.to(path),
         informers.Codec(kind, named),
@@ -75,7 +75,7 @@ async def following(
         await link.close()
 
 
-def named(event: events.Upsert | events.Reject) -> informers.Read:
+def named(event: events.Upsert | events.DecodeFailed) -> informers.Read:
     """An object of which only the name matters."""
     assert isinstance(event, events.Upsert)
     metadata = event.object.metadata

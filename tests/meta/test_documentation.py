@@ -210,7 +210,7 @@ def test_every_reason_to_wait_is_in_the_docs() -> None:
 def test_every_condition_of_queues_is_in_the_docs() -> None:
     """docs/operations.md has each type, and each reason that it comes with."""
     text = section("operations.md", "What conditions of Queues say")
-    fair = {str(bound) for bound in decisions.Bound} | {
+    fair = {str(bound) for bound in decisions.LimitedBy} | {
         queue_status.NO_REQUEST,
         queue_status.SET_ASIDE,
     }

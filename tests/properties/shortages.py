@@ -30,19 +30,19 @@ class Case:
     capability: Row
     whole: float = INF
 
-    def problem(self) -> constrained_max_min.Problem:
+    def problem(self) -> constrained_max_min.SharingProblem:
         """The same as arrays."""
         return together([self])
 
 
-def together(cases: Sequence[Case]) -> constrained_max_min.Problem:
+def together(cases: Sequence[Case]) -> constrained_max_min.SharingProblem:
     """Cases with the same queues and ways, each as a resource of one problem."""
 
     def columns(rows: list[Row]) -> NDArray[np.float64]:
         return np.array(rows, dtype=np.float64).T
 
     first = cases[0]
-    return constrained_max_min.Problem(
+    return constrained_max_min.SharingProblem(
         weights=np.array(first.weights, dtype=np.float64),
         demands=np.stack([np.array(case.demands, dtype=np.float64) for case in cases], axis=2),
         reach=np.array(first.reach, dtype=np.bool_),

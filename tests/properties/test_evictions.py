@@ -88,7 +88,7 @@ def reclaim_takes_from_those_above_their_share(results: Results) -> None:
         for unit in _units(evict for evict in result.evicts if evict.action == "reclaim"):
             amounts: Counter[str] = Counter()
             for evict in unit:
-                amounts.update(evict.task.kind.request)
+                amounts.update(evict.task.pod_class.request)
             queue = known[unit[0].task.job].queue
             lost[queue].update(amounts)
             largest[queue] |= amounts
@@ -105,7 +105,7 @@ def reclaim_takes_from_those_above_their_share(results: Results) -> None:
             placed += [each.task for each in result.pipelined]
             for task in placed:
                 if known[task.job].queue == queue:
-                    had.update(task.kind.request)
+                    had.update(task.pod_class.request)
             above = any(
                 had[name] - amount + largest[queue][name] > entitlement.deserved.get(name, 0.0)
                 for name, amount in amounts.items()
@@ -123,8 +123,8 @@ def _stands_in_the_way(
     opened = cycle.open_session(taken, running.policy_of(lives.TREE))
     limits = fair_shares.limits(opened.space, opened.queues, taken.elsewhere)
     weights = [opened.queues[name].weight for name in limits.names]
-    division = fair_shares.Division(opened.space, opened.usable, limits, weights)
-    found = surplus.Standings(opened, opened.usable, division)
+    division = fair_shares.FairShares(opened.space, opened.usable, limits, weights)
+    found = surplus.Surplus(opened, opened.usable, division)
     placed = [(each.task, each.node) for each in result.binds]
     placed += [(each.task, each.node) for each in result.pipelined]
     for task, node in placed:
@@ -195,7 +195,7 @@ def test_cycles_that_are_cut_short_come_to_an_end(picture: str, budget: int) -> 
             break
     else:
         raise AssertionError("the same jobs ask again and again")
-    assert carried.asked == frozenset() or not result.finished
+    assert carried.reclaim_failed == frozenset() or not result.finished
     if not (result.binds or result.evicts):
         whole = running.run(documents, lives.TREE, carried=life.carried)
         assert (whole.binds, whole.evicts) == ((), ())

@@ -16,13 +16,13 @@ EMPTY = 0.1
 class Case:
     """Some queues and what there is."""
 
-    total: share_arithmetic.Amounts
-    weights: share_arithmetic.Amounts
-    request: share_arithmetic.Amounts
-    capability: share_arithmetic.Amounts
-    guarantee: share_arithmetic.Amounts
+    total: share_arithmetic.ResourceArray
+    weights: share_arithmetic.ResourceArray
+    request: share_arithmetic.ResourceArray
+    capability: share_arithmetic.ResourceArray
+    guarantee: share_arithmetic.ResourceArray
 
-    def poured(self, order: list[int] | None = None) -> share_arithmetic.Amounts:
+    def poured(self, order: list[int] | None = None) -> share_arithmetic.ResourceArray:
         """What the queues deserve, asked in this order and given in the first one."""
         rows = np.arange(len(self.weights)) if order is None else np.array(order)
         found = np.empty_like(self.request)
@@ -41,7 +41,7 @@ def cases(draw: st.DrawFn) -> Case:
     """One to six queues with one to three resources; guarantees are rare."""
     queues, kinds = draw(st.integers(1, 6)), draw(st.integers(1, 3))
 
-    def table(cell: st.SearchStrategy[float]) -> share_arithmetic.Amounts:
+    def table(cell: st.SearchStrategy[float]) -> share_arithmetic.ResourceArray:
         row = st.lists(cell, min_size=kinds, max_size=kinds)
         return np.array(draw(st.lists(row, min_size=queues, max_size=queues)), dtype=np.float64)
 

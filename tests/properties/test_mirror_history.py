@@ -177,16 +177,16 @@ class History:
 
 def check_seats(found: snapshot.Snapshot) -> None:
     """Seats, and what is ours on nodes, are what the jobs' tasks say, one by one."""
-    seats: Counter[tuple[jobs.TaskClass, str, str]] = Counter()
+    seats: Counter[tuple[jobs.PodClass, str, str]] = Counter()
     ours = np.zeros_like(found.nodes.used)
     for job in found.jobs:
         for task in job.tasks:
             if task.status in jobs.HOLDING:
                 assert task.node is not None
-                seats[task.kind, task.node, job.queue] += 1
+                seats[task.pod_class, task.node, job.queue] += 1
                 if task.node in found.nodes.layout.rows:
                     row = found.nodes.layout.rows[task.node]
-                    ours[row] += found.space.vector(task.kind.request)
+                    ours[row] += found.space.vector(task.pod_class.request)
     counted = manifests.seats(found)
     assert seats == {
         (kind, node, queue): count

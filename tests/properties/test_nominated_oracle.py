@@ -164,7 +164,7 @@ def test_nothing_that_is_kept_in_mind_forgets_them(picture: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lookahead, "DEPTH", 0)
         patch.setattr(unschedulable_classes, "CLASSES_MAX", 0)
-        patch.setattr(preemptors.Claim, "likeness", lambda *_: None)
+        patch.setattr(preemptors.Preemptor, "likeness", lambda *_: None)
         assert decided(documents) == known
 
 

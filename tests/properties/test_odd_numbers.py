@@ -260,7 +260,7 @@ def cycle_of(
     for document in documents:
         kind = events.kind_of(document)
         assert kind is not None
-        event: events.Upsert | events.Reject
+        event: events.Upsert | events.DecodeFailed
         if wire:
             event = events.decode(kind, json.dumps(document).encode())
         else:

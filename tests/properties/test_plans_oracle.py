@@ -109,7 +109,7 @@ def keeping_nothing() -> Iterator[None]:
         found._plans.clear()
         return plan(found, task)
 
-    def ruled(found: predicates.Predicates, *of: Any) -> predicates.Ruling:
+    def ruled(found: predicates.Predicates, *of: Any) -> predicates.CachedRules:
         found._rulings.clear()
         found._fixed.clear()
         return ruling(found, *of)
@@ -120,7 +120,7 @@ def keeping_nothing() -> Iterator[None]:
         patch.setattr(lookahead.Lookahead, "get", lambda *_: None)
         patch.setattr(lookahead, "DEPTH", 0)
         patch.setattr(unschedulable_classes, "CLASSES_MAX", 0)
-        patch.setattr(preemptors.Claim, "likeness", lambda *_: None)
+        patch.setattr(preemptors.Preemptor, "likeness", lambda *_: None)
         yield
 
 

@@ -122,15 +122,15 @@ def test_no_limit_is_passed_and_no_guarantee_used_up(flat: bool, seed: int) -> N
         if placed and chance.random() < 0.3:
             queue, task = placed.pop(chance.randrange(len(placed)))
             made.plugin.on_deallocate(task)
-            used[queue] -= task.kind.request[CPU]
+            used[queue] -= task.pod_class.request[CPU]
             continue
         gang = chance.choice(list(made.session.gangs.values()))
         queue, task = gang.job.queue, chance.choice(gang.job.tasks)
-        if used.total() + task.kind.request[CPU] > made.session.total[0]:
+        if used.total() + task.pod_class.request[CPU] > made.session.total[0]:
             continue  # the nodes are full
         if made.plugin.allocatable(made.session.queues[queue], task):
             made.plugin.on_allocate(task)
-            used[queue] += task.kind.request[CPU]
+            used[queue] += task.pod_class.request[CPU]
             placed.append((queue, task))
         elif not made.plugin.shortages(made.session.queues[queue], task):
             pytest.fail("refused without a reason")
@@ -168,7 +168,7 @@ def test_what_is_guaranteed_is_there(seed: int) -> None:
 def _fill(world: World, job: jobs.Job) -> int:
     """Place pods of one unit until the queue takes no more; how many. Without a limit, a few."""
     task, count = job.tasks[0], 0
-    assert task.kind.request[CPU] == 1
+    assert task.pod_class.request[CPU] == 1
     while count < 50 and world.plugin.allocatable(world.session.queues[job.queue], task):
         world.plugin.on_allocate(task)
         count += 1

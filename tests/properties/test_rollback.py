@@ -41,7 +41,7 @@ def books(session: working.Session) -> dict[str, object]:
             for gang in session.gangs.values()
             for task in gang.job.tasks
         ],
-        "decided": (list(session.binds), list(session.held), list(session.evicts)),
+        "decided": (list(session.binds), list(session.pipelined), list(session.evicts)),
         "budgets": [session.budgets.spare([task]) for task in evictable(session)],
     }
 

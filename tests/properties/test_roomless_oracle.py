@@ -26,7 +26,7 @@ def one_by_one() -> Iterator[None]:
     """No two jobs share a turn, nor what became of it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(unschedulable_classes, "CLASSES_MAX", 0)
-        patch.setattr(preemptors.Claim, "likeness", lambda *_: None)
+        patch.setattr(preemptors.Preemptor, "likeness", lambda *_: None)
         yield
 
 

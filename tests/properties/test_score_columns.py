@@ -32,12 +32,12 @@ def view(chance: np.random.Generator) -> contracts.NodeView:
     return contracts.NodeView(layout, None, rows[0], rows[1], rows[2], {}, {})
 
 
-def some_kind(chance: np.random.Generator, nodes: contracts.NodeView) -> jobs.TaskClass:
+def some_kind(chance: np.random.Generator, nodes: contracts.NodeView) -> jobs.PodClass:
     """A class of pods that some of these nodes may have room for."""
     row = nodes.allocatable[int(chance.integers(nodes.size))]
     amounts = (row * chance.random(row.size)).astype(int).tolist()
     names = zip(sessions.SPACE.names, amounts, strict=True)
-    return jobs.TaskClass(request={name: amount for name, amount in names if amount})
+    return jobs.PodClass(request={name: amount for name, amount in names if amount})
 
 
 def usage(request: resources.Vector, nodes: contracts.NodeView) -> Scores:

@@ -65,7 +65,7 @@ def test_what_queues_have_and_ask_for_is_that_of_their_jobs(picture: str) -> Non
             assert sums[queue] == summed(space, amounts)
 
 
-def summed(space: resources.ResourceSpace, amounts: list[resources.Amounts]) -> list[int]:
+def summed(space: resources.ResourceSpace, amounts: list[resources.ResourceMap]) -> list[int]:
     """The slow way."""
     found: list[int] = np.sum([space.vector(each) for each in amounts], axis=0).tolist()
     return found

@@ -43,7 +43,7 @@ def drawn(picture: str, chance: random.Random) -> list[pictures.Document]:
     return found
 
 
-def by_hand(opened: session.Session) -> constrained_max_min.Problem:
+def by_hand(opened: session.Session) -> constrained_max_min.SharingProblem:
     """Every pod with its nodes, every node by itself."""
     space, table = opened.space, opened.snapshot.nodes
     limits = fair_shares.limits(space, opened.queues, opened.snapshot.elsewhere)
@@ -79,7 +79,7 @@ def by_hand(opened: session.Session) -> constrained_max_min.Problem:
     demands = np.zeros((len(limits.names), len(names), space.size))
     for (queue, name), amounts in wants.items():
         demands[queue, names.index(name)] += amounts
-    return constrained_max_min.Problem(
+    return constrained_max_min.SharingProblem(
         weights=np.array([float(opened.queues[name].weight) for name in limits.names]),
         demands=demands,
         reach=np.array([masks[name] for name in names], dtype=np.bool_).reshape(
@@ -107,7 +107,7 @@ def test_a_survey_finds_what_every_pod_and_node_say(picture: str, seed: int) -> 
     expected = constrained_max_min.shares(problem).deserved
     limits = fair_shares.limits(opened.space, opened.queues, opened.snapshot.elsewhere)
     weights = [opened.queues[name].weight for name in limits.names]
-    division = fair_shares.Division(opened.space, opened.usable, limits, weights)
+    division = fair_shares.FairShares(opened.space, opened.usable, limits, weights)
     found = division.divide().deserved
     scale = np.maximum(1.0, opened.snapshot.nodes.allocatable.sum(axis=0))
     assert (np.abs(found - expected) <= 1e-6 * scale).all()

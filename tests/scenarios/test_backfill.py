@@ -225,7 +225,7 @@ def test_what_was_said_before_stays_said() -> None:
 def test_jobs_that_had_their_turn_wait_for_the_next_round() -> None:
     """Their number mustn't use up every budget."""
     picture = "node n1 cpu=1 queue q job q/a cpu= - job q/b cpu= -"
-    result = first(picture, tried=frozenset({jobs.JobId("default/a")}))
+    result = first(picture, attempted=frozenset({jobs.JobId("default/a")}))
     assert outcome(result) == (["b-0"], [])
     assert [status.job for status in result.groups] == ["default/b"]
 

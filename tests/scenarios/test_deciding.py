@@ -16,7 +16,7 @@ def task(name: str, job: str = JOB) -> jobs.Task:
         namespace="default",
         name=name,
         job=jobs.JobId(job),
-        kind=jobs.TaskClass(request={}),
+        pod_class=jobs.PodClass(request={}),
         status=jobs.TaskStatus.RUNNING,
         created=0.0,
     )

@@ -200,11 +200,11 @@ def test_who_lost_its_place_first_is_the_first_to_have_one_again() -> None:
         """
     )
     now = pictures.NOW.timestamp()
-    carried = snapshot.Carried(lapsed={"a": now - 1, "b": now - 5})
+    carried = snapshot.Carried(admission_expired={"a": now - 1, "b": now - 5})
     tree = {"actions": "enqueue", "tiers": running.tiers(TIERS)}
     result = running.run_claimed(documents, tree, carried)
     assert phases(result) == {"a": "Pending", "b": "Inqueue"}
-    assert result.carried.lapsed == {"a": now - 1}
+    assert result.carried.admission_expired == {"a": now - 1}
 
 
 def test_a_group_for_which_pods_are_evicted_keeps_its_place() -> None:

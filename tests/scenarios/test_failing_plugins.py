@@ -50,10 +50,13 @@ UNASKED = {
 ASKED = set(hooks.HOOKS) - UNASKED
 FAILURES: dict[str, tuple[str, Callable[..., Any]]] = {
     **{f"{hook} raises": (hook, fail) for hook in sorted(ASKED)},
-    "masks of another size": ("filter_nodes", says([contracts.Verdict("x", np.ones(9, bool))])),
+    "masks of another size": (
+        "filter_nodes",
+        says([contracts.FilterResult("x", np.ones(9, bool))]),
+    ),
     "masks of numbers": (
         "filter_nodes",
-        says([contracts.Verdict("x", cast("Any", np.ones(NODES)))]),
+        says([contracts.FilterResult("x", cast("Any", np.ones(NODES)))]),
     ),
     "a score that is no number": ("score_nodes", says([np.nan] * NODES)),
     "scores of another size": ("score_nodes", says(1.0)),

@@ -200,5 +200,5 @@ def test_figures_of_a_carried_snapshot_stay_small() -> None:
     """What is remembered of nodes is theirs as they were, by reference, and no loss at rest."""
     result = running.run(pictures.documents("node n1 cpu=1 node n2 cpu=1 queue a"), BUILT_IN)
     assert result.carried.losses == {}
-    assert isinstance(result.carried.seen, snapshot.Seen)
+    assert isinstance(result.carried.seen, snapshot.LastNodes)
     assert result.carried.seen.nodes.layout.names == ("n1", "n2")

@@ -31,11 +31,13 @@ class TwoOnANode(contracts.Plugin):
         self._session = session
         self._counts: Counter[int] = Counter()
 
-    def filter_nodes(self, _: jobs.Task, nodes: contracts.NodeView) -> Sequence[contracts.Verdict]:
+    def filter_nodes(
+        self, _: jobs.Task, nodes: contracts.NodeView
+    ) -> Sequence[contracts.FilterResult]:
         """Nodes with fewer than two."""
         rows = range(nodes.layout.size) if nodes.rows is None else nodes.rows.tolist()
         passes = np.array([self._counts[row] < 2 for row in rows], dtype=np.bool_)
-        return [contracts.Verdict("node(s) had two pods", passes)]
+        return [contracts.FilterResult("node(s) had two pods", passes)]
 
     def on_allocate(self, task: jobs.Task) -> None:
         """One more."""
@@ -59,9 +61,11 @@ class LooksForThem(contracts.Plugin):
         """Nothing is counted yet."""
         self._gangs = session.gangs
 
-    def filter_nodes(self, _: jobs.Task, nodes: contracts.NodeView) -> Sequence[contracts.Verdict]:
+    def filter_nodes(
+        self, _: jobs.Task, nodes: contracts.NodeView
+    ) -> Sequence[contracts.FilterResult]:
         """Nodes with fewer than two."""
-        return [contracts.Verdict("node(s) had two pods", self._counts(nodes) < 2)]
+        return [contracts.FilterResult("node(s) had two pods", self._counts(nodes) < 2)]
 
     def _counts(self, nodes: contracts.NodeView) -> NDArray[np.int64]:
         every = self._gangs.values()
@@ -73,9 +77,11 @@ class LooksForThem(contracts.Plugin):
 class LikesThemFew(LooksForThem):
     """The same as a wish: where there are two already, any other node is better."""
 
-    def filter_nodes(self, _: jobs.Task, nodes: contracts.NodeView) -> Sequence[contracts.Verdict]:
+    def filter_nodes(
+        self, _: jobs.Task, nodes: contracts.NodeView
+    ) -> Sequence[contracts.FilterResult]:
         """All nodes will do."""
-        return [contracts.Verdict("never", np.ones(nodes.size, dtype=np.bool_))]
+        return [contracts.FilterResult("never", np.ones(nodes.size, dtype=np.bool_))]
 
     def score_nodes(self, _: jobs.Task, nodes: contracts.NodeView) -> NDArray[np.float64]:
         """Far below what packing can make up for."""

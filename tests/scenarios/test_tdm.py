@@ -146,6 +146,6 @@ def test_refused_evictions_arent_asked_for_again_at_once() -> None:
     documents = pictures.documents(f"node n1 cpu=4 {LENT} queue q job q/batch min=0 n1 n1")
     tree = {"actions": "shuffle", "tiers": running.tiers(CLOSED)}
     first = running.run(documents, tree).evicts[0].task
-    carried = snapshot.Carried(spared=frozenset({first.uid}))
+    carried = snapshot.Carried(eviction_refused_pods=frozenset({first.uid}))
     again = running.run(documents, tree, carried=carried)
     assert [each.task.name for each in again.evicts] == ["batch-1"]

@@ -62,7 +62,7 @@ def test_three_equal_tenants_get_a_third_each(jobs: str, remedy: str, selector: 
     taint = "node(s) had untolerated taint {control-plane: }"
     assert left_out == ([] if selector else [(taint, ("cp",))])
     assert basis(result, "c") == decisions.Basis(
-        deserved=25_000, usable=75_000, bound=decisions.Bound.WEIGHT, weight=1, weights=3
+        deserved=25_000, usable=75_000, bound=decisions.LimitedBy.WEIGHT, weight=1, weights=3
     )
 
 

@@ -13,7 +13,7 @@ from vscheduler.mirror import statuses
 
 pytestmark = pytest.mark.contains_failures
 
-POD = statuses.Subject(kind="Pod", namespace="ns", name="a", uid="1")
+POD = statuses.ObjectReference(kind="Pod", namespace="ns", name="a", uid="1")
 
 
 @dataclass
@@ -21,7 +21,7 @@ class World:
     """What is told of failures, and the time."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    notices: list[statuses.Notice] = field(default_factory=list)
+    notices: list[statuses.EventNotice] = field(default_factory=list)
     now: float = 1000.0
 
     def __post_init__(self) -> None:

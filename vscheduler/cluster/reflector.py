@@ -1,6 +1,6 @@
 """List + watch: what the API server shows, as events for the Mirror, in order.
 
-One Watch per kind. It lists, follows from there, and resumes at the last resourceVersion it saw
+One Reflector per kind. It lists, follows from there, and resumes at the last resourceVersion it saw
 when the connection ends. When that version is too old (410) it lists anew, and what isn't in the
 list is gone. All pods are followed, finished ones too: with a field selector that leaves them out,
 a pod that finishes would look deleted, and jobs count their succeeded and failed pods.
@@ -107,7 +107,7 @@ _decode_change = msgspec.json.Decoder(_Change).decode
 _decode_raw_change = msgspec.json.Decoder(_RawChange).decode
 
 
-class Watch(Generic[Event]):
+class Reflector(Generic[Event]):
     """Follows one kind for ever."""
 
     def __init__(  # noqa: PLR0913 - whom it asks, what about, and whom it tells

@@ -11,7 +11,7 @@ def start(
     group: asyncio.TaskGroup,
     api: ports.Api,
     entry: handlers.Entry,
-    keeper: queue_controller.QueueKeeper,
+    keeper: queue_controller.QueueController,
     outlets: operator.Outlets,
 ) -> list[asyncio.Task[None]]:
     """Start its tasks; each ends when it is cancelled.

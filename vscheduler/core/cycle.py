@@ -45,12 +45,12 @@ def open_session(
     budget: int | None = None,
 ) -> session.Session:
     """A session as a cycle begins, with all plugins open: `run_cycle` says what the rest means."""
-    spending = work_budget.Spending(budget, taken.carried.spent)
+    spending = work_budget.WorkBudget(budget, taken.carried.spent)
     opened = session.Session(
         taken,
         configured,
         spending=spending,
-        neighbours=counts.Neighbours(taken.nodes.layout, taken.residents, spending.spend),
+        neighbours=counts.PodAffinityCounts(taken.nodes.layout, taken.residents, spending.spend),
         nominated=nominated_pods.NominatedPods(taken),
     )
     opened.open(guarded, placement.Placement(opened), relocations.awaited(opened))

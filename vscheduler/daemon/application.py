@@ -88,7 +88,7 @@ class Application:
         self._withholding = asyncio.Event()
         self._metrics = metrics.Metrics(lambda: lines.dropped)
         self._failures = containment.Failures(self._metrics.observe_failure, self._notify)
-        self._lanes = write_queue.Lanes(
+        self._lanes = write_queue.WriteQueue(
             workers=WORKERS, waiting_max=WAITING_MAX, failures=self._failures
         )
         link.tell_of_throttling(self._lanes.throttled)
@@ -103,17 +103,17 @@ class Application:
             ),
             told=partial(informers.tell_of_object, self._failures),
         )
-        self._followed = informers.Following(
+        self._followed = informers.Informers(
             link, _kinds(given), self._mirror.read, self._feed, self._failures
         )
         identity = api.identity()
-        self._herald = event_recorder.Herald(
+        self._herald = event_recorder.EventRecorder(
             link,
             self._lanes,
             event_recorder.Identity(controller=given.scheduler_names[0], instance=identity),
             observe=self._metrics.observe_write,
         )
-        around = runtime.Surroundings(
+        around = runtime.Runtime(
             given=given,
             link=link,
             calls=self._lanes,
@@ -125,8 +125,8 @@ class Application:
             withholding=self._withholding.is_set,
             signs=self._signs,
         )
-        self._serving = leader_session.Serving(around, loaded.policy, owners.Owners())
-        self._controllers = controller_manager.Controllers(
+        self._serving = leader_session.LeaderSession(around, loaded.policy, owners.Owners())
+        self._controllers = controller_manager.ControllerManager(
             around, self._serving.feed_owners, self._serving.settling
         )
         self._leadership = self._stand(identity)
@@ -208,12 +208,12 @@ class Application:
         """Let what was decided be done and what is under way end, and then others take over."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FINISH_SECONDS):
-                await self._lanes.wait_until_quiet(write_queue.Lane.EVICTION)
+                await self._lanes.wait_until_quiet(write_queue.WritePriority.EVICTION)
         self._withholding.set()
         self._serving.close()
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
-                await self._lanes.wait_until_quiet(write_queue.Lane.CONDITION)
+                await self._lanes.wait_until_quiet(write_queue.WritePriority.CONDITION)
         except TimeoutError:
             log.warning("leases.kept", why="calls are under way still", seconds=DRAIN_SECONDS)
             return
@@ -277,11 +277,11 @@ class Application:
         """How it is found out what we may serve."""
         election = self._given.election
         if not election.enabled:
-            return api.Unopposed(election.leases)
+            return api.AlwaysLeader(election.leases)
         terms = elector.Terms(
             identity=identity, namespace=election.namespace, timing=election.timing
         )
-        return thread.Elected(
+        return thread.ElectionThread(
             election.leases,
             terms,
             partial(
@@ -298,7 +298,9 @@ class Application:
             ),
         )
 
-    def _tell_of_standing(self, identity: str, before: api.Standing, after: api.Standing) -> None:
+    def _tell_of_standing(
+        self, identity: str, before: api.LeaseStatus, after: api.LeaseStatus
+    ) -> None:
         """Count a change, and record on the Lease that we gained it, or have given it back.
 
         That it was lost in another way its next holder tells: nothing is sent by who has lost it.
@@ -306,7 +308,7 @@ class Application:
         self._metrics.observe_standing(after)
         token = self._leadership.held((after.lease,)).get(after.lease)
         if before.leads != after.leads and (token is not None or self._stopping.is_set()):
-            lease = statuses.Subject(
+            lease = statuses.ObjectReference(
                 kind="Lease",
                 namespace=self._given.election.namespace,
                 name=after.lease,
@@ -317,7 +319,7 @@ class Application:
                 elector.while_new() if token is None else token.may_act,
             )
 
-    def _notify(self, notice: statuses.Notice) -> None:
+    def _notify(self, notice: statuses.EventNotice) -> None:
         """Record an event of something that failed, soon or not at all."""
         self._herald.notify(notice, elector.while_new())
 
@@ -337,7 +339,7 @@ class Application:
             name = self._given.default_queue
             reference = self._mirror.reference(events.Kind.QUEUE, name)
             uid = "" if reference is None else reference.uid
-            subject = statuses.Subject(kind="Queue", namespace="", name=name, uid=uid)
+            subject = statuses.ObjectReference(kind="Queue", namespace="", name=name, uid=uid)
         notice = statuses.reload_notice(subject, reload.path, reload.problems)
         self._herald.notify(notice, elector.while_new())
 
@@ -375,7 +377,7 @@ async def run(
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     gc.set_threshold(YOUNG_OBJECTS_MAX)
     link = await connection.Connection.open(_access(given))
-    lifeline = watchdog.Lifeline(given.cycle_deadline_seconds)
+    lifeline = watchdog.KillTimer(given.cycle_deadline_seconds)
     try:
         application = Application(given, loaded, link, lines, lifeline.hold)
         signals.listen(application.stop, flush=lambda: lines.flush(logs.FLUSH_SECONDS))

@@ -55,12 +55,10 @@ ALREADY_EXISTS = "AlreadyExists"
 FAILED = "the scheduler failed at the call"
 
 
-class Controllers:
+class ControllerManager:
     """What follows the owners of pods all the time, and keeps Queues while that Lease is held."""
 
-    def __init__(
-        self, around: runtime.Surroundings, sink: Sink, settling: Callable[[], bool]
-    ) -> None:
+    def __init__(self, around: runtime.Runtime, sink: Sink, settling: Callable[[], bool]) -> None:
         """`settling` says whether the scheduler's first cycle is still to come."""
         self._around = around
         self._sink = sink
@@ -71,7 +69,7 @@ class Controllers:
         chance = random.Random()  # noqa: S311 - spreads retries; no secret
         failures = self._around.failures
         watches = {
-            kind: reflector.Watch(
+            kind: reflector.Reflector(
                 self._around.link,
                 path,
                 owners.Codec(kind),
@@ -100,15 +98,15 @@ class Controllers:
             async with asyncio.timeout(SETTLE_SECONDS):
                 while self._settling():  # noqa: ASYNC110 - a cycle tells nobody
                     await asyncio.sleep(SETTLE_LOOK_SECONDS)
-                await self._around.calls.wait_until_quiet(write_queue.Lane.BIND)
+                await self._around.calls.wait_until_quiet(write_queue.WritePriority.BIND)
         await asyncio.to_thread(importlib.import_module, QUEUE_CONTROL)
         from vscheduler.controllers import operator, queue_control  # noqa: PLC0415 - whoever has no Queues to keep doesn't need Kopf, which takes long to import
         from vscheduler.controllers.queues import queue_controller  # noqa: PLC0415 - whoever has no Queues to keep doesn't need Kopf, which takes long to import
 
         around = self._around
-        permit = around.permit(api.Mandate(held.values()))
+        permit = around.permit(api.CompositeToken(held.values()))
         port = Api(around.link, around.calls, permit)
-        keeper = queue_controller.QueueKeeper(
+        keeper = queue_controller.QueueController(
             port,
             default_queue=around.given.default_queue,
             observe=around.observed.observe_write,
@@ -124,7 +122,7 @@ class Controllers:
         finally:
             end()
 
-    async def _follow(self, watch: reflector.Watch[owners.Event]) -> None:
+    async def _follow(self, watch: reflector.Reflector[owners.Event]) -> None:
         """Follow a kind of owners; where we may not, say so once, and go on without."""
         told = False
         while True:
@@ -142,16 +140,16 @@ class Controllers:
 
 
 def grouping_for(
-    around: runtime.Surroundings,
+    around: runtime.Runtime,
     known: owners.Owners,
     scheduler_names: tuple[str, ...],
     token: api.Token,
-) -> podgroup_controller.Grouping:
+) -> podgroup_controller.PodGroupController:
     """Who looks after the PodGroups of pods of these schedulers, while the token is good."""
     given = around.given
     told = around.herald.under(around.permit_to_tell(token))
-    return podgroup_controller.Grouping(
-        podgroup_lister.Survey(around.mirror, known, scheduler_names),
+    return podgroup_controller.PodGroupController(
+        podgroup_lister.PodGroupLister(around.mirror, known, scheduler_names),
         Api(around.link, around.calls, around.permit(token)),
         backoff.Backoff[str](PAUSES),
         podgroup_controller.Options(
@@ -177,7 +175,7 @@ async def ensure_queue(link: connection.Connection, name: str, permit: api.Permi
         try:
             if await objects.ensure_queue(link, name, may_send=permit):
                 log.info("queue.created", queue=name)
-        except send_guard.WithheldError:  # until the Lease was renewed, or the tenure ends
+        except send_guard.NotSentError:  # until the Lease was renewed, or the tenure ends
             await asyncio.sleep(QUEUE_RETRY_SECONDS)
             continue
         except connection.Forbidden as error:
@@ -195,7 +193,7 @@ class Api:
     def __init__(
         self,
         link: connection.Connection,
-        queue: write_queue.Lanes,
+        queue: write_queue.WriteQueue,
         may_commit: Callable[[], bool],
     ) -> None:
         self._link = link
@@ -266,7 +264,7 @@ class Api:
                 if not answer.done():
                     answer.set_result(given)
 
-        self._lanes.put(write_queue.Lane.CONTROL, make)
+        self._lanes.put(write_queue.WritePriority.CONTROL, make)
         return await answer
 
     async def _made(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -275,7 +273,7 @@ class Api:
             raise ports.RefusedError(ports.Trouble.WITHHELD, "stopping")
         try:
             return await call()
-        except send_guard.WithheldError as error:
+        except send_guard.NotSentError as error:
             raise ports.RefusedError(ports.Trouble.WITHHELD, "stopping") from error
         except connection.ApiError as error:
             raise refused(error) from error

@@ -69,7 +69,7 @@ class Report:
     without: tuple[str, ...] = ()
 
 
-def report(followed: Sequence[Followed], standings: Iterable[api.Standing] = ()) -> Report:
+def report(followed: Sequence[Followed], standings: Iterable[api.LeaseStatus] = ()) -> Report:
     """What to say of what is followed, and of Leases."""
     waits = []
     unreachable = _unreachable(followed, standings)
@@ -93,7 +93,7 @@ def report(followed: Sequence[Followed], standings: Iterable[api.Standing] = ())
     return Report(waits=tuple(waits), without=tuple(without))
 
 
-def _unreachable(followed: Sequence[Followed], standings: Iterable[api.Standing]) -> str:
+def _unreachable(followed: Sequence[Followed], standings: Iterable[api.LeaseStatus]) -> str:
     """What is known of why nothing gets through; empty where something does.
 
     The thread that stands for election asks every other second, and is first to know.
@@ -118,7 +118,7 @@ def pages(
     *,
     report: Callable[[], Report],
     exposition: Callable[[], bytes] | None,
-    standings: Callable[[], Sequence[api.Standing]],
+    standings: Callable[[], Sequence[api.LeaseStatus]],
     stuck: Callable[[], str] = str,
 ) -> web.Application:
     """What a server answers: liveness, readiness, and the metrics where they are wanted.
@@ -152,7 +152,7 @@ def pages(
     return application
 
 
-def told(standing: api.Standing) -> str:
+def told(standing: api.LeaseStatus) -> str:
     """How it stands with one Lease, for people: `vscheduler: standby, held by a-7d4f`."""
     if standing.leads:
         words = "leader"

@@ -49,7 +49,7 @@ Sink = Callable[[Sequence[entries.Event]], None]
 Read: TypeAlias = tuple[str, entries.Entry]
 """An object of a list, with its key."""
 
-Translate: TypeAlias = Callable[[events.Upsert | events.Reject], Read]
+Translate: TypeAlias = Callable[[events.Upsert | events.DecodeFailed], Read]
 """What an object comes to: state.Mirror.read."""
 
 TOLD_KINDS = (events.Kind.POD, events.Kind.POD_GROUP, events.Kind.QUEUE)
@@ -95,12 +95,12 @@ class Codec:
 
 
 def tell_of_object(
-    failures: containment.Failures, refused: events.Reject, error: Exception
+    failures: containment.Failures, refused: events.DecodeFailed, error: Exception
 ) -> None:
     """An object that reading fails at is told so, where events can be about its kind."""
     subject = None
     if refused.kind in TOLD_KINDS:
-        subject = statuses.Subject(
+        subject = statuses.ObjectReference(
             kind=refused.kind, namespace=refused.namespace, name=refused.name, uid=refused.uid
         )
     key = f"{refused.kind} {refused.namespace}/{refused.name}"
@@ -118,7 +118,7 @@ def tell_of_callback(
         loop.default_exception_handler(context)
 
 
-class Following:
+class Informers:
     """A watch for each of some kinds."""
 
     def __init__(
@@ -134,7 +134,7 @@ class Following:
         """
         chance = random.Random()  # noqa: S311 - spreads retries; no secret
         self._watches = {
-            kind: reflector.Watch(
+            kind: reflector.Reflector(
                 link,
                 PATHS[kind],
                 Codec(kind, read),
@@ -156,7 +156,7 @@ class Following:
         return all(each.listed or each.absent for each in self.states())
 
     @property
-    def watches(self) -> Collection["reflector.Watch[entries.Event]"]:
+    def watches(self) -> Collection["reflector.Reflector[entries.Event]"]:
         """All of them."""
         return self._watches.values()
 
@@ -218,7 +218,9 @@ class Following:
             task.cancel()
 
 
-async def _run_after(before: "asyncio.Task[None]", watch: reflector.Watch[entries.Event]) -> None:
+async def _run_after(
+    before: "asyncio.Task[None]", watch: reflector.Reflector[entries.Event]
+) -> None:
     """Run a watch once its task before, which was cancelled, has ended."""
     await asyncio.wait({before})
     await watch.run()

@@ -95,11 +95,11 @@ async def _until_other(
             raise AssertionError("work of a tenure goes on until it is cancelled")
 
 
-class Serving:
+class LeaderSession:
     """Places pods and looks after PodGroups, for the names that are held."""
 
     def __init__(
-        self, around: runtime.Surroundings, configured: policy.Policy, known: owners.Owners
+        self, around: runtime.Runtime, configured: policy.Policy, known: owners.Owners
     ) -> None:
         self._around = around
         self._policy = configured
@@ -108,9 +108,9 @@ class Serving:
         """What the Mirror takes for ours."""
         self._loop: scheduling_loop.SchedulingLoop | None = None
         self._usage_writer: queue_status_writer.UsageWriter | None = None
-        self._mandate: api.Mandate | None = None
+        self._mandate: api.CompositeToken | None = None
         """Of the tenure that has begun; None while there is none."""
-        self._grouping: podgroup_controller.Grouping | None = None
+        self._grouping: podgroup_controller.PodGroupController | None = None
 
     def settling(self) -> bool:
         """Whether the first cycle of a tenure is still to come: nothing else is as urgent, but for
@@ -162,7 +162,7 @@ class Serving:
         lease_of = given.election.lease_of
         names = tuple(name for name in given.scheduler_names if lease_of[name] in held)
         await around.followed.wait_for_lists()
-        mandate = self._mandate = api.Mandate(held.values())
+        mandate = self._mandate = api.CompositeToken(held.values())
         try:
             await self._look_from(names)
             log.info("serving", schedulers=names)
@@ -197,7 +197,7 @@ class Serving:
         self._served = names
         await around.followed.list_anew(OWNED)
 
-    def _schedule(self, group: asyncio.TaskGroup, name: str, mandate: api.Mandate) -> None:
+    def _schedule(self, group: asyncio.TaskGroup, name: str, mandate: api.CompositeToken) -> None:
         around = self._around
         outlets = self._outlets(name, mandate)
         self._usage_writer = outlets.usage_writer
@@ -224,7 +224,7 @@ class Serving:
         name = self._around.given.default_queue
         return self._around.mirror.reference(events.Kind.QUEUE, name) is not None
 
-    def _outlets(self, name: str, mandate: api.Mandate) -> scheduling_loop.Outlets:
+    def _outlets(self, name: str, mandate: api.CompositeToken) -> scheduling_loop.Outlets:
         """All who write to the API server what the loop decides and finds out."""
         around = self._around
         link, queue, observe = around.link, around.calls, around.observed.observe_write
@@ -232,11 +232,11 @@ class Serving:
         stamp = binder.Stamp(holder=mandate.holder, doubt=mandate.doubt)
         return scheduling_loop.Outlets(
             failures=around.failures,
-            committer=binder.Committer(
+            committer=binder.Binder(
                 link, queue, to_finish, stamp=stamp if mandate.holder else None
             ),
             evictor=evictor.Evictor(link, queue, to_finish),
-            reporter=status_writer.Reporter(
+            reporter=status_writer.StatusWriter(
                 link,
                 queue,
                 StoredGroups(around.mirror),
@@ -244,7 +244,7 @@ class Serving:
                 may_commit=permit,
                 observe=observe,
             ),
-            queue_reporter=queue_status_writer.QueueReporter(
+            queue_reporter=queue_status_writer.QueueStatusWriter(
                 link, queue, name, may_commit=permit, observe=observe
             ),
             usage_writer=queue_status_writer.UsageWriter(

@@ -14,15 +14,15 @@ from vscheduler.mirror import state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Runtime:
     """The daemon around a tenure."""
 
     given: settings.Settings
     link: connection.Connection
-    calls: write_queue.Lanes
+    calls: write_queue.WriteQueue
     mirror: state.Mirror
-    followed: informers.Following
-    herald: event_recorder.Herald
+    followed: informers.Informers
+    herald: event_recorder.EventRecorder
     observed: metrics.Metrics
     stopping: Callable[[], bool]
     """Whether nothing new may begin."""

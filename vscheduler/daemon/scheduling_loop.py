@@ -35,10 +35,10 @@ log = structlog.get_logger(__name__)
 class Outlets:
     """Who is handed what a cycle decided and found out."""
 
-    committer: binder.Committer
+    committer: binder.Binder
     evictor: evictor.Evictor
-    reporter: status_writer.Reporter
-    queue_reporter: queue_status_writer.QueueReporter
+    reporter: status_writer.StatusWriter
+    queue_reporter: queue_status_writer.QueueStatusWriter
     usage_writer: queue_status_writer.UsageWriter
     cycles: progress.Cycles = field(default_factory=progress.Cycles)
     """Notes which cycles run, for who watches from another thread."""
@@ -74,13 +74,13 @@ class SchedulingLoop:
         self._usage_writer = outlets.usage_writer
         self._metrics = observed
         self._pace = pace
-        self._turns = cooperative.Turns()
+        self._turns = cooperative.CooperativeYield()
         self._pacing = pacing.Pacing(pace, mirror.more_to_come)
         self._carried = snapshot.FRESH
         self._dropped = 0
         self._cycles = 0
-        self._teller = cycle_log.Teller()
-        self._rejected: set[events.Rejection] = set()
+        self._teller = cycle_log.CycleLog()
+        self._rejected: set[events.DecodeError] = set()
         self._ungrouped = 0
         self._unbound: backoff.Backoff[jobs.TaskId] = backoff.Backoff(pace.growth(free=1))
         self._denied: backoff.Backoff[jobs.JobId] = backoff.Backoff(pace.growth(free=1))
@@ -167,7 +167,7 @@ class SchedulingLoop:
         cost nothing, another node is looked for at once.
         """
         task, verdict = outcome.bind.task, outcome.verdict
-        bound = verdict is binder.Verdict.BOUND
+        bound = verdict is binder.BindResult.BOUND
         age = max(0.0, time.time() - task.created)
         self._metrics.observe_bind(verdict, bound=bound, seconds=age)
         if bound:
@@ -181,9 +181,9 @@ class SchedulingLoop:
             outcome=verdict.value,
             message=outcome.message,
         )
-        if verdict is binder.Verdict.UNKNOWN:
+        if verdict is binder.BindResult.UNKNOWN:
             return
-        if verdict is binder.Verdict.OVERTAKEN:
+        if verdict is binder.BindResult.OVERTAKEN:
             self._mirror.forget(task.uid)
             self._pacing.changed()
             return
@@ -200,7 +200,7 @@ class SchedulingLoop:
         plan, obstacle = outcome.plan, outcome.obstacle
         for step in outcome.steps:
             self._metrics.observe_eviction(step.verdict)
-            if step.verdict not in (evictor.Verdict.EVICTED, evictor.Verdict.UNKNOWN):
+            if step.verdict not in (evictor.EvictionResult.EVICTED, evictor.EvictionResult.UNKNOWN):
                 self._mirror.forget_eviction(step.evict.task.uid)
         if outcome.evicted:
             self._reporter.lost(outcome.evicted)
@@ -248,7 +248,11 @@ class SchedulingLoop:
     async def _cycle(self, thread: cycle_thread.CycleThread) -> None:
         """One cycle. Raises what fails around it, and cycle_thread.FailedError."""
         started, began = time.monotonic(), time.thread_time()
-        carried = replace(self._carried, spared=self._spared.pausing, denied=self._denied.pausing)
+        carried = replace(
+            self._carried,
+            eviction_refused_pods=self._spared.pausing,
+            eviction_refused_jobs=self._denied.pausing,
+        )
         taken = self._mirror.snapshot(time.time(), carried)
         self._teller.tell_of_refusals(taken.refused)
         opened, worked = time.monotonic(), time.thread_time() - began

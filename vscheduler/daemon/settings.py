@@ -55,7 +55,7 @@ class Settings:
     health_address: Address | None = None
     log_level: str = "info"
     log_format: str = "console"
-    own_pod: statuses.Subject | None = None
+    own_pod: statuses.ObjectReference | None = None
     """The pod that this runs in, where it was told."""
     only: str = ""
     """One of HALVES, or empty for both."""
@@ -151,7 +151,7 @@ def check(given: Given) -> Settings:
     ):
         if value not in choices:
             problems.append(f"{flag}: {value!r} is none of {', '.join(choices)}")
-    halves = election_settings.Halves(
+    halves = election_settings.DaemonParts(
         schedules=given.only != CONTROLLERS, controls=given.only != SCHEDULER
     )
     elected = election_settings.check(given, schedulers, halves, problems)
@@ -183,12 +183,12 @@ def check(given: Given) -> Settings:
     )
 
 
-def _own_pod(given: Given) -> statuses.Subject | None:
+def _own_pod(given: Given) -> statuses.ObjectReference | None:
     if not (given.pod_namespace and given.pod_name):
         return None
     from vscheduler.mirror import statuses  # noqa: PLC0415 - help and offline commands go without
 
-    return statuses.Subject(
+    return statuses.ObjectReference(
         kind="Pod", namespace=given.pod_namespace, name=given.pod_name, uid=given.pod_uid
     )
 

@@ -56,7 +56,7 @@ class Explanation:
     """Why a queue deserves what it deserves."""
 
     reason: str
-    """One word in CamelCase: a decisions.Bound, NO_REQUEST or SET_ASIDE."""
+    """One word in CamelCase: a decisions.LimitedBy, NO_REQUEST or SET_ASIDE."""
     message: str
 
 
@@ -261,7 +261,7 @@ def _also(name: str, basis: decisions.Basis) -> str:
     """What is said of a resource after the first; nothing where the queue gets all it asks for."""
     if not _there(basis):
         return _nowhere(name)
-    if basis.bound is decisions.Bound.REQUEST:
+    if basis.bound is decisions.LimitedBy.REQUEST:
         return ""
     deserved, usable = _amounts(name, basis)
     return f"{_name(name)} {deserved} of {usable}: {_bound(name, basis)}"
@@ -284,18 +284,18 @@ def _limit(basis: decisions.Basis) -> str:
     alone = basis.weights <= basis.weight
     weight = f"weight {basis.weight} of {basis.weights}"
     match basis.bound:
-        case decisions.Bound.REQUEST:
+        case decisions.LimitedBy.REQUEST:
             kept = "its guarantee, more than it asks for"
             return kept if basis.guaranteed else "all that it asks for"
-        case decisions.Bound.WEIGHT if alone:
+        case decisions.LimitedBy.WEIGHT if alone:
             return "its guarantee" if basis.guaranteed else "all that others leave"
-        case decisions.Bound.WEIGHT:
+        case decisions.LimitedBy.WEIGHT:
             said = weight
-        case decisions.Bound.CAPABILITY:
+        case decisions.LimitedBy.CAPABILITY:
             said = "its capability"
-        case decisions.Bound.QUOTA:
+        case decisions.LimitedBy.QUOTA:
             return "its guarantee" if basis.guaranteed else "its own; more is borrowed"
-        case decisions.Bound.ROOT:
+        case decisions.LimitedBy.ROOT:
             said = "root's capability" + ("" if alone else f" is shared by {weight}")
     return f"{said}; raised to its guarantee" if basis.guaranteed else said
 

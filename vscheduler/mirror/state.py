@@ -67,7 +67,7 @@ class Mirror:
             kind: {} for kind in events.Kind
         }
         """Pods by UID, everything else by `namespace/name` or name."""
-        self._rejections: dict[tuple[events.Kind, str], events.Rejection] = {}
+        self._rejections: dict[tuple[events.Kind, str], events.DecodeError] = {}
         self._reader = entries.Reader(
             scheduler_names=options.scheduler_names,
             default_queue=options.default_queue,
@@ -75,13 +75,13 @@ class Mirror:
             told=told,
             most=options.most,
         )
-        self._seating = pods_by_class.Seating(self.work)
-        self._columns = node_usage.Columns(self.work, self._seating.groups)
+        self._seating = pods_by_class.PodsByClass(self.work)
+        self._columns = node_usage.NodeColumns(self.work, self._seating.groups)
         self._node_usage = node_usage.NodeUsage()
-        self._refusals = kubelet_refusals.Refusals()
+        self._refusals = kubelet_refusals.KubeletRefusals()
         self._nominated = kubelet_refusals.NominatedPods()
-        self._census = pod_affinity_index.Census(self.work, self._columns.residents)
-        self._roster = job_index.Roster(
+        self._census = pod_affinity_index.PodAffinityIndexer(self.work, self._columns.residents)
+        self._roster = job_index.JobIndex(
             self.work,
             scheduler_names=options.scheduler_names,
             claim_unowned=options.claim_unowned,
@@ -104,7 +104,7 @@ class Mirror:
         self._reader.serve(scheduler_names)
         self._roster.serve(scheduler_names)
 
-    def read(self, event: events.Upsert | events.Reject) -> tuple[str, entries.Entry]:
+    def read(self, event: events.Upsert | events.DecodeFailed) -> tuple[str, entries.Entry]:
         """An object's key (a pod's UID) and what it comes to; nothing changes."""
         return self._reader.take(event)
 
@@ -121,7 +121,7 @@ class Mirror:
                 if known is not None and entry.reference.is_before(known.reference):
                     return entries.Change.NONE
                 return self._put(event.kind, key, entry)
-            case events.Reject():
+            case events.DecodeFailed():
                 return self._put(event.kind, *self.read(event))
             case events.Remove():
                 return self._remove(event)
@@ -244,7 +244,7 @@ class Mirror:
         return value.job.state if isinstance(value, translation.Group) else None
 
     @property
-    def rejections(self) -> Mapping[tuple[events.Kind, str], events.Rejection]:
+    def rejections(self) -> Mapping[tuple[events.Kind, str], events.DecodeError]:
         """Objects that can't be used, by kind and key (a pod's UID), until fixed or gone."""
         return MappingProxyType(self._rejections)
 
@@ -306,7 +306,7 @@ class Mirror:
         changes += [self._put(kind, key, entry) for key, entry in new]
         return max(changes, default=entries.Change.NONE)
 
-    def _note(self, kind: events.Kind, key: str, rejection: events.Rejection | None) -> None:
+    def _note(self, kind: events.Kind, key: str, rejection: events.DecodeError | None) -> None:
         if rejection is None:
             self._rejections.pop((kind, key), None)
         else:

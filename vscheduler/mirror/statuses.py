@@ -79,7 +79,7 @@ Body = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class EventNotice:
     """An event to record about an object."""
 
     kind: str
@@ -93,7 +93,7 @@ class Notice:
     message: str
 
 
-class Words(NamedTuple):
+class ReasonAndMessage(NamedTuple):
     """What the condition of a pod that waits says."""
 
     topic: str
@@ -103,7 +103,7 @@ class Words(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class ObjectReference:
     """An object that an event is about."""
 
     kind: str
@@ -176,7 +176,7 @@ def group_notice(
     wanted: jobs.GroupState,
     *,
     pods: int,
-) -> Notice | None:
+) -> EventNotice | None:
     """The event that goes with a change of a group's conditions; None where none turned.
 
     That it has its minimum is told of a group of one pod by that pod's own event.
@@ -197,7 +197,7 @@ def group_notice(
 
 def pod_words(
     status: decisions.GroupStatus,
-) -> Iterator[tuple[jobs.Task | jobs.Rejection, Words]]:
+) -> Iterator[tuple[jobs.Task | jobs.InvalidPod, ReasonAndMessage]]:
     """What pods of the group are told; the same again is no news.
 
     All that wait for the same are told the same, and each that can't be used why. One that is gated
@@ -205,13 +205,13 @@ def pod_words(
     """
     if status.unplaced and status.reason is not None:
         code, message = status.reason.code, wording.sentence(status.reason)
-        words = Words(topic=str(code), reason=pod_reason(status.reason), message=message)
+        words = ReasonAndMessage(topic=str(code), reason=pod_reason(status.reason), message=message)
         for task in status.unplaced:
             yield task, words
     for pod in status.rejections:
         if not pod.gated:
             message = wording.rejected(pod)
-            yield pod, Words(topic=message, reason=SCHEDULER_ERROR, message=message)
+            yield pod, ReasonAndMessage(topic=message, reason=SCHEDULER_ERROR, message=message)
 
 
 def pod_reason(reason: decisions.Reason) -> str:
@@ -224,7 +224,7 @@ def pod_reason(reason: decisions.Reason) -> str:
     return str(reason.code) if capped or reason.code in NO_NODE_HELPS else UNSCHEDULABLE
 
 
-def pod_patch(words: Words, *, now: float) -> Body:
+def pod_patch(words: ReasonAndMessage, *, now: float) -> Body:
     """The pod's `status` to merge (strategically: conditions are merged by type)."""
     return {
         "conditions": [
@@ -239,22 +239,22 @@ def pod_patch(words: Words, *, now: float) -> Body:
     }
 
 
-def waiting_notice(pod: jobs.Task | jobs.Rejection, message: str) -> Notice:
+def waiting_notice(pod: jobs.Task | jobs.InvalidPod, message: str) -> EventNotice:
     """The event of a pod that found no node."""
     return _pod_notice(pod, ("Warning", "FailedScheduling", message))
 
 
-def bound_notice(bind: decisions.Bind) -> Notice:
+def bound_notice(bind: decisions.Bind) -> EventNotice:
     """The event of a pod that was bound."""
     return _pod_notice(bind.task, ("Normal", SCHEDULED, wording.assigned(bind)))
 
 
-def evicted_notice(evict: decisions.Evict, gang: jobs.Job) -> Notice:
+def evicted_notice(evict: decisions.Evict, gang: jobs.Job) -> EventNotice:
     """The event of a pod that was evicted."""
     return _pod_notice(evict.task, ("Warning", EVICT, wording.evicted(evict, gang)))
 
 
-def lost_notice(uid: str, evicts: Sequence[decisions.Evict]) -> Notice:
+def lost_notice(uid: str, evicts: Sequence[decisions.Evict]) -> EventNotice:
     """The event of a PodGroup, of this UID, of which these pods were evicted."""
     job = evicts[0].task.job
     return _group_notice(job, uid, ("Normal", EVICT, wording.lost(evicts)))
@@ -283,7 +283,7 @@ def nominated_patch(node: str | None) -> Body:
     return {"nominatedNodeName": node}
 
 
-def reload_notice(subject: Subject, path: str, problems: Sequence[str]) -> Notice:
+def reload_notice(subject: ObjectReference, path: str, problems: Sequence[str]) -> EventNotice:
     """The event that goes with a configuration file that was read again."""
     if problems:
         said = ("Warning", RELOAD_FAILED, wording.rejected_configuration(path, problems))
@@ -292,18 +292,18 @@ def reload_notice(subject: Subject, path: str, problems: Sequence[str]) -> Notic
     return _notice(subject, said)
 
 
-def refused_notice(pod: Subject, why: str) -> Notice:
+def refused_notice(pod: ObjectReference, why: str) -> EventNotice:
     """The event of a pod that can't have an automatic PodGroup, in the API server's words."""
     return _notice(pod, ("Warning", GROUP_REFUSED, f"waits for a PodGroup: {why}"))
 
 
-def failure_notice(about: Subject, area: str) -> Notice:
+def failure_notice(about: ObjectReference, area: str) -> EventNotice:
     """The event of an object at which the scheduler itself failed; its log has the details."""
     message = f"the scheduler failed at this ({area}), which is a defect of it; it goes on trying"
     return _notice(about, ("Warning", FAILED, message))
 
 
-def lease_notice(lease: Subject, holder: str, *, leads: bool) -> Notice:
+def lease_notice(lease: ObjectReference, holder: str, *, leads: bool) -> EventNotice:
     """The event of a Lease that this process, the holder, gained or lost, in client-go's words."""
     message = f"{holder} {'became leader' if leads else 'stopped leading'}"
     return _notice(lease, ("Normal", LEADER_ELECTION, message))
@@ -349,9 +349,9 @@ def _all_say(conditions: Iterable[jobs.Condition]) -> list[tuple[str, str, str, 
     return [_says(each) for each in conditions]
 
 
-def _notice(subject: Subject, said: tuple[str, str, str]) -> Notice:
+def _notice(subject: ObjectReference, said: tuple[str, str, str]) -> EventNotice:
     kind, reason, message = said
-    return Notice(
+    return EventNotice(
         kind=subject.kind,
         namespace=subject.namespace,
         name=subject.name,
@@ -362,11 +362,11 @@ def _notice(subject: Subject, said: tuple[str, str, str]) -> Notice:
     )
 
 
-def _group_notice(job: jobs.JobId, uid: str, said: tuple[str, str, str]) -> Notice:
+def _group_notice(job: jobs.JobId, uid: str, said: tuple[str, str, str]) -> EventNotice:
     namespace, _, name = job.partition("/")
-    return _notice(Subject(kind="PodGroup", namespace=namespace, name=name, uid=uid), said)
+    return _notice(ObjectReference(kind="PodGroup", namespace=namespace, name=name, uid=uid), said)
 
 
-def _pod_notice(pod: jobs.Task | jobs.Rejection, said: tuple[str, str, str]) -> Notice:
-    subject = Subject(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
+def _pod_notice(pod: jobs.Task | jobs.InvalidPod, said: tuple[str, str, str]) -> EventNotice:
+    subject = ObjectReference(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
     return _notice(subject, said)

@@ -65,12 +65,12 @@ def listed(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def rejected(pod: jobs.Rejection) -> str:
+def rejected(pod: jobs.InvalidPod) -> str:
     """What a pod that can't be used is told."""
     return f"the pod can't be used: {_flaw(pod)}"
 
 
-def _flaw(pod: jobs.Rejection) -> str:
+def _flaw(pod: jobs.InvalidPod) -> str:
     return f"{pod.field}: {pod.message}" if pod.field else pod.message
 
 
@@ -86,7 +86,7 @@ def evicted(evict: decisions.Evict, gang: jobs.Job) -> str:
     said = f"evicted from {evict.node} by {_rule(evict)}"
     if not evict.whole:
         return said
-    asked = request(evict.task.kind.request)
+    asked = request(evict.task.pod_class.request)
     needs = pods(max(1, gang.min_member))
     return f"{said}; its whole gang goes, and needs {needs}, this one of {asked}, to run again"
 
@@ -359,7 +359,7 @@ def _holes(reason: decisions.Reason) -> list[str]:
     return [f"the largest hole{' is' if len(short) == 1 else 's are'} {listed(_places(short))}"]
 
 
-def _places(holes: Sequence[decisions.Hole]) -> list[str]:
+def _places(holes: Sequence[decisions.MissingResource]) -> list[str]:
     """`6 cpu on n7`, for each."""
     return [f"{amount(hole.resource, hole.free)} {hole.resource} on {hole.node}" for hole in holes]
 

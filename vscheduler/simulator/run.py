@@ -62,7 +62,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repetition:
+class CycleDetector:
     """What goes on for ever."""
 
     since: int
@@ -92,7 +92,7 @@ def look(around: Iterable[wire.Pod], result: decisions.CycleResult) -> Look:
     return Look(state=state, pairs=frozenset(pairs))
 
 
-def find(looks: Sequence[Look]) -> Repetition | None:
+def find(looks: Sequence[Look]) -> CycleDetector | None:
     """What the run that looked so, cycle after cycle, ends with."""
     for period in range(1, len(looks) // 2 + 1):
         start = len(looks) - period
@@ -101,7 +101,7 @@ def find(looks: Sequence[Look]) -> Repetition | None:
         if start <= len(looks) - 2 * period:
             pairs = frozenset(pair for each in looks[start:] for pair in each.pairs)
             since = next((at for at in range(start, len(looks)) if looks[at].pairs), 0)
-            return Repetition(since=since + 1, pairs=pairs) if pairs else None
+            return CycleDetector(since=since + 1, pairs=pairs) if pairs else None
     return None
 
 
@@ -136,7 +136,7 @@ class Outcome:
     """What was left out, and why."""
     notes: tuple[str, ...]
     """What else people should know about their input."""
-    repetition: Repetition | None = None
+    repetition: CycleDetector | None = None
     """What the run ends with, if that is the same again and again; only where pods return."""
 
     @property
@@ -162,7 +162,7 @@ class Given:
     collected: manifests.Collection
     objects: tuple[manifests.Named, ...]
     """The queues that are always there included."""
-    events: tuple[events.Upsert | events.Reject, ...]
+    events: tuple[events.Upsert | events.DecodeFailed, ...]
     """The same, decoded."""
     mirror: state.Mirror
     now: float

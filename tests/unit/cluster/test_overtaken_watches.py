@@ -60,11 +60,11 @@ class Silent:
 @asynccontextmanager
 async def running(
     serve: Serve, server: Silent, pace: reflector.Pace = PACE
-) -> AsyncIterator[tuple[reflector.Watch[test_reflector.Event], list[test_reflector.Event]]]:
+) -> AsyncIterator[tuple[reflector.Reflector[test_reflector.Event], list[test_reflector.Event]]]:
     """A watch that has begun, and what it handed on."""
     link = await serve(server.answer)
     seen: list[test_reflector.Event] = []
-    watch: reflector.Watch[test_reflector.Event] = reflector.Watch(
+    watch: reflector.Reflector[test_reflector.Event] = reflector.Reflector(
         link, THINGS, test_reflector.Names(), seen.extend, pace=pace, chance=random.Random(1)
     )
     task = asyncio.create_task(watch.run())

@@ -116,7 +116,7 @@ async def following(
     sink: Callable[[list[Event]], None] = lambda _: None,
     failed: Callable[[str], None] = lambda _: None,
     kind: str = "",
-) -> AsyncIterator[tuple[reflector.Watch[Event], list[list[Event]]]]:
+) -> AsyncIterator[tuple[reflector.Reflector[Event], list[list[Event]]]]:
     """A watch that has gone through the whole script, and the batches it handed on."""
     link = await serve(script.answer)
     batches: list[list[Event]] = []
@@ -125,7 +125,7 @@ async def following(
         sink(batch)
         batches.append(batch)
 
-    watch = reflector.Watch(
+    watch = reflector.Reflector(
         link,
         paths.Path.to("/things", kind=kind),
         codec or Names(),
@@ -313,7 +313,7 @@ async def test_a_silent_watch_is_taken_up_again(serve: Serve) -> None:
     seen = asyncio.Event()
     link = await serve(answer)
     pace = reflector.Pace(silence_seconds=0.02, retry_seconds=0.001)
-    watch: reflector.Watch[Event] = reflector.Watch(
+    watch: reflector.Reflector[Event] = reflector.Reflector(
         link, paths.Path.to("/things"), Names(), lambda _: None, pace=pace, chance=random.Random(1)
     )
     task = asyncio.create_task(watch.run())

@@ -17,10 +17,10 @@ def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status_writer, "POD_SPACING_SECONDS", 0.01)
 
 
-def rejected(name: str, field: str) -> jobs.Rejection:
+def rejected(name: str, field: str) -> jobs.InvalidPod:
     """A pod of the job with something wrong in this field."""
     uid = jobs.TaskId(f"uid-{name}")
-    return jobs.Rejection(uid=uid, namespace="ns", name=name, field=field, message="no")
+    return jobs.InvalidPod(uid=uid, namespace="ns", name=name, field=field, message="no")
 
 
 async def test_a_pod_that_cant_be_used_is_told_once_and_anew_when_it_is_for_another_field(

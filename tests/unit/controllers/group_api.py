@@ -195,9 +195,9 @@ class World:
     server: Server
     mirror: state.Mirror
     known: owners.Owners
-    controller: podgroup_controller.Grouping
+    controller: podgroup_controller.PodGroupController
     counted: Counter[tuple[str, str]]
-    noticed: list[statuses.Notice]
+    noticed: list[statuses.EventNotice]
     deaf: bool = False
     """Whether watches are late: nothing is shown any more."""
 
@@ -284,12 +284,12 @@ async def world(
 ) -> AsyncIterator[World]:
     """A running controller on an empty cluster."""
     counted: Counter[tuple[str, str]] = Counter()
-    noticed: list[statuses.Notice] = []
+    noticed: list[statuses.EventNotice] = []
     mirror = state.Mirror(state.Options(scheduler_names=schedulers))
     server = Server()
     known = owners.Owners()
-    controller = podgroup_controller.Grouping(
-        podgroup_lister.Survey(mirror, known, schedulers),
+    controller = podgroup_controller.PodGroupController(
+        podgroup_lister.PodGroupLister(mirror, known, schedulers),
         server,
         backoff.Backoff[str](GROWTH),
         podgroup_controller.Options(schedulers=schedulers, grace_seconds=grace_seconds),

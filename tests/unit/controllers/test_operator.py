@@ -41,7 +41,7 @@ class Cluster:
         self.tokens: list[str] = []
         self._watches: dict[str, list[web.StreamResponse]] = {}
         self.ended = False
-        self.pulse = progress.Pulse()
+        self.pulse = progress.Heartbeat()
         """Of Kopf's event loop."""
 
     def session_elsewhere(self) -> aiohttp.ClientSession:

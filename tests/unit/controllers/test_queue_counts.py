@@ -34,7 +34,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.evidence = podgroup_lister.StatusEvidence(self.mirror)
-        self.known = queue_cache.Known("default", self._witness)
+        self.known = queue_cache.QueueCache("default", self._witness)
         self.end = self.mirror.subscribe(self.known.doubt)
 
     def _witness(self, group: queue_objects.Group) -> str:
@@ -118,9 +118,9 @@ def _some_pods(chance: random.Random) -> list[manifests.Document]:
     return [some_pod(chance) for _ in range(chance.randrange(6))]
 
 
-def _upsert(document: manifests.Document) -> events.Upsert | events.Reject:
+def _upsert(document: manifests.Document) -> events.Upsert | events.DecodeFailed:
     event = events.convert(events.Kind.POD, document)
-    assert isinstance(event, events.Upsert | events.Reject)
+    assert isinstance(event, events.Upsert | events.DecodeFailed)
     return event
 
 

@@ -23,7 +23,7 @@ from vscheduler.core.placement.pod_affinity import counts as near
 from vscheduler.core.session import job_state
 
 GPU = "nvidia.com/gpu"
-Gang = job_state.Gang
+Gang = job_state.JobState
 Queue = queues.Queue
 SPACE = resources.ResourceSpace.of([GPU])
 
@@ -40,8 +40,8 @@ class Opened:
     """How often a plugin asked for a request."""
     as_volcano: bool = False
     actions: tuple[str, ...] = ("allocate",)
-    neighbours: near.Neighbours = field(
-        default_factory=lambda: near.Neighbours(nodes.NodeLayout(()), pod_affinity.NOBODY)
+    neighbours: near.PodAffinityCounts = field(
+        default_factory=lambda: near.PodAffinityCounts(nodes.NodeLayout(()), pod_affinity.NOBODY)
     )
     nominated: outsiders.NominatedPods = field(init=False)
     due: list[float] = field(default_factory=list)
@@ -65,19 +65,19 @@ class Opened:
         return whole
 
     @property
-    def demands(self) -> demands.Demands:
+    def demands(self) -> demands.QueueDemands:
         """As the real one."""
-        return demands.Demands(self.space, self.gangs.values())
+        return demands.QueueDemands(self.space, self.gangs.values())
 
     @property
-    def usable(self) -> node_pools.Survey:
+    def usable(self) -> node_pools.NodePools:
         """All that there is, on one node."""
-        return node_pools.Surveyor(self).survey(node_pools.ground(self))
+        return node_pools.NodePoolsBuilder(self).survey(node_pools.ground(self))
 
     def usable_before(self, seconds: float) -> None:
         """Nothing has gone."""
 
-    def class_nodes(self, kind: jobs.TaskClass, layout: nodes.NodeLayout) -> nodes.Mask:
+    def class_nodes(self, kind: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask:
         """All nodes."""
         del kind
         return np.ones(layout.size, dtype=np.bool_)
@@ -105,17 +105,17 @@ class Opened:
     def request(self, task: jobs.Task) -> resources.Vector:
         """As the real one."""
         self.requests += 1
-        return self.space.vector(task.kind.request)
+        return self.space.vector(task.pod_class.request)
 
     def gang(self, name: str) -> Gang:
         """A job by its name."""
         return self.gangs[jobs.JobId(f"ns/{name}")]
 
 
-def kind(cpu: int = 1000, memory: int = 0, gpu: int = 0, **limits: Any) -> jobs.TaskClass:
+def kind(cpu: int = 1000, memory: int = 0, gpu: int = 0, **limits: Any) -> jobs.PodClass:
     """A class of pods; limits are fields of Constraints."""
     request = {"pods": 1, "cpu": cpu, "memory": memory, GPU: gpu}
-    return jobs.TaskClass(
+    return jobs.PodClass(
         request={name: amount for name, amount in request.items() if amount},
         constraints=constraints.Constraints(**limits),
     )
@@ -125,7 +125,7 @@ def task(
     job: str,
     place: int = 0,
     status: jobs.TaskStatus = jobs.TaskStatus.PENDING,
-    of: jobs.TaskClass | None = None,
+    of: jobs.PodClass | None = None,
     **fields: Any,
 ) -> jobs.Task:
     """The pod `ns/<job>-<place>`."""
@@ -134,7 +134,7 @@ def task(
         namespace="ns",
         name=f"{job}-{place}",
         job=jobs.JobId(f"ns/{job}"),
-        kind=of or kind(),
+        pod_class=of or kind(),
         status=status,
         created=0.0,
         **fields,
@@ -190,7 +190,7 @@ def opened(
             jobs=tuple(taking_part),
         ),
         queues={each.name: each for each in present},
-        gangs={each.id: job_state.Gang(each) for each in taking_part},
+        gangs={each.id: job_state.JobState(each) for each in taking_part},
     )
 
 

@@ -129,13 +129,13 @@ def test_a_queue_tells_its_own_limit_from_the_cluster_s() -> None:
     sessions.start(plugin, opened)
     answers = [plugin.job_enqueueable(opened.gang(name)) for name in "ab"]
     assert answers == [
-        decisions.Refusal(
+        decisions.AdmissionFailure(
             code=decisions.ReasonCode.QUEUE_FULL,
             shortages=(
                 decisions.Shortage(resource="cpu", requested=4000, allocated=0, limit=3000),
             ),
         ),
-        decisions.Refusal(
+        decisions.AdmissionFailure(
             code=decisions.ReasonCode.CLUSTER_FULL,
             subject="wide",
             shortages=(
@@ -179,7 +179,7 @@ def test_promises_of_a_cycle_add_up() -> None:
             if answers[-1] is True:
                 plugin.job_enqueued(opened.gang(name))
         assert answers[:2] == [True, True]
-        assert isinstance(answers[2], decisions.Refusal)
+        assert isinstance(answers[2], decisions.AdmissionFailure)
         (shortage,) = answers[2].shortages
         assert (shortage.requested, shortage.allocated, shortage.limit) == (4000, 8000, 10_000)
 

@@ -24,7 +24,7 @@ LETTERS = {
 }
 
 
-def drawn(minimum: int, picture: str, **roles: int) -> job_state.Gang:
+def drawn(minimum: int, picture: str, **roles: int) -> job_state.JobState:
     """A gang with one pod per word: `m:r` runs in role m, `b` is pending and asks for nothing."""
     nothing = sessions.kind(cpu=0)
     tasks = []
@@ -32,7 +32,7 @@ def drawn(minimum: int, picture: str, **roles: int) -> job_state.Gang:
         role, _, letter = word.rpartition(":")
         of = nothing if letter == "b" else None
         tasks.append(sessions.task("j", place, LETTERS[letter], of, role=role))
-    return job_state.Gang(sessions.job("j", *tasks, min_member=minimum, min_task_member=roles))
+    return job_state.JobState(sessions.job("j", *tasks, min_member=minimum, min_task_member=roles))
 
 
 PLUGIN = gang.Gang({})
@@ -57,7 +57,7 @@ CASES = {
 
 @pytest.mark.parametrize(("subject", "ready", "pipelined"), CASES.values(), ids=CASES)
 def test_a_gang_is_ready_with_its_minimum(
-    subject: job_state.Gang, ready: bool, pipelined: bool
+    subject: job_state.JobState, ready: bool, pipelined: bool
 ) -> None:
     """Ready: room now. Pipelined: room now or later."""
     assert PLUGIN.job_ready(subject) is ready
@@ -81,7 +81,7 @@ VALID = {
 
 @pytest.mark.parametrize(("subject", "reason"), VALID.values(), ids=VALID)
 def test_a_gang_needs_its_pods(
-    subject: job_state.Gang, reason: tuple[decisions.ReasonCode, str, int, int] | None
+    subject: job_state.JobState, reason: tuple[decisions.ReasonCode, str, int, int] | None
 ) -> None:
     """The reason has the numbers."""
     found = PLUGIN.job_valid(subject)
@@ -121,7 +121,7 @@ def test_a_job_needs_whole_sub_groups(
     picture: str, minimum: int, lacking: tuple[int, int] | None, ready: bool, pipelined: bool
 ) -> None:
     """As many as its policy says, whatever minMember says."""
-    subject = job_state.Gang(divided(1, picture, minimum=minimum))
+    subject = job_state.JobState(divided(1, picture, minimum=minimum))
     reason = PLUGIN.job_valid(subject)
     assert (reason and (reason.tasks, reason.minimum)) == lacking
     if reason is not None:
@@ -133,7 +133,7 @@ def test_a_job_needs_whole_sub_groups(
 
 def test_sub_groups_follow_what_the_cycle_does() -> None:
     """Placed and taken back again."""
-    subject = job_state.Gang(divided(2, "a:p a:p", minimum=1))
+    subject = job_state.JobState(divided(2, "a:p a:p", minimum=1))
     tasks = subject.job.tasks
     for task in tasks:
         subject.move(task, Status.ALLOCATED, "n1")
@@ -152,7 +152,7 @@ def test_a_policy_without_keys_makes_one_sub_group(as_volcano: bool, valid: bool
         (constraints.Requirement("part", constraints.Operator.IN, ("a",)),)
     )
     job = divided(1, "a:p a:p b:p", minimum=1, keys=(), selector=selector)
-    subject = job_state.Gang(job, as_volcano=as_volcano)
+    subject = job_state.JobState(job, as_volcano=as_volcano)
     assert (PLUGIN.job_valid(subject) is None) is valid
 
 
@@ -160,7 +160,7 @@ def test_a_pod_is_in_the_first_policy_that_it_matches() -> None:
     """The others don't count it."""
     job = divided(1, "a:p a:p", minimum=1)
     job = replace(job, sub_groups=(*job.sub_groups, replace(job.sub_groups[0], name="second")))
-    reason = PLUGIN.job_valid(job_state.Gang(job))
+    reason = PLUGIN.job_valid(job_state.JobState(job))
     assert reason is not None
     assert (reason.subject, reason.tasks) == ("second", 0)
 
@@ -175,7 +175,7 @@ def test_a_pod_is_in_the_first_policy_that_it_matches() -> None:
 )
 def test_a_whole_sub_group_spares_no_pod(picture: str, spared: list[bool]) -> None:
     """Only what it has above its size, and pods that are in no whole one."""
-    subject = job_state.Gang(divided(0, picture, minimum=1))
+    subject = job_state.JobState(divided(0, picture, minimum=1))
     assert [subject.spares(task) for task in subject.job.tasks] == spared
 
 
@@ -185,7 +185,7 @@ def test_a_whole_sub_group_spares_no_pod(picture: str, spared: list[bool]) -> No
 )
 def test_nobody_is_evicted_for_a_part_of_a_sub_group(picture: str, whole: bool) -> None:
     """Sub-groups of which nothing was placed don't count."""
-    subject = job_state.Gang(divided(1, picture))
+    subject = job_state.JobState(divided(1, picture))
     assert subject.sub_groups is not None
     placed = [task for task in subject.job.tasks if task.status is Status.PIPELINED]
     assert subject.sub_groups.completes(placed) is whole
@@ -208,7 +208,7 @@ def test_orders() -> None:
     """The more important job and pod first."""
     orders = priority.Priority({})
     low, high = (
-        job_state.Gang(sessions.job("j", sessions.task("j", priority=weight), priority=weight))
+        job_state.JobState(sessions.job("j", sessions.task("j", priority=weight), priority=weight))
         for weight in (-5, 7)
     )
     assert sorted([low, high], key=orders.job_key) == [high, low]

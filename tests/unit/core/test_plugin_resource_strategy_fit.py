@@ -37,7 +37,7 @@ def opened(*, as_volcano: bool = False, **arguments: Any) -> fit.ResourceStrateg
     return plugin
 
 
-def scores(plugin: fit.ResourceStrategyFit, kind: jobs.TaskClass) -> list[float]:
+def scores(plugin: fit.ResourceStrategyFit, kind: jobs.PodClass) -> list[float]:
     """What both nodes get; a part of them gets the same."""
     task = sessions.task("j", of=kind)
     whole = plugin.score_nodes(task, VIEW)
@@ -53,7 +53,7 @@ def test_pods_spread_by_default() -> None:
     assert scores(opened(resourceStrategyFitWeight=0), POD) == [0.0, 0.0]
 
 
-STRATEGIES: dict[str, tuple[dict[str, Any], jobs.TaskClass, list[float]]] = {
+STRATEGIES: dict[str, tuple[dict[str, Any], jobs.PodClass, list[float]]] = {
     "most": ({"cpu": {"type": "MostAllocated"}}, POD, [250.0, 750.0]),
     "the type may be missing": ({"cpu": {}}, POD, [750.0, 250.0]),
     "weights": (
@@ -95,7 +95,7 @@ STRATEGIES: dict[str, tuple[dict[str, Any], jobs.TaskClass, list[float]]] = {
 
 @pytest.mark.parametrize(("resources", "kind", "expected"), STRATEGIES.values(), ids=STRATEGIES)
 def test_each_resource_has_its_strategy(
-    resources: dict[str, Any], kind: jobs.TaskClass, expected: list[float]
+    resources: dict[str, Any], kind: jobs.PodClass, expected: list[float]
 ) -> None:
     """The weighted mean of what would be used, or left."""
     assert scores(opened(resources=resources), kind) == expected
@@ -117,7 +117,7 @@ OWN = {
 def test_a_pod_may_have_its_own(written: str, weights: str, expected: list[float]) -> None:
     """Read from its hints, in place of what is configured."""
     hints = {fit.SCORING: written, fit.WEIGHT: weights}
-    kind = jobs.TaskClass(request=POD.request, hints=hints)
+    kind = jobs.PodClass(request=POD.request, hints=hints)
     assert scores(opened(), kind) == expected
 
 
@@ -137,7 +137,7 @@ SRA = {"enable": True, "resources": f" {sessions.GPU}, example.com/x", "weight":
     ],
 )
 def test_scarce_devices_keep_ordinary_pods_away(
-    settings: dict[str, Any], kind: jobs.TaskClass, expected: list[float]
+    settings: dict[str, Any], kind: jobs.PodClass, expected: list[float]
 ) -> None:
     """By weight; a node that hasn't got what the pod asks for has no score at all."""
     plugin = opened(resourceStrategyFitWeight=0, sra=SRA | settings)
@@ -166,7 +166,7 @@ PROPORTIONS = {
 
 @pytest.mark.parametrize(("settings", "kind", "passes"), PROPORTIONS.values(), ids=PROPORTIONS)
 def test_free_devices_keep_what_goes_with_them(
-    settings: dict[str, Any], kind: jobs.TaskClass, passes: bool
+    settings: dict[str, Any], kind: jobs.PodClass, passes: bool
 ) -> None:
     """Nodes without devices take whatever fits."""
     plugin = opened(proportional=settings)

@@ -21,7 +21,7 @@ def plain(count: int) -> nodes.NodeLayout:
     return nodes.NodeLayout([nodes.NodeSpec(name=f"n{place}") for place in range(count)])
 
 
-def scores(plugin: contracts.Plugin, of: jobs.TaskClass, view: contracts.NodeView) -> list[float]:
+def scores(plugin: contracts.Plugin, of: jobs.PodClass, view: contracts.NodeView) -> list[float]:
     """What the plugin gives all nodes; a part of them must get the same."""
     plugin.open(sessions.opened())
     pod = sessions.task("j", of=of)

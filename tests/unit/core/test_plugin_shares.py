@@ -9,7 +9,7 @@ RUNNING = jobs.TaskStatus.RUNNING
 GI = 2**30
 
 
-def waiting(name: str, count: int, of: jobs.TaskClass, queue: str = "q") -> jobs.Job:
+def waiting(name: str, count: int, of: jobs.PodClass, queue: str = "q") -> jobs.Job:
     """A job with so many pending pods."""
     return sessions.job(
         name, *(sessions.task(name, place, of=of) for place in range(count)), queue=queue

@@ -217,7 +217,7 @@ def test_jobs_that_stay_come_first_and_starve(
 
 def test_a_job_may_hold_room_for_its_minimum() -> None:
     """Best-effort pods count while they are pending."""
-    idle = jobs.TaskClass(request={"pods": 1})
+    idle = jobs.PodClass(request={"pods": 1})
     job = sessions.job(
         "j", *running("j", 1), sessions.task("j", 1, of=idle), sessions.task("j", 2), min_member=3
     )
@@ -234,7 +234,7 @@ def test_nodes_of_zones_are_told_apart() -> None:
     """
     plugin, session = opened(zones=("night", "day", ""))
     view = sessions.view(session.snapshot.nodes.layout, [{}, {}, {}])
-    batch = sessions.task("batch", of=jobs.TaskClass(request={"pods": 1}, hints={tdm.ZONE: "*"}))
+    batch = sessions.task("batch", of=jobs.PodClass(request={"pods": 1}, hints={tdm.ZONE: "*"}))
     stays = sessions.task("stays")
     found = {
         task.name: {each.refusal: each.passes.tolist() for each in plugin.filter_nodes(task, view)}

@@ -41,7 +41,7 @@ def test_a_pod_that_the_server_keeps_is_left_out(picture: str) -> None:
     """Others go in its place; of a gang that would go whole, none does."""
     first = victims(picture, snapshot.FRESH)
     assert len(first) == 2
-    spared = snapshot.Carried(spared=frozenset({uid(picture, first[0])}))
+    spared = snapshot.Carried(eviction_refused_pods=frozenset({uid(picture, first[0])}))
     second = victims(picture, spared)
     assert len(second) == 2
     assert first[0] not in second
@@ -51,5 +51,5 @@ def test_a_pod_that_the_server_keeps_is_left_out(picture: str) -> None:
 
 def test_a_job_whose_plans_are_refused_time_and_again_asks_nobody() -> None:
     """For now: who sends evictions says when that is over."""
-    denied = snapshot.Carried(denied=frozenset({jobs.JobId("default/needy")}))
+    denied = snapshot.Carried(eviction_refused_jobs=frozenset({jobs.JobId("default/needy")}))
     assert victims(BORROWED, denied) == []

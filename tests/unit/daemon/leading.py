@@ -57,9 +57,9 @@ class Decided:
         """Until the test says something."""
         await self._change.wait()
 
-    def standings(self) -> tuple[api.Standing, ...]:
+    def standings(self) -> tuple[api.LeaseStatus, ...]:
         """Only what is held."""
-        return tuple(api.Standing(lease=lease, leads=True) for lease in self.tokens)
+        return tuple(api.LeaseStatus(lease=lease, leads=True) for lease in self.tokens)
 
     async def release(self) -> None:
         """Nothing."""

@@ -15,7 +15,7 @@ class Bench:
         self.store = store
         self.changes: list[elector.Change] = []
         self.renewals: list[str] = []
-        self.doubts: list[elector.Tenure] = []
+        self.doubts: list[elector.LeaseTerm] = []
         terms = elector.Terms(
             identity=identity,
             namespace=lease_store.NAMESPACE,
@@ -29,7 +29,7 @@ class Bench:
             doubted=lambda *doubt: self.doubts.append(doubt[-1]),
             failed=lambda *_: None,
         )
-        self.candidate = elector.Candidate(LEASE, terms, outlets)
+        self.candidate = elector.Elector(LEASE, terms, outlets)
 
     async def live(self, seconds: float) -> None:
         """Make all calls that are due in this time; each takes none."""
@@ -43,11 +43,11 @@ class Bench:
         self.now = end
 
     @property
-    def tenure(self) -> elector.Tenure:
+    def tenure(self) -> elector.LeaseTerm:
         """What was gained last."""
         return [each.tenure for each in self.changes if each.tenure][-1]
 
     @property
-    def standing(self) -> api.Standing:
+    def standing(self) -> api.LeaseStatus:
         """What was said last."""
         return self.changes[-1].standing

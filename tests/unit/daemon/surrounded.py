@@ -15,19 +15,19 @@ def by(
     *,
     stopping: Callable[[], bool] = lambda: False,
     withholding: Callable[[], bool] = lambda: False,
-) -> runtime.Surroundings:
+) -> runtime.Runtime:
     """With a Mirror that has seen nothing; its calls are sent by whoever runs them."""
     names = given.scheduler_names
     mirror, observed = state.Mirror(state.Options(scheduler_names=names)), metrics.Metrics()
-    calls = write_queue.Lanes(workers=4, waiting_max=100)
+    calls = write_queue.WriteQueue(workers=4, waiting_max=100)
     identity = event_recorder.Identity(controller=names[0], instance="test")
-    return runtime.Surroundings(
+    return runtime.Runtime(
         given=given,
         link=link,
         calls=calls,
         mirror=mirror,
-        followed=informers.Following(link, (), mirror.read, lambda _: None),
-        herald=event_recorder.Herald(link, calls, identity, observe=observed.observe_write),
+        followed=informers.Informers(link, (), mirror.read, lambda _: None),
+        herald=event_recorder.EventRecorder(link, calls, identity, observe=observed.observe_write),
         observed=observed,
         stopping=stopping,
         withholding=withholding,

@@ -35,7 +35,7 @@ async def test_queues_are_looked_at_after_the_schedulers_first_cycle(serve: Serv
 
     given = settings.check(settings.Given(leader_elect=False))
     around = surrounded.by(await serve(answer), given)
-    keeper = controller_manager.Controllers(around, lambda _: None, lambda: settling)
+    keeper = controller_manager.ControllerManager(around, lambda _: None, lambda: settling)
     async with asyncio.TaskGroup() as group:
         around.followed.start(group)
         calls = group.create_task(around.calls.run())
@@ -47,7 +47,7 @@ async def test_queues_are_looked_at_after_the_schedulers_first_cycle(serve: Serv
         async def bind() -> None:
             await answered.wait()
 
-        around.calls.put(write_queue.Lane.BIND, bind)
+        around.calls.put(write_queue.WritePriority.BIND, bind)
         settling = False
         await asyncio.sleep(0.3)
         assert not asked
@@ -89,7 +89,7 @@ async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
     server.objects[path]["metadata"]["namespace"] = "ns"
     given = settings.check(settings.Given(leader_elect=False))
     around = surrounded.by(await serve(served_by(server)), given)
-    keeper = controller_manager.Controllers(around, lambda _: None, lambda: False)
+    keeper = controller_manager.ControllerManager(around, lambda _: None, lambda: False)
 
     def counts() -> tuple[int, int]:
         status = queue_api.status_of(server, "default")
@@ -134,7 +134,7 @@ async def calling(
         return answer(request)
 
     link = await serve(note)
-    queue = write_queue.Lanes(workers=2, waiting_max=10)
+    queue = write_queue.WriteQueue(workers=2, waiting_max=10)
     task = asyncio.create_task(queue.run())
     yield controller_manager.Api(link, queue, lambda: bool(may_commit)), notes
     task.cancel()

@@ -50,15 +50,15 @@ async def test_ready_only_once_it_is() -> None:
 )
 def test_readiness_tells_who_leads(standing: dict[str, Any], line: str) -> None:
     """And what keeps us from it."""
-    assert health.told(api.Standing(lease="x", **standing)) == f"x: {line}"
+    assert health.told(api.LeaseStatus(lease="x", **standing)) == f"x: {line}"
 
 
 async def test_a_standby_is_ready_too() -> None:
     """One line per Lease, before and after the lists are in."""
     found = FIRST
     standings = (
-        api.Standing(lease="a", leads=True),
-        api.Standing(lease="b", leads=False, holder="other"),
+        api.LeaseStatus(lease="a", leads=True),
+        api.LeaseStatus(lease="b", leads=False, holder="other"),
     )
     pages = health.pages(report=lambda: found, exposition=None, standings=lambda: standings)
     async with health.serving(pages, LOOPBACK) as port, ClientSession() as client:
@@ -185,8 +185,8 @@ def test_a_server_that_answers_no_watch_can_not_be_reached() -> None:
 def test_a_server_that_does_not_answer_the_election_can_not_be_reached() -> None:
     """Watches whose connections are silent notice later."""
     standings = [
-        api.Standing(lease="a", leads=False, problem="it is forbidden"),
-        api.Standing(lease="b", leads=False, problem="no answer\x1b[2J", reachable=False),
+        api.LeaseStatus(lease="a", leads=False, problem="it is forbidden"),
+        api.LeaseStatus(lease="b", leads=False, problem="no answer\x1b[2J", reachable=False),
     ]
     found = health.report([state(Kind.POD)], standings)
     assert found.waits == ("the API server can't be reached: no answer [2J",)

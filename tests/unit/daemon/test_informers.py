@@ -27,7 +27,7 @@ KINDS = (events.Kind.POD, events.Kind.QUEUE)
 class Followed:
     """Pods and Queues that are followed, on an API server that has none."""
 
-    following: informers.Following
+    following: informers.Informers
     lists: Counter[str] = field(default_factory=Counter)
     watched: Counter[str] = field(default_factory=Counter)
     """Watches that are under way, by kind."""
@@ -62,7 +62,7 @@ async def followed(serve: Serve) -> AsyncIterator[Followed]:
         del batch
 
     mirror = state.Mirror(state.Options(scheduler_names=("vscheduler",)))
-    made = Followed(informers.Following(await serve(answer), KINDS, mirror.read, sink))
+    made = Followed(informers.Informers(await serve(answer), KINDS, mirror.read, sink))
     async with asyncio.timeout(20), made.group:
         made.following.start(made.group)
         await worlds.until(made.is_watched)
@@ -112,11 +112,11 @@ async def test_all_that_are_silent_go_on_anew_where_one_was_overtaken(
     asked: list[str] = []
     busy = {"/api/v1/pods": True}
 
-    def overtake(watch: reflector.Watch[entries.Event]) -> bool:
+    def overtake(watch: reflector.Reflector[entries.Event]) -> bool:
         asked.append(watch.path)
         return not busy.get(watch.path, False)
 
-    monkeypatch.setattr(reflector.Watch, "overtake", overtake)
+    monkeypatch.setattr(reflector.Reflector, "overtake", overtake)
     async with followed(serve) as made:
         made.following.overtake(events.Kind.POD)
         assert asked == ["/api/v1/pods"]
@@ -129,7 +129,7 @@ async def test_all_that_are_silent_go_on_anew_where_one_was_overtaken(
 @asynccontextmanager
 async def refused(
     serve: Serve, refusals: dict[str, int]
-) -> AsyncIterator[tuple[informers.Following, dict[str, int]]]:
+) -> AsyncIterator[tuple[informers.Informers, dict[str, int]]]:
     """Pods and budgets that are followed, of which some are refused with a status."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -145,7 +145,7 @@ async def refused(
 
     mirror = state.Mirror(state.Options(scheduler_names=("vscheduler",)))
     kinds = (events.Kind.POD, events.Kind.BUDGET)
-    made = informers.Following(await serve(answer), kinds, mirror.read, lambda _: None)
+    made = informers.Informers(await serve(answer), kinds, mirror.read, lambda _: None)
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         made.start(group)
         yield made, refusals
@@ -213,7 +213,7 @@ def test_a_list_loses_only_its_bad_items() -> None:
     [
         ("ADDED", {}, events.Upsert),
         ("MODIFIED", {}, events.Upsert),
-        ("MODIFIED", 1, events.Reject),
+        ("MODIFIED", 1, events.DecodeFailed),
         ("DELETED", {}, events.Remove),
         ("DELETED", 1, events.Remove),
     ],
@@ -326,7 +326,7 @@ async def test_versions_are_compared_as_numbers(
     mirror = manifests.mirror(manifests.pod("a", version=seen))
     if not seen:
         mirror.apply(
-            events.Reject(
+            events.DecodeFailed(
                 kind=events.Kind.POD, namespace="ns", name="a", uid="a", field="spec", message=""
             )
         )

@@ -34,7 +34,7 @@ class Half:
     """The scheduler's half of a daemon, on an API server that only takes notes."""
 
     decided: leading.Decided
-    serving: leader_session.Serving
+    serving: leader_session.LeaderSession
     mirror: state.Mirror
     observed: metrics.Metrics
     stopping: bool = False
@@ -97,7 +97,9 @@ async def half(
     )
     made = Half(
         decided=leading.Decided(),
-        serving=leader_session.Serving(around, running.policy_of(running.TREE), owners.Owners()),
+        serving=leader_session.LeaderSession(
+            around, running.policy_of(running.TREE), owners.Owners()
+        ),
         mirror=around.mirror,
         observed=around.observed,
     )
@@ -159,7 +161,9 @@ async def test_heartbeats_of_nodes_are_nothing_to_controllers(
 ) -> None:
     """Thousands of nodes have some every second, and a look at all groups isn't cheap."""
     told: list[str] = []
-    monkeypatch.setattr(podgroup_controller.Grouping, "changed", lambda _: told.append("changed"))
+    monkeypatch.setattr(
+        podgroup_controller.PodGroupController, "changed", lambda _: told.append("changed")
+    )
     async with half(serve, "vscheduler", only=None) as made:
         made.decided.gain("vscheduler")
         made.show(*waiting("early"))

@@ -114,7 +114,7 @@ async def test_a_defect_of_the_work_is_told() -> None:
 
 async def test_without_an_election_everything_is_held() -> None:
     """And there is no identity that a bind could carry."""
-    alone = api.Unopposed(("a", "b"))
+    alone = api.AlwaysLeader(("a", "b"))
     held = alone.held(("a",))
     assert [token.may_act() for token in held.values()] == [True]
     assert held["a"].holder == ""

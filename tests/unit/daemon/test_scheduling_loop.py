@@ -287,7 +287,7 @@ async def test_an_end_between_two_jobs_leaves_nothing_assumed(
     reached = asyncio.Event()
     asked: list[int] = []
 
-    class Stuck(cooperative.Turns):
+    class Stuck(cooperative.CooperativeYield):
         async def give_way(self) -> None:
             asked.append(made.mirror.assumed)
             if len(asked) > 1:
@@ -312,7 +312,7 @@ async def test_a_writer_that_fails_keeps_no_bind_back(
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(status_writer.Reporter, "report", fail)
+    monkeypatch.setattr(status_writer.StatusWriter, "report", fail)
     monkeypatch.setattr(scheduling_loop.SchedulingLoop, "_evict", fail)
     with testing.capture_logs() as said:
         async with worlds.world(serve, TWO_GANGS) as made:

@@ -98,7 +98,7 @@ async def world(
         return web.json_response({"metadata": {"resourceVersion": "99"}}, status=201)
 
     link = await serve(answer)
-    queue = write_queue.Lanes(workers=4, waiting_max=100)
+    queue = write_queue.WriteQueue(workers=4, waiting_max=100)
     mirror = state.Mirror(state.Options(scheduler_names=(pictures.SCHEDULER,)))
     observed = metrics.Metrics()
     configured = running.policy_of(tree or running.TREE)
@@ -110,13 +110,13 @@ async def world(
         mirror,
         configured,
         scheduling_loop.Outlets(
-            committer=binder.Committer(link, queue, lambda: True),
+            committer=binder.Binder(link, queue, lambda: True),
             evictor=evictor.Evictor(link, queue, lambda: True),
-            reporter=status_writer.Reporter(
+            reporter=status_writer.StatusWriter(
                 link,
                 queue,
                 leader_session.StoredGroups(mirror),
-                event_recorder.Herald(
+                event_recorder.EventRecorder(
                     link,
                     queue,
                     event_recorder.Identity(controller="vscheduler", instance="test"),
@@ -125,7 +125,7 @@ async def world(
                 may_commit=lambda: True,
                 observe=observed.observe_write,
             ),
-            queue_reporter=queue_status_writer.QueueReporter(
+            queue_reporter=queue_status_writer.QueueStatusWriter(
                 link, queue, "vscheduler", may_commit=lambda: True, observe=observed.observe_write
             ),
             usage_writer=queue_status_writer.UsageWriter(

@@ -122,7 +122,7 @@ def read(document: Document) -> wire.Object:
     return event.object
 
 
-def event_of(document: Document) -> events.Upsert | events.Reject:
+def event_of(document: Document) -> events.Upsert | events.DecodeFailed:
     """What a manifest is to the Mirror."""
     kind = events.kind_of(document)
     assert kind is not None
@@ -175,7 +175,7 @@ def canonical(found: snapshot.Snapshot) -> Document:
     }
 
 
-def seats(found: snapshot.Snapshot) -> dict[jobs.TaskClass, list[tuple[str, str, int]]]:
+def seats(found: snapshot.Snapshot) -> dict[jobs.PodClass, list[tuple[str, str, int]]]:
     """By class, in its order: nodes, queues, and how many pods."""
     return {
         kind: list(zip(each.nodes, each.queues, each.counts.tolist(), strict=True))
@@ -211,10 +211,10 @@ def _job(job: jobs.Job) -> Document:
     fields["classes"] = [(_kind(kind), counts) for kind, counts in job.classes.items()]
     tasks = []
     for task in job.tasks:
-        values = {name: getattr(task, name) for name in task.__slots__ if name != "kind"}
-        tasks.append((values, _kind(task.kind)))
+        values = {name: getattr(task, name) for name in task.__slots__ if name != "pod_class"}
+        tasks.append((values, _kind(task.pod_class)))
     return {**fields, "tasks": tasks}
 
 
-def _kind(kind: jobs.TaskClass) -> tuple[object, ...]:
+def _kind(kind: jobs.PodClass) -> tuple[object, ...]:
     return list(kind.request.items()), kind.constraints, dict(kind.hints)

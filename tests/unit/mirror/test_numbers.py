@@ -135,10 +135,10 @@ def test_a_number_that_no_float_is_as_large_as_is_no_broken_stream() -> None:
     """The object is refused, and named; what comes after it is read."""
     text = b'{"metadata": {"name": "a", "namespace": "ns"}, "spec": {"minMember": 1e400}}'
     found = events.decode(events.Kind.POD_GROUP, text)
-    assert isinstance(found, events.Reject)
+    assert isinstance(found, events.DecodeFailed)
     assert (found.namespace, found.name, found.message) == ("ns", "a", "Number out of range")
     unnamed = events.decode(events.Kind.POD_GROUP, b'{"metadata": {"name": 1e400}, "spec": {}}')
-    assert isinstance(unnamed, events.Reject)
+    assert isinstance(unnamed, events.DecodeFailed)
     assert unnamed.name == ""
 
 

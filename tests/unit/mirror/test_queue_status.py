@@ -6,7 +6,7 @@ from vscheduler.core.model import decisions, queues
 from vscheduler.mirror import queue_status
 
 GI = 2**30
-Bound = decisions.Bound
+Bound = decisions.LimitedBy
 TAINT = "node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }"
 
 

@@ -9,7 +9,7 @@ from vscheduler.mirror.decode import events
 
 GI = 2**30
 BASIS = decisions.Basis(
-    deserved=25_000, usable=75_000, bound=decisions.Bound.WEIGHT, weight=1, weights=3
+    deserved=25_000, usable=75_000, bound=decisions.LimitedBy.WEIGHT, weight=1, weights=3
 )
 FIGURES = decisions.QueueFigures(
     name="q",

@@ -12,7 +12,7 @@ CLAIMS = {"resourceClaims": [{"name": "gpu"}]}
 PRIORITY = {"annotations": {pods.GROUPS[0]: "g", fields.PRIORITY: "high"}}
 
 
-def rejections(*documents: manifests.Document) -> tuple[jobs.Rejection, ...]:
+def rejections(*documents: manifests.Document) -> tuple[jobs.InvalidPod, ...]:
     """Those of the only job."""
     seen = state.Mirror(state.Options(scheduler_names=(manifests.OURS,)))
     for document in (manifests.group("g"), *documents):
@@ -27,14 +27,14 @@ def test_a_pod_that_cant_be_used_is_known_to_its_job() -> None:
     first = manifests.pod("a", uid="2", metadata=PRIORITY)
     place = "metadata.annotations[volcano.sh/task-priority]"
     assert rejections(last, manifests.pod("fine", group="g"), first) == (
-        jobs.Rejection(
+        jobs.InvalidPod(
             uid=jobs.TaskId("2"),
             namespace="ns",
             name="a",
             field=place,
             message="'high' is no integer",
         ),
-        jobs.Rejection(
+        jobs.InvalidPod(
             uid=jobs.TaskId("1"),
             namespace="ns",
             name="b",

@@ -27,7 +27,7 @@ def task(name: str) -> jobs.Task:
         namespace="ns",
         name=name,
         job=jobs.JobId("ns/g"),
-        kind=jobs.TaskClass(request={}),
+        pod_class=jobs.PodClass(request={}),
         status=jobs.TaskStatus.PENDING,
         created=0.0,
     )
@@ -243,7 +243,7 @@ def test_a_pod_that_cant_be_used_is_told_why_and_the_others_what_they_wait_for()
     """Its field and what is wrong there, in its own words, and that no node would help; to one with
     gates the API server has said already what it waits for.
     """
-    bad = jobs.Rejection(
+    bad = jobs.InvalidPod(
         uid=jobs.TaskId("u"),
         namespace="ns",
         name="bad",
@@ -326,7 +326,7 @@ def test_a_groups_event_names_the_group() -> None:
 )
 def test_leases_tell_who_leads_as_client_go_does(leads: bool, message: str) -> None:
     """Tools that read elections of Kubernetes' own components read ours, too."""
-    lease = statuses.Subject(kind="Lease", namespace="volcano-system", name="a", uid="u")
+    lease = statuses.ObjectReference(kind="Lease", namespace="volcano-system", name="a", uid="u")
     notice = statuses.lease_notice(lease, "me_1", leads=leads)
     assert (notice.type, notice.reason, notice.message) == ("Normal", "LeaderElection", message)
     assert (notice.kind, notice.namespace, notice.name, notice.uid) == (

@@ -22,7 +22,7 @@ def problem(code: str, queue: str, *subjects: str) -> queues.QueueProblem:
     return queues.QueueProblem(code=queues.ProblemCode(code), queue=queue, subjects=subjects)
 
 
-CPU_HOLE = decisions.Hole(resource="cpu", free=6000, node="n7")
+CPU_HOLE = decisions.MissingResource(resource="cpu", free=6000, node="n7")
 NO_ROOM = {
     "minimum": 4,
     "tasks": 4,
@@ -34,7 +34,7 @@ NO_ROOM = {
 }
 BARRED = "queue a isn't for namespace b; name another, or have vscheduler.io/namespaces list it"
 LEAF = "queue a has child queues, and jobs go to leaf queues; name one of those in spec.queue"
-CLAIMS = jobs.Rejection(
+CLAIMS = jobs.InvalidPod(
     uid=jobs.TaskId("u"),
     namespace="ns",
     name="a",
@@ -181,7 +181,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         Code.NEVER_FITS,
         {
             "request": {"cpu": 64000, "memory": GI},
-            "holes": (decisions.Hole(resource="cpu", free=48000, node="n7"),),
+            "holes": (decisions.MissingResource(resource="cpu", free=48000, node="n7"),),
         },
         (
             "a pod of 64 cpu and 1Gi memory is larger than any node it may use, the most is "
@@ -192,7 +192,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
         Code.NEVER_FITS,
         {
             "request": {"cpu": 1000, "nvidia.com/gpu": 1},
-            "holes": (decisions.Hole(resource="nvidia.com/gpu", free=0, node="n7"),),
+            "holes": (decisions.MissingResource(resource="nvidia.com/gpu", free=0, node="n7"),),
         },
         (
             "a pod of 1 cpu and 1 nvidia.com/gpu may use no node that has nvidia.com/gpu; "
@@ -295,8 +295,8 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
             "refusals": (("Insufficient memory", 1), ("Insufficient nvidia.com/gpu", 1)),
             "holes": (
                 CPU_HOLE,
-                decisions.Hole(resource="memory", free=GI, node="n1"),
-                decisions.Hole(resource="nvidia.com/gpu", free=0, node="n1"),
+                decisions.MissingResource(resource="memory", free=GI, node="n1"),
+                decisions.MissingResource(resource="nvidia.com/gpu", free=0, node="n1"),
             ),
         },
         (
@@ -364,7 +364,7 @@ def test_events_say_what_happened_to_a_pod() -> None:
         namespace="ns",
         name="p",
         job=jobs.JobId("ns/j"),
-        kind=jobs.TaskClass(request={"cpu": 2000, "pods": 1}),
+        pod_class=jobs.PodClass(request={"cpu": 2000, "pods": 1}),
         status=jobs.TaskStatus.PENDING,
         created=0.0,
     )

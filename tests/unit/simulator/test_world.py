@@ -24,7 +24,7 @@ def task(name: str, **labels: str) -> jobs.Task:
         namespace="default",
         name=name,
         job=jobs.JobId("default/j"),
-        kind=jobs.TaskClass(request={}),
+        pod_class=jobs.PodClass(request={}),
         status=jobs.TaskStatus.RUNNING,
         created=0.0,
         labels=labels,

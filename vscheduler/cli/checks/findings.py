@@ -20,7 +20,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Complaint:
+class Finding:
     """One thing that is wrong."""
 
     level: Level
@@ -64,7 +64,7 @@ class Complaint:
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class FindingText:
     """What is to be said of one object, before it is known where that stands."""
 
     name: str
@@ -74,18 +74,18 @@ class Remark:
     level: Level = Level.WARNING
 
 
-def unreadable(problem: str) -> Complaint:
+def unreadable(problem: str) -> Finding:
     """An error of which the sentence begins with its place."""
     found = _PLACED.fullmatch(problem)
     place, message = (found["place"], found["message"]) if found else ("", problem)
-    return Complaint(level=Level.ERROR, place=place, message=message)
+    return Finding(level=Level.ERROR, place=place, message=message)
 
 
-def in_order(complaints: Iterable[Complaint]) -> Sequence[Complaint]:
+def in_order(complaints: Iterable[Finding]) -> Sequence[Finding]:
     """By file and line, each once."""
-    return sorted(set(complaints), key=Complaint.rank)
+    return sorted(set(complaints), key=Finding.rank)
 
 
-def counted(complaints: Iterable[Complaint], level: Level) -> int:
+def counted(complaints: Iterable[Finding], level: Level) -> int:
     """How many there are of this level."""
     return sum(each.level is level for each in complaints)

@@ -40,7 +40,7 @@ FIELDS: Mapping[Code, str] = {
 
 def waiting(
     result: decisions.CycleResult, *, with_pods: frozenset[str], complete: bool
-) -> Iterator[findings.Remark]:
+) -> Iterator[findings.FindingText]:
     """Why a cycle says that groups can't start, as far as that stands in the input.
 
     with_pods are the groups that have some there; complete says whether queues were given.
@@ -53,21 +53,21 @@ def waiting(
         told |= reason.code is Code.QUEUE_MISSING and complete
         told |= reason.code in WITH_PODS and status.job in with_pods
         if told:
-            yield findings.Remark(status.job, FIELDS[reason.code], wording.sentence(reason))
+            yield findings.FindingText(status.job, FIELDS[reason.code], wording.sentence(reason))
 
 
 def remarks(
     job: jobs.Job, known: Mapping[str, queues.Queue], *, enqueue: bool
-) -> Iterator[findings.Remark]:
+) -> Iterator[findings.FindingText]:
     """What is to be said of a group by itself and beside its queue."""
     if job.queue == queues.ROOT:
         message = "root is above all queues and not for jobs; name one below it"
-        yield findings.Remark(job.id, "spec.queue", message)
+        yield findings.FindingText(job.id, "spec.queue", message)
     if job.role_minimum > job.min_member:
         message = (
             f"is ignored: its sum, {job.role_minimum}, is more than minMember, {job.min_member}"
         )
-        yield findings.Remark(job.id, "spec.minTaskMember", message)
+        yield findings.FindingText(job.id, "spec.minTaskMember", message)
     queue = known.get(job.queue)
     if queue is not None and enqueue and job.min_resources:
         yield from _never_let_in(job, queue, job.min_resources)
@@ -75,7 +75,7 @@ def remarks(
 
 def of_object(
     key: str, spec: Mapping[str, Any], classes: frozenset[str], *, hard_waits: bool
-) -> Iterator[findings.Remark]:
+) -> Iterator[findings.FindingText]:
     """What only the object tells; classes are the PriorityClasses that were given, if any.
 
     hard_waits: gangs that must be near together in the network don't start.
@@ -83,14 +83,14 @@ def of_object(
     wanted = spec.get("priorityClassName")
     if classes and wanted and wanted not in classes and not wanted.startswith(SYSTEM_CLASSES):
         message = f"PriorityClass {wanted} isn't among those given; without it the priority is 0"
-        yield findings.Remark(key, "spec.priorityClassName", message)
+        yield findings.FindingText(key, "spec.priorityClassName", message)
     parts = {f"spec.subGroupPolicy[{at}]": each for at, each in _items(spec, "subGroupPolicy")}
     for field, part in ({"spec": spec} | parts).items():
         topology = part.get("networkTopology")
         if topology is not None:
             hard = topology.get("mode") != translation.SOFT
             message = HARD_WAITS if hard and hard_waits else HARD_STARTS if hard else SOFT_STARTS
-            yield findings.Remark(key, f"{field}.networkTopology", message)
+            yield findings.FindingText(key, f"{field}.networkTopology", message)
 
 
 def _items(spec: Mapping[str, Any], name: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -98,8 +98,8 @@ def _items(spec: Mapping[str, Any], name: str) -> Iterator[tuple[int, Mapping[st
 
 
 def _never_let_in(
-    job: jobs.Job, queue: queues.Queue, needs: resources.Amounts
-) -> Iterator[findings.Remark]:
+    job: jobs.Job, queue: queues.Queue, needs: resources.ResourceMap
+) -> Iterator[findings.FindingText]:
     """What the group must be promised, and its queue can never have."""
     space = resources.ResourceSpace.of(needs)
     most = queue.ceiling(space)
@@ -110,4 +110,4 @@ def _never_let_in(
                 f"is never let in: {wording.amount(name, amount)} {name} is more than the "
                 f"capability of queue {queue.name}, {wording.amount(name, limit)}"
             )
-            yield findings.Remark(job.id, f"spec.minResources.{name}", message)
+            yield findings.FindingText(job.id, f"spec.minResources.{name}", message)

@@ -37,7 +37,7 @@ class Wish:
 class Report:
     """What there is to say."""
 
-    complaints: Sequence[findings.Complaint]
+    complaints: Sequence[findings.Finding]
     objects: int = 0
     """How many were looked at."""
     ignored: Mapping[str, int] = field(default_factory=dict)
@@ -57,7 +57,7 @@ def of_files(
 ) -> Report:
     """Everything that there is to say of manifests and a configuration file, empty for none."""
     examined, configured = None, None if scheduler_conf else built_in
-    said: list[findings.Complaint] = []
+    said: list[findings.Finding] = []
     if scheduler_conf:
         try:
             examined = configuration.examine(configuration.read(scheduler_conf), scheduler_conf)
@@ -78,7 +78,7 @@ def of_files(
 
 def of_configuration(
     examined: configuration.Examined | None, configured: policy.Policy | None, wish: Wish
-) -> Iterator[findings.Complaint]:
+) -> Iterator[findings.Finding]:
     """Problems and warnings of a configuration file, and its traps; None is the built-in one."""
     tree = None
     if examined is not None:
@@ -86,12 +86,12 @@ def of_configuration(
         for level, found in ((Level.ERROR, parsed.problems), (Level.WARNING, parsed.warnings)):
             for each in found:
                 place = examined.document.place(each.path)
-                yield findings.Complaint(level=level, place=place, message=str(each))
+                yield findings.Finding(level=level, place=place, message=str(each))
     for trap in policies.traps(configured, autoscaler=wish.autoscaler) if configured else ():
         place = BUILT_IN
         if examined is not None:
             place = examined.document.place(policies.path_of(tree, trap))
-        yield findings.Complaint(level=Level.WARNING, place=place, message=trap.message)
+        yield findings.Finding(level=Level.WARNING, place=place, message=trap.message)
 
 
 def of_manifests(
@@ -121,18 +121,16 @@ class _Inspection:
         self._own = {(each.kind, each.key): each for each in given.collected.objects}
         self._snapshot = given.mirror.snapshot(given.now, snapshot.FRESH)
 
-    def unusable(self) -> Iterator[findings.Complaint]:
+    def unusable(self) -> Iterator[findings.Finding]:
         """What an API server would refuse, or a scheduler can't read."""
         for problem in self._given.collected.problems:
-            yield findings.Complaint(
-                level=Level.ERROR, place=problem.place, message=problem.message
-            )
+            yield findings.Finding(level=Level.ERROR, place=problem.place, message=problem.message)
         refused = set()
         for key, named in self._own.items():
             schema = self._wish.schemas.get(named.kind)
             for fault in schemas.faults(schema, named.tree) if schema else ():
                 refused.add(key)
-                yield findings.Complaint(
+                yield findings.Finding(
                     level=Level.ERROR,
                     place=_place(named.manifest, fault.path),
                     kind=str(named.kind),
@@ -143,10 +141,10 @@ class _Inspection:
         for key, rejection in self._given.mirror.rejections.items():
             if key not in refused:
                 kind, name = key
-                remark = findings.Remark(name, rejection.field, rejection.message, Level.ERROR)
+                remark = findings.FindingText(name, rejection.field, rejection.message, Level.ERROR)
                 yield self._about(kind, remark)
 
-    def of_queues(self, configured: policy.Policy | None) -> Iterator[findings.Complaint]:
+    def of_queues(self, configured: policy.Policy | None) -> Iterator[findings.Finding]:
         """The tree of queues, and what they say beside a configuration."""
         if not self._named(events.Kind.QUEUE):
             return
@@ -164,7 +162,7 @@ class _Inspection:
         for each in found:
             yield self._about(events.Kind.QUEUE, each)
 
-    def of_groups(self, configured: policy.Policy) -> Iterator[findings.Complaint]:
+    def of_groups(self, configured: policy.Policy) -> Iterator[findings.Finding]:
         """PodGroups that would wait for ever, or don't mean what they say."""
         # What is said of a hard topology would hide whatever else is wrong with the group.
         result = cycle.run_cycle(self._snapshot, replace(configured, hard_topology_waits=False))
@@ -188,9 +186,9 @@ class _Inspection:
         """The names of the objects of a kind that were given."""
         return frozenset(key for each, key in self._own if each is kind)
 
-    def _about(self, kind: events.Kind, remark: findings.Remark) -> findings.Complaint:
+    def _about(self, kind: events.Kind, remark: findings.FindingText) -> findings.Finding:
         named = self._own.get((kind, remark.name))
-        return findings.Complaint(
+        return findings.Finding(
             level=remark.level,
             place=named.manifest.place(remark.field) if named is not None else "",
             kind=str(kind),

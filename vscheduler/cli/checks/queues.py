@@ -34,7 +34,7 @@ class Scene:
     named: frozenset[str]
     """Those that stand in the input; the others are always there."""
     configured: policy.Policy
-    room: resources.Amounts
+    room: resources.ResourceMap
     """What all nodes have; empty where no node was given."""
     autoscaler: bool
 
@@ -49,12 +49,12 @@ class Scene:
         return [each for name, each in self.known.items() if name in self.named]
 
 
-def of_tree(objects: Iterable[queue_objects.Queue]) -> Iterator[findings.Remark]:
+def of_tree(objects: Iterable[queue_objects.Queue]) -> Iterator[findings.FindingText]:
     """What the Queue controller would say of their places."""
     for name, condition in queue_reconcile.tree_of(objects).problems.items():
         reason = condition["reason"]
         field = FIELDS.get(reason, "spec.parent")
-        yield findings.Remark(
+        yield findings.FindingText(
             name,
             field,
             condition["message"],
@@ -62,7 +62,7 @@ def of_tree(objects: Iterable[queue_objects.Queue]) -> Iterator[findings.Remark]
         )
 
 
-def remarks(scene: Scene) -> list[findings.Remark]:
+def remarks(scene: Scene) -> list[findings.FindingText]:
     """All that is to be said of queues beyond their tree."""
     found = [each for queue in scene.own for each in _unused(scene, queue)]
     found += [each for queue in scene.own for each in _amounts(scene, queue)]
@@ -71,7 +71,7 @@ def remarks(scene: Scene) -> list[findings.Remark]:
     return found
 
 
-def _unused(scene: Scene, queue: queues.Queue) -> Iterator[findings.Remark]:
+def _unused(scene: Scene, queue: queues.Queue) -> Iterator[findings.FindingText]:
     """Fields and annotations that nothing reads that is configured."""
     configured = scene.configured
     hierarchy = policies.has(configured, "drf", "enableHierarchy")
@@ -82,16 +82,16 @@ def _unused(scene: Scene, queue: queues.Queue) -> Iterator[findings.Remark]:
         message = "has no effect: neither proportion nor fairshare is configured"
         if policies.has(configured, "capacity"):
             message += "; with capacity a queue has what spec.deserved says"
-        yield findings.Remark(queue.name, "spec.weight", message)
+        yield findings.FindingText(queue.name, "spec.weight", message)
     if queue.deserved and not policies.has(configured, "capacity"):
         message = "has no effect: plugin capacity isn't configured"
-        yield findings.Remark(queue.name, "spec.deserved", message)
+        yield findings.FindingText(queue.name, "spec.deserved", message)
     if queue.parent not in ("", queues.ROOT) and not scene.tree:
         message = "has no effect on shares: plugin capacity isn't there with enableHierarchy: true"
-        yield findings.Remark(queue.name, "spec.parent", message)
+        yield findings.FindingText(queue.name, "spec.parent", message)
     if queue.node_groups is not None and not policies.has(configured, "nodegroup"):
         message = "has no effect: plugin nodegroup isn't configured"
-        yield findings.Remark(queue.name, "spec.affinity", message)
+        yield findings.FindingText(queue.name, "spec.affinity", message)
     for annotation, plugin, there in (
         (drf.HIERARCHY, "drf with enableHierarchy: true", hierarchy),
         (drf.WEIGHTS, "drf with enableHierarchy: true", hierarchy),
@@ -99,25 +99,25 @@ def _unused(scene: Scene, queue: queues.Queue) -> Iterator[findings.Remark]:
     ):
         if annotation in queue.annotations and not there:
             message = f"annotation {annotation} has no effect: {plugin} isn't configured"
-            yield findings.Remark(queue.name, "metadata.annotations", message)
+            yield findings.FindingText(queue.name, "metadata.annotations", message)
 
 
-def _amounts(scene: Scene, queue: queues.Queue) -> Iterator[findings.Remark]:
+def _amounts(scene: Scene, queue: queues.Queue) -> Iterator[findings.FindingText]:
     """Amounts that mean something else than they seem to."""
     space = resources.ResourceSpace.of(queue.capability)
     unlimited = queue.ceiling(space)
     for column, name in enumerate(space.names):
         if queue.capability.get(name) == 0 and unlimited[column]:
             message = "0 is no limit, but as if it weren't there (as in Volcano); close the queue"
-            yield findings.Remark(queue.name, f"spec.capability.{name}", message)
+            yield findings.FindingText(queue.name, f"spec.capability.{name}", message)
     lending = policies.has(scene.configured, "capacity") and scene.configured.runs("reclaim")
     others = any(each.deserved for each in scene.known.values())
     if lending and others and not queue.deserved and queue.name != queues.ROOT:
         message = "is missing: all that its pods hold is borrowed, and queues that have one take it"
-        yield findings.Remark(queue.name, "spec.deserved", message)
+        yield findings.FindingText(queue.name, "spec.deserved", message)
     if queue.name != queues.ROOT and not _grouped(scene, queue):
         message = "is missing: with plugin nodegroup (strict) the queue uses no node"
-        yield findings.Remark(queue.name, "spec.affinity", message)
+        yield findings.FindingText(queue.name, "spec.affinity", message)
     parent = scene.known.get(queue.parent)
     if scene.tree and parent is not None:
         for name, amount in sorted(queue.capability.items()):
@@ -127,7 +127,7 @@ def _amounts(scene: Scene, queue: queues.Queue) -> Iterator[findings.Remark]:
                     f"{wording.amount(name, amount)} can't be reached: its parent {parent.name} "
                     f"has at most {most}"
                 )
-                yield findings.Remark(queue.name, f"spec.capability.{name}", message)
+                yield findings.FindingText(queue.name, f"spec.capability.{name}", message)
 
 
 def _grouped(scene: Scene, queue: queues.Queue) -> bool:
@@ -144,22 +144,22 @@ def _grouped(scene: Scene, queue: queues.Queue) -> bool:
     return any(each is not None and each.node_groups is not None for each in known)
 
 
-def _root(scene: Scene) -> Iterator[findings.Remark]:
+def _root(scene: Scene) -> Iterator[findings.FindingText]:
     root = scene.known.get(queues.ROOT)
     if root is None or root.name not in scene.named:
         return
     if root.parent:
         message = "root is above all queues and has no parent; leave it out"
-        yield findings.Remark(root.name, "spec.parent", message, level=Level.ERROR)
+        yield findings.FindingText(root.name, "spec.parent", message, level=Level.ERROR)
     if scene.autoscaler and root.capability:
         message = (
             "limits all queues together, however many nodes an autoscaler adds; leave it out "
             "unless that is meant"
         )
-        yield findings.Remark(root.name, "spec.capability", message)
+        yield findings.FindingText(root.name, "spec.capability", message)
 
 
-def _guarantees(scene: Scene) -> Iterator[findings.Remark]:
+def _guarantees(scene: Scene) -> Iterator[findings.FindingText]:
     """Guarantees of queues side by side that are more than there is."""
     beside = [
         each
@@ -170,7 +170,7 @@ def _guarantees(scene: Scene) -> Iterator[findings.Remark]:
     for each in beside:
         promised.update(each.guarantee)
     root = scene.known.get(queues.ROOT)
-    bounds: Sequence[tuple[str, resources.Amounts]] = (
+    bounds: Sequence[tuple[str, resources.ResourceMap]] = (
         ("the capability of root", root.capability if root is not None else {}),
         ("what the nodes given have", scene.room),
     )
@@ -182,4 +182,4 @@ def _guarantees(scene: Scene) -> Iterator[findings.Remark]:
                     f"guarantees of {wording.listed(own)} add up to {wording.amount(name, amount)} "
                     f"{name}, more than {what}, {wording.amount(name, bound.get(name, 0))}"
                 )
-                yield findings.Remark(own[0], f"spec.guarantee.resource.{name}", message)
+                yield findings.FindingText(own[0], f"spec.guarantee.resource.{name}", message)

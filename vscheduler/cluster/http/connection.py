@@ -214,7 +214,7 @@ class Connection:
         """One request; the answer's body, of no more than so many bytes. Raises an ApiError.
 
         Whether a body may be sent is asked when it is written. Without leave this is a
-        guarding.WithheldError.
+        send_guard.NotSentError.
         """
         headers = {} if body is None else {"Content-Type": content_type}
         headers |= {"Accept": accept, "User-Agent": sessions.USER_AGENT}
@@ -262,12 +262,12 @@ class Connection:
                 )
         except (aiohttp.ClientError, OSError) as lost:
             if isinstance(data, send_guard.Body) and data.withheld:
-                raise send_guard.WithheldError from lost
+                raise send_guard.NotSentError from lost
             raise
 
     async def _write(
         self,
-        over: http_pool.Channels,
+        over: http_pool.HttpPool,
         method: str,
         path: str,
         headers: dict[str, str],
@@ -294,12 +294,12 @@ class Connection:
         if self._sessions.doubt() and self._channels is not None:
             self._channels.drop_idle()
 
-    def _open_channels(self) -> http_pool.Channels | None:
+    def _open_channels(self) -> http_pool.HttpPool | None:
         context = self._credentials.held.context
         address = http_pool.Address.of(self._host, context, self._server_name)
         if address is None:
             return None
-        return http_pool.Channels(
+        return http_pool.HttpPool(
             address,
             most=CONNECTIONS_MAX,
             connect_seconds=CONNECT_TIMEOUT_SECONDS,

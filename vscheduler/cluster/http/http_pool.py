@@ -19,7 +19,7 @@ FINAL = 200
 """Statuses below it come before an answer."""
 
 
-class BrokenError(ConnectionError):
+class ConnectionBrokenError(ConnectionError):
     """The connection ended without an answer, or what came is none: the request may be done."""
 
 
@@ -64,7 +64,7 @@ class Address:
         )
 
 
-class Channels:
+class HttpPool:
     """The connections; the one that was used last is used first."""
 
     def __init__(
@@ -74,8 +74,8 @@ class Channels:
         self._room = asyncio.Semaphore(most)
         self._connect_seconds = connect_seconds
         self._keep_alive_seconds = keep_alive_seconds
-        self._all: set[Channel] = set()
-        self._idle: list[Channel] = []
+        self._all: set[PooledConnection] = set()
+        self._idle: list[PooledConnection] = []
         self._sweep: asyncio.TimerHandle | None = None
 
     async def send(
@@ -89,7 +89,7 @@ class Channels:
         """Send a request; its answer.
 
         Whether it may be sent is asked when there is a connection; without leave not a byte is,
-        and this is a guarding.WithheldError. Raises OSError and TimeoutError.
+        and this is a send_guard.NotSentError. Raises OSError and TimeoutError.
         """
         request = self._head(method, path, headers, len(body)) + body
         async with self._room:
@@ -97,7 +97,7 @@ class Channels:
             reusable = True
             try:
                 if may_send is not None and not may_send():
-                    raise send_guard.WithheldError
+                    raise send_guard.NotSentError
                 reusable = False
                 answer = await channel.send(request)
                 reusable = answer.reusable
@@ -132,21 +132,21 @@ class Channels:
         lines.append(f"Content-Length: {length}")
         assert " " not in path, "paths are encoded"
         if not all(map(str.isprintable, lines)):
-            raise BrokenError("a control character in a request's headers")
+            raise ConnectionBrokenError("a control character in a request's headers")
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
-    def _taken(self) -> "Channel | None":
+    def _taken(self) -> "PooledConnection | None":
         while self._idle:
             channel = self._idle.pop()
             if channel.open:
                 return channel
         return None
 
-    async def _open(self) -> "Channel":
+    async def _open(self) -> "PooledConnection":
         loop, at = asyncio.get_running_loop(), self._address
         async with asyncio.timeout(self._connect_seconds):
             _, channel = await loop.create_connection(
-                lambda: Channel(loop, self._all.discard, at.context),
+                lambda: PooledConnection(loop, self._all.discard, at.context),
                 at.host,
                 at.port,
                 ssl=at.context,
@@ -155,7 +155,7 @@ class Channels:
         self._all.add(channel)
         return channel
 
-    def _give_back(self, channel: "Channel", *, reusable: bool) -> None:
+    def _give_back(self, channel: "PooledConnection", *, reusable: bool) -> None:
         if not (reusable and channel.open and channel.context is self._address.context):
             channel.drop()
             return
@@ -179,13 +179,13 @@ class Channels:
             self._sweep = loop.call_at(due, self._drop_unused)
 
 
-class Channel(asyncio.Protocol):
+class PooledConnection(asyncio.Protocol):
     """One connection."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        on_end: Callable[["Channel"], None],
+        on_end: Callable[["PooledConnection"], None],
         context: ssl.SSLContext | None = None,
     ) -> None:
         self._loop = loop
@@ -211,7 +211,7 @@ class Channel(asyncio.Protocol):
         """Send a request, and wait for its answer."""
         assert self._waiting is None, "one at a time"
         if self._transport is None:
-            raise BrokenError("the connection is closed")
+            raise ConnectionBrokenError("the connection is closed")
         self._waiting = self._loop.create_future()
         self._left, self._headers = responses.HEADERS_MAX_BYTES, 0
         self._transport.write(request)
@@ -234,7 +234,7 @@ class Channel(asyncio.Protocol):
         self._transport = None
         self._on_end(self)
         why = "the server has closed the connection" if exc is None else str(exc)
-        self._fail(BrokenError(why))
+        self._fail(ConnectionBrokenError(why))
 
     def data_received(self, data: bytes) -> None:
         """A piece of an answer; what nobody has asked for ends the connection."""
@@ -246,7 +246,7 @@ class Channel(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.drop()
-            self._fail(BrokenError(f"not an answer: {error}"))
+            self._fail(ConnectionBrokenError(f"not an answer: {error}"))
         if self._beyond():
             self.drop()
             self._fail(responses.TooLargeError("an answer beyond its bounds"))

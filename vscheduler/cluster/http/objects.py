@@ -88,7 +88,7 @@ async def create(
     """Create an object in a collection, and give it as it is stored.
 
     Raises connection.ApiError: Conflict with reason AlreadyExists where the name is taken; and
-    guarding.WithheldError, as all that writes here.
+    send_guard.NotSentError, as all that writes here.
     """
     answer = await link.call("POST", collection, msgspec.json.encode(body), may_send=may_send)
     name = body.get("metadata", {}).get("name", "")

@@ -6,7 +6,7 @@ import aiohttp
 from aiohttp import abc
 
 
-class WithheldError(Exception):
+class NotSentError(Exception):
     """Not sent: it may not be sent any more."""
 
 
@@ -26,8 +26,8 @@ class Body(aiohttp.BytesPayload):
     async def write_with_length(
         self, writer: abc.AbstractStreamWriter, content_length: int | None
     ) -> None:
-        """Write it, or raise WithheldError."""
+        """Write it, or raise NotSentError."""
         if not self._may_send():
             self.withheld = True
-            raise WithheldError
+            raise NotSentError
         await super().write_with_length(writer, content_length)

@@ -25,7 +25,7 @@ FENCED = "denied request: fenced: "
 """What a refusal by the policies of manifests/fencing has in it, and no other refusal."""
 
 
-class Verdict(StrEnum):
+class BindResult(StrEnum):
     """What came of a bind; the values are for metrics."""
 
     BOUND = "bound"
@@ -54,7 +54,7 @@ class Outcome:
     """What came of one bind."""
 
     bind: decisions.Bind
-    verdict: Verdict
+    verdict: BindResult
     message: str = ""
     """The server's, where it refused."""
 
@@ -75,13 +75,13 @@ class Stamp:
     on we may not commit before that is cleared up."""
 
 
-class Committer:
+class Binder:
     """Sends binds."""
 
     def __init__(
         self,
         link: connection.Connection,
-        queue: write_queue.Lanes,
+        queue: write_queue.WriteQueue,
         may_commit: Callable[[], bool],
         *,
         stamp: Stamp | None = None,
@@ -98,14 +98,18 @@ class Committer:
         still right, is asked just before each call, and when it is written to its connection.
         """
         for bind in binds:
-            self._lanes.put(write_queue.Lane.BIND, partial(self._bind, bind, report, still))
+            self._lanes.put(
+                write_queue.WritePriority.BIND, partial(self._bind, bind, report, still)
+            )
 
     async def wait_for_room(self, most: int) -> None:
         """Until no more than so many binds wait to be sent."""
-        await self._lanes.wait_for_room(write_queue.Lane.BIND, most)
+        await self._lanes.wait_for_room(write_queue.WritePriority.BIND, most)
 
     async def _bind(self, bind: decisions.Bind, report: Report, still: Still) -> None:
-        outcome = Outcome(bind=bind, verdict=Verdict.UNKNOWN, message="the scheduler failed at it")
+        outcome = Outcome(
+            bind=bind, verdict=BindResult.UNKNOWN, message="the scheduler failed at it"
+        )
         with self._lanes.failures.contained("bind", bind.task.key, _subject(bind)):
             outcome = await self._outcome(bind, still)
         report(outcome)
@@ -121,17 +125,17 @@ class Committer:
         body = binding_body(bind, self._stamp.holder if self._stamp else "")
         try:
             await retries.post(self._link, binding_path(bind), body, may_send)
-        except send_guard.WithheldError:
-            verdict = Verdict.OVERTAKEN if overtaken else Verdict.WITHHELD
+        except send_guard.NotSentError:
+            verdict = BindResult.OVERTAKEN if overtaken else BindResult.WITHHELD
             return Outcome(bind=bind, verdict=verdict)
         except connection.Unavailable as error:
             return await self._look_after(bind, str(error))
         except connection.ApiError as error:
             verdict = _verdict(error)
-            if verdict is Verdict.FENCED and self._stamp is not None:
+            if verdict is BindResult.FENCED and self._stamp is not None:
                 self._stamp.doubt(str(error))
             return Outcome(bind=bind, verdict=verdict, message=str(error))
-        return Outcome(bind=bind, verdict=Verdict.BOUND)
+        return Outcome(bind=bind, verdict=BindResult.BOUND)
 
     async def _look_after(self, bind: decisions.Bind, message: str) -> Outcome:
         """What became of a bind that got no clear answer: it may have been done."""
@@ -140,20 +144,22 @@ class Committer:
         try:
             pod = await retries.get(self._link, path)
         except connection.NotFound as error:
-            return Outcome(bind=bind, verdict=Verdict.MISSING, message=str(error))
+            return Outcome(bind=bind, verdict=BindResult.MISSING, message=str(error))
         except connection.ApiError:
-            return Outcome(bind=bind, verdict=Verdict.UNKNOWN, message=message)
-        verdict = Verdict.FAILED
+            return Outcome(bind=bind, verdict=BindResult.UNKNOWN, message=message)
+        verdict = BindResult.FAILED
         if pod["metadata"]["uid"] != task.uid:
-            verdict = Verdict.MISSING
+            verdict = BindResult.MISSING
         elif node := pod.get("spec", {}).get("nodeName"):
-            verdict = Verdict.BOUND if node == bind.node else Verdict.CONFLICT
+            verdict = BindResult.BOUND if node == bind.node else BindResult.CONFLICT
         return Outcome(bind=bind, verdict=verdict, message=message)
 
 
-def _subject(bind: decisions.Bind) -> statuses.Subject:
+def _subject(bind: decisions.Bind) -> statuses.ObjectReference:
     task = bind.task
-    return statuses.Subject(kind="Pod", namespace=task.namespace, name=task.name, uid=task.uid)
+    return statuses.ObjectReference(
+        kind="Pod", namespace=task.namespace, name=task.name, uid=task.uid
+    )
 
 
 def binding_path(bind: decisions.Bind) -> paths.Path:
@@ -177,15 +183,15 @@ def binding_body(bind: decisions.Bind, holder: str = "") -> bytes:
     )
 
 
-def _verdict(error: connection.ApiError) -> Verdict:
+def _verdict(error: connection.ApiError) -> BindResult:
     match error:
         case connection.Conflict() | connection.Gone():
-            return Verdict.CONFLICT
+            return BindResult.CONFLICT
         case connection.NotFound():
-            return Verdict.MISSING
+            return BindResult.MISSING
         case connection.Throttled():
-            return Verdict.THROTTLED
+            return BindResult.THROTTLED
         case connection.Invalid() if error.status == 422 and FENCED in str(error):
-            return Verdict.FENCED
+            return BindResult.FENCED
         case _:
-            return Verdict.REFUSED
+            return BindResult.REFUSED

@@ -23,7 +23,7 @@ TURNS_MAX = 4
 """How many turns somebody gives way at most, so that everybody goes on however busy others are."""
 
 
-class Turns:
+class CooperativeYield:
     """Shared by all whose work together is to take no longer; they ask before each piece of it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

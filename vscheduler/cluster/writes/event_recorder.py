@@ -37,20 +37,20 @@ class Identity:
     """This process."""
 
 
-class Voice(Protocol):
+class Recorder(Protocol):
     """Tells of objects."""
 
-    def notify(self, notice: statuses.Notice) -> None:
+    def notify(self, notice: statuses.EventNotice) -> None:
         """Record an event, after all that is more urgent."""
 
 
-class Herald:
+class EventRecorder:
     """Records events; each as it is, as often as it is told."""
 
     def __init__(
         self,
         link: connection.Connection,
-        queue: write_queue.Lanes,
+        queue: write_queue.WriteQueue,
         identity: Identity,
         *,
         observe: Callable[[str, str], None],
@@ -63,22 +63,22 @@ class Herald:
         self._events = 0
         self._started = f"{time.time_ns():x}"
 
-    def under(self, may_send: Callable[[], bool]) -> Voice:
+    def under(self, may_send: Callable[[], bool]) -> Recorder:
         """Who tells for as long as that may be; what waits after that isn't sent."""
         return _Permitted(self, may_send)
 
-    def notify(self, notice: statuses.Notice, may_send: Callable[[], bool]) -> None:
+    def notify(self, notice: statuses.EventNotice, may_send: Callable[[], bool]) -> None:
         """Record an event, after all that is more urgent; where too many wait it is dropped.
 
         Whether it may be sent is asked just before, and when its bytes are written.
         """
         record = partial(self._record, notice, time.time(), may_send)
-        taken = self._lanes.put(write_queue.Lane.EVENT, record)
+        taken = self._lanes.put(write_queue.WritePriority.EVENT, record)
         if not taken:
             self._observe("event", "dropped")
 
     async def _record(
-        self, notice: statuses.Notice, when: float, may_send: Callable[[], bool]
+        self, notice: statuses.EventNotice, when: float, may_send: Callable[[], bool]
     ) -> None:
         if not may_send():
             self._observe("event", "withheld")
@@ -89,7 +89,7 @@ class Herald:
         path = paths.EVENTS.within(_namespace(notice))
         try:
             await self._link.call("POST", path, body, may_send=may_send)
-        except send_guard.WithheldError:
+        except send_guard.NotSentError:
             self._observe("event", "withheld")
         except connection.ApiError as error:
             self._errors.failed("event", error)
@@ -101,14 +101,14 @@ class Herald:
 class _Permitted:
     """Tells for as long as it may."""
 
-    herald: Herald
+    herald: EventRecorder
     may_send: Callable[[], bool]
 
-    def notify(self, notice: statuses.Notice) -> None:
+    def notify(self, notice: statuses.EventNotice) -> None:
         self.herald.notify(notice, self.may_send)
 
 
-def event_body(notice: statuses.Notice, name: str, when: float, identity: Identity) -> bytes:
+def event_body(notice: statuses.EventNotice, name: str, when: float, identity: Identity) -> bytes:
     """An events.k8s.io/v1 Event; `when` is in seconds since the epoch."""
     return msgspec.json.encode(
         {
@@ -133,12 +133,12 @@ def event_body(notice: statuses.Notice, name: str, when: float, identity: Identi
     )
 
 
-def _namespace(notice: statuses.Notice) -> str:
+def _namespace(notice: statuses.EventNotice) -> str:
     """Where its event is kept: the API server wants those about objects in no namespace there."""
     return notice.namespace or "default"
 
 
-def _action(notice: statuses.Notice) -> str:
+def _action(notice: statuses.EventNotice) -> str:
     by_reason = {
         statuses.EVICT: "Evicting",
         statuses.GROUP_REFUSED: "Grouping",

@@ -19,7 +19,7 @@ from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.mirror import paths
 
 
-class Verdict(StrEnum):
+class EvictionResult(StrEnum):
     """What came of an eviction; the values are for metrics."""
 
     EVICTED = "evicted"
@@ -41,7 +41,7 @@ class Verdict(StrEnum):
     """Not sent: another eviction of the plan was refused."""
 
 
-FREED = frozenset({Verdict.EVICTED, Verdict.GONE})
+FREED = frozenset({EvictionResult.EVICTED, EvictionResult.GONE})
 """Verdicts after which the pod's room is free, or is being freed."""
 
 
@@ -70,7 +70,7 @@ class Step:
     """What came of one eviction."""
 
     evict: decisions.Evict
-    verdict: Verdict
+    verdict: EvictionResult
     message: str = ""
     """The server's, where it refused."""
 
@@ -85,13 +85,15 @@ class Outcome:
     @property
     def obstacle(self) -> Step | None:
         """The step at which the plan stopped; None where all of it was done."""
-        stopped = (step for step in self.steps if step.verdict not in FREED | {Verdict.SPARED})
+        stopped = (
+            step for step in self.steps if step.verdict not in FREED | {EvictionResult.SPARED}
+        )
         return next(stopped, None)
 
     @property
     def evicted(self) -> tuple[decisions.Evict, ...]:
         """Those that were really done."""
-        return tuple(step.evict for step in self.steps if step.verdict is Verdict.EVICTED)
+        return tuple(step.evict for step in self.steps if step.verdict is EvictionResult.EVICTED)
 
 
 Report = Callable[[Outcome], None]
@@ -136,7 +138,7 @@ class Evictor:
     def __init__(
         self,
         link: connection.Connection,
-        queue: write_queue.Lanes,
+        queue: write_queue.WriteQueue,
         may_commit: Callable[[], bool],
     ) -> None:
         self._link = link
@@ -149,7 +151,9 @@ class Evictor:
         Whether we may commit is asked just before each call, and when it is written to its
         connection. Nothing else fences evictions: docs/fencing.md.
         """
-        self._lanes.put(write_queue.Lane.EVICTION, partial(self._carry_out, plan, tell, report))
+        self._lanes.put(
+            write_queue.WritePriority.EVICTION, partial(self._carry_out, plan, tell, report)
+        )
 
     async def _carry_out(self, plan: Plan, tell: Tell, report: Report) -> None:
         steps = await self._take(plan, None)
@@ -164,14 +168,16 @@ class Evictor:
         steps: list[Step] = []
         for evict in plan.evicts:
             if steps and steps[-1].verdict not in FREED:
-                steps.append(Step(evict=evict, verdict=Verdict.SPARED))
+                steps.append(Step(evict=evict, verdict=EvictionResult.SPARED))
                 continue
-            step = Step(evict=evict, verdict=Verdict.UNKNOWN, message="the scheduler failed at it")
+            step = Step(
+                evict=evict, verdict=EvictionResult.UNKNOWN, message="the scheduler failed at it"
+            )
             with self._lanes.failures.contained("eviction", evict.task.key):
                 step = await self._evict(evict, rehearsal=tell is None)
             steps.append(step)
             self._lanes.went_on()
-            if tell is not None and steps[-1].verdict is Verdict.EVICTED:
+            if tell is not None and steps[-1].verdict is EvictionResult.EVICTED:
                 tell(evict)
         return steps
 
@@ -179,35 +185,35 @@ class Evictor:
         body = eviction_body(evict, rehearsal=rehearsal)
         try:
             await retries.post(self._link, eviction_path(evict), body, self._may_commit)
-        except send_guard.WithheldError:
-            return Step(evict=evict, verdict=Verdict.WITHHELD)
+        except send_guard.NotSentError:
+            return Step(evict=evict, verdict=EvictionResult.WITHHELD)
         except connection.Unavailable as error:
             if rehearsal:
-                return Step(evict=evict, verdict=Verdict.FAILED, message=str(error))
+                return Step(evict=evict, verdict=EvictionResult.FAILED, message=str(error))
             return await self._look_after(evict, str(error))
         except connection.Conflict as error:  # another pod of this name, or a race with somebody
             return await self._look_after(evict, str(error))
         except connection.ApiError as error:
             return Step(evict=evict, verdict=_verdict(error), message=str(error))
-        return Step(evict=evict, verdict=Verdict.EVICTED)
+        return Step(evict=evict, verdict=EvictionResult.EVICTED)
 
     async def _look_after(self, evict: decisions.Evict, message: str) -> Step:
         """What became of a pod after an answer that doesn't say."""
         task = evict.task
         path = paths.PODS.at(task.name, task.namespace)
-        verdict = Verdict.FAILED
+        verdict = EvictionResult.FAILED
         try:
             pod = await retries.get(self._link, path)
         except connection.NotFound:
-            verdict = Verdict.GONE
+            verdict = EvictionResult.GONE
         except connection.ApiError:
-            verdict = Verdict.UNKNOWN
+            verdict = EvictionResult.UNKNOWN
         else:
             metadata = pod["metadata"]
             if metadata["uid"] != task.uid:
-                verdict = Verdict.GONE
+                verdict = EvictionResult.GONE
             elif metadata.get("deletionTimestamp"):
-                verdict = Verdict.EVICTED
+                verdict = EvictionResult.EVICTED
         return Step(evict=evict, verdict=verdict, message=message)
 
 
@@ -237,16 +243,16 @@ def eviction_body(evict: decisions.Evict, *, rehearsal: bool) -> bytes:
 
 def _unsent(step: Step) -> Step:
     """A step of a rehearsal that went wrong: what went well there wasn't done."""
-    return Step(evict=step.evict, verdict=Verdict.SPARED) if step.verdict in FREED else step
+    return Step(evict=step.evict, verdict=EvictionResult.SPARED) if step.verdict in FREED else step
 
 
-def _verdict(error: connection.ApiError) -> Verdict:
+def _verdict(error: connection.ApiError) -> EvictionResult:
     match error:
         case connection.NotFound() | connection.Gone():
-            return Verdict.GONE
+            return EvictionResult.GONE
         case connection.Protected():
-            return Verdict.PROTECTED
+            return EvictionResult.PROTECTED
         case connection.Throttled():
-            return Verdict.THROTTLED
+            return EvictionResult.THROTTLED
         case _:
-            return Verdict.REFUSED
+            return EvictionResult.REFUSED

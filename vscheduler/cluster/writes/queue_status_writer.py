@@ -46,7 +46,7 @@ class _Sent:
     """What of it was sent, and taken; None where nothing was."""
 
 
-class QueueReporter:
+class QueueStatusWriter:
     """The status of Queues: figures of the last cycle, and why they are what they are.
 
     Written on change only, by server-side apply, so that every scheduler has its own condition and
@@ -57,7 +57,7 @@ class QueueReporter:
     def __init__(
         self,
         link: connection.Connection,
-        queue: write_queue.Lanes,
+        queue: write_queue.WriteQueue,
         scheduler: str,
         *,
         may_commit: Callable[[], bool],
@@ -69,7 +69,7 @@ class QueueReporter:
         self._may_commit = may_commit
         self._observe = observe
         self._box = write_queue.CoalescingQueue(
-            queue, write_queue.Lane.STATUS, spacing_seconds=STATUS_SPACING_SECONDS
+            queue, write_queue.WritePriority.STATUS, spacing_seconds=STATUS_SPACING_SECONDS
         )
         self._told: dict[str, _Told] = {}
         self._sent: dict[str, _Sent] = {}
@@ -202,7 +202,7 @@ class UsageWriter:
     def __init__(
         self,
         link: connection.Connection,
-        queue: write_queue.Lanes,
+        queue: write_queue.WriteQueue,
         scheduler: str,
         *,
         may_commit: Callable[[], bool],
@@ -216,7 +216,7 @@ class UsageWriter:
         self._observe = observe
         self._errors = retries.WriteErrors(observe)
         self._box = write_queue.CoalescingQueue(
-            queue, write_queue.Lane.STATUS, spacing_seconds=USAGE_SPACING_SECONDS
+            queue, write_queue.WritePriority.STATUS, spacing_seconds=USAGE_SPACING_SECONDS
         )
         self._wanted: dict[str, _Kept] = {}
         """By queue, what should be written on it."""
@@ -259,7 +259,7 @@ class UsageWriter:
         self._may_commit = may_commit
         for name in self._wanted:
             if self._due(name) is not None:
-                self._lanes.put(write_queue.Lane.STATUS, partial(self._write, name))
+                self._lanes.put(write_queue.WritePriority.STATUS, partial(self._write, name))
 
     def _due(self, name: str) -> _Kept | None:
         """What is to be written on a queue, if it isn't."""

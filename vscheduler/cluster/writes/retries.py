@@ -26,11 +26,11 @@ async def post(
     """Send this; where the server is too busy, again, as often and as late as is reasonable.
 
     Whether we may commit is asked before each attempt, and again when its bytes are written.
-    Raises connection.ApiError, Throttled after the last attempt, and send_guard.WithheldError.
+    Raises connection.ApiError, Throttled after the last attempt, and send_guard.NotSentError.
     """
     for left in reversed(range(ATTEMPTS)):
         if not may_commit():
-            raise send_guard.WithheldError
+            raise send_guard.NotSentError
         try:
             await link.call("POST", path, body, may_send=may_commit)
         except connection.Throttled as error:

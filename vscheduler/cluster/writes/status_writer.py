@@ -51,15 +51,15 @@ class _Sent:
     state: jobs.GroupState
 
 
-class Reporter:
+class StatusWriter:
     """Writes what a cycle found out; nothing that it wrote already."""
 
     def __init__(
         self,
         link: connection.Connection,
-        queue: write_queue.Lanes,
+        queue: write_queue.WriteQueue,
         groups: Groups,
-        herald: event_recorder.Voice,
+        herald: event_recorder.Recorder,
         *,
         may_commit: Callable[[], bool],
         observe: Callable[[str, str], None],
@@ -71,14 +71,14 @@ class Reporter:
         self._may_commit = may_commit
         self._observe = observe
         self._group_box = write_queue.CoalescingQueue(
-            queue, write_queue.Lane.STATUS, spacing_seconds=GROUP_SPACING_SECONDS
+            queue, write_queue.WritePriority.STATUS, spacing_seconds=GROUP_SPACING_SECONDS
         )
         self._pod_box = write_queue.CoalescingQueue(
-            queue, write_queue.Lane.CONDITION, spacing_seconds=POD_SPACING_SECONDS
+            queue, write_queue.WritePriority.CONDITION, spacing_seconds=POD_SPACING_SECONDS
         )
         self._offered: dict[jobs.JobId, tuple[decisions.GroupStatus, jobs.GroupState]] = {}
         self._sent: dict[jobs.JobId, _Sent] = {}
-        self._told: dict[jobs.TaskId, statuses.Words] = {}
+        self._told: dict[jobs.TaskId, statuses.ReasonAndMessage] = {}
         self._nominated: dict[jobs.TaskId, decisions.Pipeline] = {}
         """What status.nominatedNodeName was set to, of pods that wait still."""
         self._errors = retries.WriteErrors(observe)
@@ -119,7 +119,7 @@ class Reporter:
     def evicted(self, evict: decisions.Evict, gang: jobs.Job) -> None:
         """Record that a pod was evicted; its condition before the kubelet lets go of it."""
         write = partial(self._mark, evict, gang)
-        self._lanes.put(write_queue.Lane.EVICTION, write)
+        self._lanes.put(write_queue.WritePriority.EVICTION, write)
         self._herald.notify(statuses.evicted_notice(evict, gang))
 
     def lost(self, evicts: Sequence[decisions.Evict]) -> None:
@@ -235,7 +235,9 @@ class Reporter:
             if self._told.get(pod.uid) != words:
                 self._pod_box.offer(pod.uid, partial(self._tell_pod, pod, words))
 
-    async def _tell_pod(self, pod: jobs.Task | jobs.Rejection, words: statuses.Words) -> None:
+    async def _tell_pod(
+        self, pod: jobs.Task | jobs.InvalidPod, words: statuses.ReasonAndMessage
+    ) -> None:
         """Tell a pod why it waits; an event only when the topic is another."""
         told = self._told.get(pod.uid)
         if told == words or not self._may_commit():

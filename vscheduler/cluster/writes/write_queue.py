@@ -19,10 +19,10 @@ from vscheduler.cluster.writes import cooperative
 
 Call = Callable[[], Awaitable[None]]
 """One call; what comes of it is its own business, and what it raises ends nothing but itself.
-send_guard.WithheldError says that it isn't sent any more."""
+send_guard.NotSentError says that it isn't sent any more."""
 
 
-class Lane(IntEnum):
+class WritePriority(IntEnum):
     """Kinds of calls, most urgent first."""
 
     BIND = 0
@@ -34,10 +34,10 @@ class Lane(IntEnum):
     EVENT = 5
 
 
-NAMES = tuple(lane.name.lower() for lane in Lane)
+NAMES = tuple(lane.name.lower() for lane in WritePriority)
 """What calls of each lane are called in logs."""
 
-UNBOUNDED = (Lane.BIND, Lane.EVICTION, Lane.CONTROL)
+UNBOUNDED = (WritePriority.BIND, WritePriority.EVICTION, WritePriority.CONTROL)
 """Always taken: there are no more of them than pods."""
 
 CALLS_MIN = 8
@@ -49,7 +49,7 @@ RESTS_MAX = 64
 """How many rests the longest is, while a key's writes raise what nobody expects."""
 
 
-class Lanes:
+class WriteQueue:
     """Calls that wait, and the workers that make them; all in one event loop."""
 
     def __init__(
@@ -59,19 +59,19 @@ class Lanes:
         """Who is told of calls that raise, and of what goes wrong around them."""
         self._workers = workers
         self._waiting_max = waiting_max
-        self._waiting: tuple[deque[Call], ...] = tuple(deque() for _ in Lane)
+        self._waiting: tuple[deque[Call], ...] = tuple(deque() for _ in WritePriority)
         self._limit = ConcurrencyLimit(workers)
         self._idle: deque[asyncio.Future[None]] = deque()
         """One for each worker that has nothing to do, or isn't to."""
         self._taken = asyncio.Event()
         self._done = asyncio.Event()
         """Neither stays set: setting them wakes those who wait for room, or for quiet."""
-        self._under_way = [0 for _ in Lane]
+        self._under_way = [0 for _ in WritePriority]
         self.steps = 0
         """Calls that have ended, whatever came of them, and parts of those that are long."""
-        self._turns = cooperative.Turns()
+        self._turns = cooperative.CooperativeYield()
 
-    def put(self, lane: Lane, call: Call) -> bool:
+    def put(self, lane: WritePriority, call: Call) -> bool:
         """Let a call wait for its turn; False, and it is dropped, where its lane is full."""
         waiting = self._waiting[lane]
         if lane not in UNBOUNDED and len(waiting) >= self._waiting_max:
@@ -93,14 +93,16 @@ class Lanes:
         """The API server was too busy: make fewer calls at once."""
         self._limit.throttled()
 
-    async def wait_for_room(self, lane: Lane, most: int) -> None:
+    async def wait_for_room(self, lane: WritePriority, most: int) -> None:
         """Until no more than so many calls of this lane wait."""
         while len(self._waiting[lane]) > most:
             await self._taken.wait()
 
-    async def wait_until_quiet(self, last: Lane = Lane.EVENT) -> None:
+    async def wait_until_quiet(self, last: WritePriority = WritePriority.EVENT) -> None:
         """Until no call waits or is under way that is as urgent as this, or more."""
-        while any(self._waiting[lane] or self._under_way[lane] for lane in Lane if lane <= last):
+        while any(
+            self._waiting[lane] or self._under_way[lane] for lane in WritePriority if lane <= last
+        ):
             await self._done.wait()
 
     async def run(self) -> None:
@@ -127,7 +129,7 @@ class Lanes:
                 # What isn't sent any more is over.
                 with (
                     self.failures.contained("call", NAMES[lane]),
-                    suppress(send_guard.WithheldError),
+                    suppress(send_guard.NotSentError),
                 ):
                     await call()
             finally:
@@ -197,7 +199,7 @@ class CoalescingQueue:
     `spacing_seconds`, so that a count that goes up by one twenty times is written once or twice.
     """
 
-    def __init__(self, queue: Lanes, lane: Lane, *, spacing_seconds: float) -> None:
+    def __init__(self, queue: WriteQueue, lane: WritePriority, *, spacing_seconds: float) -> None:
         self._lanes = queue
         self._lane = lane
         self._rests = backoff.Growth(
@@ -245,7 +247,7 @@ class CoalescingQueue:
             return
         piece = self._lanes.failures.contained("write", str(key))
         try:
-            with piece, suppress(send_guard.WithheldError):  # what isn't sent any more is over
+            with piece, suppress(send_guard.NotSentError):  # what isn't sent any more is over
                 await write()
         finally:
             if piece.failed:

@@ -70,7 +70,7 @@ class Member:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     priority_class: str
-    request: resources.Amounts
+    request: resources.ResourceMap
     """`pods: 1` included."""
     owner: OwnerRef | None
     """Its controller."""

@@ -95,7 +95,7 @@ class Terms:
             break
         return 1
 
-    def min_resources(self, request: resources.Amounts, minimum: int) -> dict[str, str]:
+    def min_resources(self, request: resources.ResourceMap, minimum: int) -> dict[str, str]:
         """MIN_RESOURCES of the owner, else of the pod, else what so many such pods request."""
         for source in self._owner_first:
             text = source.annotations.get(MIN_RESOURCES)

@@ -77,7 +77,7 @@ class Outlets:
 
     observe: Callable[[str, str], None]
     """Each call, and what came of it."""
-    notify: Callable[[statuses.Notice], None]
+    notify: Callable[[statuses.EventNotice], None]
     """What people are to know of their pods."""
     failures: containment.Failures = field(default_factory=containment.Failures)
     """Work that fails unexpectedly."""
@@ -92,12 +92,12 @@ class Follow:
     """Whether a group that isn't seen is waited for."""
 
 
-class Grouping:
+class PodGroupController:
     """The controller of automatic PodGroups, for one tenure; all of it runs in one event loop."""
 
     def __init__(
         self,
-        survey: podgroup_lister.Survey,
+        survey: podgroup_lister.PodGroupLister,
         api: ports.Api,
         pauses: backoff.Backoff[str],
         options: Options,
@@ -108,13 +108,13 @@ class Grouping:
         self._failures = outlets.failures
         notes = group_reading.Notes(outlets.observe, self._failures)
         self._survey = survey
-        self._attacher = podgroup_creation.Attacher(
+        self._attacher = podgroup_creation.PodGroupCreator(
             api,
             notes,
             podgroup_creation.RefusalEvents(outlets.notify),
             inherit_owner_annotations=options.inherit_owner_annotations,
         )
-        self._parter = podgroup_gc.Parter(
+        self._parter = podgroup_gc.PodGroupGC(
             api, notes, schedulers=options.schedulers, grace_seconds=options.grace_seconds
         )
         self._pauses = pauses
@@ -211,7 +211,7 @@ class Grouping:
 
     def _contained(self, key: str, pod: pods.Pod) -> containment.Contained:
         """A block about a group, of which this pod is told when it fails."""
-        subject = statuses.Subject(
+        subject = statuses.ObjectReference(
             kind="Pod",
             namespace=pod.namespace,
             name=pod.key.removeprefix(f"{pod.namespace}/"),
@@ -249,7 +249,7 @@ class Grouping:
             if piece.failed:
                 self._pauses.failed(key, now)
 
-    async def _attach(self, key: jobs.JobId, crew: podgroup_creation.Crew) -> None:
+    async def _attach(self, key: jobs.JobId, crew: podgroup_creation.OwnedPods) -> None:
         settled: list[str] = []
         subject = podgroup_creation.subject_of(crew.spokesman)
         with self._failures.contained("podgroup", key, subject), suppress(ports.RefusedError):
@@ -286,7 +286,7 @@ class Grouping:
         if owner and self._survey.differs(key, self._attacher.wanted(crew, owner)):
             self._start(key, partial(self._amend, key, crew))
 
-    async def _amend(self, key: jobs.JobId, crew: podgroup_creation.Crew) -> None:
+    async def _amend(self, key: jobs.JobId, crew: podgroup_creation.OwnedPods) -> None:
         try:
             await self._attacher.amend(crew)
         except ports.RefusedError:
@@ -326,11 +326,11 @@ class Grouping:
                 self._busy.add(f"part {case.key}")
                 self._partings.put_nowait((f"part {case.key}", partial(self._part, case)))
 
-    async def _part(self, case: podgroup_gc.Case) -> None:
+    async def _part(self, case: podgroup_gc.UnusedPodGroup) -> None:
         await self._parter.write(case)
         self._looked_at(case)
 
-    def _looked_at(self, case: podgroup_gc.Case) -> None:
+    def _looked_at(self, case: podgroup_gc.UnusedPodGroup) -> None:
         """It pauses, unless it was marked just now, and so is looked at once more."""
         key = f"part {case.key}"
         if not isinstance(case.verdict, deletion.Mark):

@@ -29,7 +29,7 @@ TOLD_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Crew:
+class OwnedPods:
     """Pods that share an automatic PodGroup; at least one."""
 
     namespace: str
@@ -68,7 +68,7 @@ class RefusalEvents:
     A pod is told of a refusal once, and again when it is another.
     """
 
-    def __init__(self, notify: Callable[[statuses.Notice], None]) -> None:
+    def __init__(self, notify: Callable[[statuses.EventNotice], None]) -> None:
         self._notify = notify
         self._told: dict[str, str] = {}
 
@@ -89,7 +89,7 @@ class RefusalEvents:
         self._told.pop(member.uid, None)
 
 
-class Attacher:
+class PodGroupCreator:
     """Makes and amends PodGroups, and puts pods into them."""
 
     def __init__(
@@ -106,7 +106,7 @@ class Attacher:
         self._reader = group_reading.Reader(api, notes)
         self._inherit = inherit_owner_annotations
 
-    async def attach(self, crew: Crew) -> list[str]:
+    async def attach(self, crew: OwnedPods) -> list[str]:
         """The UIDs of those of its pods without a group that are in it now, or gone.
 
         That is all of them, if all is well.
@@ -137,12 +137,12 @@ class Attacher:
         await group_reading.each(join, crew.joining)
         return settled
 
-    async def amend(self, crew: Crew) -> None:
+    async def amend(self, crew: OwnedPods) -> None:
         """Bring a group's numbers to what its owner wants now. Raises RefusedError."""
         _, owner = await self._owner(crew)
         await self._amend(crew, owner, await self._reader.group(crew.namespace, crew.name))
 
-    def wanted(self, crew: Crew, owner: auto_groups.Owner | None) -> auto_groups.Body:
+    def wanted(self, crew: OwnedPods, owner: auto_groups.Owner | None) -> auto_groups.Body:
         """The manifest of the crew's group."""
         return auto_groups.wanted(
             crew.spokesman,
@@ -152,14 +152,14 @@ class Attacher:
             inherit_owner_annotations=self._inherit,
         )
 
-    async def _owner(self, crew: Crew) -> tuple[deletion.OwnerState, auto_groups.Owner | None]:
+    async def _owner(self, crew: OwnedPods) -> tuple[deletion.OwnerState, auto_groups.Owner | None]:
         ref = crew.spokesman.owner
         if ref is None:
             return deletion.OwnerState.ALIVE, None
         return await self._reader.owner(ref, crew.namespace)
 
     async def _prepare(
-        self, crew: Crew, owner: auto_groups.Owner | None, group: ports.Object | None
+        self, crew: OwnedPods, owner: auto_groups.Owner | None, group: ports.Object | None
     ) -> tuple[ports.Object | None, bool]:
         """The group, so that pods may join it, and whether it was made just now; None: not yet."""
         for _ in range(ATTEMPTS):
@@ -177,7 +177,9 @@ class Attacher:
                     group = await self._reader.group(crew.namespace, crew.name)
         return None, False
 
-    async def _create(self, crew: Crew, owner: auto_groups.Owner | None) -> ports.Object | None:
+    async def _create(
+        self, crew: OwnedPods, owner: auto_groups.Owner | None
+    ) -> ports.Object | None:
         """The new group; None where somebody else was faster."""
         member = crew.spokesman
         try:
@@ -203,7 +205,7 @@ class Attacher:
         )
         return made
 
-    async def _unmark(self, crew: Crew, step: deletion.Unmark) -> ports.Object | None:
+    async def _unmark(self, crew: OwnedPods, step: deletion.Unmark) -> ports.Object | None:
         """The group without its mark, or as it is now where it changed meanwhile."""
         path = paths.POD_GROUPS.at(crew.name, crew.namespace)
         try:
@@ -217,7 +219,7 @@ class Attacher:
         return group
 
     async def _amend(
-        self, crew: Crew, owner: auto_groups.Owner | None, group: ports.Object | None
+        self, crew: OwnedPods, owner: auto_groups.Owner | None, group: ports.Object | None
     ) -> None:
         """Its numbers follow the owner; the schedulers' own writes may come between."""
         path = paths.POD_GROUPS.at(crew.name, crew.namespace)
@@ -255,8 +257,8 @@ class Attacher:
         return True
 
 
-def subject_of(member: auto_groups.Member) -> statuses.Subject:
+def subject_of(member: auto_groups.Member) -> statuses.ObjectReference:
     """The pod, as what an event is about."""
-    return statuses.Subject(
+    return statuses.ObjectReference(
         kind="Pod", namespace=member.namespace, name=member.name, uid=member.uid
     )

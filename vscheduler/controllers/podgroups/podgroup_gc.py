@@ -24,7 +24,7 @@ FAILED = "the scheduler failed at it"
 
 
 @dataclass(slots=True)
-class Case:
+class UnusedPodGroup:
     """A group that seems to be unused, while it is looked at."""
 
     namespace: str
@@ -48,7 +48,7 @@ class Case:
         return self.verdict is None or isinstance(self.verdict, deletion.Keep | deletion.Wait)
 
 
-class Parter:
+class PodGroupGC:
     """Marks and deletes PodGroups."""
 
     def __init__(
@@ -65,16 +65,16 @@ class Parter:
         self._schedulers = tuple(schedulers)
         self._grace_seconds = grace_seconds
 
-    async def look(self, namespace: str, unused: Mapping[str, float]) -> list[Case]:
+    async def look(self, namespace: str, unused: Mapping[str, float]) -> list[UnusedPodGroup]:
         """Judge groups that seem to be unused since these times (time.monotonic), by name.
 
         Of one that can't be read it is said so. Raises RefusedError where the pods can't.
         """
-        cases = [Case(namespace, name, since) for name, since in unused.items()]
+        cases = [UnusedPodGroup(namespace, name, since) for name, since in unused.items()]
         await self._judge_anew(namespace, cases)
         return cases
 
-    async def write(self, case: Case) -> None:
+    async def write(self, case: UnusedPodGroup) -> None:
         """Do what was decided; where something came between, judge anew and do that.
 
         The verdict is then what is left to do: None where the group is gone, Mark where that has
@@ -89,11 +89,11 @@ class Parter:
                 case.verdict = deletion.Keep(why=str(error))
         case.verdict = deletion.Keep(why="it keeps changing")
 
-    async def _judge_anew(self, namespace: str, cases: Sequence[Case]) -> None:
+    async def _judge_anew(self, namespace: str, cases: Sequence[UnusedPodGroup]) -> None:
         """Read all anew, in the order that counts."""
         unread: dict[str, deletion.Step] = {}
 
-        async def read(case: Case) -> None:
+        async def read(case: UnusedPodGroup) -> None:
             try:
                 case.group = await self._reader.group(namespace, case.name)
                 if case.group is not None:
@@ -121,7 +121,7 @@ class Parter:
         state, _ = await self._reader.owner(ref, namespace)
         return state
 
-    def _judge(self, case: Case, pods: Sequence[deletion.Pod]) -> deletion.Step | None:
+    def _judge(self, case: UnusedPodGroup, pods: Sequence[deletion.Pod]) -> deletion.Step | None:
         group = case.group
         if group is None:
             return None
@@ -146,7 +146,7 @@ class Parter:
             case.refused = None
         return step
 
-    async def _obey(self, case: Case) -> bool:
+    async def _obey(self, case: UnusedPodGroup) -> bool:
         """Do what was decided; whether to judge the group anew at once."""
         path = paths.POD_GROUPS.at(case.name, case.namespace)
         step = case.verdict
@@ -176,7 +176,7 @@ class Parter:
             )
         return False
 
-    def _take(self, case: Case, action: str, error: ports.RefusedError) -> bool:
+    def _take(self, case: UnusedPodGroup, action: str, error: ports.RefusedError) -> bool:
         """Note a write that came to nothing; whether to judge the group anew at once.
 
         An answer that is lost says nothing of what was done: the group is looked at once more, a

@@ -18,7 +18,7 @@ RUNNING, PENDING = (queue_objects.PHASES[phase] for phase in ("Running", "Pendin
 COMPLETED = queue_objects.PHASES["Completed"]
 
 
-class Survey:
+class PodGroupLister:
     """Questions to the Mirror, and to what is known of owners."""
 
     def __init__(
@@ -41,7 +41,7 @@ class Survey:
 
     def crew(
         self, key: jobs.JobId, waiting: Iterable[pods.Pod] = ()
-    ) -> podgroup_creation.Crew | None:
+    ) -> podgroup_creation.OwnedPods | None:
         """The pods of a group, those that wait for it included; None where there are none."""
         newcomers = {pod.uid: pod for pod in waiting}
         inside = [
@@ -58,7 +58,7 @@ class Survey:
         namespace, _, name = key.partition("/")
         origin = every[0].origin
         assert origin is not None, "only pods with one were taken"
-        return podgroup_creation.Crew(
+        return podgroup_creation.OwnedPods(
             namespace=namespace,
             name=name,
             scheduler=origin.scheduler,

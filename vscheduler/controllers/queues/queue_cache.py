@@ -105,7 +105,7 @@ class Tally:
             del self._counts[queue]
 
 
-class Known:
+class QueueCache:
     """All Queues and PodGroups, and how many of these each queue holds."""
 
     def __init__(self, default_queue: str, witness: Witness = as_written) -> None:

@@ -76,7 +76,7 @@ class Pace:
         return backoff.Growth(first_seconds=first, longest_seconds=longest, most=sys.maxsize)
 
 
-class QueueKeeper:
+class QueueController:
     """The Queue controller's ears and hands; what is to be done is decided in `queues`."""
 
     def __init__(
@@ -95,8 +95,8 @@ class QueueKeeper:
         self._default = default_queue
         self._observe = observe
         self._pace = pace
-        self._writer = queue_writer.Writer(api, observe)
-        self._known = queue_cache.Known(default_queue, witness)
+        self._writer = queue_writer.QueueWriter(api, observe)
+        self._known = queue_cache.QueueCache(default_queue, witness)
         self._served = queue_cache.ServedKinds(api)
         self._missed = False
         """Whether somebody has missed a kind since that was last asked."""
@@ -390,8 +390,8 @@ class QueueKeeper:
             self._told.add(message)
 
 
-def _subject(queue: queue_objects.Queue) -> statuses.Subject:
-    return statuses.Subject(kind="Queue", namespace="", name=queue.name, uid=queue.uid)
+def _subject(queue: queue_objects.Queue) -> statuses.ObjectReference:
+    return statuses.ObjectReference(kind="Queue", namespace="", name=queue.name, uid=queue.uid)
 
 
 def _age(command: queue_objects.Command) -> tuple[int, str]:

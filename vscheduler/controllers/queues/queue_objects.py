@@ -65,8 +65,8 @@ class Queue:
     version: str
     """metadata.resourceVersion."""
     parent: str = ""
-    deserved: resources.Amounts = field(default_factory=dict)
-    guarantee: resources.Amounts = field(default_factory=dict)
+    deserved: resources.ResourceMap = field(default_factory=dict)
+    guarantee: resources.ResourceMap = field(default_factory=dict)
     wanted: str = ""
     """The annotation `vscheduler.io/wanted-state`, whatever stands there."""
     closed_by_parent: bool = False
@@ -236,7 +236,7 @@ def _text(body: Object, name: str) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _amounts(quantities: Object) -> resources.Amounts:
+def _amounts(quantities: Object) -> resources.ResourceMap:
     try:
         return fields.totals(quantities, "")
     except fields.FieldError:

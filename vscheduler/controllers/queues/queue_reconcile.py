@@ -272,7 +272,7 @@ def _over(parent: queues.Queue, kids: Sequence[queues.Queue]) -> Body | None:
     return None
 
 
-def _sum(several: Iterable[resources.Amounts]) -> Mapping[str, int]:
+def _sum(several: Iterable[resources.ResourceMap]) -> Mapping[str, int]:
     total: Counter[str] = Counter()
     for each in several:
         total.update(each)

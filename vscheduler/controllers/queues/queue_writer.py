@@ -23,7 +23,7 @@ NOTHING = {"cpu": "0", "memory": "0"}
 """What Volcano's CRD wants there of whoever writes first; a scheduler's figures replace it."""
 
 
-class Writer:
+class QueueWriter:
     """Writes to Queues, and remembers what it wrote."""
 
     def __init__(self, api: ports.Api, observe: Callable[[str, str], None]) -> None:

@@ -35,7 +35,7 @@ class Placed(Enum):
     """Its queue may not take it, or a task like it found no node before."""
 
 
-Lines: TypeAlias = dict[str, ordering.Line[reasons.Worksheet]]
+Lines: TypeAlias = dict[str, ordering.Line[reasons.JobTurn]]
 """By queue, the jobs that have something to place."""
 
 
@@ -104,20 +104,20 @@ def _take_turns(session: working.Session, lines: Lines, later: Lines | None) -> 
 
 
 def _stand_back(
-    session: working.Session, line: ordering.Line[reasons.Worksheet], later: Lines, queue: str
+    session: working.Session, line: ordering.Line[reasons.JobTurn], later: Lines, queue: str
 ) -> None:
     """Who is first in line, and all behind it whose namespaces have had their part, waits until
     others have had theirs.
     """
 
-    def has_had(sheet: reasons.Worksheet) -> bool:
+    def has_had(sheet: reasons.JobTurn) -> bool:
         return session.spending.has_had_its_part(sheet.gang.job.namespace)
 
     if line and has_had(line.first):
         line.part(has_had, later.setdefault(queue, ordering.Line()))
 
 
-def _redeem(session: working.Session, gang: job_state.Gang) -> None:
+def _redeem(session: working.Session, gang: job_state.JobState) -> None:
     """Start a job on the room that was made for it, let it wait on, or let it give the room up.
 
     It has its turn before all others, whatever its queue has by now: the room counts as the
@@ -131,7 +131,7 @@ def _redeem(session: working.Session, gang: job_state.Gang) -> None:
         for task in tasks:
             trial.withdraw(task)
         withdrawn = trial.checkpoint()
-        sheet = reasons.Worksheet(gang, deque(task for task in tasks if not task.best_effort))
+        sheet = reasons.JobTurn(gang, deque(task for task in tasks if not task.best_effort))
         while sheet.tasks:
             before = len(sheet.tasks)
             _fill(session, trial, queue, sheet)
@@ -165,13 +165,13 @@ def _line_up(
             tasks = ordering.tasks(session.dispatch, gang, tasks)
             line = lines.setdefault(job.queue, ordering.Line())
             key = ordering.job_key(session.dispatch, gang)
-            line.join(key, reasons.Worksheet(gang, deque(tasks)))
+            line.join(key, reasons.JobTurn(gang, deque(tasks)))
         elif gang.counts[jobs.TaskStatus.GATED] and not gang.has_minimum:
             reasons.note_incomplete(session, gang)
     return lines, without
 
 
-def _is_due(session: working.Session, gang: job_state.Gang, *, admission: bool) -> bool:
+def _is_due(session: working.Session, gang: job_state.JobState, *, admission: bool) -> bool:
     """Whether the job may have its turn; admission: only if its group was let in."""
     if gang.phase is jobs.Phase.PENDING:
         if admission:
@@ -185,14 +185,14 @@ def _is_due(session: working.Session, gang: job_state.Gang, *, admission: bool) 
     if reason is not None:
         session.note(gang.job.id, reason)
         return False
-    if gang.job.id in session.snapshot.carried.tried:
+    if gang.job.id in session.snapshot.carried.attempted:
         session.unreached.add(gang.job.id)
         return False
     return True
 
 
 def _tell_roomless(
-    session: working.Session, task: jobs.Task, group: Sequence[job_state.Gang]
+    session: working.Session, task: jobs.Task, group: Sequence[job_state.JobState]
 ) -> None:
     """These jobs, whose pods are like this one, have had their turn, or have none in this cycle."""
     queue = session.queues[group[0].job.queue]
@@ -204,7 +204,7 @@ def _tell_roomless(
             continue
         session.spending.payer = gang.job.namespace
         session.spend("roomless", ROOMLESS_COST)
-        sheet = reasons.Worksheet(
+        sheet = reasons.JobTurn(
             gang, deque((unschedulable_classes.representative(gang.job) or task,))
         )
         if overused:
@@ -217,7 +217,7 @@ def _tell_roomless(
 def _refuse(
     session: working.Session,
     queue: queues.Queue,
-    sheet: reasons.Worksheet,
+    sheet: reasons.JobTurn,
     known: dict[Hashable, decisions.Reason],
 ) -> None:
     """What `_place` comes to where there is no node; known are reasons that such jobs share."""
@@ -238,7 +238,7 @@ def _refuse(
         reasons.note_incomplete(session, gang)
 
 
-def _place(session: working.Session, queue: queues.Queue, sheet: reasons.Worksheet) -> bool:
+def _place(session: working.Session, queue: queues.Queue, sheet: reasons.JobTurn) -> bool:
     """Give the job one turn: its minimum as a block, or one pod more. False: nothing is bound."""
     gang = sheet.gang
     with session.statement() as trial:
@@ -262,7 +262,7 @@ def _fill(
     session: working.Session,
     trial: statement.Statement,
     queue: queues.Queue,
-    sheet: reasons.Worksheet,
+    sheet: reasons.JobTurn,
     *,
     idlers: bool = True,
 ) -> None:
@@ -287,7 +287,7 @@ def _fill_sub_group(
     session: working.Session,
     trial: statement.Statement,
     queue: queues.Queue,
-    sheet: reasons.Worksheet,
+    sheet: reasons.JobTurn,
     sub_group: tuple[job_state.SubGroups, job_state.Key],
 ) -> Placed:
     """Place the next tasks, which are of this sub-group, until it is whole; else none of them.
@@ -310,7 +310,7 @@ def _give_room(
     session: working.Session,
     trial: statement.Statement,
     queue: queues.Queue,
-    sheet: reasons.Worksheet,
+    sheet: reasons.JobTurn,
 ) -> Placed:
     """Place the next task."""
     task = sheet.tasks.popleft()
@@ -336,7 +336,7 @@ def _seating(
     session: working.Session,
     trial: statement.Statement,
     queue: queues.Queue,
-    sheet: reasons.Worksheet,
+    sheet: reasons.JobTurn,
 ) -> best_effort.Seating:
     """What gives best-effort members of the job a place."""
 

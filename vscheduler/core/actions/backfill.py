@@ -35,9 +35,9 @@ class Backfill(contracts.Action[working.Session]):
                 _place(session, gang)
 
 
-def _line_up(session: working.Session) -> Iterator[job_state.Gang]:
+def _line_up(session: working.Session) -> Iterator[job_state.JobState]:
     """The admitted, valid jobs with pods to place, in order."""
-    lines: defaultdict[str, list[job_state.Gang]] = defaultdict(list)
+    lines: defaultdict[str, list[job_state.JobState]] = defaultdict(list)
     for gang in session.unsettled():
         job = gang.job
         if not (gang.pending_best_effort or gang.waiting_tasks) or not any(_waiting(gang)):
@@ -47,7 +47,7 @@ def _line_up(session: working.Session) -> Iterator[job_state.Gang]:
         reason = reasons.invalid(session, gang)
         if reason is not None:
             session.note(job.id, reason)
-        elif job.id in session.snapshot.carried.tried:
+        elif job.id in session.snapshot.carried.attempted:
             _pass_over(session, gang)
         else:
             lines[job.queue].append(gang)
@@ -57,7 +57,7 @@ def _line_up(session: working.Session) -> Iterator[job_state.Gang]:
         yield from sorted(lines[queue.name], key=lambda gang: ordering.job_key(dispatch, gang))
 
 
-def _waiting(gang: job_state.Gang) -> Iterator[jobs.Task]:
+def _waiting(gang: job_state.JobState) -> Iterator[jobs.Task]:
     """Best-effort pods that have no place, or only a promise of one."""
     pending, pipelined = jobs.TaskStatus.PENDING, jobs.TaskStatus.PIPELINED
     for status, count in ((pending, gang.pending_best_effort), (pipelined, gang.waiting_tasks)):
@@ -65,13 +65,13 @@ def _waiting(gang: job_state.Gang) -> Iterator[jobs.Task]:
             yield from (task for task in gang.tasks(status) if task.best_effort)
 
 
-def _pass_over(session: working.Session, gang: job_state.Gang) -> None:
+def _pass_over(session: working.Session, gang: job_state.JobState) -> None:
     """Say nothing about the job in this cycle, unless something was said before."""
     if gang.job.id not in session.reasons:
         session.unreached.add(gang.job.id)
 
 
-def _place(session: working.Session, gang: job_state.Gang) -> None:
+def _place(session: working.Session, gang: job_state.JobState) -> None:
     """Find places for the best-effort pods of the job that it needs, then for the others; bind
     them if it is ready then.
 
@@ -139,4 +139,4 @@ def _reason(
     session: working.Session, task: jobs.Task, code: decisions.ReasonCode, **numbers: object
 ) -> decisions.Reason:
     gang = session.gang_of(task)
-    return reasons.of(gang, code, request=task.kind.request, role=task.role, **numbers)
+    return reasons.of(gang, code, request=task.pod_class.request, role=task.role, **numbers)

@@ -28,7 +28,7 @@ AGAIN_COST = 8
 TIMEOUT = "enqueue.timeout"
 
 
-Lines: TypeAlias = dict[str, ordering.Line[job_state.Gang]]
+Lines: TypeAlias = dict[str, ordering.Line[job_state.JobState]]
 """By queue, the groups that wait to be let in."""
 
 
@@ -55,7 +55,7 @@ class Enqueue(contracts.Action[working.Session]):
             uid = gang.job.uid
             if gang.phase is jobs.Phase.PENDING and uid in session.admitted:
                 gang.phase = jobs.Phase.INQUEUE
-            elif gang.phase is jobs.Phase.INQUEUE and uid in session.lapsed:
+            elif gang.phase is jobs.Phase.INQUEUE and uid in session.admission_expired:
                 gang.phase = jobs.Phase.PENDING
             if gang.phase is jobs.Phase.INQUEUE and not session.as_volcano:
                 _hold_to_time(session, gang, timeout)
@@ -68,14 +68,14 @@ class Enqueue(contracts.Action[working.Session]):
         is nothing that a place could keep from others.
         """
         self._feasible = feasibility.Feasibility(session)
-        self._hopeless: list[tuple[job_state.Gang, unschedulable_jobs.Obstacle]] = []
-        pending: tuple[list[job_state.Gang], list[job_state.Gang]] = ([], [])
+        self._hopeless: list[tuple[job_state.JobState, unschedulable_jobs.Obstacle]] = []
+        pending: tuple[list[job_state.JobState], list[job_state.JobState]] = ([], [])
         nodes_ready = bool(session.layout.ready.any())
         young = [gang for gang in session.unsettled() if gang.phase in jobs.YOUNG]
         spending = session.spending
         for gang in spending.in_turn(young):
             waits = gang.phase is jobs.Phase.PENDING
-            if gang.job.id in session.snapshot.carried.tried:
+            if gang.job.id in session.snapshot.carried.attempted:
                 if waits:
                     session.unreached.add(gang.job.id)
                 continue
@@ -86,7 +86,7 @@ class Enqueue(contracts.Action[working.Session]):
                     gang.phase = jobs.Phase.PENDING
                     continue
             if waits:
-                pending[gang.job.uid in session.lapsed].append(gang)
+                pending[gang.job.uid in session.admission_expired].append(gang)
         session.spending.grant(4)
         for waiting in pending:
             self._take_turns(session, waiting)
@@ -110,7 +110,10 @@ class Enqueue(contracts.Action[working.Session]):
             session.note(gang.job.id, self._why_hopeless(session, gang, obstacles[gang.job.id]))
 
     def _why_hopeless(
-        self, session: working.Session, gang: job_state.Gang, obstacle: unschedulable_jobs.Obstacle
+        self,
+        session: working.Session,
+        gang: job_state.JobState,
+        obstacle: unschedulable_jobs.Obstacle,
     ) -> decisions.Reason:
         """What its queue forbids comes first: no node would change that."""
         bar = reasons.barred(session, gang)
@@ -121,11 +124,11 @@ class Enqueue(contracts.Action[working.Session]):
             return self._feasible.reason(gang, obstacle)
         return _refused(session, gang, refusal)
 
-    def _take_turns(self, session: working.Session, pending: list[job_state.Gang]) -> None:
+    def _take_turns(self, session: working.Session, pending: list[job_state.JobState]) -> None:
         lines: Lines = {}
         for gang in pending:
             line = lines.setdefault(gang.job.queue, ordering.Line())
-            since = session.lapsed.get(gang.job.uid, 0.0)
+            since = session.admission_expired.get(gang.job.uid, 0.0)
             line.join((since, *ordering.job_key(session.dispatch, gang)), gang)
         later: Lines = {}
         self._decide_in_turn(session, lines, later)
@@ -138,7 +141,7 @@ class Enqueue(contracts.Action[working.Session]):
         have had their part wait there.
         """
 
-        def has_had(gang: job_state.Gang) -> bool:
+        def has_had(gang: job_state.JobState) -> bool:
             return session.spending.has_had_its_part(gang.job.namespace)
 
         waiting: ordering.Line[queues.Queue] = ordering.Line()
@@ -159,7 +162,9 @@ class Enqueue(contracts.Action[working.Session]):
             if line:
                 waiting.join(ordering.queue_key(session.dispatch, queue), queue)
 
-    def _decide(self, session: working.Session, queue: queues.Queue, gang: job_state.Gang) -> None:
+    def _decide(
+        self, session: working.Session, queue: queues.Queue, gang: job_state.JobState
+    ) -> None:
         bar = reasons.barred(session, gang)
         if bar is not None:
             session.note(gang.job.id, bar)
@@ -173,7 +178,7 @@ class Enqueue(contracts.Action[working.Session]):
         else:
             session.note(gang.job.id, _refused(session, gang, refusal))
 
-    def _admit(self, session: working.Session, gang: job_state.Gang) -> None:
+    def _admit(self, session: working.Session, gang: job_state.JobState) -> None:
         session.dispatch.every("job_enqueued", gang)
         gang.phase = jobs.Phase.INQUEUE
         now = session.snapshot.now
@@ -183,7 +188,7 @@ class Enqueue(contracts.Action[working.Session]):
 
 
 def _refused(
-    session: working.Session, gang: job_state.Gang, refusal: decisions.Refusal
+    session: working.Session, gang: job_state.JobState, refusal: decisions.AdmissionFailure
 ) -> decisions.Reason:
     """Why the group isn't let in; of one that asks for more than all nodes have, just that."""
     if _lacks_room(refusal) and not session.as_volcano:
@@ -201,7 +206,7 @@ def _refused(
     )
 
 
-def _hold_to_time(session: working.Session, gang: job_state.Gang, timeout: float) -> None:
+def _hold_to_time(session: working.Session, gang: job_state.JobState, timeout: float) -> None:
     """Take the group's place from it where it had long enough to start.
 
     One that waits for room that evictions made for it keeps its place; one that was promised
@@ -218,12 +223,12 @@ def _hold_to_time(session: working.Session, gang: job_state.Gang, timeout: float
         session.wake(due)
         return
     gang.phase = jobs.Phase.PENDING
-    session.lapsed[uid] = now
+    session.admission_expired[uid] = now
 
 
 def _refusal(
-    session: working.Session, queue: queues.Queue, gang: job_state.Gang
-) -> decisions.Refusal | None:
+    session: working.Session, queue: queues.Queue, gang: job_state.JobState
+) -> decisions.AdmissionFailure | None:
     """Why the group isn't let in. That the cluster has no room is the last of reasons: it is told,
     and may be overcome by reclaiming, only where there is no other.
     """
@@ -238,17 +243,17 @@ def _refusal(
     return None if limit is None and _is_owed(session, queue, gang) else refusal
 
 
-def _lacks_room(refusal: decisions.Refusal) -> bool:
+def _lacks_room(refusal: decisions.AdmissionFailure) -> bool:
     """Whether more nodes would help."""
     return refusal.code is decisions.ReasonCode.CLUSTER_FULL
 
 
-def _is_promised_away(refusal: decisions.Refusal) -> bool:
+def _is_promised_away(refusal: decisions.AdmissionFailure) -> bool:
     """Whether evictions would help: no queue would have more than it can have in this cluster."""
     return _lacks_room(refusal) and not refusal.subject
 
 
-def _is_owed(session: working.Session, queue: queues.Queue, gang: job_state.Gang) -> bool:
+def _is_owed(session: working.Session, queue: queues.Queue, gang: job_state.JobState) -> bool:
     """Whether the group may reclaim what the cluster has no room for: its queue is owed it.
 
     Plugins are asked about one pod as large as what the group needs at least, since there may be
@@ -264,7 +269,7 @@ def _is_owed(session: working.Session, queue: queues.Queue, gang: job_state.Gang
         namespace=job.namespace,
         name=job.name,
         job=job.id,
-        kind=jobs.TaskClass(request=inqueue_resources.outstanding(gang)),
+        pod_class=jobs.PodClass(request=inqueue_resources.outstanding(gang)),
         status=jobs.TaskStatus.PENDING,
         created=job.created,
     )

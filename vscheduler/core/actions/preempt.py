@@ -49,7 +49,7 @@ def _in_queue(
     session: working.Session,
     planner: eviction.Planner,
     queue: queues.Queue,
-    lines: Mapping[str, ordering.Line[preemptors.Claim]],
+    lines: Mapping[str, ordering.Line[preemptors.Preemptor]],
 ) -> None:
     """Other jobs of the queue lose pods to each starving job, then the job's own lesser pods."""
     line = lines[queue.name]
@@ -61,7 +61,7 @@ def _ask(
     session: working.Session,
     planner: eviction.Planner,
     queue: queues.Queue,
-    claim: preemptors.Claim,
+    claim: preemptors.Preemptor,
 ) -> None:
     """Room for the job's minimum, then for one pod more after the other."""
     job = claim.gang.job
@@ -73,11 +73,11 @@ def _ask(
         while claim.tasks and planner.claim(queue, claim, candidate):
             if session.spending.exhausted:  # it goes on in the next cycle
                 return
-    session.asked.add((Preempt.name, job.id))
+    session.reclaim_failed.add((Preempt.name, job.id))
 
 
 def _of_other_jobs(job: jobs.Job) -> victims.Candidate:
-    def candidate(gang: job_state.Gang, task: jobs.Task) -> bool:
+    def candidate(gang: job_state.JobState, task: jobs.Task) -> bool:
         del task
         return gang.job.queue == job.queue and gang.job.id != job.id
 
@@ -85,25 +85,25 @@ def _of_other_jobs(job: jobs.Job) -> victims.Candidate:
 
 
 def _of_same_job(job: jobs.Job) -> victims.Candidate:
-    def candidate(gang: job_state.Gang, task: jobs.Task) -> bool:
+    def candidate(gang: job_state.JobState, task: jobs.Task) -> bool:
         del task
         return gang.job.id == job.id
 
     return candidate
 
 
-MakeRoom = Callable[[node_by_node.Search], bool]
+MakeRoom = Callable[[node_by_node.NodeByNodeSearch], bool]
 
 
 def _node_by_node(
-    session: working.Session, line: ordering.Line[preemptors.Claim], make_room: MakeRoom
+    session: working.Session, line: ordering.Line[preemptors.Preemptor], make_room: MakeRoom
 ) -> None:
     """Volcano's way: each starving job gets one attempt, then its tasks try their own job."""
     starving = []
     while line:
         claim = line.leave()
         starving.append(claim.gang)
-        session.asked.add((Preempt.name, claim.gang.job.id))
+        session.reclaim_failed.add((Preempt.name, claim.gang.job.id))
         candidate = _of_other_jobs(claim.gang.job)
         with session.statement() as trial:
             while claim.tasks and session.dispatch.first_tier("job_starving", claim.gang):
@@ -133,11 +133,11 @@ def _try(
     if task.never_preempts:
         return False
 
-    def allowed(gang: job_state.Gang, victim: jobs.Task) -> bool:
+    def allowed(gang: job_state.JobState, victim: jobs.Task) -> bool:
         return candidate(gang, victim) and (victim.best_effort or not task.best_effort)
 
     return make_room(
-        node_by_node.Search(
+        node_by_node.NodeByNodeSearch(
             session=session,
             trial=trial,
             task=task,

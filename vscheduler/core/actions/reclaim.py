@@ -40,7 +40,7 @@ class Reclaim(contracts.Action[working.Session]):
             claim = line.leave()
             session.spending.payer = claim.gang.job.namespace
             if not planner.claim(queue, claim, _of_others(session, queue)):
-                session.asked.add((self.name, claim.gang.job.id))
+                session.reclaim_failed.add((self.name, claim.gang.job.id))
                 self._pass_over(session, planner, line)
             elif claim.tasks:
                 line.join(preemptors.job_place(session, claim.gang), claim)
@@ -51,18 +51,18 @@ class Reclaim(contracts.Action[working.Session]):
         self,
         session: working.Session,
         planner: eviction.Planner,
-        line: ordering.Line[preemptors.Claim],
+        line: ordering.Line[preemptors.Preemptor],
     ) -> None:
         """Those like one that found nothing have had their turn with it."""
         while line and not session.spending.exhausted and planner.is_vain(line.first):
             session.spend("asked", eviction.VAIN_COST)
-            session.asked.add((self.name, line.leave().gang.job.id))
+            session.reclaim_failed.add((self.name, line.leave().gang.job.id))
 
 
 def _of_others(session: working.Session, queue: queues.Queue) -> victims.Candidate:
     """Pods of other queues that give back what they have borrowed."""
 
-    def candidate(gang: job_state.Gang, task: jobs.Task) -> bool:
+    def candidate(gang: job_state.JobState, task: jobs.Task) -> bool:
         del task
         return gang.job.queue != queue.name and session.queues[gang.job.queue].reclaimable
 
@@ -72,7 +72,7 @@ def _of_others(session: working.Session, queue: queues.Queue) -> victims.Candida
 def _node_by_node(
     session: working.Session,
     waiting: ordering.Line[queues.Queue],
-    lines: Mapping[str, ordering.Line[preemptors.Claim]],
+    lines: Mapping[str, ordering.Line[preemptors.Preemptor]],
 ) -> None:
     """Volcano's way: a queue's jobs one after the other, whatever becomes of its share."""
     while waiting and not session.spending.exhausted:
@@ -83,13 +83,13 @@ def _node_by_node(
         others = _of_others(session, queue)
 
         def running(
-            gang: job_state.Gang, task: jobs.Task, others: victims.Candidate = others
+            gang: job_state.JobState, task: jobs.Task, others: victims.Candidate = others
         ) -> bool:
             return task.status is jobs.TaskStatus.RUNNING and others(gang, task)
 
         while line:
             claim = line.leave()
-            session.asked.add((Reclaim.name, claim.gang.job.id))
+            session.reclaim_failed.add((Reclaim.name, claim.gang.job.id))
             with session.statement() as trial:
                 while claim.tasks and session.dispatch.first_tier("job_starving", claim.gang):
                     task = claim.tasks.popleft()
@@ -98,7 +98,7 @@ def _node_by_node(
                     if not session.dispatch.all_agree("preemptive", queue, (task,)):
                         continue
                     node_by_node.reclaim(
-                        node_by_node.Search(
+                        node_by_node.NodeByNodeSearch(
                             session=session,
                             trial=trial,
                             task=task,

@@ -44,7 +44,7 @@ class Shuffle(contracts.Action[working.Session]):
 
 def _candidates(session: working.Session) -> list[jobs.Task]:
     """Running pods, by job and UID; those that no one may evict only in Volcano's way."""
-    spared = session.snapshot.carried.spared
+    spared = session.snapshot.carried.eviction_refused_pods
     return [
         task
         for gang in session.gangs.values()
@@ -57,14 +57,14 @@ def _candidates(session: working.Session) -> list[jobs.Task]:
 
 
 def _units(
-    session: working.Session, gang: job_state.Gang, named: Sequence[jobs.Task]
-) -> Iterator[victims.Unit]:
+    session: working.Session, gang: job_state.JobState, named: Sequence[jobs.Task]
+) -> Iterator[victims.VictimGroup]:
     """What goes together: the whole gang where all of it is named, else surplus pods.
 
     Each is evicted before the next one is worked out.
     """
     if session.as_volcano:
-        yield from (victims.Unit(gang=gang, tasks=(task,), whole=False) for task in named)
+        yield from (victims.VictimGroup(gang=gang, tasks=(task,), whole=False) for task in named)
         return
     everything = victims.whole(gang)
     wanted = {task.uid for task in named}

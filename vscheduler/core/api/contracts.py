@@ -10,7 +10,7 @@ whether a job may start; which nodes a pod may use, and which of them it likes b
 
         def filter_nodes(self, task, nodes):
             column, _ = nodes.layout.label(self.argument("reserved.label"))
-            return [Verdict("node(s) were reserved", nodes.of(column < 0))]
+            return [FilterResult("node(s) were reserved", nodes.of(column < 0))]
 
         def score_nodes(self, task, nodes):
             return 10.0 * (nodes.used[:, 0] == 0)
@@ -114,7 +114,7 @@ class NodeView:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FilterResult:
     """One filter's answer: which rows pass, and what to tell people about the others."""
 
     refusal: str
@@ -139,7 +139,7 @@ class Session(Protocol):
     """`compatibility: volcano`: decide as Volcano does where we would decide otherwise."""
 
     @property
-    def neighbours(self) -> views.Neighbours:
+    def neighbours(self) -> views.PodAffinityCounts:
         """Which pods are near a node, those placed and evicted in this cycle taken into account."""
 
     @property
@@ -151,7 +151,7 @@ class Session(Protocol):
         """Jobs with their state in this cycle; every one has its queue in `queues`."""
 
     @property
-    def demands(self) -> demands.Demands:
+    def demands(self) -> demands.QueueDemands:
         """What queues have and ask for as the cycle begins."""
 
     @property
@@ -179,10 +179,10 @@ class Session(Protocol):
         """What shares are computed from, (R,); to be asked from `start` on."""
 
     @property
-    def usable(self) -> node_pools.Survey:
+    def usable(self) -> node_pools.NodePools:
         """What the pods of queues could use of the nodes; to be asked from `start` on."""
 
-    def usable_before(self, seconds: float) -> node_pools.Survey | None:
+    def usable_before(self, seconds: float) -> node_pools.NodePools | None:
         """The same as if nodes hadn't lost anything in so many seconds; None where they haven't."""
 
     def wake(self, at: float) -> None:
@@ -254,7 +254,7 @@ class Hooks(Protocol):
         of `session.total`.
         """
 
-    def class_nodes(self, kind: jobs.TaskClass, layout: nodes.NodeLayout) -> nodes.Mask | None:
+    def class_nodes(self, kind: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask | None:
         """[-; all masks] Which nodes (N,) of any layout pods of this class could use, whoever is
         there now: the part of `filter_nodes` that shares are computed from. None: all.
         """
@@ -296,7 +296,7 @@ class Hooks(Protocol):
         Where no plugin has an answer, no job starves.
         """
 
-    def job_enqueueable(self, gang: views.JobState) -> decisions.Refusal | bool | None:
+    def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool | None:
         """[JobEnqueueable; a vote, too] Whether a Pending group is let in: True, or the numbers."""
 
     def job_enqueued(self, gang: views.JobState) -> None:
@@ -343,9 +343,9 @@ class Hooks(Protocol):
     def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
         """[-; all] The numbers behind `overused` or a refusal of `allocatable`."""
 
-    def filter_nodes(self, task: jobs.Task, nodes: NodeView) -> Sequence[Verdict]:
+    def filter_nodes(self, task: jobs.Task, nodes: NodeView) -> Sequence[FilterResult]:
         """[Predicate; all masks] Which nodes the task may use, amounts aside. The answer must be
-        the same for all tasks of one class and queue with one `Standing.key`.
+        the same for all tasks of one class and queue with one `PodAffinityState.key`.
         """
 
     def outlook(self, task: jobs.Task) -> Hashable:
@@ -361,7 +361,7 @@ class Hooks(Protocol):
 
     def score_nodes(self, task: jobs.Task, nodes: NodeView) -> NDArray[np.float64]:
         """[NodeOrder; sum] How good each node is, weight included, shape (n,). The same for all
-        tasks of one class and queue with one `Standing.key`.
+        tasks of one class and queue with one `PodAffinityState.key`.
         """
 
     def score_node_set(

@@ -78,8 +78,8 @@ HOOKS: Mapping[str, Hook] = {
 
 
 def verdicts(
-    answer: Sequence[contracts.Verdict] | None, view: contracts.NodeView
-) -> list[contracts.Verdict]:
+    answer: Sequence[contracts.FilterResult] | None, view: contracts.NodeView
+) -> list[contracts.FilterResult]:
     """Of filter_nodes: masks as long as the view."""
     found = list(answer or ())
     for verdict in found:

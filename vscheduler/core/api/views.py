@@ -1,7 +1,7 @@
 """Views: what plugins may read of jobs, pod affinity and nominated pods while a cycle goes on.
 
-A job is read as a `JobState`. Pods near a node are read as a `Standing`, which counts pods by the
-values of a label of nodes. Room that is kept for pods of other schedulers is read as `Kept`.
+A job is read as a `JobState`. Pods near a node are read as a `PodAffinityState`, which counts pods
+by the values of a label of nodes. Room that is kept for pods of other schedulers is read as `Kept`.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from vscheduler.core.model import constraints, jobs, nodes, pod_affinity, resources
 
-Item: TypeAlias = pod_affinity.Company | pod_affinity.Tie
+Item: TypeAlias = pod_affinity.Company | pod_affinity.AffinityTermOfPods
 """What there can be a tally of."""
 
 Ports: TypeAlias = Mapping[str, tuple[constraints.HostPort, ...]]
@@ -78,7 +78,7 @@ class JobState(jobs.WorkingJob, Protocol):
         """Whether this task may go and all minima stay: of the job, its roles, its sub-groups."""
 
 
-class Domains(Protocol):
+class TopologyDomains(Protocol):
     """Numbers of pods by the values of a label of nodes, those without the label left out."""
 
     codes: NDArray[np.int64]
@@ -100,7 +100,7 @@ class Domains(Protocol):
         """The same for one value."""
 
 
-class Tally(Protocol):
+class DomainCounts(Protocol):
     """Pods of one kind: a company that somebody looks for, those that carry the same tie, or the
     weighted sum of many of these.
     """
@@ -108,10 +108,10 @@ class Tally(Protocol):
     version: int
     """Rises whenever a pod moves."""
 
-    def by_label(self, key: str) -> Domains:
+    def by_label(self, key: str) -> TopologyDomains:
         """How many there are by the values of a label."""
 
-    def among(self, key: str, scope: Hashable, eligible: nodes.Mask) -> Domains:
+    def among(self, key: str, scope: Hashable, eligible: nodes.Mask) -> TopologyDomains:
         """The same as by_label, on nodes that count only; the scope says which these are."""
 
     def move(self, row: int, seat: pod_affinity.Seat, step: int) -> None:
@@ -119,44 +119,44 @@ class Tally(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class TopologyCount:
     """Pods near which a node is more or less welcome; weight is 1 where it is a must."""
 
-    pods: Tally
+    pods: DomainCounts
     topology_key: str
     weight: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Spreading:
+class SpreadCount:
     """A spread of the task's own, with the pods that it counts."""
 
     spread: constraints.Spread
-    pods: Tally
+    pods: DomainCounts
     counts_itself: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Standing:
+class PodAffinityState:
     """What a task and the pods on nodes are to each other. Equal tasks share one."""
 
     key: Hashable
     """None, or what tells it from other tasks of its class."""
-    counted_in: Mapping[Item, Tally]
+    counted_in: Mapping[Item, DomainCounts]
     """What its own coming and going changes, but for sums."""
-    company: tuple[Near, ...] = ()
+    company: tuple[TopologyCount, ...] = ()
     """Required affinity: one of the same company in every one of these places."""
     is_company: bool = False
     """Whether it is what it looks for: then it may be the first (kube-scheduler)."""
-    avoided: tuple[Near, ...] = ()
+    avoided: tuple[TopologyCount, ...] = ()
     """Required anti-affinity of its own."""
-    repelling: tuple[Near, ...] = ()
+    repelling: tuple[TopologyCount, ...] = ()
     """Pods whose required anti-affinity is about it."""
-    liked: tuple[Near, ...] = ()
+    liked: tuple[TopologyCount, ...] = ()
     """Preferences, its own and those of others about it."""
-    drawing: tuple[Near, ...] = ()
+    drawing: tuple[TopologyCount, ...] = ()
     """Pods whose required affinity is about it."""
-    spreading: tuple[Spreading, ...] = ()
+    spreading: tuple[SpreadCount, ...] = ()
 
     @property
     def version(self) -> int:
@@ -165,14 +165,14 @@ class Standing:
         return near + sum(each.pods.version for each in self.spreading)
 
 
-class Neighbours(Protocol):
+class PodAffinityCounts(Protocol):
     """Which pods are near a node, as this cycle has it so far."""
 
     @property
     def nobody(self) -> bool:
         """Whether no pod has a condition on other pods."""
 
-    def standing(self, task: jobs.Task) -> Standing | None:
+    def standing(self, task: jobs.Task) -> PodAffinityState | None:
         """None where no condition on pods is the task's own or about it."""
 
 

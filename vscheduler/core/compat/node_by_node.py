@@ -22,7 +22,7 @@ TASK_COST = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class NodeByNodeSearch:
     """One task that others are to make room for."""
 
     session: "working.Session"
@@ -33,7 +33,7 @@ class Search:
     candidate: victims.Candidate
 
     @property
-    def gang(self) -> job_state.Gang:
+    def gang(self) -> job_state.JobState:
         """The task's job."""
         return self.session.gang_of(self.task)
 
@@ -92,7 +92,7 @@ class Search:
         )
 
 
-def is_torn(session: "working.Session", gang: job_state.Gang) -> bool:
+def is_torn(session: "working.Session", gang: job_state.JobState) -> bool:
     """Whether the gang was bound in this very cycle, and has less than its minimum now.
 
     Volcano evicts from it all the same, where the tier that is asked doesn't protect gangs.
@@ -100,11 +100,13 @@ def is_torn(session: "working.Session", gang: job_state.Gang) -> bool:
     return (
         session.dispatch.asks("job_ready")
         and not gang.reaches(jobs.READY, idlers=False)
-        and any(task.uid not in session.held for task in gang.tasks(jobs.TaskStatus.ALLOCATED))
+        and any(task.uid not in session.pipelined for task in gang.tasks(jobs.TaskStatus.ALLOCATED))
     )
 
 
-def conclude(session: "working.Session", trial: statement.Statement, gang: job_state.Gang) -> None:
+def conclude(
+    session: "working.Session", trial: statement.Statement, gang: job_state.JobState
+) -> None:
     """Evict for the job if it can start then: all that it needs for its minimum is promised room,
     which Volcano doesn't ask of best-effort members.
     """
@@ -121,7 +123,7 @@ def conclude(session: "working.Session", trial: statement.Statement, gang: job_s
 
 
 def in_order(
-    session: "working.Session", gang: job_state.Gang, victims: Sequence[jobs.Task]
+    session: "working.Session", gang: job_state.JobState, victims: Sequence[jobs.Task]
 ) -> list[jobs.Task]:
     """Who goes first (Volcano: BuildVictimsPriorityQueue)."""
     claimant = session.queues[gang.job.queue]
@@ -134,7 +136,7 @@ def in_order(
     return sorted(victims, key=key)
 
 
-def reclaim(search: Search) -> bool:
+def reclaim(search: NodeByNodeSearch) -> bool:
     """Nodes by name: the first on which enough may go, and some candidate is.
 
     Predicates aren't asked again after the evictions (Volcano: reclaim reclaimForTask).
@@ -157,7 +159,7 @@ def reclaim(search: Search) -> bool:
     return False
 
 
-def preempt(search: Search) -> bool:
+def preempt(search: NodeByNodeSearch) -> bool:
     """The best node first; room, the queue's limit and the predicates are all looked at again
     after each eviction (Volcano: preempt normalPreempt).
     """
@@ -179,7 +181,7 @@ def preempt(search: Search) -> bool:
     return False
 
 
-def preempt_dry_run(search: Search) -> bool:
+def preempt_dry_run(search: NodeByNodeSearch) -> bool:
     """The node whose victims matter least, after those that needn't go were spared.
 
     Volcano: preempt topologyAwarePreempt, pickOneNodeForPreemption. Its sample of nodes is random;
@@ -201,7 +203,7 @@ def preempt_dry_run(search: Search) -> bool:
     return True
 
 
-def _spared(search: Search, row: int) -> list[jobs.Task]:
+def _spared(search: NodeByNodeSearch, row: int) -> list[jobs.Task]:
     """The victims without which the task doesn't start on this node, most important first."""
     trial = search.trial
     start = trial.checkpoint()
@@ -236,7 +238,7 @@ def _weight(victims: Sequence[jobs.Task]) -> tuple[float, ...]:
     return (priorities[0], shifted, len(victims), -min(starts))
 
 
-def _fits(search: Search, row: int, victims: Sequence[jobs.Task] = ()) -> bool:
+def _fits(search: NodeByNodeSearch, row: int, victims: Sequence[jobs.Task] = ()) -> bool:
     """Whether there is room for the task once these are gone, too (Volcano: ValidateVictims)."""
     session = search.session
     room = nominated_pods.room(session, search.task)[row]
@@ -246,7 +248,7 @@ def _fits(search: Search, row: int, victims: Sequence[jobs.Task] = ()) -> bool:
     return bool((request <= room)[request > 0].all())
 
 
-def _starts(search: Search, row: int) -> bool:
+def _starts(search: NodeByNodeSearch, row: int) -> bool:
     """Whether queue, room and predicates all let the task in (Volcano: preemptorFitsOnNode)."""
     session = search.session
     queue = session.queues[search.gang.job.queue]

@@ -15,31 +15,31 @@ from numpy.typing import NDArray
 
 from vscheduler.core.fair_share import decomposition, share_arithmetic
 
-Amounts = NDArray[np.float64]
+ResourceArray = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class SharingProblem:
     """Who wants what, and what there is."""
 
-    weights: Amounts
+    weights: ResourceArray
     """(Q,), above 0."""
-    demands: Amounts
+    demands: ResourceArray
     """What each queue's pods have and ask for, by domain: (Q, C, R)."""
     reach: Flags
     """Which kinds of nodes make up each domain: (C, N)."""
-    supply: Amounts
+    supply: ResourceArray
     """What nodes of each kind give: (N, R)."""
-    pinned: Amounts
+    pinned: ResourceArray
     """What queues hold where nothing more is to be had: theirs in any case, and not part of demands
     or supply, (Q, R)."""
-    guarantee: Amounts
+    guarantee: ResourceArray
     """(Q, R), of which no more than `carried_guarantees` counts; what can't be kept all the same is
     reduced in proportion."""
-    capability: Amounts
+    capability: ResourceArray
     """The most that each queue may have, what is pinned included: (Q, R); inf is no limit."""
-    whole: Amounts
+    whole: ResourceArray
     """The most that all may have together, what is pinned included: (R,); inf is no limit."""
 
 
@@ -47,9 +47,9 @@ class Problem:
 class Shares:
     """What each queue deserves."""
 
-    deserved: Amounts
+    deserved: ResourceArray
     """(Q, R)."""
-    weights: Amounts
+    weights: ResourceArray
     """The weights of all queues that stand at the same level in the same room, for a queue that its
     weight limits, else 0: (Q, R). It is 0, too, where a queue stands above that level: by its
     guarantee, or with what nobody at that level can use."""
@@ -57,17 +57,17 @@ class Shares:
     """Whether `whole` keeps the queue from what nodes could give it: (Q, R)."""
 
 
-def shares(problem: Problem) -> Shares:
+def shares(problem: SharingProblem) -> Shares:
     """The weighted max-min fair shares among those that a flow from demands to nodes carries."""
     assert (problem.weights > 0.0).all()
     ground = graph(problem)
     guarantee = (problem.guarantee / ground.scale).T.ravel()
     floors = np.maximum(np.minimum(guarantee, ground.limits), ground.pinned)
     if (floors > ground.pinned).any():
-        kept = decomposition.Division(ground, np.where(floors > ground.pinned, floors, 1.0))
+        kept = decomposition.Decomposition(ground, np.where(floors > ground.pinned, floors, 1.0))
         kept.divide(ground.pinned, floors)
         floors = kept.shares
-    division = decomposition.Division(ground, np.tile(problem.weights, ground.scale.size))
+    division = decomposition.Decomposition(ground, np.tile(problem.weights, ground.scale.size))
     division.divide(floors, ground.limits)
     table = (ground.scale.size, problem.weights.size)
     by_root = division.by_root_alone().reshape(table).T
@@ -78,7 +78,7 @@ def shares(problem: Problem) -> Shares:
     )
 
 
-def graph(problem: Problem) -> decomposition.Ground:
+def graph(problem: SharingProblem) -> decomposition.FlowGraph:
     """The problem as one graph, without what nobody wants or can use."""
     reach, supply, demands = _merged(problem)
     links: Flags = reach & (supply[:, np.newaxis, :] > 0.0)
@@ -97,7 +97,7 @@ def graph(problem: Problem) -> decomposition.Ground:
     link = np.nonzero(links & ~plain[:, np.newaxis, np.newaxis])
     first_kind = queues * plain.size
     first_domain = first_kind + kinds * plain.size
-    return decomposition.Ground(
+    return decomposition.FlowGraph(
         scale=scale,
         resource=np.repeat(
             np.tile(np.arange(plain.size), 3), np.repeat((queues, kinds, domains), plain.size)
@@ -116,7 +116,7 @@ def graph(problem: Problem) -> decomposition.Ground:
     )
 
 
-def _merged(problem: Problem) -> tuple[Flags, Amounts, Amounts]:
+def _merged(problem: SharingProblem) -> tuple[Flags, ResourceArray, ResourceArray]:
     """Reach (1, C, N), supply (R, N) and demands (R, Q, C), with what is alike as one."""
     reach, supply = problem.reach, problem.supply.T
     demands = problem.demands.transpose(2, 0, 1)
@@ -149,7 +149,9 @@ NEAR = 1e-9
 """Amounts that differ by less than this part of them are equal."""
 
 
-def kept_guarantees(total: Amounts, weights: Amounts, guarantee: Amounts) -> Amounts:
+def kept_guarantees(
+    total: ResourceArray, weights: ResourceArray, guarantee: ResourceArray
+) -> ResourceArray:
     """What of each guarantee (Q, R) counts, where all may use all of `total` (R,).
 
     Guarantees that fit count whole. Else those that are above all there is come last, and of the
@@ -166,29 +168,33 @@ def kept_guarantees(total: Amounts, weights: Amounts, guarantee: Amounts) -> Amo
     return _cut_twice(guarantee, np.where(beyond, last, modest))
 
 
-def fitted_guarantees(total: Amounts, weights: Amounts, guarantee: Amounts) -> Amounts:
+def fitted_guarantees(
+    total: ResourceArray, weights: ResourceArray, guarantee: ResourceArray
+) -> ResourceArray:
     """The same, cut once: what is promised below a queue, to fit into what that one is promised."""
     if (guarantee.sum(axis=0) <= total).all():
         return guarantee
     return _fitted(total, weights, guarantee)
 
 
-def _cut_twice(guarantee: Amounts, fits: Amounts) -> Amounts:
+def _cut_twice(guarantee: ResourceArray, fits: ResourceArray) -> ResourceArray:
     """Guarantees less twice what they lack once they fit; nothing, where that is more."""
     near = NEAR * guarantee
     short = fits < guarantee - near
-    found: Amounts = np.where(short, np.maximum(2.0 * fits - guarantee, 0.0), guarantee)
+    found: ResourceArray = np.where(short, np.maximum(2.0 * fits - guarantee, 0.0), guarantee)
     return found
 
 
-def _fitted(total: Amounts, weights: Amounts, guarantee: Amounts) -> Amounts:
+def _fitted(
+    total: ResourceArray, weights: ResourceArray, guarantee: ResourceArray
+) -> ResourceArray:
     nothing = np.zeros_like(guarantee)
     return share_arithmetic.water_fill(
         total, weights, guarantee, np.full_like(guarantee, np.inf), nothing
     )
 
 
-def carried_guarantees(problem: Problem) -> Amounts:
+def carried_guarantees(problem: SharingProblem) -> ResourceArray:
     """What of each queue's guarantee counts, (Q, R), by what nodes can give it beside those of
     others: `kept`, where not all pods can use all nodes.
 
@@ -205,28 +211,28 @@ def carried_guarantees(problem: Problem) -> Amounts:
     weights = np.tile(problem.weights, ground.scale.size)
     limits = np.minimum((due / ground.scale).T.ravel(), ground.limits)
     last = beyond.T.ravel()
-    division = decomposition.Division(ground, weights)
+    division = decomposition.Decomposition(ground, weights)
     division.divide(ground.pinned, np.where(last, ground.pinned, np.maximum(limits, ground.pinned)))
     if last.any():
-        before, division = division.shares, decomposition.Division(ground, weights)
+        before, division = division.shares, decomposition.Decomposition(ground, weights)
         division.divide(before, np.where(last, np.maximum(limits, before), before))
     fits = np.ascontiguousarray(division.shares.reshape(table).T) * ground.scale
     near = NEAR * np.maximum(ground.total * ground.scale, 1.0)
     cut = _cut_twice(due, fits)
-    found: Amounts = np.where(fits >= due - near, due, cut)
+    found: ResourceArray = np.where(fits >= due - near, due, cut)
     return found
 
 
-def _usable(problem: Problem) -> Amounts:
+def _usable(problem: SharingProblem) -> ResourceArray:
     """What nodes have that each queue wants something on, and what it has pinned: (Q, R)."""
     wants = (problem.demands > 0.0).transpose(2, 0, 1).astype(np.float64)
     kinds = (wants @ problem.reach.astype(np.float64)) > 0.0
-    found: Amounts = np.einsum("rqn,nr->qr", kinds, problem.supply) + problem.pinned
+    found: ResourceArray = np.einsum("rqn,nr->qr", kinds, problem.supply) + problem.pinned
     return found
 
 
-def _alone(problem: Problem) -> Amounts:
+def _alone(problem: SharingProblem) -> ResourceArray:
     """At most so much could each queue have if there were no others: (Q, R)."""
     stock = problem.reach.astype(np.float64) @ problem.supply
-    found: Amounts = np.minimum(problem.demands, stock).sum(axis=1) + problem.pinned
+    found: ResourceArray = np.minimum(problem.demands, stock).sum(axis=1) + problem.pinned
     return found

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vscheduler.core.fair_share import max_flow
 
-Amounts = NDArray[np.float64]
+ResourceArray = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
@@ -24,59 +24,59 @@ DONE = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class FlowGraph:
     """What there is to share, as one graph of all resources; amounts are parts of what there is.
 
     Vertices V are queues, then kinds, then domains; of each, those of the first resource first.
     """
 
-    scale: Amounts
+    scale: ResourceArray
     """How many units 1 is, a power of two so that nothing is rounded: (R,)."""
     resource: Indices
     """(V,)."""
     first_kind: int
     first_domain: int
-    pinned: Amounts
+    pinned: ResourceArray
     """(R * Q,), by queue."""
-    limits: Amounts
+    limits: ResourceArray
     """The most that queues could use and may have: (R * Q,)."""
-    supply: Amounts
+    supply: ResourceArray
     """(R * N,), by kind."""
-    total: Amounts
+    total: ResourceArray
     """What is supplied and what is pinned: (R,)."""
-    whole: Amounts
+    whole: ResourceArray
     """The most that may be shared out: (R,)."""
     plain: Flags
     """Resources of which every pod can use all, so that it takes no flow: (R,)."""
     claims: tuple[Indices, Indices]
     """Queues and the domains that they want something of; none of plain resources."""
-    bounds: Amounts
+    bounds: ResourceArray
     """How much they want."""
     links: tuple[Indices, Indices]
     """Kinds and the domains that they are part of."""
 
-    def network(self) -> max_flow.Network:
+    def network(self) -> max_flow.FlowNetwork:
         """The graph, with no flow."""
         few, many = self.bounds.size, self.links[0].size
-        return max_flow.Network(
+        return max_flow.FlowNetwork(
             size=self.resource.size,
             ends=np.concatenate([self.claims[0], self.links[0]]),
             domains=np.concatenate([self.claims[1], self.links[1]]),
             onward=np.concatenate([self.bounds, np.zeros(many)]),
             back=np.concatenate([np.zeros(few), np.full(many, np.inf)]),
             bounds=np.concatenate([self.bounds, np.full(many, np.inf)]),
-            claims=few,
+            queue_edges=few,
         )
 
 
-class Division:
+class Decomposition:
     """Rooms that are cut until a flow carries what is shared out in each by weight alone.
 
     A room is what queues share that lack something, with the domains and kinds they share it on;
     what they have together is known. To begin with it is one for each resource.
     """
 
-    def __init__(self, ground: Ground, weights: Amounts) -> None:
+    def __init__(self, ground: FlowGraph, weights: ResourceArray) -> None:
         self.ground = ground
         self.weights = weights
         self.network = ground.network()
@@ -93,7 +93,7 @@ class Division:
         self.label = np.arange(ground.resource.size)
         self.edges: list[tuple[Indices, Indices]] = []
 
-    def divide(self, floors: Amounts, limits: Amounts) -> None:
+    def divide(self, floors: ResourceArray, limits: ResourceArray) -> None:
         """Share out: no queue gets less than its floor, nor more than its limit."""
         self.floors, self.limits, self.shares = floors, limits, limits.copy()
         self._open()
@@ -117,7 +117,7 @@ class Division:
         self.sums = np.where(self.by_root, ground.whole, ground.total)
         self._separate()
 
-    def _flow(self, open_now: Flags) -> Amounts:
+    def _flow(self, open_now: Flags) -> ResourceArray:
         """Let what is shared out flow; what can't arrive, by vertex."""
         ground = self.ground
         wanted = self.fixed.copy()
@@ -145,10 +145,10 @@ class Division:
         plain[: ground.scale.size] = ground.plain
         return plain | (np.bincount(room, floors < limits, count) <= 1.0)
 
-    def _usable(self) -> Amounts:
+    def _usable(self) -> ResourceArray:
         """What queues could use at most in the room they are in, and outside already do."""
         ground, network = self.ground, self.network
-        claims = slice(0, network.claims)
+        claims = slice(0, network.queue_edges)
         usable = max_flow.sums_by(
             network.ends[claims], network.bounds[claims], ground.resource.size
         )
@@ -156,7 +156,7 @@ class Division:
         usable[: ground.first_kind][ground.plain[ground.resource[: ground.first_kind]]] = np.inf
         return usable[: ground.first_kind]
 
-    def _cut(self, excess: Amounts) -> None:
+    def _cut(self, excess: ResourceArray) -> None:
         """Rooms whose sum can't arrive are two: what is cut off is one of its own."""
         queues, count = self.ground.first_kind, self.sums.size
         inside = self.room != DONE
@@ -180,7 +180,7 @@ class Division:
         """Take away edges between rooms: those out of a newer one are full, the others empty."""
         network, ground, count = self.network, self.ground, self.sums.size
         end, domain = self.room[network.ends], self.room[network.domains]
-        full = np.flatnonzero(end[: network.claims] > domain[: network.claims])
+        full = np.flatnonzero(end[: network.queue_edges] > domain[: network.queue_edges])
         for side in (network.ends, network.domains):
             self.fixed += max_flow.sums_by(side[full], network.bounds[full], self.fixed.size)
         network.keep((end == domain) & (end != DONE))
@@ -208,7 +208,7 @@ class Division:
         found: Flags = self.by_root[self.ground.resource[queues]] & (self.label[queues] < 0)
         return found
 
-    def weights_by_room(self) -> Amounts:
+    def weights_by_room(self) -> ResourceArray:
         """The weights of the queues at one level that domains and kinds join, by queue."""
         ground, label = self.ground, self.label.copy()
         ends = np.concatenate([ends for ends, _ in self.edges] or [np.zeros(0, dtype=np.intp)])
@@ -227,8 +227,12 @@ class Division:
 
 
 def levels(
-    room: Indices, weights: Amounts, floors: Amounts, limits: Amounts, sums: Amounts
-) -> Amounts:
+    room: Indices,
+    weights: ResourceArray,
+    floors: ResourceArray,
+    limits: ResourceArray,
+    sums: ResourceArray,
+) -> ResourceArray:
     """The amount per weight at which what each room's queues get adds up to its sum."""
     free = floors < limits
     at = np.concatenate([floors[free], limits[free]]) / np.tile(weights[free], 2)

@@ -6,11 +6,11 @@ from typing import Protocol
 
 from vscheduler.core.model import jobs, queues, resources, snapshot
 
-Pair = tuple[str, jobs.TaskClass]
+Pair = tuple[str, jobs.PodClass]
 """A queue's name and a class of pods."""
 
 
-class Demands:
+class QueueDemands:
     """Of all jobs whose queue exists."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Session(Protocol):
         """Jobs with their state in this cycle; every one has its queue in `queues`."""
 
     @property
-    def demands(self) -> Demands:
+    def demands(self) -> QueueDemands:
         """What queues have and ask for as the cycle begins."""
 
     @property

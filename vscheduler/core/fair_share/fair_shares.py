@@ -21,7 +21,7 @@ NEAR = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class QueueLimits:
     """What queues may have, (Q, R), in the order of `names`."""
 
     names: tuple[str, ...]
@@ -39,8 +39,8 @@ class Limits:
 def limits(
     space: resources.ResourceSpace,
     known: Mapping[str, queues.Queue],
-    elsewhere: Mapping[str, resources.Amounts],
-) -> Limits:
+    elsewhere: Mapping[str, resources.ResourceMap],
+) -> QueueLimits:
     """A guarantee above the capability promises no more than that; root's own keeps nothing from
     those below it.
     """
@@ -60,7 +60,7 @@ def limits(
     if queues.ROOT in known:
         whole = known[queues.ROOT].ceiling(space)
         whole = np.maximum(whole - sum(held.values(), start=space.zeros()), 0.0)
-    return Limits(
+    return QueueLimits(
         names=names,
         capability=capability,
         guarantee=np.minimum(guarantee, capability),
@@ -69,14 +69,14 @@ def limits(
     )
 
 
-class Division:
+class FairShares:
     """What a survey found, divided among queues."""
 
     def __init__(
         self,
         space: resources.ResourceSpace,
-        survey: node_pools.Survey,
-        limits: Limits,
+        survey: node_pools.NodePools,
+        limits: QueueLimits,
         weights: Sequence[int],
     ) -> None:
         """Weights (Q,) are at least 1."""
@@ -145,12 +145,12 @@ class Division:
         return kept
 
     @property
-    def problem(self) -> constrained_max_min.Problem:
+    def problem(self) -> constrained_max_min.SharingProblem:
         """What is asked for and what there is, as far as that has been told."""
         return self._problem(self._demands, self.guaranteed)
 
-    def _problem(self, demands: Rows, guarantee: Rows) -> constrained_max_min.Problem:
-        return constrained_max_min.Problem(
+    def _problem(self, demands: Rows, guarantee: Rows) -> constrained_max_min.SharingProblem:
+        return constrained_max_min.SharingProblem(
             weights=self._weights,
             demands=demands,
             reach=self._survey.reach,
@@ -214,7 +214,7 @@ class Division:
         """Add up what pods want, where."""
         if not self._survey.demands:
             return
-        kinds: dict[jobs.TaskClass, int] = {}
+        kinds: dict[jobs.PodClass, int] = {}
         found = [
             (self.places[queue], domain, kinds.setdefault(kind, len(kinds)), count)
             for (queue, kind), (domain, count) in self._survey.demands.items()
@@ -239,14 +239,14 @@ class Division:
                 promised = 0.0
             elif not (wanted[column] or promised > guarantee + near):
                 continue
-            bound = decisions.Bound.WEIGHT
+            bound = decisions.LimitedBy.WEIGHT
             if deserved >= min(wanted[column], capability) - near:
                 over = wanted[column] > capability + near
-                bound = decisions.Bound.CAPABILITY if over else decisions.Bound.REQUEST
+                bound = decisions.LimitedBy.CAPABILITY if over else decisions.LimitedBy.REQUEST
             elif shares.by_root[place, column]:
-                bound = decisions.Bound.ROOT
+                bound = decisions.LimitedBy.ROOT
             asked = wanted[column] - self._kept[place, column]
-            raised = bound is decisions.Bound.WEIGHT and 0 < guarantee >= deserved - near
+            raised = bound is decisions.LimitedBy.WEIGHT and 0 < guarantee >= deserved - near
             weight = int(self._weights[place])
             found[self.space.names[column]] = decisions.Basis(
                 deserved=deserved,

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Amounts: TypeAlias = NDArray[np.int64]
+ResourceArray: TypeAlias = NDArray[np.int64]
 """One amount per column: (R,), or (N, R) for N parts."""
 
 Mask: TypeAlias = NDArray[np.bool_]
@@ -34,7 +34,7 @@ ALWAYS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class QueuePath:
     """Where a queue stands: the nodes below the root, each with its weight, outermost first."""
 
     path: tuple[str, ...] = ()
@@ -42,15 +42,15 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
+class JobUsage:
     """One job: what it holds, and what it asks for in all."""
 
     job: str
-    allocated: Amounts
-    request: Amounts
+    allocated: ResourceArray
+    request: ResourceArray
 
 
-def place(path: str, weights: str) -> Place:
+def place(path: str, weights: str) -> QueuePath:
     """`root/sci/dev` and `1/2/8`: the first part of each is the root's.
 
     A weight that is missing, unreadable or below 1 is 1 (Volcano: buildHierarchy).
@@ -58,7 +58,7 @@ def place(path: str, weights: str) -> Place:
     names = tuple(path.split(SEPARATOR)[1:])
     written = weights.split(SEPARATOR)[1:]
     given = (*map(_weight, written[: len(names)]), *[LEAST_WEIGHT] * (len(names) - len(written)))
-    return Place(path=names, weights=given)
+    return QueuePath(path=names, weights=given)
 
 
 def _weight(text: str) -> float:
@@ -69,15 +69,15 @@ def _weight(text: str) -> float:
     return weight if LEAST_WEIGHT <= weight < np.inf else LEAST_WEIGHT
 
 
-class Branch:
+class TreeNode:
     """A node whose parts are branches, or queues' own nodes."""
 
     __slots__ = ("allocated", "parent", "parts", "saturated", "share", "stale", "weight")
 
-    def __init__(self, parent: "Branch | None", weight: float) -> None:
+    def __init__(self, parent: "TreeNode | None", weight: float) -> None:
         self.parent = parent
         self.weight = weight
-        self.parts: list[Branch] = []
+        self.parts: list[TreeNode] = []
         if parent is not None:
             parent.parts.append(self)
         self.allocated: NDArray[np.float64] = np.zeros(0)
@@ -94,12 +94,12 @@ class Branch:
 
     def change(self) -> None:
         """What it holds is another now, and what is above it, too."""
-        branch: Branch | None = self
+        branch: TreeNode | None = self
         while branch is not None:
             branch.stale = True
             branch = branch.parent
 
-    def settle(self, total: Amounts, wanted: Mask) -> None:
+    def settle(self, total: ResourceArray, wanted: Mask) -> None:
         """Work out what is stale; wanted is which resources (R,) there is more of."""
         for part in self.parts:
             if part.stale:
@@ -115,19 +115,19 @@ class Branch:
         self.stale = False
 
 
-class Stem(Branch):
+class InnerNode(TreeNode):
     """A queue's own node: its parts are jobs, one row each."""
 
     __slots__ = ("held", "request", "rows")
 
-    def __init__(self, parent: Branch, held: Sequence[Holding], size: int) -> None:
+    def __init__(self, parent: TreeNode, held: Sequence[JobUsage], size: int) -> None:
         super().__init__(parent, LEAST_WEIGHT)
         self.rows = {holding.job: row for row, holding in enumerate(held)}
         empty = np.zeros((0, size), dtype=np.int64)
         self.held = np.array([each.allocated for each in held]) if held else empty
         self.request = np.array([each.request for each in held]) if held else empty
 
-    def settle(self, total: Amounts, wanted: Mask) -> None:
+    def settle(self, total: ResourceArray, wanted: Mask) -> None:
         """Volcano: resourceSaturated, updateHierarchicalShare."""
         asked, holds = self.request > 0, self.held > 0
         counts = holds.copy()
@@ -146,31 +146,31 @@ class Tree:
 
     def __init__(
         self,
-        total: Amounts,
-        places: Mapping[str, Place],
-        holdings: Mapping[str, Sequence[Holding]],
+        total: ResourceArray,
+        places: Mapping[str, QueuePath],
+        holdings: Mapping[str, Sequence[JobUsage]],
         *,
         flat: bool = False,
     ) -> None:
         """Every queue has a place; where two disagree about a weight, the first one is right."""
         self._total = total
         self._used = np.zeros(total.size, dtype=np.int64)
-        self._root = Branch(None, LEAST_WEIGHT)
+        self._root = TreeNode(None, LEAST_WEIGHT)
         self._branches = [self._root]
-        self._stems: dict[str, Stem] = {}
-        known: dict[tuple[str, ...], Branch] = {(): self._root}
+        self._stems: dict[str, InnerNode] = {}
+        known: dict[tuple[str, ...], TreeNode] = {(): self._root}
         for queue, stands in places.items():
             branch = self._root
             for depth, weight in enumerate(stands.weights, start=1):
                 path = stands.path[:depth]
                 if path not in known:
-                    known[path] = Branch(branch, weight)
+                    known[path] = TreeNode(branch, weight)
                     self._branches.append(known[path])
                 branch = known[path]
             same = [other for other in places if flat and places[other].path == stands.path]
             held = [each for name in same or (queue,) for each in holdings.get(name, ())]
             first = self._stems.get(same[0]) if same else None
-            self._stems[queue] = first or Stem(branch, held, total.size)
+            self._stems[queue] = first or InnerNode(branch, held, total.size)
             for each in holdings.get(queue, ()):
                 self._used += each.allocated
         self._branches += dict.fromkeys(self._stems.values())
@@ -178,7 +178,7 @@ class Tree:
         self._depth = max((len(stands.path) for stands in places.values()), default=0) + (not flat)
         self._wanted: Mask = self._used < total
 
-    def shift(self, queue: str, job: str, amounts: Amounts) -> None:
+    def shift(self, queue: str, job: str, amounts: ResourceArray) -> None:
         """A job of this queue holds so much more; less, where amounts are negative."""
         stem = self._stems[queue]
         stem.held[stem.rows[job]] += amounts
@@ -227,11 +227,11 @@ class Tree:
         mine, theirs = next(pair for pair in pairs if pair[0] is not pair[1])
         return mine.weighted, theirs.weighted
 
-    def _way(self, queue: str) -> list[Branch]:
+    def _way(self, queue: str) -> list[TreeNode]:
         """The branches from below the root to the queue's own, as they are now."""
         self._settle()
-        way: list[Branch] = []
-        branch: Branch = self._stems[queue]
+        way: list[TreeNode] = []
+        branch: TreeNode = self._stems[queue]
         while branch.parent is not None:
             way.append(branch)
             branch = branch.parent
@@ -251,7 +251,7 @@ def _sum(held: NDArray[np.float64], shares: NDArray[np.float64], saturated: Mask
     return total
 
 
-def _dominant(held: NDArray[np.int64] | NDArray[np.float64], total: Amounts) -> Shares:
+def _dominant(held: NDArray[np.int64] | NDArray[np.float64], total: ResourceArray) -> Shares:
     """The largest part of any resource that each row holds, (N,); 1 where there is none of it."""
     parts = np.divide(held, total, out=(held > 0).astype(np.float64), where=total > 0)
     shares: Shares = parts.max(axis=1, initial=0.0)

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from vscheduler.core.model import jobs, resources
 
 
-def minimum(gang: jobs.WorkingJob) -> resources.Amounts:
+def minimum(gang: jobs.WorkingJob) -> resources.ResourceMap:
     """Its minResources less what its gated pods ask for: what a group is promised at admission."""
     return _less(gang.job.min_resources or {}, _gated(gang.job))
 
 
-def outstanding(gang: jobs.WorkingJob) -> resources.Amounts:
+def outstanding(gang: jobs.WorkingJob) -> resources.ResourceMap:
     """The same, less what it has already."""
     job = gang.job
     return _less(_less(job.min_resources or {}, job.allocated), _gated(job))
@@ -34,14 +34,14 @@ def holds(gang: jobs.WorkingJob) -> bool:
     return gang.phase is jobs.Phase.INQUEUE
 
 
-def unborn(gang: jobs.WorkingJob) -> resources.Amounts:
+def unborn(gang: jobs.WorkingJob) -> resources.ResourceMap:
     """The part of its minResources for which no pod asks yet."""
     job = gang.job
     asked = resources.add(job.allocated, job.pending)
     return _less(_less(job.min_resources or {}, asked), _gated(job))
 
 
-def within(amounts: Mapping[str, int], left: dict[str, int]) -> resources.Amounts:
+def within(amounts: Mapping[str, int], left: dict[str, int]) -> resources.ResourceMap:
     """As much of these amounts as is left, which they are taken from; what isn't named is left in
     full.
     """
@@ -57,7 +57,7 @@ def _gated(job: jobs.Job) -> Mapping[str, int]:
     asked: Mapping[str, int] = {}
     for task in job.tasks:
         if task.status is jobs.TaskStatus.GATED:
-            asked = resources.add(asked, task.kind.request)
+            asked = resources.add(asked, task.pod_class.request)
     return asked
 
 

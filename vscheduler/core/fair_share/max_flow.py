@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Amounts = NDArray[np.float64]
+ResourceArray = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
@@ -27,14 +27,14 @@ class _Layer(NamedTuple):
     edges: Indices
     tails: Indices
     heads: Indices
-    free: Amounts
+    free: ResourceArray
     """What may still flow from tail to head, of all edges of the network."""
-    other: Amounts
+    other: ResourceArray
     """And from head to tail."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Network:
+class FlowNetwork:
     """A flow, and what it leaves. Amounts are parts of what there is; V vertices, E edges.
 
     The first `claims` edges lead from queues to domains, the others from domains to kinds: those
@@ -47,44 +47,44 @@ class Network:
     """The queue or kind of each edge: (E,)."""
     domains: Indices
     """The domain of each edge: (E,)."""
-    onward: Amounts
+    onward: ResourceArray
     """What may still flow from the end to the domain: (E,)."""
-    back: Amounts
+    back: ResourceArray
     """What may still flow from the domain to the end, inf to a kind: (E,)."""
-    bounds: Amounts
+    bounds: ResourceArray
     """What may flow from queue to domain, or domain to kind, in all: (E,)."""
-    claims: int
-    excess: Amounts = field(default_factory=lambda: np.zeros(0))
+    queue_edges: int
+    excess: ResourceArray = field(default_factory=lambda: np.zeros(0))
     """What stands at a vertex and has to go on: (V,)."""
-    room: Amounts = field(default_factory=lambda: np.zeros(0))
+    room: ResourceArray = field(default_factory=lambda: np.zeros(0))
     """What a kind still takes: (V,)."""
     distance: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     """How far it is to a kind with room, counted from 1; 0 where there is no way: (V,)."""
 
     def keep(self, kept: Flags) -> None:
         """Forget the other edges, and what flows over them."""
-        self.claims = int(np.count_nonzero(kept[: self.claims]))
+        self.queue_edges = int(np.count_nonzero(kept[: self.queue_edges]))
         self.ends, self.domains = self.ends[kept], self.domains[kept]
         self.onward, self.back = self.onward[kept], self.back[kept]
         self.bounds = self.bounds[kept]
 
-    def load(self, wanted: Amounts, supply: Amounts) -> None:
+    def load(self, wanted: ResourceArray, supply: ResourceArray) -> None:
         """Let every vertex send what it wants to, on the ways taken so far if it can.
 
         wanted (V,) counts for queues, and for domains as what flows in beside the edges.
         """
-        ends, domains = self.ends[: self.claims], self.domains[: self.claims]
-        sent = sums_by(ends, self.back[: self.claims], self.size)
+        ends, domains = self.ends[: self.queue_edges], self.domains[: self.queue_edges]
+        sent = sums_by(ends, self.back[: self.queue_edges], self.size)
         part = _part(wanted, sent)
-        less = self.back[: self.claims] * (1.0 - part[ends])
-        self.back[: self.claims] -= less
-        self.onward[: self.claims] += less
-        arrived = sums_by(domains, self.back[: self.claims], self.size)
+        less = self.back[: self.queue_edges] * (1.0 - part[ends])
+        self.back[: self.queue_edges] -= less
+        self.onward[: self.queue_edges] += less
+        arrived = sums_by(domains, self.back[: self.queue_edges], self.size)
         excess = wanted - np.minimum(sent, wanted) + arrived
-        ends, domains = self.ends[self.claims :], self.domains[self.claims :]
-        sent = sums_by(domains, self.onward[self.claims :], self.size)
-        self.onward[self.claims :] *= _part(excess, sent)[domains]
-        gap = supply - sums_by(ends, self.onward[self.claims :], self.size)
+        ends, domains = self.ends[self.queue_edges :], self.domains[self.queue_edges :]
+        sent = sums_by(domains, self.onward[self.queue_edges :], self.size)
+        self.onward[self.queue_edges :] *= _part(excess, sent)[domains]
+        gap = supply - sums_by(ends, self.onward[self.queue_edges :], self.size)
         self.room = np.maximum(gap, 0.0)
         self.excess = np.maximum(excess - sent, 0.0) + np.maximum(-gap, 0.0)
 
@@ -127,7 +127,7 @@ class Network:
         that. So what stays back has no way of this length any more, and a longer one is tried next.
         """
         potential = self.room.copy()
-        most: list[Amounts] = []
+        most: list[ResourceArray] = []
         for layer in layers:
             most.append(np.minimum(layer.free[layer.edges], potential[layer.heads]))
             potential += sums_by(layer.tails, most[-1], self.size)
@@ -143,13 +143,13 @@ class Network:
         self.excess -= taken
 
 
-def _part(amount: Amounts, of: Amounts) -> Amounts:
+def _part(amount: ResourceArray, of: ResourceArray) -> ResourceArray:
     """How large a part of the second the first is, at most 1; 0 of nothing."""
-    part: Amounts = amount / np.maximum(np.maximum(amount, of), LEAST)
+    part: ResourceArray = amount / np.maximum(np.maximum(amount, of), LEAST)
     return part
 
 
-def sums_by(places: Indices, amounts: Amounts, size: int) -> Amounts:
+def sums_by(places: Indices, amounts: ResourceArray, size: int) -> ResourceArray:
     """What is at each place; bincount counts in integers where there is nothing at all."""
-    found: Amounts = np.bincount(places, amounts, size).astype(np.float64, copy=False)
+    found: ResourceArray = np.bincount(places, amounts, size).astype(np.float64, copy=False)
     return found

@@ -14,7 +14,7 @@ from vscheduler.core.fair_share import node_pools
 from vscheduler.core.model import nodes, resources, snapshot
 
 
-def losses(taken: snapshot.Snapshot) -> dict[str, snapshot.Loss]:
+def losses(taken: snapshot.Snapshot) -> dict[str, snapshot.NodeLoss]:
     """What nodes had before and haven't now, by name: noted before and not made good, or new.
 
     The time counts anew when more is lost there: the node shrinks further or leaves, or pods of
@@ -22,7 +22,7 @@ def losses(taken: snapshot.Snapshot) -> dict[str, snapshot.Loss]:
     """
     table, seen = taken.nodes, taken.carried.seen
     rows = table.layout.rows
-    found: dict[str, snapshot.Loss] = {}
+    found: dict[str, snapshot.NodeLoss] = {}
     held = _held(taken, taken.carried.losses)
     for name, loss in taken.carried.losses.items():
         if name in rows and not _is_worse(table, rows[name], loss, taken.space):
@@ -44,7 +44,7 @@ def losses(taken: snapshot.Snapshot) -> dict[str, snapshot.Loss]:
     return found
 
 
-def _held(taken: snapshot.Snapshot, names: Collection[str]) -> dict[str, resources.Amounts]:
+def _held(taken: snapshot.Snapshot, names: Collection[str]) -> dict[str, resources.ResourceMap]:
     """What pods of ours hold on these nodes. Where pods are is only looked through for nodes that
     have left.
     """
@@ -60,8 +60,10 @@ def _held(taken: snapshot.Snapshot, names: Collection[str]) -> dict[str, resourc
 
 
 def before(
-    ground: node_pools.Ground, lost: Mapping[str, snapshot.Loss], space: resources.ResourceSpace
-) -> node_pools.Ground:
+    ground: node_pools.PoolNodes,
+    lost: Mapping[str, snapshot.NodeLoss],
+    space: resources.ResourceSpace,
+) -> node_pools.PoolNodes:
     """The nodes as if nothing had been lost; what pods hold there is as it is now."""
     names = sorted({*ground.layout.names, *lost})
     layout = ground.layout.variant(
@@ -80,11 +82,11 @@ def before(
         allocatable[row] = np.maximum(allocatable[row], space.present(loss.allocatable))
         if name not in ground.layout.rows:
             others[row] = space.present(loss.others)
-    return node_pools.Ground(layout=layout, allocatable=allocatable, others=others, ours=ours)
+    return node_pools.PoolNodes(layout=layout, allocatable=allocatable, others=others, ours=ours)
 
 
 def _suspects(
-    seen: snapshot.Seen, table: nodes.NodeTable, space: resources.ResourceSpace
+    seen: snapshot.LastNodes, table: nodes.NodeTable, space: resources.ResourceSpace
 ) -> list[int]:
     """Rows of nodes, as they were seen, that have gone or may have become worse."""
     before = seen.nodes
@@ -108,7 +110,7 @@ def _suspects(
 
 
 def _is_worse(
-    table: nodes.NodeTable, row: int, loss: snapshot.Loss, space: resources.ResourceSpace
+    table: nodes.NodeTable, row: int, loss: snapshot.NodeLoss, space: resources.ResourceSpace
 ) -> bool:
     """Whether a node that is there gives less than it did, or to fewer pods."""
     spec = table.layout.specs[row]
@@ -120,11 +122,11 @@ def _is_worse(
     return bool((space.present(loss.allocatable) > table.allocatable[row]).any())
 
 
-def _loss(seen: snapshot.Seen, row: int, now: float) -> snapshot.Loss:
+def _loss(seen: snapshot.LastNodes, row: int, now: float) -> snapshot.NodeLoss:
     """A node as it was seen, missed since now."""
     table, space = seen.nodes, seen.space
     others = np.maximum(table.used[row] - table.releasing[row] - table.ours[row], 0)
-    return snapshot.Loss(
+    return snapshot.NodeLoss(
         spec=table.layout.specs[row],
         held=_amounts(table.ours[row], space),
         allocatable=_amounts(table.allocatable[row], space),
@@ -133,6 +135,6 @@ def _loss(seen: snapshot.Seen, row: int, now: float) -> snapshot.Loss:
     )
 
 
-def _amounts(row: resources.Vector, space: resources.ResourceSpace) -> resources.Amounts:
+def _amounts(row: resources.Vector, space: resources.ResourceSpace) -> resources.ResourceMap:
     values: list[int] = row.tolist()
     return {name: each for name, each in zip(space.names, values, strict=True) if each}

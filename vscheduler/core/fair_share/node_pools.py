@@ -23,11 +23,11 @@ DOMAINS_MAX = 512
 """So many domains are told apart. The others, those of the fewest pods, are taken for one, of all
 their nodes: pods that each name a node of their own would make one each."""
 
-ANY_POD = jobs.TaskClass(request={resources.PODS: 1})
+ANY_POD = jobs.PodClass(request={resources.PODS: 1})
 """A pod without conditions: for what is to be kept or promised while there is no pod yet."""
 
 
-class Cluster(Protocol):
+class ClusterView(Protocol):
     """Whose nodes are surveyed: a Session, as far as it is needed here."""
 
     snapshot: snapshot.Snapshot
@@ -39,22 +39,22 @@ class Cluster(Protocol):
         """By name."""
 
     @property
-    def demands(self) -> demands.Demands:
+    def demands(self) -> demands.QueueDemands:
         """What they have and ask for."""
 
-    def class_nodes(self, kind: jobs.TaskClass, layout: nodes.NodeLayout) -> nodes.Mask:
+    def class_nodes(self, kind: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask:
         """Nodes that pods of this class could use."""
 
     def queue_nodes(self, queue: Queue, layout: nodes.NodeLayout) -> nodes.Mask | None:
         """Nodes that pods of this queue could use; None: all."""
 
     @property
-    def known_nowhere(self) -> Container[tuple[str, jobs.TaskClass]]:
+    def known_nowhere(self) -> Container[tuple[str, jobs.PodClass]]:
         """Queues and classes for which it is known that no node, as they are, will do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class PoolNodes:
     """Nodes, with what they have and what is taken: all arrays (N, R)."""
 
     layout: nodes.NodeLayout
@@ -64,7 +64,7 @@ class Ground:
     ours: resources.Vector
 
 
-def ground(cluster: Cluster) -> Ground:
+def ground(cluster: ClusterView) -> PoolNodes:
     """The nodes as they are. Pods of jobs whose queue doesn't exist aren't ours."""
     table = cluster.snapshot.nodes
     ours = table.ours
@@ -74,13 +74,13 @@ def ground(cluster: Cluster) -> Ground:
             for task in job.tasks:
                 row = table.layout.rows.get(task.node or "")
                 if row is not None and task.status in jobs.HOLDING:
-                    ours[row] -= cluster.space.vector(task.kind.request)
+                    ours[row] -= cluster.space.vector(task.pod_class.request)
     others = np.maximum(table.used - table.releasing - ours, 0)
-    return Ground(layout=table.layout, allocatable=table.allocatable, others=others, ours=ours)
+    return PoolNodes(layout=table.layout, allocatable=table.allocatable, others=others, ours=ours)
 
 
 @dataclass(slots=True)
-class Wants:
+class ClassDemand:
     """What pods of one class in one queue have and ask for: numbers of pods."""
 
     held: int = 0
@@ -89,15 +89,15 @@ class Wants:
     """Of those held."""
 
 
-def wants(cluster: Cluster) -> dict[demands.Pair, Wants]:
+def wants(cluster: ClusterView) -> dict[demands.Pair, ClassDemand]:
     """What waits in a queue that isn't open isn't going to be placed: others may have it."""
     return {
-        (queue, kind): Wants(held=held, pending=pending if cluster.queues[queue].open else 0)
+        (queue, kind): ClassDemand(held=held, pending=pending if cluster.queues[queue].open else 0)
         for (queue, kind), (held, pending) in cluster.demands.pods.items()
     }
 
 
-class Survey:
+class NodePools:
     """What there is to share out. C domains, K kinds of nodes, R resources.
 
     Beside those that pods of some queue have, there are two domains for what is tied to no pod:
@@ -106,7 +106,7 @@ class Survey:
 
     def __init__(
         self,
-        ground: Ground,
+        ground: PoolNodes,
         masks: Sequence[nodes.Mask],
         demands: Mapping[demands.Pair, tuple[int, int]],
         supply: resources.Vector,
@@ -139,7 +139,7 @@ class Survey:
         for held in pinned.values():
             self.total = self.total + held
 
-    def nowhere(self, queue: str, kind: jobs.TaskClass) -> bool:
+    def nowhere(self, queue: str, kind: jobs.PodClass) -> bool:
         """Whether there is no node that waiting pods of this class and queue could use."""
         domain, _ = self.demands.get((queue, kind), (self.anywhere, 0))
         return not self.reach[domain].any()
@@ -153,9 +153,9 @@ class Survey:
         return bool(reach[:, used].all())
 
     @cached_property
-    def domains(self) -> Mapping[jobs.TaskClass, Mapping[str, int]]:
+    def domains(self) -> Mapping[jobs.PodClass, Mapping[str, int]]:
         """The domain of pods by their class and queue."""
-        found: dict[jobs.TaskClass, dict[str, int]] = {}
+        found: dict[jobs.PodClass, dict[str, int]] = {}
         for (queue, kind), (domain, _) in self.demands.items():
             found.setdefault(kind, {})[queue] = domain
         return found
@@ -169,34 +169,34 @@ def _kinds(masks: Sequence[nodes.Mask], size: int) -> tuple[NDArray[np.int64], N
     return first.astype(np.int64), places.astype(np.int64)
 
 
-class Surveyor:
+class NodePoolsBuilder:
     """Makes surveys of one cluster in one cycle; answers about classes and queues are shared."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterView) -> None:
         self._cluster = cluster
         self._wants = wants(cluster)
 
-    def pending(self, queue: str, kind: jobs.TaskClass) -> int:
+    def pending(self, queue: str, kind: jobs.PodClass) -> int:
         """How many pods of this class waited in this queue when the cycle began."""
         want = self._wants.get((queue, kind))
         return 0 if want is None else want.pending
 
-    def survey(self, ground: Ground) -> Survey:
+    def survey(self, ground: PoolNodes) -> NodePools:
         """Of these nodes."""
-        reach = Reach(self._cluster, ground)
+        reach = UsableNodes(self._cluster, ground)
         pinned, taken = self._pin(ground, reach)
         given = np.maximum(ground.allocatable - ground.others, ground.ours)
         supply = np.maximum(given - taken, 0)
         supply[~ground.layout.ready] = 0
         free = {pair: want.held + want.pending - want.pinned for pair, want in self._wants.items()}
-        domains = Domains(reach)
+        domains = DomainsByClass(reach)
         demands = domains.of({pair: count for pair, count in free.items() if count})
         anywhere = ground.layout.ready & ground.layout.schedulable
         masks = [*domains.masks, reach.of_class(ANY_POD), anywhere]
-        return Survey(ground, masks, demands, supply, pinned)
+        return NodePools(ground, masks, demands, supply, pinned)
 
     def _pin(
-        self, ground: Ground, reach: "Reach"
+        self, ground: PoolNodes, reach: "UsableNodes"
     ) -> tuple[dict[str, resources.Vector], resources.Vector]:
         """What is pinned, by queue (R,) and by node (N, R)."""
         space = self._cluster.space
@@ -221,17 +221,17 @@ class Surveyor:
         return by_queue, taken
 
 
-class Reach:
+class UsableNodes:
     """Which nodes pods of a class and a queue could use."""
 
-    def __init__(self, cluster: Cluster, ground: Ground) -> None:
+    def __init__(self, cluster: ClusterView, ground: PoolNodes) -> None:
         self._cluster = cluster
         self._ground = ground
         self._allocatable = resources.by_column(ground.allocatable)
         self._none = np.zeros(ground.layout.size, dtype=np.bool_)
         self._least = self._allocatable.min(axis=0, initial=resources.ALLOCATABLE_MAX)
         """What every node has, (R,)."""
-        self._classes: dict[jobs.TaskClass, nodes.Mask] = {}
+        self._classes: dict[jobs.PodClass, nodes.Mask] = {}
         as_it_is = ground.allocatable is cluster.snapshot.nodes.allocatable
         self._nowhere = cluster.known_nowhere if as_it_is else ()
         self._limited: dict[bytes, nodes.Mask] = {}
@@ -243,7 +243,7 @@ class Reach:
                 self._queues[name] = mask.tobytes()
                 self._limited[self._queues[name]] = mask
 
-    def of_class(self, kind: jobs.TaskClass) -> nodes.Mask:
+    def of_class(self, kind: jobs.PodClass) -> nodes.Mask:
         """(N,). A node that is smaller than the pod is none."""
         mask = self._classes.get(kind)
         if mask is None:
@@ -252,7 +252,7 @@ class Reach:
             self._classes[kind] = mask
         return mask
 
-    def _large_enough(self, kind: jobs.TaskClass) -> nodes.Mask:
+    def _large_enough(self, kind: jobs.PodClass) -> nodes.Mask:
         """Nodes (N,) that have as much as the pod asks for."""
 
         def compute() -> nodes.Mask:
@@ -266,7 +266,7 @@ class Reach:
             return compute()
         return table.large_enough(kind, compute)
 
-    def of(self, queue: str, kind: jobs.TaskClass) -> nodes.Mask:
+    def of(self, queue: str, kind: jobs.PodClass) -> nodes.Mask:
         """For pods of this class in this queue: (N,)."""
         if (queue, kind) in self._nowhere:
             return self._none
@@ -279,7 +279,7 @@ class Reach:
         return self._queues.get(queue, b"")
 
     def holds(
-        self, kind: jobs.TaskClass, names: tuple[str, ...], rows: NDArray[np.int64]
+        self, kind: jobs.PodClass, names: tuple[str, ...], rows: NDArray[np.int64]
     ) -> nodes.Mask:
         """Which of these pods of a class, of these queues on these rows (S,), could be put where
         they are anew; a row of -1 is a node that isn't there.
@@ -293,14 +293,14 @@ class Reach:
         return could
 
 
-class Domains:
+class DomainsByClass:
     """Domains as they are found; equal ones are one."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: UsableNodes) -> None:
         self._reach = reach
         self.masks: list[nodes.Mask] = []
         self._known: dict[bytes, int] = {}
-        self._pairs: dict[tuple[bytes, jobs.TaskClass], int] = {}
+        self._pairs: dict[tuple[bytes, jobs.PodClass], int] = {}
 
     def of(self, demands: Mapping[demands.Pair, int]) -> dict[demands.Pair, tuple[int, int]]:
         """The domain of each pair, and its number of pods."""
@@ -309,7 +309,7 @@ class Domains:
             self._merge(found)
         return found
 
-    def _domain(self, queue: str, kind: jobs.TaskClass) -> int:
+    def _domain(self, queue: str, kind: jobs.PodClass) -> int:
         pair = (self._reach.likeness(queue), kind)
         domain = self._pairs.get(pair)
         if domain is None:

@@ -29,7 +29,7 @@ UNIT_NEAR = 1e-6
 """So little is missing to a whole unit by rounding alone."""
 
 
-class Account:
+class QueueUsage:
     """What one queue has, was promised and may have, one amount per column."""
 
     __slots__ = (
@@ -40,7 +40,7 @@ class Account:
 
     def __init__(self, name: str, size: int) -> None:
         self.name = name
-        self.line: tuple[Account, ...] = (self,)
+        self.line: tuple[QueueUsage, ...] = (self,)
         """Itself and those above it, bottom up."""
         self.allocated = [0] * size
         self.promised = [0] * size
@@ -87,10 +87,10 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Excess:
+class ExceededLimit:
     """A limit that a request would exceed."""
 
-    account: Account
+    account: QueueUsage
     column: int
     requested: int
     limit: float
@@ -107,7 +107,7 @@ class _Spec:
     """The columns that spec.deserved names, if only as nothing."""
 
 
-class Books:
+class QueueUsageTree:
     """The accounts of all queues in one cycle.
 
     Without a tree, all queues stand side by side. Volcano keeps a guarantee only in so far as each
@@ -122,15 +122,15 @@ class Books:
         self._top = CLUSTER if tree is None else queues.ROOT
         self._inner = {} if tree is None or self._volcano else tree.children
         """Queues that are not for jobs, so that nothing is kept for one there."""
-        self.accounts: dict[str, Account] = {}
+        self.accounts: dict[str, QueueUsage] = {}
         for name in sorted({*paths, self._top}, key=lambda name: len(paths.get(name, ()))):
-            account = self.accounts[name] = Account(name, session.space.size)
+            account = self.accounts[name] = QueueUsage(name, session.space.size)
             if name != self._top:
                 account.line = (account, *self.accounts[paths[name][-1]].line)
         self._set_limits(bounded=tree is None or not self._volcano, clamped=tree is None)
         self._count()
 
-    def take(self, account: Account, request: Request, sign: int = 1) -> None:
+    def take(self, account: QueueUsage, request: Request, sign: int = 1) -> None:
         """The queue got this much more, or less where sign is -1."""
         account.share = None
         for each in account.line:
@@ -147,7 +147,7 @@ class Books:
                 if not rise:
                     break
 
-    def promise(self, account: Account, amounts: Mapping[str, int]) -> None:
+    def promise(self, account: QueueUsage, amounts: Mapping[str, int]) -> None:
         """A group of the queue was admitted with this much to come."""
         columns = self._session.space.columns
         for name, amount in amounts.items():
@@ -155,19 +155,19 @@ class Books:
                 for each in account.line:
                     each.promised[columns[name]] += amount
 
-    def exceeded(self, account: Account, request: Request) -> Iterator[Excess]:
+    def exceeded(self, account: QueueUsage, request: Request) -> Iterator[ExceededLimit]:
         """The limits of this queue and of those above it that the request doesn't keep to."""
         for each in account.line:
             allocated, limit = each.allocated, each.limit
             for column, amount in request:
                 if allocated[column] + amount > limit[column]:
-                    yield Excess(each, column, amount, limit[column])
+                    yield ExceededLimit(each, column, amount, limit[column])
         if not self._volcano:
             yield from self._encroached(account, request)
 
     def unpromisable(
-        self, account: Account, amounts: resources.Amounts, *, ceiling: bool = False
-    ) -> tuple[Account, tuple[decisions.Shortage, ...]] | None:
+        self, account: QueueUsage, amounts: resources.ResourceMap, *, ceiling: bool = False
+    ) -> tuple[QueueUsage, tuple[decisions.Shortage, ...]] | None:
         """The first queue, from root down to this one, that can't promise these amounts, and the
         numbers: what a queue can have, those below it can't have more of.
 
@@ -188,7 +188,7 @@ class Books:
                 return each, tuple(short)
         return None
 
-    def _standing(self, account: Account, name: str, *, ceiling: bool) -> tuple[int, float]:
+    def _standing(self, account: QueueUsage, name: str, *, ceiling: bool) -> tuple[int, float]:
         """What the queue has promised of a resource and may promise; one without a column is
         nowhere to be had yet.
         """
@@ -200,7 +200,7 @@ class Books:
         named = queue.capability.get(name) if queue else None
         return 0, (np.inf if named is None else named) if ceiling else 0.0
 
-    def _encroached(self, account: Account, request: Request) -> Iterator[Excess]:
+    def _encroached(self, account: QueueUsage, request: Request) -> Iterator[ExceededLimit]:
         """Guarantees of others that the request would use up.
 
         Where nothing is kept for others, the room on nodes is limit enough, and says more.
@@ -217,7 +217,7 @@ class Books:
                 if owned > above.space[column] and owned > used:
                     others = above.owned[column] - below.held[column]
                     left = max(0.0, above.space[column] - others)
-                    yield Excess(below, column, amount, left)
+                    yield ExceededLimit(below, column, amount, left)
 
     def _set_limits(self, *, bounded: bool, clamped: bool) -> None:
         """bounded: what there is in the cluster is a limit; clamped: to what is deserved, too.
@@ -330,7 +330,7 @@ class Books:
                 real[name] = np.minimum(spare + specs[name].guarantee, specs[name].capability)
         return real
 
-    def _fill(self, account: Account, spec: _Spec, real: Rows) -> None:
+    def _fill(self, account: QueueUsage, spec: _Spec, real: Rows) -> None:
         pods = self._session.space.columns[resources.PODS]
         account.guarantee = spec.guarantee.tolist()
         account.held = list(account.guarantee)
@@ -364,7 +364,9 @@ class Books:
                     promised = self._possible(account, promised)
                 self.promise(account, promised)
 
-    def _possible(self, account: Account, amounts: resources.Amounts) -> resources.Amounts:
+    def _possible(
+        self, account: QueueUsage, amounts: resources.ResourceMap
+    ) -> resources.ResourceMap:
         """As much of a promise as the queue may have: more can't have been promised to it, whatever
         somebody wrote into the status of a group, and would be kept from its relations.
         """

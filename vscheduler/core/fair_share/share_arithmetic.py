@@ -12,15 +12,18 @@ from numpy.typing import NDArray
 
 from vscheduler.core.model import decisions, resources
 
-Amounts = NDArray[np.float64]
+ResourceArray = NDArray[np.float64]
 
 COUNTED_FINELY = (resources.CPU, resources.MEMORY, "ephemeral-storage", "hugepages-")
 """Resources, or beginnings of their names, whose unit (a milli, a byte) nobody asks for singly."""
 
 
 def real_capability(
-    total: Amounts, promised: Amounts, guarantee: Amounts, capability: Amounts
-) -> Amounts:
+    total: ResourceArray,
+    promised: ResourceArray,
+    guarantee: ResourceArray,
+    capability: ResourceArray,
+) -> ResourceArray:
     """The most that each queue can ever have, (Q, R).
 
     total and promised are (R,): what there is, and the guarantees of all queues, with or without
@@ -32,8 +35,12 @@ def real_capability(
 
 
 def water_fill(
-    total: Amounts, weights: Amounts, request: Amounts, capability: Amounts, guarantee: Amounts
-) -> Amounts:
+    total: ResourceArray,
+    weights: ResourceArray,
+    request: ResourceArray,
+    capability: ResourceArray,
+    guarantee: ResourceArray,
+) -> ResourceArray:
     """What each queue deserves, (Q, R): `total` (R,) poured out by weight (Q,).
 
     No queue gets more than it requests or can have, nor less than its guarantee. Volcano
@@ -58,11 +65,13 @@ def water_fill(
     full_at = np.divide(room, weight, out=np.zeros_like(room), where=weight > 0.0)
     level = _level(remaining, weights, room, full_at)
     full = (full_at <= level) & (weight > 0.0)
-    filled: Amounts = np.where(full, limit, np.minimum(first + level * weight, limit))
+    filled: ResourceArray = np.where(full, limit, np.minimum(first + level * weight, limit))
     return filled
 
 
-def _level(remaining: Amounts, weights: Amounts, room: Amounts, full_at: Amounts) -> Amounts:
+def _level(
+    remaining: ResourceArray, weights: ResourceArray, room: ResourceArray, full_at: ResourceArray
+) -> ResourceArray:
     """How much per unit of weight what remains of each resource yields, (R,).
 
     A queue is full at a level of full_at (Q, R). Where there is enough for all, the level is that
@@ -80,7 +89,7 @@ def _level(remaining: Amounts, weights: Amounts, room: Amounts, full_at: Amounts
     before = np.take_along_axis(taken_before, at, axis=0)[0]
     still = np.take_along_axis(weight_from, at, axis=0)[0]
     level = np.divide(remaining - before, still, out=np.zeros_like(remaining), where=still > 0.0)
-    found: Amounts = np.where(enough.any(axis=0), np.maximum(level, 0.0), levels[-1])
+    found: ResourceArray = np.where(enough.any(axis=0), np.maximum(level, 0.0), levels[-1])
     return found
 
 
@@ -108,12 +117,21 @@ def slack(names: Sequence[str]) -> list[float]:
     return [0.5 if name.startswith(COUNTED_FINELY) else 0.0005 for name in names]
 
 
-class Ledger:
+class QueueAttributes:
     """What one queue with jobs has and may have, one amount per column."""
 
     __slots__ = (
-        *("allocated", "ceiling", "deserved", "enough", "kept", "limit", "most", "promised"),
-        *("real", "share", "surely"),
+        *(
+            "allocated",
+            "ceiling",
+            "deserved",
+            "overused_at",
+            "kept",
+            "limit",
+            "nominated_limit",
+            "promised",
+        ),
+        *("real", "share", "reclaim_above"),
     )
 
     def __init__(self, size: int) -> None:
@@ -130,21 +148,21 @@ class Ledger:
         """What others leave it: what it deserves, or did before nodes lost something just now."""
         self.limit: list[float] = []
         """The most that it may have where a pod asks for something."""
-        self.surely: list[float] = []
+        self.reclaim_above: list[float] = []
         """Having more than this of something, it is above its share."""
-        self.most: list[float] = []
+        self.nominated_limit: list[float] = []
         """The most that it may have where room was promised to it, by its capability alone."""
-        self.enough: list[float] = []
+        self.overused_at: list[float] = []
         """Having this much of everything, it is overused."""
         self.share: float | None = None
         """Until something changes."""
 
-    def most_above(self, claimant: "Ledger") -> float:
+    def most_above(self, claimant: "QueueAttributes") -> float:
         """The largest part of what it deserves that it has, of anything that the claimant lacks."""
         parts = [
             has / deserved if deserved else math.inf
             for has, deserved, own, enough in zip(
-                self.allocated, self.deserved, claimant.allocated, claimant.enough, strict=True
+                self.allocated, self.deserved, claimant.allocated, claimant.overused_at, strict=True
             )
             if has and own < enough
         ]
@@ -152,7 +170,11 @@ class Ledger:
 
 
 def share_after(
-    column: int, *, loser: tuple[Ledger, float], claimant: tuple[Ledger, float], weight: float
+    column: int,
+    *,
+    loser: tuple[QueueAttributes, float],
+    claimant: tuple[QueueAttributes, float],
+    weight: float,
 ) -> decisions.ShareAfter:
     """Where the loser ends without an amount of one resource, and the claimant with another one.
 

@@ -19,29 +19,31 @@ from vscheduler.core.fair_share import (
 )
 from vscheduler.core.model import jobs, snapshot
 
-Amounts = NDArray[np.float64]
+ResourceArray = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HeldResources:
     """Where pods are, pinned ones left out: M places, each of one queue, domain and kind."""
 
     queues: Indices
     """(M,), as the domains and kinds."""
     domains: Indices
     kinds: Indices
-    amounts: Amounts
+    amounts: ResourceArray
     """(M, R)."""
 
-    def by_kind(self, queues: int, kinds: int) -> Amounts:
+    def by_kind(self, queues: int, kinds: int) -> ResourceArray:
         """What each queue holds on nodes of each kind: (Q, N, R)."""
         found = np.zeros((queues, kinds, self.amounts.shape[1]))
         np.add.at(found, (self.queues, self.kinds), self.amounts)
         return found
 
 
-def staying(problem: constrained_max_min.Problem, deserved: Amounts, held: Held) -> Amounts:
+def staying(
+    problem: constrained_max_min.SharingProblem, deserved: ResourceArray, held: HeldResources
+) -> ResourceArray:
     """How much of each queue's share can be on nodes of each kind: (Q, N, R); inf where it makes no
     difference, as whoever wants the resource can use all of it.
 
@@ -59,8 +61,11 @@ def staying(problem: constrained_max_min.Problem, deserved: Amounts, held: Held)
 
 
 def _settled(
-    problem: constrained_max_min.Problem, column: int, deserved: Amounts, held: Held
-) -> Amounts:
+    problem: constrained_max_min.SharingProblem,
+    column: int,
+    deserved: ResourceArray,
+    held: HeldResources,
+) -> ResourceArray:
     """The same for one resource: (Q, N)."""
     demands, supply = problem.demands[:, :, column], problem.supply[:, column]
     scale = max(1.0, float(supply.sum()))
@@ -78,14 +83,14 @@ def _settled(
     links, ends = np.nonzero(problem.reach[domains] & (supply > 0))
     stays, taken = there[links, ends], there.sum(axis=1)
     bounds = demands[owners, domains] / scale
-    network = max_flow.Network(
+    network = max_flow.FlowNetwork(
         size=queues + kinds + owners.size,
         ends=np.concatenate([owners, queues + ends]),
         domains=queues + kinds + np.concatenate([np.arange(owners.size), links]),
         onward=np.concatenate([np.maximum(bounds - taken, 0.0), np.zeros(links.size)]),
         back=np.concatenate([np.zeros(owners.size), np.full(links.size, np.inf)]),
         bounds=np.concatenate([bounds, np.full(links.size, np.inf)]),
-        claims=owners.size,
+        queue_edges=owners.size,
     )
     more, room = np.zeros(network.size), np.zeros(network.size)
     more[:queues] = np.maximum(wanted - has, 0.0)
@@ -104,11 +109,14 @@ def _settled(
 Row = NDArray[np.float64]
 
 
-class Standings:
+class Surplus:
     """Worked out when somebody first asks, which most cycles nobody does."""
 
     def __init__(
-        self, session: demands.Session, survey: node_pools.Survey, division: fair_shares.Division
+        self,
+        session: demands.Session,
+        survey: node_pools.NodePools,
+        division: fair_shares.FairShares,
     ) -> None:
         self._session = session
         self._survey = survey
@@ -158,8 +166,8 @@ class Standings:
 
 
 def _held(
-    by_class: snapshot.ByClass, survey: node_pools.Survey, division: fair_shares.Division
-) -> Held:
+    by_class: snapshot.ByClass, survey: node_pools.NodePools, division: fair_shares.FairShares
+) -> HeldResources:
     """Where pods are that could be put there anew."""
     space = division.space
     found: list[tuple[NDArray[np.intp], ...]] = []
@@ -177,7 +185,7 @@ def _held(
     queues, domains_of, kinds = (
         np.concatenate([empty, *(part[place] for part in found)]) for place in range(3)
     )
-    return Held(
+    return HeldResources(
         queues=queues,
         domains=domains_of,
         kinds=kinds,

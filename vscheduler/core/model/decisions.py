@@ -102,7 +102,7 @@ class ReasonCode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
-    """One resource of which too little is left under a limit; units as in resources.Amounts."""
+    """One resource of which too little is left under a limit; units as in resources.ResourceMap."""
 
     resource: str
     requested: float
@@ -114,7 +114,7 @@ class Shortage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class AdmissionFailure:
     """Why a group isn't admitted: a plugin's vote against it, with the numbers."""
 
     code: ReasonCode
@@ -127,7 +127,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hole:
+class MissingResource:
     """The largest free room of one resource on any node that the pod may use."""
 
     resource: str
@@ -152,7 +152,7 @@ class Reason:
     placed: int = 0
     """Pods that have room, or found some in this cycle."""
     role: str = ""
-    request: resources.Amounts = field(default_factory=dict)
+    request: resources.ResourceMap = field(default_factory=dict)
     """What the pod that found no room asks for."""
     seats: int = 0
     """How many of the pods that it needs could have room, were all nodes empty."""
@@ -171,10 +171,10 @@ class Reason:
     named."""
     rejected: int = 0
     """Pods that can't be used."""
-    rejection: jobs.Rejection | None = None
+    rejection: jobs.InvalidPod | None = None
     """Why one of them can't."""
     shortages: tuple[Shortage, ...] = ()
-    holes: tuple[Hole, ...] = ()
+    holes: tuple[MissingResource, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,12 +192,12 @@ class GroupStatus:
     """Whether the gang has its minimum: condition Scheduled, else Unschedulable."""
     unplaced: tuple[jobs.Task, ...] = ()
     """Pending tasks that were tried and got no node."""
-    rejections: tuple[jobs.Rejection, ...] = ()
+    rejections: tuple[jobs.InvalidPod, ...] = ()
     """Pods that can't be used, each for a reason of its own."""
     reason: Reason | None = None
 
 
-class Bound(StrEnum):
+class LimitedBy(StrEnum):
     """What keeps a queue from deserving more of a resource."""
 
     REQUEST = "Request"
@@ -219,7 +219,7 @@ class Basis:
     deserved: float
     usable: float
     """What there is on nodes that its pods could use, other queues' pods included."""
-    bound: Bound
+    bound: LimitedBy
     weight: int
     weights: int
     """Of all queues that share the same room by weight, its own included; its own weight where it
@@ -269,7 +269,7 @@ class QueueFigures:
     request: Mapping[str, float]
     elsewhere: Mapping[str, float] = field(default_factory=dict)
     """What its pods of other schedulers hold; in neither of the two."""
-    capability: resources.Amounts = field(default_factory=dict)
+    capability: resources.ResourceMap = field(default_factory=dict)
     """Its spec.capability; what it doesn't name is unlimited."""
     entitlement: Entitlement | None = None
     usage: queues.Usage | None = None

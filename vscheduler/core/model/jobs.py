@@ -85,7 +85,7 @@ YOUNG = (Phase.PENDING, Phase.INQUEUE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
-class TaskClass:
+class PodClass:
     """What decides where a pod may go and how nodes score; equal pods share one object.
 
     Compared by identity, so that it is a cheap dictionary key: the Mirror interns classes. Two
@@ -106,7 +106,7 @@ class TaskClass:
         sizes = [amount for name, amount in self.request.items() if name != resources.PODS]
         object.__setattr__(self, "best_effort", not any(sizes))
 
-    def equals(self, other: TaskClass) -> bool:
+    def equals(self, other: PodClass) -> bool:
         """Whether pods of both may go to the same nodes, interned or not."""
         return self is other or (self.request, self.constraints, self.hints) == (
             other.request,
@@ -123,7 +123,7 @@ class Task:
     namespace: str
     name: str
     job: JobId
-    kind: TaskClass
+    pod_class: PodClass
     status: TaskStatus
     created: float
     node: str | None = None
@@ -157,11 +157,11 @@ class Task:
     @property
     def best_effort(self) -> bool:
         """Whether its pod asks for nothing but a slot."""
-        return self.kind.best_effort
+        return self.pod_class.best_effort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rejection:
+class InvalidPod:
     """A pod of a job that waits and can't be used: no task, but its owner is told."""
 
     uid: TaskId
@@ -245,7 +245,7 @@ class Job:
     created: float
     min_member: int = 1
     min_task_member: Mapping[str, int] = field(default_factory=dict)
-    min_resources: resources.Amounts | None = None
+    min_resources: resources.ResourceMap | None = None
     sub_groups: tuple[SubGroup, ...] = ()
     hard_topology: str = ""
     """The field, if any, by which its pods or those of a sub-group must be near together in the
@@ -254,15 +254,15 @@ class Job:
     state: GroupState = GroupState()
     tasks: tuple[Task, ...] = ()
     """Sorted by UID."""
-    rejections: tuple[Rejection, ...] = ()
+    rejections: tuple[InvalidPod, ...] = ()
     """Its pods that aren't tasks. Sorted by name."""
     counts: dict[TaskStatus, int] = field(default_factory=dict)
     """How many tasks there are of each status, of every one."""
-    allocated: resources.Amounts = field(default_factory=dict)
+    allocated: resources.ResourceMap = field(default_factory=dict)
     """What its tasks in HOLDING have."""
-    pending: resources.Amounts = field(default_factory=dict)
+    pending: resources.ResourceMap = field(default_factory=dict)
     """What its Pending tasks ask for."""
-    classes: Mapping[TaskClass, tuple[int, int]] = field(default_factory=dict)
+    classes: Mapping[PodClass, tuple[int, int]] = field(default_factory=dict)
     """How many tasks of each class are in HOLDING, and how many are Pending; only classes with
     some."""
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -277,7 +277,7 @@ class Job:
     """Tasks in SCHEDULED."""
     pending_best_effort: int = field(init=False, compare=False, repr=False)
     """Pending tasks that ask for nothing but a slot."""
-    elastic: resources.Amounts = field(init=False, compare=False, repr=False)
+    elastic: resources.ResourceMap = field(init=False, compare=False, repr=False)
     """What it has above its minResources; all of it where it names none (Volcano:
     GetElasticResources)."""
     settled: bool = field(init=False, compare=False, repr=False)
@@ -346,14 +346,14 @@ def tally(tasks: Iterable[Task]) -> dict[str, object]:
     """The fields of a Job that follow from its tasks."""
     ordered = sorted(tasks, key=operator.attrgetter("uid"))
     counts: dict[TaskStatus, int] = {}
-    classes: dict[TaskClass, tuple[int, int]] = {}
+    classes: dict[PodClass, tuple[int, int]] = {}
     for task in ordered:
         status = task.status
         counts[status] = counts.get(status, 0) + 1
         waits = status is TaskStatus.PENDING
         if waits or status in HOLDING:
-            holding, waiting = classes.get(task.kind, (0, 0))
-            classes[task.kind] = (holding, waiting + 1) if waits else (holding + 1, waiting)
+            holding, waiting = classes.get(task.pod_class, (0, 0))
+            classes[task.pod_class] = (holding, waiting + 1) if waits else (holding + 1, waiting)
     allocated: dict[str, int] = {}
     pending: dict[str, int] = {}
     for kind, (holding, waiting) in classes.items():

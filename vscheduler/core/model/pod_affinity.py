@@ -33,7 +33,7 @@ class Seat(IntEnum):
     """The pod waits for room there that is being freed."""
 
 
-class Bond(StrEnum):
+class AffinityKind(StrEnum):
     """What a condition that a pod carries with it means for pods that come later."""
 
     REPELS = "required anti-affinity: they may not come near"
@@ -43,10 +43,10 @@ class Bond(StrEnum):
 
 @constraints.hashed_once
 @dataclass(frozen=True, slots=True)
-class Tie(constraints.Hashed):
+class AffinityTermOfPods(constraints.Hashed):
     """A condition on other pods that pods carry with them to their node."""
 
-    bond: Bond
+    bond: AffinityKind
     term: constraints.PodTerm
     weight: int = 0
     """Of a preference."""
@@ -75,14 +75,14 @@ def company(terms: Iterable[constraints.PodTerm]) -> Company:
     return tuple(dict.fromkeys(term.pods for term in terms))
 
 
-def ties(limits: constraints.Constraints) -> Iterator[Tie]:
+def ties(limits: constraints.Constraints) -> Iterator[AffinityTermOfPods]:
     """What a pod with these conditions carries with it."""
     for term in limits.pod_anti_affinity:
-        yield Tie(Bond.REPELS, term)
+        yield AffinityTermOfPods(AffinityKind.REPELS, term)
     for term in limits.pod_affinity:
-        yield Tie(Bond.DRAWS, term)
+        yield AffinityTermOfPods(AffinityKind.DRAWS, term)
     for preferred in limits.pod_preferred:
-        yield Tie(Bond.LIKES, preferred.term, preferred.weight)
+        yield AffinityTermOfPods(AffinityKind.LIKES, preferred.term, preferred.weight)
 
 
 def anchor(sets: Company) -> constraints.Requirement | None:
@@ -97,7 +97,7 @@ def anchor(sets: Company) -> constraints.Requirement | None:
 Item = TypeVar("Item", bound=Hashable)
 
 
-class Finder(Generic[Item]):
+class SelectorIndex(Generic[Item]):
     """Which of many conditions a pod could meet, found by its labels instead of one by one."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class Finder(Generic[Item]):
         self._named: Counter[str] = Counter()
         """How many conditions name a label."""
         self._stale: set[tuple[str, str]] = set()
-        self._frozen: Finder[Item] | None = None
+        self._frozen: SelectorIndex[Item] | None = None
 
     def add(self, item: Item, sets: Company) -> None:
         """From now on it is found under these sets."""
@@ -144,14 +144,14 @@ class Finder(Generic[Item]):
         """Whether any condition names this label: of all others no answer depends."""
         return key in self._named
 
-    def freeze(self) -> "Finder[Item]":
+    def freeze(self) -> "SelectorIndex[Item]":
         """A copy that stays as it is; the last one again where nothing changed, and what didn't
         change is shared with it.
         """
         last = self._frozen
         if last is not None and not self._stale:
             return last
-        copy: Finder[Item] = Finder()
+        copy: SelectorIndex[Item] = SelectorIndex()
         copy._named = self._named.copy()
         copy._general = dict(self._general)
         copy._by_label = {} if last is None else dict(last._by_label)  # noqa: SLF001 - one of its own
@@ -187,19 +187,23 @@ def _pairs(sets: Company) -> list[tuple[str, str]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Residents:
+class PodAffinityIndex:
     """Counts of pods on nodes; shared with other snapshots, and never changed."""
 
     companies: Mapping[Company, Seats] = field(default_factory=dict)
     """Everything that conditions of our waiting pods are about."""
-    ties: Mapping[Tie, Seats] = field(default_factory=dict)
+    ties: Mapping[AffinityTermOfPods, Seats] = field(default_factory=dict)
     """Everything that pods on nodes, and our waiting pods, carry with them."""
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Labels of namespaces by name."""
 
-    company_finder: Finder[Company] = field(default_factory=Finder, compare=False, repr=False)
+    company_finder: SelectorIndex[Company] = field(
+        default_factory=SelectorIndex, compare=False, repr=False
+    )
     """Which of the companies a pod is of."""
-    tie_finder: Finder[Tie] = field(default_factory=Finder, compare=False, repr=False)
+    tie_finder: SelectorIndex[AffinityTermOfPods] = field(
+        default_factory=SelectorIndex, compare=False, repr=False
+    )
     """Which of the ties are about a pod."""
 
     def names(self, label: str) -> bool:
@@ -211,5 +215,5 @@ class Residents:
         return labels_of(name, self.namespaces)
 
 
-NOBODY = Residents()
+NOBODY = PodAffinityIndex()
 """No pod has a condition on other pods."""

@@ -135,7 +135,7 @@ class NodeGroups:
 class GroupLimits:
     """The most that a queue may have in groups of nodes."""
 
-    by_group: Mapping[str, resources.Amounts] = field(default_factory=dict)
+    by_group: Mapping[str, resources.ResourceMap] = field(default_factory=dict)
     problem: str = ""
     """What is wrong with the annotation, where it can't be read."""
 
@@ -156,9 +156,9 @@ class Queue:
     state: QueueState = QueueState.OPEN
     reclaimable: bool = True
     parent: str = ""
-    capability: resources.Amounts = field(default_factory=dict)
-    deserved: resources.Amounts = field(default_factory=dict)
-    guarantee: resources.Amounts = field(default_factory=dict)
+    capability: resources.ResourceMap = field(default_factory=dict)
+    deserved: resources.ResourceMap = field(default_factory=dict)
+    guarantee: resources.ResourceMap = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     namespaces: tuple[str, ...] | None = None
     """Whose jobs it takes: names, or how they begin and `*`; None where it takes all."""

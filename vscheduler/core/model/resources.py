@@ -36,7 +36,7 @@ Vector = NDArray[np.int64]
 Share = NDArray[np.float64]
 """Amounts that may be fractions (deserved, shares of totals): shape (R,)."""
 
-Amounts = Mapping[str, int]
+ResourceMap = Mapping[str, int]
 """Resource name to amount: cpu in milli, every other resource in whole units (bytes, devices)."""
 
 
@@ -76,7 +76,7 @@ class ResourceSpace:
         """Nothing of anything."""
         return np.zeros(self.size, dtype=np.int64)
 
-    def vector(self, amounts: Amounts) -> Vector:
+    def vector(self, amounts: ResourceMap) -> Vector:
         """Amounts as a row; a name without a column is a mistake of the caller's."""
         row = self._row(amounts)
         try:
@@ -84,7 +84,7 @@ class ResourceSpace:
         except OverflowError:
             return np.array([min(amount, SUM_MAX) for amount in row], dtype=np.int64)
 
-    def vectors(self, rows: Iterable[Amounts]) -> Vector:
+    def vectors(self, rows: Iterable[ResourceMap]) -> Vector:
         """The same of many, one below the other: (n, R)."""
         every = [self._row(amounts) for amounts in rows]
         try:
@@ -95,7 +95,7 @@ class ResourceSpace:
             )
         return found.reshape(len(every), self.size)
 
-    def _row(self, amounts: Amounts) -> list[int]:
+    def _row(self, amounts: ResourceMap) -> list[int]:
         row = [0] * len(self.names)
         for name, amount in amounts.items():
             row[self.columns[name]] = amount
@@ -103,11 +103,11 @@ class ResourceSpace:
             row[-1] = sum(each for name, each in amounts.items() if name not in self.columns)
         return row
 
-    def present(self, amounts: Amounts) -> Vector:
+    def present(self, amounts: ResourceMap) -> Vector:
         """Amounts as a row; what has no column is nowhere to be had, and left out."""
         return self.vector({name: each for name, each in amounts.items() if name in self.columns})
 
-    def limits(self, amounts: Amounts | None) -> Share:
+    def limits(self, amounts: ResourceMap | None) -> Share:
         """Amounts as upper bounds: a dimension that isn't named is unlimited."""
         row = np.full(self.size, np.inf)
         for name, amount in (amounts or {}).items():
@@ -121,7 +121,7 @@ class ResourceSpace:
         return {name: value for name, value in zip(self.names, values, strict=True) if value}
 
 
-def add(left: Amounts, right: Amounts) -> dict[str, int]:
+def add(left: ResourceMap, right: ResourceMap) -> dict[str, int]:
     """The sum by name."""
     total = dict(left)
     for name, amount in right.items():

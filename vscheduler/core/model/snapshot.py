@@ -19,7 +19,7 @@ LAYOUTS_MAX = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Seats:
+class ClassCounts:
     """Where our pods of one class are that hold room and aren't leaving, one place per node and
     queue. Who keeps account of them makes a new value when a pod comes or goes.
     """
@@ -46,7 +46,7 @@ class Seats:
         return found
 
 
-ByClass: TypeAlias = Mapping[jobs.TaskClass, Seats]
+ByClass: TypeAlias = Mapping[jobs.PodClass, ClassCounts]
 """Of every class that has pods somewhere."""
 
 
@@ -75,13 +75,13 @@ class Quota:
     """A ResourceQuota without scopes: what a namespace may request in sum.
 
     Names are a pod's resources (`requests.cpu` and `cpu` are both cpu), amounts as in
-    resources.Amounts; what limits nothing that pods request isn't in it.
+    resources.ResourceMap; what limits nothing that pods request isn't in it.
     """
 
     namespace: str
     name: str
-    hard: resources.Amounts
-    used: resources.Amounts
+    hard: resources.ResourceMap
+    used: resources.ResourceMap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class Nominated:
     """There or not."""
     priority: int
     """spec.priority: pods above it may have the room."""
-    kind: jobs.TaskClass
+    kind: jobs.PodClass
     namespace: str
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -117,7 +117,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Seen:
+class LastNodes:
     """Nodes as a cycle saw them; the very objects, so that looking at them again costs nothing."""
 
     space: resources.ResourceSpace
@@ -125,25 +125,25 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
+class NodeLoss:
     """A node that gives less than it did, or to fewer pods: it has left, isn't ready any more, was
     cordoned or tainted, has lost a label, or has less of something.
     """
 
     spec: tables.NodeSpec
     """As it was then."""
-    allocatable: resources.Amounts
+    allocatable: resources.ResourceMap
     """What it had then."""
-    others: resources.Amounts
+    others: resources.ResourceMap
     """What pods held there then that weren't ours, those that were leaving not included."""
-    held: resources.Amounts
+    held: resources.ResourceMap
     """What pods of ours hold there now."""
     since: float
     """When something of it was last missed: seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptRoom:
+class ReplacementReservation:
     """Room for the next pod of an owner: the last one was evicted though its queue was within its
     share, as others could only use the node that it was on.
     """
@@ -163,45 +163,45 @@ class Carried:
     It starts anew after a restart; docs/architecture.md says what that means for each.
     """
 
-    tried: frozenset[jobs.JobId] = frozenset()
+    attempted: frozenset[jobs.JobId] = frozenset()
     """Jobs that found no room, or only room that is being freed, in the unfinished cycles just
     before this one: their turn is over until a cycle gets through all jobs, else those at the
     front would use up every budget."""
     spent: Mapping[str, int] = field(default_factory=dict)
     """By namespace, what these cycles have cost on its account, the older the less: who has cost
     little comes first. core.cycle's units of work; empty where the last cycle was finished."""
-    asked: frozenset[tuple[str, jobs.JobId]] = frozenset()
+    reclaim_failed: frozenset[tuple[str, jobs.JobId]] = frozenset()
     """By action, jobs for which it looked for victims in vain in these cycles."""
     nominations: Mapping[jobs.TaskId, str] = field(default_factory=dict)
     """Room that evictions made: by pending task, the node that is kept for it, in the order in
     which it was promised. After a restart
     status.nominatedNodeName still says where a pod belongs, and no longer keeps others out."""
-    kept_rooms: tuple[KeptRoom, ...] = ()
+    kept_rooms: tuple[ReplacementReservation, ...] = ()
     """Room for pods that owners are to make anew, the oldest first. After a restart nobody keeps
     it: such a pod takes its turn with all others."""
     admitted: Mapping[str, float] = field(default_factory=dict)
     """Since when PodGroups are Inqueue, by UID: an instant, seconds since the epoch. Such a group
     counts as Inqueue where the API server doesn't show it yet."""
-    lapsed: Mapping[str, float] = field(default_factory=dict)
+    admission_expired: Mapping[str, float] = field(default_factory=dict)
     """When PodGroups that didn't start in time lost their place, by UID, until they are admitted
     again: they stand behind all others."""
     shuffled_at: float | None = None
     """When the action shuffle last evicted a pod; None where it never did."""
-    halves: Mapping[str, float] = field(default_factory=dict)
+    partial_since: Mapping[str, float] = field(default_factory=dict)
     """Since when gangs that never had their minimum are bound in part, by UID. After a restart
     their pods say when they were bound."""
-    seen: Seen | None = field(default=None, compare=False, repr=False)
+    seen: LastNodes | None = field(default=None, compare=False, repr=False)
     """The nodes of the last cycle, which tell what has gone since; None where there was none."""
     hopeless: object = field(default=None, compare=False, repr=False)
     """What jobs were told that can't start on empty nodes, for `framework.hopeless`: it needn't
     be found anew while nodes and queues stay as they are, and changes no decision."""
-    losses: Mapping[str, Loss] = field(default_factory=dict)
+    losses: Mapping[str, NodeLoss] = field(default_factory=dict)
     """By node, what a node that has gone, or has less than before, had a moment ago."""
     past_usage: Mapping[str, queues.Usage] = field(default_factory=dict)
     """By queue, what it has used over time. After a restart an annotation of the Queue has it."""
-    spared: frozenset[jobs.TaskId] = frozenset()
+    eviction_refused_pods: frozenset[jobs.TaskId] = frozenset()
     """Pods that the API server refused to evict a moment ago: nobody asks for them for now."""
-    denied: frozenset[jobs.JobId] = frozenset()
+    eviction_refused_jobs: frozenset[jobs.JobId] = frozenset()
     """Jobs for which it refused evictions several times over: none is decided for them for now.
     Both are put in by who sends evictions, and not part of a result."""
 
@@ -230,7 +230,7 @@ class Snapshot:
     """Sorted by `namespace/name`."""
     seats: ByClass = field(default_factory=dict)
     """Where our pods are; without those whose PodGroup isn't there."""
-    elsewhere: Mapping[str, resources.Amounts] = field(default_factory=dict)
+    elsewhere: Mapping[str, resources.ResourceMap] = field(default_factory=dict)
     """By queue, what its pods hold that other schedulers look after; queues without any aren't
     in it. Sorted."""
     refused: Mapping[str, Refused] = field(default_factory=dict)
@@ -238,6 +238,6 @@ class Snapshot:
     nominated: tuple[Nominated, ...] = ()
     """Pods of other schedulers that wait for room on a node, there or not: the highest priority
     first, then by name."""
-    residents: neighbours.Residents = neighbours.NOBODY
+    residents: neighbours.PodAffinityIndex = neighbours.NOBODY
     """What pods with conditions on other pods are to know of those on nodes."""
     carried: Carried = FRESH

@@ -26,12 +26,12 @@ class Outcome(Enum):
     NEITHER = auto()
 
 
-def start(session: "working.Session", trial: statement.Statement, gang: job_state.Gang) -> None:
+def start(session: "working.Session", trial: statement.Statement, gang: job_state.JobState) -> None:
     """Bind what a job that is ready was given, and what it was given before and only held: it has
     its minimum with these (Volcano: Session.Allocate, which dispatches all that is allocated).
     """
     for task in gang.tasks(jobs.TaskStatus.ALLOCATED):
-        if task.uid in session.held and not trial.places(task):
+        if task.uid in session.pipelined and not trial.places(task):
             trial.start(task)
     trial.commit()
 
@@ -42,7 +42,7 @@ class Seating:
 
     session: "working.Session"
     trial: statement.Statement
-    gang: job_state.Gang
+    gang: job_state.JobState
     place: Callable[[jobs.Task], bool]
     """Gives a task room; False: there is none."""
     statuses: frozenset[jobs.TaskStatus] = jobs.PLACED
@@ -122,16 +122,16 @@ class Seating:
         """
         gang = self.gang
         pending = [task for task in gang.tasks(jobs.TaskStatus.PENDING) if task.best_effort]
-        vain: set[jobs.TaskClass | job_state.Key] = set()
+        vain: set[jobs.PodClass | job_state.Key] = set()
         for task in ordering.tasks(self.session.dispatch, gang, pending):
             if gang.status(task) is not jobs.TaskStatus.PENDING or not wanted(task):
                 continue
             key = self._unfinished(task)
-            if (key or task.kind) in vain:
+            if (key or task.pod_class) in vain:
                 continue
             placed = self.place(task) if key is None else self.sub_group(key)
             if not placed:
-                vain.add(key or task.kind)
+                vain.add(key or task.pod_class)
             yield placed
 
     def _unfinished(self, task: jobs.Task) -> job_state.Key | None:

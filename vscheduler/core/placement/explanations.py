@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def explain(
     session: "working.Session",
     task: jobs.Task,
-    verdicts: Sequence[contracts.Verdict],
+    verdicts: Sequence[contracts.FilterResult],
     free: resources.Vector,
 ) -> tuple[interfaces.Refusals, interfaces.Holes]:
     """Why nodes refuse this task, by what filters say and by what nodes have free, (N, R).
@@ -44,7 +44,11 @@ def explain(
             room = np.where(alive, free[:, column], -1)
             row = int(room.argmax())
             amount = max(0, int(room[row]))
-            holes.append(decisions.Hole(resource=name, free=amount, node=session.layout.names[row]))
+            holes.append(
+                decisions.MissingResource(
+                    resource=name, free=amount, node=session.layout.names[row]
+                )
+            )
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return tuple(ordered), tuple(sorted(holes, key=lambda hole: hole.resource))
 
@@ -64,7 +68,7 @@ def outsized(
     wanted = np.flatnonzero(request)
     short = wanted[most[wanted] < request[wanted]]
     return tuple(
-        decisions.Hole(
+        decisions.MissingResource(
             resource=session.space.names[column],
             free=int(most[column]),
             node=session.layout.names[rows[int(allocatable[:, column].argmax())]],

@@ -33,10 +33,10 @@ class Feasibility:
         """Whether anybody asks for a minimum; else any pod may start by itself."""
         self._needs = f"needs {self._whole}"
         self._known: dict[tuple[str, tuple[Need, ...]], Obstacle | None] = {}
-        self._seats: dict[tuple[int, jobs.TaskClass], int] = {}
+        self._seats: dict[tuple[int, jobs.PodClass], int] = {}
         self._totals: dict[frozenset[int], resources.Vector] = {}
 
-    def obstacle(self, gang: job_state.Gang) -> Obstacle | None:
+    def obstacle(self, gang: job_state.JobState) -> Obstacle | None:
         """Why the gang can't start, whatever goes; None where that isn't proved. Volcano doesn't
         ask.
         """
@@ -56,7 +56,7 @@ class Feasibility:
             found = self._known[key] = self._find(*key)
             return found
 
-    def reason(self, gang: job_state.Gang, obstacle: Obstacle) -> decisions.Reason:
+    def reason(self, gang: job_state.JobState, obstacle: Obstacle) -> decisions.Reason:
         """The same, for people."""
         job, need = gang.job, obstacle.need
         if obstacle.homeless is not None:
@@ -73,7 +73,7 @@ class Feasibility:
         )
 
     def _homeless(
-        self, gang: job_state.Gang, obstacle: Obstacle, kind: jobs.TaskClass
+        self, gang: job_state.JobState, obstacle: Obstacle, kind: jobs.PodClass
     ) -> decisions.Reason:
         """Why no node takes a pod of this class; as it was said in an earlier cycle, where nothing
         has changed since.
@@ -82,7 +82,7 @@ class Feasibility:
         if job.id in told and gang.untouched:
             return told[job.id].reason
         pending = gang.tasks(jobs.TaskStatus.PENDING)
-        task = next(each for each in pending if each.kind is kind)
+        task = next(each for each in pending if each.pod_class is kind)
         reason = reasons.no_room(self._session, gang, task, empty=True)
         if gang.untouched:
             told[job.id] = unschedulable_jobs.Entry(job=job, obstacle=obstacle, reason=reason)
@@ -102,7 +102,7 @@ class Feasibility:
             return None
         return Obstacle(need=need, shortages=shortages)
 
-    def _seats_of(self, queue: str, kind: jobs.TaskClass, wanted: int) -> int:
+    def _seats_of(self, queue: str, kind: jobs.PodClass, wanted: int) -> int:
         """How many of so many pods nodes could hold."""
         survey = self._session.usable
         domain, _ = survey.demands.get((queue, kind), (None, 0))
@@ -179,7 +179,7 @@ class Feasibility:
         )
 
 
-def beyond(session: "working.Session", gang: job_state.Gang) -> tuple[decisions.Shortage, ...]:
+def beyond(session: "working.Session", gang: job_state.JobState) -> tuple[decisions.Shortage, ...]:
     """Of what the group's minResources are more than all nodes have that its queue may use.
 
     It may have no pods yet: whose nodes they could use isn't known.
@@ -218,11 +218,11 @@ def _needs(job: jobs.Job, *, whole: bool) -> tuple[Need, ...]:
 
 
 def _role_need(job: jobs.Job, role: str, least: int) -> Need:
-    waiting: dict[jobs.TaskClass, int] = {}
+    waiting: dict[jobs.PodClass, int] = {}
     for task in job.tasks:
         if task.role == role and task.status in jobs.VALID:
             if task.status is jobs.TaskStatus.PENDING and not task.best_effort:
-                waiting[task.kind] = waiting.get(task.kind, 0) + 1
+                waiting[task.pod_class] = waiting.get(task.pod_class, 0) + 1
             else:
                 least -= 1
     return Need(least, tuple(waiting.items()), role)

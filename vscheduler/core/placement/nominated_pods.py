@@ -60,7 +60,7 @@ class NominatedPods:
         return self._counted[priority]
 
     def _work_out(self, task: jobs.Task, count: int) -> views.Kept:
-        likeness = (task.kind, task.namespace, frozenset(task.labels.items()), count)
+        likeness = (task.pod_class, task.namespace, frozenset(task.labels.items()), count)
         kept = self._by_likeness.get(likeness)
         if kept is None:
             places = frozenset(self._out_of_bounds(task, count))
@@ -72,7 +72,7 @@ class NominatedPods:
 
     def _out_of_bounds(self, task: jobs.Task, count: int) -> Iterator[tuple[str, str]]:
         """Where the task may not be, by its own anti-affinity and by theirs."""
-        for term in task.kind.constraints.pod_anti_affinity:
+        for term in task.pod_class.constraints.pod_anti_affinity:
             for member in self._among(count, term.pods):
                 yield from self._place(member, term)
         labels = self._residents.namespace_labels(task.namespace)
@@ -138,7 +138,7 @@ def likeness(session: "working.Session", task: jobs.Task) -> Hashable:
 
 def alike(session: "working.Session", task: jobs.Task) -> Hashable:
     """Equal for tasks for which the same pods may go, and which start on the same nodes."""
-    return task.kind, task.priority, likeness(session, task)
+    return task.pod_class, task.priority, likeness(session, task)
 
 
 def rest(session: "working.Session", task: jobs.Task, view: contracts.NodeView) -> resources.Vector:
@@ -154,7 +154,7 @@ def room(session: "working.Session", task: jobs.Task) -> resources.Vector:
     return rest(session, task, session.view()) - session.future_used
 
 
-def verdicts(session: "working.Session", task: jobs.Task) -> Iterator[contracts.Verdict]:
+def verdicts(session: "working.Session", task: jobs.Task) -> Iterator[contracts.FilterResult]:
     """Nodes (N,) that have room for the task but for what is kept from it, by what is short."""
     kept = session.nominated.of(task)
     if kept is None:
@@ -166,7 +166,7 @@ def verdicts(session: "working.Session", task: jobs.Task) -> Iterator[contracts.
         short = (free[:, column] >= wanted) & (free[:, column] - kept.amounts[:, column] < wanted)
         if short.any():
             refusal = SHORT_OF_SLOTS if name == resources.PODS else SHORT.format(resource=name)
-            yield contracts.Verdict(refusal, ~short, passing=True)
+            yield contracts.FilterResult(refusal, ~short, passing=True)
 
 
 def filtered(
@@ -176,13 +176,13 @@ def filtered(
     *,
     ports: bool,
     distance: bool,
-) -> Iterator[contracts.Verdict]:
+) -> Iterator[contracts.FilterResult]:
     """What filters say for the sake of nominated pods; ports, distance: which of them ask."""
     if kept is None:
         return
-    wanted = task.kind.constraints.ports
+    wanted = task.pod_class.constraints.ports
     if ports and wanted and kept.ports:
         free = nodes.free_ports(view.layout, view.rows, wanted, kept.ports)
-        yield contracts.Verdict(PORTS, free, passing=True)
+        yield contracts.FilterResult(PORTS, free, passing=True)
     if distance and not kept.apart.all():
-        yield contracts.Verdict(TOO_NEAR, view.of(kept.apart), passing=True)
+        yield contracts.FilterResult(TOO_NEAR, view.of(kept.apart), passing=True)

@@ -74,9 +74,9 @@ class Placement:
 
     def __init__(self, session: "working.Session") -> None:
         self._session = session
-        self._plans: OrderedDict[tuple[jobs.TaskClass, str, Hashable], Plan] = OrderedDict()
+        self._plans: OrderedDict[tuple[jobs.PodClass, str, Hashable], Plan] = OrderedDict()
         self._plans_max = max(16, PLAN_CELLS_MAX // (session.layout.size + 1))
-        self._lone: tuple[jobs.TaskClass, str, Hashable] | None = None
+        self._lone: tuple[jobs.PodClass, str, Hashable] | None = None
         """The plan of a class with only one pod that waits: the next such plan takes its place, as
         whoever has none to share with asks once, and memory that is used anew costs more than
         the rest."""
@@ -154,7 +154,11 @@ class Placement:
     def _plan(self, task: jobs.Task) -> Plan:
         session = self._session
         # Tasks of one class may have other labels, and so be other neighbours to the same pods.
-        key = (task.kind, session.gang_of(task).job.queue, nominated_pods.likeness(session, task))
+        key = (
+            task.pod_class,
+            session.gang_of(task).job.queue,
+            nominated_pods.likeness(session, task),
+        )
         plan = self._plans.get(key)
         if plan is None:
             self._make_room(key)
@@ -173,7 +177,7 @@ class Placement:
         plan.seen = len(session.touched)
         return plan
 
-    def _make_room(self, key: tuple[jobs.TaskClass, str, Hashable]) -> None:
+    def _make_room(self, key: tuple[jobs.PodClass, str, Hashable]) -> None:
         """For one plan more."""
         kind, queue, _ = key
         if self._session.surveyor.pending(queue, kind) <= 1:
@@ -272,23 +276,25 @@ class Placement:
         now[~idle] = later[~future] = -np.inf
         return now, later
 
-    def verdicts(self, task: jobs.Task, view: contracts.NodeView) -> Sequence[contracts.Verdict]:
+    def verdicts(
+        self, task: jobs.Task, view: contracts.NodeView
+    ) -> Sequence[contracts.FilterResult]:
         """What every filter says of these nodes, and which are left alone for now."""
         left_alone = self._left_alone.items()
         return [
             *self._lasting(task, view),
             *(
-                contracts.Verdict(text, view.of(passes), passing=True)
+                contracts.FilterResult(text, view.of(passes), passing=True)
                 for text, passes in left_alone
             ),
         ]
 
-    def _lasting(self, task: jobs.Task, view: contracts.NodeView) -> list[contracts.Verdict]:
+    def _lasting(self, task: jobs.Task, view: contracts.NodeView) -> list[contracts.FilterResult]:
         """What doesn't pass by itself."""
-        nobody = [contracts.Verdict("a filter failed", np.zeros(view.size, dtype=np.bool_))]
+        nobody = [contracts.FilterResult("a filter failed", np.zeros(view.size, dtype=np.bool_))]
         found = self._session.dispatch.each("filter_nodes", hooks.verdicts, nobody, task, view)
         return [
-            contracts.Verdict(NOT_READY, view.of(view.layout.ready)),
+            contracts.FilterResult(NOT_READY, view.of(view.layout.ready)),
             *(verdict for answer in found for verdict in answer),
         ]
 
@@ -331,7 +337,7 @@ def _left_alone(
     return dict(sorted(found.items()))
 
 
-def _reachable(verdicts: Sequence[contracts.Verdict], layout: nodes.NodeLayout) -> nodes.Mask:
+def _reachable(verdicts: Sequence[contracts.FilterResult], layout: nodes.NodeLayout) -> nodes.Mask:
     """Nodes (N,) that pass whatever evictions couldn't change."""
     mask = np.ones(layout.size, dtype=np.bool_)
     for verdict in verdicts:

@@ -23,13 +23,13 @@ too."""
 JOBS_MIN = 2
 """Looking at a class that fewer jobs have costs as much as their turns."""
 
-Group: TypeAlias = tuple[jobs.Task, Sequence[job_state.Gang]]
+Group: TypeAlias = tuple[jobs.Task, Sequence[job_state.JobState]]
 """Jobs whose waiting pods are all like this one."""
 
 
-def groups(session: "working.Session", due: Iterable[job_state.Gang]) -> list[Group]:
+def groups(session: "working.Session", due: Iterable[job_state.JobState]) -> list[Group]:
     """Those of these jobs that no node takes a pod of, now or once what is being freed is free."""
-    alike: defaultdict[Hashable, list[job_state.Gang]] = defaultdict(list)
+    alike: defaultdict[Hashable, list[job_state.JobState]] = defaultdict(list)
     nominated = bool(session.nominated)
     promised = session.snapshot.carried.nominations
     all_alone = session.neighbours.nobody and not promised and not nominated
@@ -37,7 +37,7 @@ def groups(session: "working.Session", due: Iterable[job_state.Gang]) -> list[Gr
         task = representative(gang.job)
         if task is not None and gang.untouched and (all_alone or _is_alone(session, gang.job)):
             kept = session.nominated.of(task) if nominated else None
-            alike[task.kind, task.role, gang.job.queue, kept].append(gang)
+            alike[task.pod_class, task.role, gang.job.queue, kept].append(gang)
     found: list[Group] = []
     for each in sorted(alike.values(), key=len, reverse=True)[:CLASSES_MAX]:
         task = representative(each[0].job)
@@ -68,7 +68,7 @@ def representative(job: jobs.Job) -> jobs.Task | None:
 
 def _representative(job: jobs.Job) -> jobs.Task | None:
     tasks = _waiting(job)
-    if job.sub_groups or len({(task.kind, task.role) for task in tasks}) != 1:
+    if job.sub_groups or len({(task.pod_class, task.role) for task in tasks}) != 1:
         return None
     return tasks[0]
 

@@ -47,7 +47,7 @@ class Binpack(contracts.Plugin):
             for name, weight in weights.items()
             if name in columns and weight
         )
-        self._parts: dict[jobs.TaskClass, list[tuple[int, int, float]]] = {}
+        self._parts: dict[jobs.PodClass, list[tuple[int, int, float]]] = {}
 
     def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> None:
         """Nothing: the view shows all that counts."""
@@ -55,7 +55,7 @@ class Binpack(contracts.Plugin):
     def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> NDArray[np.float64]:
         """A resource that wouldn't fit, or that the node hasn't got, adds nothing."""
         total = np.zeros(nodes.size)
-        for column, amount, weight in self._parts.get(task.kind) or self._part(task):
+        for column, amount, weight in self._parts.get(task.pod_class) or self._part(task):
             used = nodes.used[:, column] + amount
             part = used.astype(np.float64)
             part /= nodes.sizes(column)
@@ -73,7 +73,7 @@ class Binpack(contracts.Plugin):
             (column, request[column], self._weight * FULL_SCORE * weight / whole)
             for column, weight in counted
         ]
-        self._parts[task.kind] = parts
+        self._parts[task.pod_class] = parts
         return parts
 
     def _listed_weight(self, name: str) -> float:

@@ -51,9 +51,9 @@ class Capacity(contracts.Plugin):
         self._stopped = session.as_volcano and (bool(problems) or crowned)
         self._problems = {} if session.as_volcano else problems
         self._level = int(self.number("ancestorReclaimLevel")) if self._tree else 0
-        self._books = queue_usage.Books(session, self._tree)
+        self._books = queue_usage.QueueUsageTree(session, self._tree)
         self._depth = max((len(each.line) for each in self._books.accounts.values()), default=1)
-        self._requests: dict[jobs.TaskClass, list[tuple[int, int]]] = {}
+        self._requests: dict[jobs.PodClass, list[tuple[int, int]]] = {}
         self._pods = session.space.columns[resources.PODS]
 
     def queue_key(self, queue: queues.Queue) -> contracts.Key | None:
@@ -92,7 +92,7 @@ class Capacity(contracts.Plugin):
             return None
         return decisions.Reason(code=code.SET_ASIDE, queue=queue, tasks=tasks, problem=problem)
 
-    def job_enqueueable(self, gang: views.JobState) -> decisions.Refusal | bool:
+    def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool:
         """Whether the queue and all above it may still promise the group's minResources.
 
         Volcano: checkJobEnqueueableHierarchically, with the limits of `allocatable`.
@@ -100,7 +100,7 @@ class Capacity(contracts.Plugin):
         queue = self._session.queues[gang.job.queue]
         code = self._barred(queue)
         if code is not None:
-            return decisions.Refusal(code=code, problem=self._problems.get(queue.name))
+            return decisions.AdmissionFailure(code=code, problem=self._problems.get(queue.name))
         asked = self._asked(gang.job)
         account = self._books.accounts[queue.name]
         found = self._books.unpromisable(account, asked)
@@ -112,7 +112,7 @@ class Capacity(contracts.Plugin):
             code = decisions.ReasonCode.QUEUE_FULL
         else:
             code = decisions.ReasonCode.CLUSTER_FULL
-        return decisions.Refusal(code=code, shortages=shortages, subject=owner.name)
+        return decisions.AdmissionFailure(code=code, shortages=shortages, subject=owner.name)
 
     def job_enqueued(self, gang: views.JobState) -> None:
         """Count what the group was promised, pods behind a gate aside."""
@@ -219,7 +219,7 @@ class Capacity(contracts.Plugin):
             )
         return found
 
-    def _bases(self, account: queue_usage.Account) -> Mapping[str, decisions.Basis]:
+    def _bases(self, account: queue_usage.QueueUsage) -> Mapping[str, decisions.Basis]:
         """What the queue owns of each resource."""
         queue, total = self._session.queues[account.name], self._session.total.tolist()
         unkept = account.unkept or [0.0] * len(total)
@@ -227,7 +227,7 @@ class Capacity(contracts.Plugin):
             name: decisions.Basis(
                 deserved=deserved,
                 usable=whole,
-                bound=decisions.Bound.QUOTA,
+                bound=decisions.LimitedBy.QUOTA,
                 weight=queue.weight,
                 weights=queue.weight,
                 guaranteed=queue.deserved.get(name, 0) < deserved,
@@ -255,14 +255,14 @@ class Capacity(contracts.Plugin):
             return decisions.ReasonCode.SET_ASIDE
         return None
 
-    def _asked(self, job: jobs.Job) -> resources.Amounts:
+    def _asked(self, job: jobs.Job) -> resources.ResourceMap:
         """The group's minResources; what it has of them is among what its queue has already."""
         least = job.min_resources or {}
         if self._session.as_volcano:
             return least
         return {name: max(0, each - job.allocated.get(name, 0)) for name, each in least.items()}
 
-    def _deserves(self, account: queue_usage.Account, wanted: Mapping[int, int]) -> bool:
+    def _deserves(self, account: queue_usage.QueueUsage, wanted: Mapping[int, int]) -> bool:
         """Whether this much more is still what the queue deserves."""
         kept = {
             column: account.allocated[column] + amount <= account.deserved[column]
@@ -273,13 +273,13 @@ class Capacity(contracts.Plugin):
         counted = [keeps for column, keeps in kept.items() if column in account.named]
         return bool(counted) and all(counted)
 
-    def _elders(self, account: queue_usage.Account) -> Sequence[queue_usage.Account]:
+    def _elders(self, account: queue_usage.QueueUsage) -> Sequence[queue_usage.QueueUsage]:
         """The ancestors, but for root, that have a say in reclaim (ancestorReclaimLevel)."""
         return account.line[1:-1][: self._level]
 
     def _strangers(
-        self, claim: "_Claim", account: queue_usage.Account
-    ) -> list[queue_usage.Account]:
+        self, claim: "_Claim", account: queue_usage.QueueUsage
+    ) -> list[queue_usage.QueueUsage]:
         """Those of them that aren't the claimant's as well: they must lend, too.
 
         Volcano knows an ancestor in common only where it is as far above both.
@@ -294,7 +294,7 @@ class Capacity(contracts.Plugin):
         ]
 
     def _spares(
-        self, account: queue_usage.Account, request: queue_usage.Request, claim: "_Claim"
+        self, account: queue_usage.QueueUsage, request: queue_usage.Request, claim: "_Claim"
     ) -> bool:
         """Whether the guarantee is kept without the pod.
 
@@ -316,7 +316,7 @@ class Capacity(contracts.Plugin):
         )
 
     def _borrows(
-        self, account: queue_usage.Account, request: queue_usage.Request, claim: "_Claim"
+        self, account: queue_usage.QueueUsage, request: queue_usage.Request, claim: "_Claim"
     ) -> bool:
         """Whether the queue has more than it deserves of what the pod holds.
 
@@ -334,14 +334,14 @@ class Capacity(contracts.Plugin):
         lent = {column for column in columns if column not in account.named or column in above}
         return bool(counted) and not lent.isdisjoint(claim.columns)
 
-    def _owns(self, account: queue_usage.Account, request: queue_usage.Request) -> bool:
+    def _owns(self, account: queue_usage.QueueUsage, request: queue_usage.Request) -> bool:
         """Whether what the queue deserves says anything about what is asked for."""
         if self._session.as_volcano:
             return any(account.deserved[column] for column, _ in request)
         return any(column in account.named for column, _ in request)
 
     def _in_family(
-        self, account: queue_usage.Account, request: queue_usage.Request, claim: "_Claim"
+        self, account: queue_usage.QueueUsage, request: queue_usage.Request, claim: "_Claim"
     ) -> bool:
         """Whether both queues borrow from an ancestor that they share: then none owes the other."""
         return (
@@ -350,16 +350,16 @@ class Capacity(contracts.Plugin):
             and any(each in self._elders(claim.account) for each in self._elders(account))
         )
 
-    def _account(self, task: jobs.Task) -> queue_usage.Account:
+    def _account(self, task: jobs.Task) -> queue_usage.QueueUsage:
         return self._books.accounts[self._session.gangs[task.job].job.queue]
 
     def _request(self, task: jobs.Task) -> list[tuple[int, int]]:
         """The columns that the task asks for; found once per class."""
-        request = self._requests.get(task.kind)
+        request = self._requests.get(task.pod_class)
         if request is None:
             row: list[int] = self._session.request(task).tolist()
             request = [(column, amount) for column, amount in enumerate(row) if amount]
-            self._requests[task.kind] = request
+            self._requests[task.pod_class] = request
         return request
 
 
@@ -367,21 +367,21 @@ class _Claim:
     """A task that asks for others' room, and what queues have left once its victims are gone."""
 
     def __init__(
-        self, account: queue_usage.Account, request: queue_usage.Request, pods: int
+        self, account: queue_usage.QueueUsage, request: queue_usage.Request, pods: int
     ) -> None:
         self.account = account
         self.request = request
         self.columns = {column for column, _ in request if column != pods}
         self._left: dict[str, list[int]] = {}
 
-    def left(self, account: queue_usage.Account) -> list[int]:
+    def left(self, account: queue_usage.QueueUsage) -> list[int]:
         """What the queue has, less the victims so far."""
         known = self._left.get(account.name)
         if known is None:
             known = self._left[account.name] = list(account.allocated)
         return known
 
-    def take(self, request: queue_usage.Request, owners: Sequence[queue_usage.Account]) -> None:
+    def take(self, request: queue_usage.Request, owners: Sequence[queue_usage.QueueUsage]) -> None:
         """Count a pod of these queues as gone."""
         for account in owners:
             has = self.left(account)

@@ -20,7 +20,7 @@ WEIGHTS = "volcano.sh/hierarchy-weights"
 """Annotations of a Queue: its place in the tree (`root/sci/dev`) and the weights on the way."""
 
 
-class Ledger:
+class DrfAttributes:
     """What one job has, one amount per column, and its share as long as nothing changes."""
 
     __slots__ = ("allocated", "share")
@@ -40,8 +40,8 @@ class Drf(contracts.Plugin):
     def open(self, session: contracts.Session) -> None:
         """Ledgers are opened when a job is first asked about, most never are."""
         self._session = session
-        self._ledgers: dict[jobs.JobId, Ledger] = {}
-        self._requests: dict[jobs.TaskClass, list[tuple[int, int]]] = {}
+        self._ledgers: dict[jobs.JobId, DrfAttributes] = {}
+        self._requests: dict[jobs.PodClass, list[tuple[int, int]]] = {}
 
     def start(self) -> None:
         """Shares are parts of the total."""
@@ -70,7 +70,7 @@ class Drf(contracts.Plugin):
             self._session.gangs[claimant.job].job
         )
         wanted = list(mine.allocated)
-        for column, amount in self._requests.get(claimant.kind) or self._request(claimant):
+        for column, amount in self._requests.get(claimant.pod_class) or self._request(claimant):
             wanted[column] += amount
         share = share_arithmetic.share(wanted, self._total)
         left: dict[jobs.JobId, list[int]] = {}
@@ -78,7 +78,7 @@ class Drf(contracts.Plugin):
         for task in candidates:
             ledger = self._ledgers.get(task.job) or self._ledger(self._session.gangs[task.job].job)
             amounts = left.setdefault(task.job, list(ledger.allocated))
-            for column, amount in self._requests.get(task.kind) or self._request(task):
+            for column, amount in self._requests.get(task.pod_class) or self._request(task):
                 amounts[column] -= amount
             if share <= share_arithmetic.share(amounts, self._total) + SHARE_SLACK:
                 victims.append(task)
@@ -151,7 +151,7 @@ class Drf(contracts.Plugin):
     def on_allocate(self, task: jobs.Task) -> None:
         """Room that is only promised counts as well, as in Volcano."""
         ledger = self._ledgers.get(task.job) or self._ledger(self._session.gangs[task.job].job)
-        for column, amount in self._requests.get(task.kind) or self._request(task):
+        for column, amount in self._requests.get(task.pod_class) or self._request(task):
             ledger.allocated[column] += amount
         ledger.share = None
         self._shift(task, 1)
@@ -159,7 +159,7 @@ class Drf(contracts.Plugin):
     def on_deallocate(self, task: jobs.Task) -> None:
         """The opposite."""
         ledger = self._ledgers.get(task.job) or self._ledger(self._session.gangs[task.job].job)
-        for column, amount in self._requests.get(task.kind) or self._request(task):
+        for column, amount in self._requests.get(task.pod_class) or self._request(task):
             ledger.allocated[column] -= amount
         ledger.share = None
         self._shift(task, -1)
@@ -170,9 +170,9 @@ class Drf(contracts.Plugin):
             queue = self._session.gangs[task.job].job.queue
             self._tree.shift(queue, task.job, sign * self._session.request(task))
 
-    def _ledger(self, job: jobs.Job) -> Ledger:
+    def _ledger(self, job: jobs.Job) -> DrfAttributes:
         """The job as in the snapshot: whatever changes it opens its ledger first."""
-        ledger = Ledger(self._session.space.vector(job.allocated).tolist())
+        ledger = DrfAttributes(self._session.space.vector(job.allocated).tolist())
         self._ledgers[job.id] = ledger
         return ledger
 
@@ -180,7 +180,7 @@ class Drf(contracts.Plugin):
         """The columns that the task asks for; found once per class."""
         row: list[int] = self._session.request(task).tolist()
         request = [(column, amount) for column, amount in enumerate(row) if amount]
-        self._requests[task.kind] = request
+        self._requests[task.pod_class] = request
         return request
 
 
@@ -188,12 +188,12 @@ def _planted(session: contracts.Session) -> hierarchical_drf.Tree:
     """The tree as the cycle begins. A queue that names no place stands below the root by itself,
     with the weight of its spec.
     """
-    holdings: defaultdict[str, list[hierarchical_drf.Holding]] = defaultdict(list)
+    holdings: defaultdict[str, list[hierarchical_drf.JobUsage]] = defaultdict(list)
     for gang in session.gangs.values():
         job = gang.job
         request = resources.add(job.allocated, job.pending)
         holdings[job.queue].append(
-            hierarchical_drf.Holding(
+            hierarchical_drf.JobUsage(
                 job=job.id,
                 allocated=session.space.vector(job.allocated),
                 request=session.space.vector(request),
@@ -203,8 +203,10 @@ def _planted(session: contracts.Session) -> hierarchical_drf.Tree:
     return hierarchical_drf.Tree(session.total, places, holdings, flat=session.as_volcano)
 
 
-def _place(queue: queues.Queue) -> hierarchical_drf.Place:
+def _place(queue: queues.Queue) -> hierarchical_drf.QueuePath:
     path = queue.annotations.get(HIERARCHY, "")
     if not path:
-        return hierarchical_drf.Place(path=(queue.name,), weights=(max(1.0, float(queue.weight)),))
+        return hierarchical_drf.QueuePath(
+            path=(queue.name,), weights=(max(1.0, float(queue.weight)),)
+        )
     return hierarchical_drf.place(path, queue.annotations.get(WEIGHTS, ""))

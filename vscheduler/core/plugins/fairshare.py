@@ -62,12 +62,12 @@ class Floor:
         self.missing = missing
         self.wanted = dict.fromkeys(missing, 0)
 
-    def move(self, amounts: resources.Amounts, step: int) -> None:
+    def move(self, amounts: resources.ResourceMap, step: int) -> None:
         """The queue has so much more, or less (-1)."""
         for name in self.missing.keys() & amounts.keys():
             self.missing[name] -= step * amounts[name]
 
-    def ask(self, amounts: resources.Amounts, step: int) -> None:
+    def ask(self, amounts: resources.ResourceMap, step: int) -> None:
         """It asks for so much more, or less (-1)."""
         for name in self.missing.keys() & amounts.keys():
             self.wanted[name] += step * amounts[name]
@@ -159,7 +159,7 @@ class FairShare(contracts.Plugin):
         moved += [(evict.task, -1) for evict in self._session.evicts.values()]
         for task, step in moved:
             job = self._session.gangs[task.job].job
-            self._add(held[job.queue][job.namespace], task.kind.request, step)
+            self._add(held[job.queue][job.namespace], task.pod_class.request, step)
         found = {}
         for name, queue in self._session.queues.items():
             rates = {each: self._rate(amounts) for each, amounts in held[name].items()}
@@ -178,9 +178,9 @@ class FairShare(contracts.Plugin):
     def _move(self, task: jobs.Task, step: int) -> None:
         floor = self._floors.get(self._session.gangs[task.job].job.queue)
         if floor is not None:
-            floor.move(task.kind.request, step)
+            floor.move(task.pod_class.request, step)
             if task.status is jobs.TaskStatus.PENDING:
-                floor.ask(task.kind.request, -step)
+                floor.ask(task.pod_class.request, -step)
 
     def _record(self, queue: queues.Queue) -> queues.Usage | None:
         """Our own: what the cycle before made of it, else what was written down."""
@@ -208,7 +208,7 @@ class FairShare(contracts.Plugin):
                 found[name] = weight / _amounts_per_unit(name)
         return found
 
-    def _add(self, sums: list[int], amounts: resources.Amounts, step: int) -> None:
+    def _add(self, sums: list[int], amounts: resources.ResourceMap, step: int) -> None:
         """Sums are of whole numbers, so that the same pods give the same rate in any order."""
         for column, name in enumerate(self._units):
             sums[column] += step * amounts.get(name, 0)

@@ -66,7 +66,7 @@ class Nodegroup(contracts.Plugin):
 
     def filter_nodes(
         self, task: jobs.Task, nodes: contracts.NodeView
-    ) -> Sequence[contracts.Verdict]:
+    ) -> Sequence[contracts.FilterResult]:
         """Groups that the queue names are its own, as far as its limits go; who names none may use
         nodes without a group, unless `strict`.
         """
@@ -74,21 +74,21 @@ class Nodegroup(contracts.Plugin):
         limits = self._session.queues[queue].group_limits
         if limits is not None and limits.problem:
             text = UNREADABLE.format(queue=queue, problem=limits.problem)
-            return [contracts.Verdict(text, np.zeros(nodes.size, dtype=np.bool_))]
+            return [contracts.FilterResult(text, np.zeros(nodes.size, dtype=np.bool_))]
         affinity = self._affinity.get(queue)
         open_to_all = not self._strict and affinity is None
         own = [affinity is not None and _names(affinity, group) for group in self._groups]
         grouped = nodes.of(self._column) >= 0
         verdicts = [
-            contracts.Verdict(UNGROUPED, grouped | open_to_all),
-            contracts.Verdict(FOREIGN.format(queue=queue), self._spread(nodes, own)),
+            contracts.FilterResult(UNGROUPED, grouped | open_to_all),
+            contracts.FilterResult(FOREIGN.format(queue=queue), self._spread(nodes, own)),
         ]
         if queue in self._used:
             free = [self._has_left(task, queue, group) for group in self._groups]
             passes = self._spread(nodes, free)
             text = USED_UP.format(queue=queue)
             curable = not self._session.as_volcano
-            verdicts.append(contracts.Verdict(text, passes, curable=curable))
+            verdicts.append(contracts.FilterResult(text, passes, curable=curable))
         return verdicts
 
     def queue_nodes(self, queue: queues.Queue, layout: tables.NodeLayout) -> tables.Mask:
@@ -167,7 +167,7 @@ class Nodegroup(contracts.Plugin):
         limits = self._session.queues[queue].group_limits
         if limits is None or group not in limits.by_group:
             return True
-        used, request = self._used[queue][group], task.kind.request
+        used, request = self._used[queue][group], task.pod_class.request
         return all(
             used[name] + request.get(name, 0) <= limit
             for name, limit in limits.by_group[group].items()
@@ -184,7 +184,7 @@ class Nodegroup(contracts.Plugin):
         used = limited.get(self._groups[int(self._column[row])])
         if used is not None:
             for name in used:
-                used[name] += sign * task.kind.request.get(name, 0)
+                used[name] += sign * task.pod_class.request.get(name, 0)
 
 
 def _names(affinity: queues.NodeGroups, group: str) -> bool:

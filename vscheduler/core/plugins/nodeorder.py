@@ -56,7 +56,7 @@ class NodeOrder(contracts.Plugin):
         self._likes = self.number("podaffinity.weight")
         self._spread = self.number("podtopologyspread.weight")
         self._drawing = 0 if session.as_volcano else DRAWING_WEIGHT
-        self._preferences: dict[jobs.TaskClass, Scores] = {}
+        self._preferences: dict[jobs.PodClass, Scores] = {}
         self._soft_taints: dict[tuple[constraints.Toleration, ...], NDArray[np.int64] | None] = {}
 
     def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> None:
@@ -65,11 +65,11 @@ class NodeOrder(contracts.Plugin):
     def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> Scores:
         """Usage with the task on the node, and the weights of its preferred terms, unscaled."""
         scores = self._usage(task, nodes)
-        if self._affinity and task.kind.constraints.preferred:
-            known = self._preferences.get(task.kind)
+        if self._affinity and task.pod_class.constraints.preferred:
+            known = self._preferences.get(task.pod_class)
             if known is None:
-                wanted = tables.preference(nodes.layout, task.kind.constraints.preferred)
-                known = self._preferences[task.kind] = self._affinity * wanted
+                wanted = tables.preference(nodes.layout, task.pod_class.constraints.preferred)
+                known = self._preferences[task.pod_class] = self._affinity * wanted
             scores += known if nodes.rows is None else known[nodes.rows]
         return scores
 
@@ -98,7 +98,7 @@ class NodeOrder(contracts.Plugin):
             likes = filters.liking(standing, self._drawing, feasible)
             yield None if likes is None else self._likes * likes
         if self._spread:
-            even = filters.evenness(standing, task.kind.constraints, nodes.layout, feasible)
+            even = filters.evenness(standing, task.pod_class.constraints, nodes.layout, feasible)
             yield None if even is None else self._spread * even
 
     def _without_taints(
@@ -108,7 +108,7 @@ class NodeOrder(contracts.Plugin):
 
         Kubernetes: TaintToleration.NormalizeScore.
         """
-        bears = task.kind.constraints.tolerations
+        bears = task.pod_class.constraints.tolerations
         if bears in self._soft_taints:
             counts = self._soft_taints[bears]
         else:

@@ -37,9 +37,9 @@ class Overcommit(contracts.Plugin):
         self._promised: defaultdict[Pool, list[int]] = defaultdict(self._nothing)
         """What groups were promised that don't have it yet, by the nodes that they may use."""
         self._rooms: dict[Pool, list[float]] = {}
-        self._pools: dict[jobs.TaskClass, Pool] = {}
+        self._pools: dict[jobs.PodClass, Pool] = {}
 
-    def job_enqueueable(self, gang: views.JobState) -> decisions.Refusal | bool:
+    def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool:
         """Whether its minResources can be promised on top of what others were promised, on the
         nodes that its pods may use and, for all groups together, on all.
         """
@@ -52,7 +52,7 @@ class Overcommit(contracts.Plugin):
             shortages = self._shortages(nodes_of, asked)
             if shortages:
                 code = decisions.ReasonCode.CLUSTER_FULL
-                return decisions.Refusal(code=code, shortages=shortages)
+                return decisions.AdmissionFailure(code=code, shortages=shortages)
         return True
 
     def job_enqueued(self, gang: views.JobState) -> None:
@@ -64,7 +64,7 @@ class Overcommit(contracts.Plugin):
                 promise = inqueue_resources.outstanding(gang)
             self._promise(gang, promise)
 
-    def _asked(self, gang: views.JobState) -> resources.Amounts:
+    def _asked(self, gang: views.JobState) -> resources.ResourceMap:
         """What a group asks for; what it has already it need not be promised."""
         if self._session.as_volcano:
             return gang.job.min_resources or {}
@@ -108,13 +108,15 @@ class Overcommit(contracts.Plugin):
             if capability[column] < math.inf
         }
 
-    def _promise(self, gang: views.JobState, amounts: resources.Amounts) -> None:
+    def _promise(self, gang: views.JobState, amounts: resources.ResourceMap) -> None:
         if any(amounts.values()):
             promised = self._promised[self._pool(gang)]
             for name, amount in amounts.items():
                 promised[self._session.space.columns[name]] += amount
 
-    def _shortages(self, pool: Pool, asked: resources.Amounts) -> tuple[decisions.Shortage, ...]:
+    def _shortages(
+        self, pool: Pool, asked: resources.ResourceMap
+    ) -> tuple[decisions.Shortage, ...]:
         """What these nodes can't promise as well; what goes to some of them counts against all.
 
         Pod slots aren't promised (Volcano: LessEqualWithDimension).
@@ -153,10 +155,10 @@ class Overcommit(contracts.Plugin):
         if self._session.as_volcano or not gang.counts[jobs.TaskStatus.PENDING]:
             return self._open
         pool = 0
-        for task in {task.kind: task for task in gang.tasks(jobs.TaskStatus.PENDING)}.values():
-            if task.kind not in self._pools:
-                self._pools[task.kind] = _bits(self._session.reachable(task))
-            pool |= self._pools[task.kind]
+        for task in {task.pod_class: task for task in gang.tasks(jobs.TaskStatus.PENDING)}.values():
+            if task.pod_class not in self._pools:
+                self._pools[task.pod_class] = _bits(self._session.reachable(task))
+            pool |= self._pools[task.pod_class]
         return pool
 
     def _nothing(self) -> list[int]:

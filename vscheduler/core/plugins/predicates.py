@@ -34,14 +34,14 @@ TAINTS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FilterRule:
     """One refusal that depends on other pods: where a gate is closed."""
 
     refusal: str
-    gates: Sequence[filters.Gate]
+    gates: Sequence[filters.DomainFilter]
     curable: bool = True
 
-    def verdict(self, nodes: contracts.NodeView, *, foresees: bool) -> contracts.Verdict:
+    def verdict(self, nodes: contracts.NodeView, *, foresees: bool) -> contracts.FilterResult:
         """The rows at which all gates are open; foresees: or will be when pods are gone."""
         now = np.ones(nodes.size, dtype=np.bool_)
         later = now.copy()
@@ -49,19 +49,19 @@ class Rule:
             on_now, on_later = gate.on(nodes.rows)
             now &= on_now
             later &= on_later
-        return contracts.Verdict(
+        return contracts.FilterResult(
             self.refusal, now, later if foresees else None, curable=self.curable
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
+class CachedRules:
     """The rules for tasks of one standing, as long as no pod that they are about moves."""
 
     version: int
-    rules: Sequence[Rule]
+    rules: Sequence[FilterRule]
     outlook: Hashable
-    local: Sequence[filters.Gate]
+    local: Sequence[filters.DomainFilter]
     """Gates whose answer for a node only pods on that node change."""
 
 
@@ -108,41 +108,43 @@ class Predicates(contracts.Plugin):
         self._spread = bool(self.argument("predicate.PodTopologySpreadEnable"))
         # Volcano: SimulateRemoveTask isn't asked, so that a dry run evicts no pod in its eyes.
         self._foresees = not session.as_volcano or "enablePreemptable" in self.flags
-        self._rulings: dict[views.Standing, Ruling] = {}
+        self._rulings: dict[views.PodAffinityState, CachedRules] = {}
         self._affinity = bool(self.argument("predicate.NodeAffinityEnable"))
         self._taints = bool(self.argument("predicate.TaintTolerationEnable"))
         self._ports = bool(self.argument("predicate.NodePortsEnable"))
-        self._fixed: dict[Hashable, list[contracts.Verdict]] = {}
+        self._fixed: dict[Hashable, list[contracts.FilterResult]] = {}
         """By those of a class's constraints that they follow from."""
 
     def filter_nodes(
         self, task: jobs.Task, nodes: contracts.NodeView
-    ) -> Sequence[contracts.Verdict]:
+    ) -> Sequence[contracts.FilterResult]:
         """Only filters that refuse some node of the cluster answer."""
-        limits = task.kind.constraints
+        limits = task.pod_class.constraints
         place = (limits.tolerations, limits.node_selector, limits.required, limits.features)
         fixed = self._fixed.get(place)
         if fixed is None:
-            fixed = self._fixed[place] = self._work_out(task.kind, nodes.layout)
+            fixed = self._fixed[place] = self._work_out(task.pod_class, nodes.layout)
         if nodes.rows is None:
             verdicts = list(fixed)
         else:
-            verdicts = [contracts.Verdict(each.refusal, each.passes[nodes.rows]) for each in fixed]
+            verdicts = [
+                contracts.FilterResult(each.refusal, each.passes[nodes.rows]) for each in fixed
+            ]
         wanted = limits.ports
         if self._ports and wanted and (nodes.ports or nodes.leaving_ports):
             later = tables.free_ports(nodes.layout, nodes.rows, wanted, nodes.ports)
             left = tables.free_ports(nodes.layout, nodes.rows, wanted, nodes.leaving_ports)
-            verdicts.append(contracts.Verdict(PORTS_TAKEN, later & left, later, curable=True))
+            verdicts.append(contracts.FilterResult(PORTS_TAKEN, later & left, later, curable=True))
         standing = self._neighbours.standing(task)
         if standing is not None:
-            rules = self._ruling(standing, task.kind).rules
+            rules = self._ruling(standing, task.pod_class).rules
             verdicts += [rule.verdict(nodes, foresees=self._foresees) for rule in rules]
         if self._nominated:
             asked = {"ports": self._ports, "distance": self._pod_affinity}
             verdicts += nominated_pods.filtered(self._nominated.of(task), task, nodes, **asked)
         return verdicts
 
-    def class_nodes(self, kind: jobs.TaskClass, layout: tables.NodeLayout) -> tables.Mask:
+    def class_nodes(self, kind: jobs.PodClass, layout: tables.NodeLayout) -> tables.Mask:
         """Nodes that cordons, taints and the pod's own conditions leave, other pods aside."""
         limits = kind.constraints
 
@@ -165,20 +167,20 @@ class Predicates(contracts.Plugin):
         not how many pods there are, so that most placements leave other nodes as they were.
         """
         standing = self._neighbours.standing(task)
-        return None if standing is None else self._ruling(standing, task.kind).outlook
+        return None if standing is None else self._ruling(standing, task.pod_class).outlook
 
     def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> Sequence[Hashable] | None:
         """Which gates are open on a node, where pods on it are all that counts: a node that takes
         one of a gang takes no second one that must not meet it.
         """
         standing = self._neighbours.standing(task)
-        local = () if standing is None else self._ruling(standing, task.kind).local
+        local = () if standing is None else self._ruling(standing, task.pod_class).local
         if not local:
             return None
         answers = [answer for gate in local for answer in gate.on(rows)]
         return [each.tobytes() for each in np.stack(answers, axis=1)]
 
-    def _ruling(self, standing: views.Standing, kind: jobs.TaskClass) -> Ruling:
+    def _ruling(self, standing: views.PodAffinityState, kind: jobs.PodClass) -> CachedRules:
         known = self._rulings.get(standing)
         version = standing.version
         if known is None or known.version != version:
@@ -195,40 +197,42 @@ class Predicates(contracts.Plugin):
                 for gate in rule.gates
                 if gate.changes is filters.Changes.ON_ITS_NODE
             ]
-            known = self._rulings[standing] = Ruling(version, rules, outlook or None, local)
+            known = self._rulings[standing] = CachedRules(version, rules, outlook or None, local)
         return known
 
-    def _rules(self, standing: views.Standing, kind: jobs.TaskClass) -> Iterator[Rule]:
+    def _rules(self, standing: views.PodAffinityState, kind: jobs.PodClass) -> Iterator[FilterRule]:
         """In kube-scheduler's order: InterPodAffinity, PodTopologySpread."""
         if self._pod_affinity and standing.company:
-            yield Rule(LONELY, filters.company_gates(standing), curable=False)
+            yield FilterRule(LONELY, filters.company_gates(standing), curable=False)
         if self._pod_affinity and standing.avoided:
-            yield Rule(TOO_NEAR, filters.distance_gates(standing.avoided))
+            yield FilterRule(TOO_NEAR, filters.distance_gates(standing.avoided))
         if self._pod_affinity and standing.repelling:
-            yield Rule(REPELLED, filters.distance_gates(standing.repelling))
+            yield FilterRule(REPELLED, filters.distance_gates(standing.repelling))
         if self._spread and any(each.spread.hard for each in standing.spreading):
-            yield Rule(UNLABELLED, filters.label_gates(standing), curable=False)
+            yield FilterRule(UNLABELLED, filters.label_gates(standing), curable=False)
             gates = filters.spread_gates(standing, kind.constraints, self._layout)
-            yield Rule(UNEVEN, gates)
+            yield FilterRule(UNEVEN, gates)
 
-    def _work_out(self, kind: jobs.TaskClass, layout: tables.NodeLayout) -> list[contracts.Verdict]:
+    def _work_out(
+        self, kind: jobs.PodClass, layout: tables.NodeLayout
+    ) -> list[contracts.FilterResult]:
         """The verdicts that no placement changes, in kube-scheduler's order."""
         limits = kind.constraints
         verdicts = [
-            contracts.Verdict(CORDONED, tables.uncordoned(layout, limits.tolerations)),
+            contracts.FilterResult(CORDONED, tables.uncordoned(layout, limits.tolerations)),
         ]
         if self._taints:
             verdicts += _taint_verdicts(kind, layout)
         if self._affinity:
-            verdicts.append(contracts.Verdict(UNSELECTED, tables.selected(layout, limits)))
+            verdicts.append(contracts.FilterResult(UNSELECTED, tables.selected(layout, limits)))
         if limits.features:
             verdicts.append(
-                contracts.Verdict(FEATURELESS, tables.featured(layout, limits.features))
+                contracts.FilterResult(FEATURELESS, tables.featured(layout, limits.features))
             )
         return [verdict for verdict in verdicts if not verdict.passes.all()]
 
 
-def _taint_verdicts(kind: jobs.TaskClass, layout: tables.NodeLayout) -> list[contracts.Verdict]:
+def _taint_verdicts(kind: jobs.PodClass, layout: tables.NodeLayout) -> list[contracts.FilterResult]:
     """One verdict per taint, by key and value; equal texts of different effects are one."""
     by_text: dict[str, tables.Mask] = {}
     for taint, passes in tables.barriers(layout, kind.constraints.tolerations).items():
@@ -236,4 +240,4 @@ def _taint_verdicts(kind: jobs.TaskClass, layout: tables.NodeLayout) -> list[con
         if text not in by_text and len(by_text) >= TAINTS_MAX:
             text = OTHER_TAINTS
         by_text[text] = np.logical_and(by_text[text], passes) if text in by_text else passes
-    return [contracts.Verdict(text, passes) for text, passes in sorted(by_text.items())]
+    return [contracts.FilterResult(text, passes) for text, passes in sorted(by_text.items())]

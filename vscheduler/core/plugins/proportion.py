@@ -28,18 +28,18 @@ class Proportion(contracts.Plugin):
     def open(self, session: contracts.Session) -> None:
         """Add up what queues with jobs have and ask for."""
         self._session = session
-        self._ledgers: dict[str, share_arithmetic.Ledger] = {}
-        self._requests: dict[jobs.TaskClass, list[tuple[int, int]]] = {}
-        self._idle: dict[str, share_arithmetic.Ledger] = {}
+        self._ledgers: dict[str, share_arithmetic.QueueAttributes] = {}
+        self._requests: dict[jobs.PodClass, list[tuple[int, int]]] = {}
+        self._idle: dict[str, share_arithmetic.QueueAttributes] = {}
         """Of queues without jobs."""
-        self._division: fair_shares.Division | None = None
-        self._standings: surplus.Standings | None = None
+        self._division: fair_shares.FairShares | None = None
+        self._standings: surplus.Surplus | None = None
         """Where it makes a difference on which nodes a queue has its share."""
         self._slack = share_arithmetic.slack(session.space.names)
         self._pods = session.space.columns[resources.PODS]
         self._nothing = np.zeros(session.space.size)
         for queue in session.demands.queues:
-            ledger = self._ledgers[queue] = share_arithmetic.Ledger(session.space.size)
+            ledger = self._ledgers[queue] = share_arithmetic.QueueAttributes(session.space.size)
             ledger.allocated = list(session.demands.held[queue])
             # What a group has above its minimum counts as given back.
             ledger.promised = [-amount for amount in session.demands.elastic[queue]]
@@ -68,7 +68,7 @@ class Proportion(contracts.Plugin):
         ledger = self._ledgers.get(queue.name)
         if ledger is None:
             return False
-        for has, enough in zip(ledger.allocated, ledger.enough, strict=True):
+        for has, enough in zip(ledger.allocated, ledger.overused_at, strict=True):
             if has < enough:  # all() of a generator costs twice as much, at every turn
                 return False
         return True
@@ -86,8 +86,8 @@ class Proportion(contracts.Plugin):
         ledger = self._ledger(task.job)
         allocated, limit = ledger.allocated, ledger.limit
         if self._session.promised(task) and not self._session.as_volcano:
-            limit = ledger.most
-        for column, amount in self._requests.get(task.kind) or self._request(task):
+            limit = ledger.nominated_limit
+        for column, amount in self._requests.get(task.pod_class) or self._request(task):
             if allocated[column] + amount > limit[column]:
                 return False
         return True
@@ -100,7 +100,7 @@ class Proportion(contracts.Plugin):
         wanted = list(ledger.allocated)
         touched = set()
         for task in tasks:
-            for column, amount in self._requests.get(task.kind) or self._request(task):
+            for column, amount in self._requests.get(task.pod_class) or self._request(task):
                 wanted[column] += amount
                 touched.add(column)
         return all(wanted[column] <= ledger.limit[column] for column in touched)
@@ -111,20 +111,20 @@ class Proportion(contracts.Plugin):
         """Pods of queues that have more than they deserve of something that the claimant asks for
         and that the pod would free; in Volcano's way, of anything at all (ReclaimableFn).
         """
-        asked = self._requests.get(claimant.kind) or self._request(claimant)
+        asked = self._requests.get(claimant.pod_class) or self._request(claimant)
         wanted = {column for column, _ in asked if column != self._pods}
-        left: dict[share_arithmetic.Ledger, list[int]] = {}
+        left: dict[share_arithmetic.QueueAttributes, list[int]] = {}
         gone: dict[tuple[str, int], list[float]] = {}
         victims = []
         for task in candidates:
             ledger = self._ledger(task.job)
             allocated = left.setdefault(ledger, list(ledger.allocated))
-            request = self._requests.get(task.kind) or self._request(task)
+            request = self._requests.get(task.pod_class) or self._request(task)
             if self._session.as_volcano:
-                over = any(map(operator.gt, allocated, ledger.surely))
+                over = any(map(operator.gt, allocated, ledger.reclaim_above))
             else:
                 lacking = [column for column, _ in request if column in wanted]
-                over = any(allocated[column] > ledger.surely[column] for column in lacking)
+                over = any(allocated[column] > ledger.reclaim_above[column] for column in lacking)
                 surplus = self._surplus(task, gone)
                 over = over or any(surplus[column] > self._slack[column] for column in lacking)
             if over:
@@ -146,11 +146,11 @@ class Proportion(contracts.Plugin):
         mine, theirs = self._ledger(claimant.job), self._ledger(victims[0].job)
         lost = {
             column: 0
-            for column, _ in self._requests.get(claimant.kind) or self._request(claimant)
-            if theirs.allocated[column] > theirs.surely[column] and column != self._pods
+            for column, _ in self._requests.get(claimant.pod_class) or self._request(claimant)
+            if theirs.allocated[column] > theirs.reclaim_above[column] and column != self._pods
         }
         for task in victims:
-            for column, amount in self._requests.get(task.kind) or self._request(task):
+            for column, amount in self._requests.get(task.pod_class) or self._request(task):
                 if column in lost:
                     lost[column] += amount
         found = [
@@ -184,14 +184,14 @@ class Proportion(contracts.Plugin):
             known[place] = surplus.tolist()
         return known[place]
 
-    def job_enqueueable(self, gang: views.JobState) -> decisions.Refusal | bool:
+    def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool:
         """Whether the queue is open and can have the group's minResources as well: with what it
         has and promised, less what its jobs have above their minimum (Volcano: JobEnqueueableFn).
         """
         job = gang.job
         queue = self._session.queues[job.queue]
         if not queue.open:
-            return decisions.Refusal(code=decisions.ReasonCode.QUEUE_CLOSED)
+            return decisions.AdmissionFailure(code=decisions.ReasonCode.QUEUE_CLOSED)
         ledger = self._ledger(job.id)
         own = {} if self._session.as_volcano else job.allocated
         columns = self._session.space.columns
@@ -220,10 +220,12 @@ class Proportion(contracts.Plugin):
             for each in found
         )
         if full:
-            return decisions.Refusal(code=decisions.ReasonCode.QUEUE_FULL, shortages=tuple(found))
+            return decisions.AdmissionFailure(
+                code=decisions.ReasonCode.QUEUE_FULL, shortages=tuple(found)
+            )
         # More nodes would help: the queue is entitled to more than there is.
         code = decisions.ReasonCode.CLUSTER_FULL
-        return decisions.Refusal(code=code, shortages=tuple(found), subject=queue.name)
+        return decisions.AdmissionFailure(code=code, shortages=tuple(found), subject=queue.name)
 
     def job_enqueued(self, gang: views.JobState) -> None:
         """Its minResources are promised to it."""
@@ -248,7 +250,7 @@ class Proportion(contracts.Plugin):
                 if ledger.allocated[column] + amount > ledger.ceiling[column]
                 else "",
             )
-            for column, amount in self._requests.get(task.kind) or self._request(task)
+            for column, amount in self._requests.get(task.pod_class) or self._request(task)
             if ledger.allocated[column] + amount > ledger.limit[column]
         ]
         return tuple(sorted(found, key=lambda shortage: shortage.resource))
@@ -257,7 +259,7 @@ class Proportion(contracts.Plugin):
         """Room that is only promised counts as well, as in Volcano."""
         ledger = self._ledger(task.job)
         allocated = ledger.allocated
-        for column, amount in self._requests.get(task.kind) or self._request(task):
+        for column, amount in self._requests.get(task.pod_class) or self._request(task):
             allocated[column] += amount
         ledger.share = None
         if self._standings is not None:
@@ -266,7 +268,7 @@ class Proportion(contracts.Plugin):
     def on_deallocate(self, task: jobs.Task) -> None:
         """The opposite."""
         ledger = self._ledger(task.job)
-        for column, amount in self._requests.get(task.kind) or self._request(task):
+        for column, amount in self._requests.get(task.pod_class) or self._request(task):
             ledger.allocated[column] -= amount
         ledger.share = None
         if self._standings is not None:
@@ -286,17 +288,19 @@ class Proportion(contracts.Plugin):
             )
         return found
 
-    def _ledger(self, job: jobs.JobId) -> share_arithmetic.Ledger:
+    def _ledger(self, job: jobs.JobId) -> share_arithmetic.QueueAttributes:
         return self._ledgers[self._session.gangs[job].job.queue]
 
     def _weight(self, task: jobs.Task) -> int:
         return self._session.queues[self._session.gangs[task.job].job.queue].weight
 
-    def _promise(self, ledger: share_arithmetic.Ledger, amounts: resources.Amounts) -> None:
+    def _promise(
+        self, ledger: share_arithmetic.QueueAttributes, amounts: resources.ResourceMap
+    ) -> None:
         for name, amount in amounts.items():
             ledger.promised[self._session.space.columns[name]] += amount
 
-    def _announce(self, division: fair_shares.Division) -> None:
+    def _announce(self, division: fair_shares.FairShares) -> None:
         """Let queues deserve something for groups whose pods don't exist yet, so that there is a
         share of the cluster to admit them to. One that its queue can never have room for isn't
         waited for.
@@ -319,7 +323,7 @@ class Proportion(contracts.Plugin):
         session = self._session
         limits = fair_shares.limits(session.space, session.queues, session.snapshot.elsewhere)
         weights = [session.queues[name].weight for name in limits.names]
-        division = fair_shares.Division(session.space, session.usable, limits, weights)
+        division = fair_shares.FairShares(session.space, session.usable, limits, weights)
         rows = zip(limits.names, division.real.tolist(), limits.capability.tolist(), strict=True)
         for name, real, capability in rows:
             ledger = self._ledgers.get(name) or self._idle.setdefault(name, self._nobody())
@@ -330,7 +334,7 @@ class Proportion(contracts.Plugin):
         before = session.usable_before(self.seconds(GRACE))
         kept = deserved
         if before is not None:
-            earlier = fair_shares.Division(session.space, before, limits, weights)
+            earlier = fair_shares.FairShares(session.space, before, limits, weights)
             self._announce(earlier)
             kept = np.maximum(deserved, earlier.divide().deserved)
         slack = self._slack
@@ -338,26 +342,28 @@ class Proportion(contracts.Plugin):
             ledger = self._ledgers.get(name) or self._idle[name]
             self._bound(ledger, row, slack)
             ledger.kept = most
-            ledger.surely = [value + room for value, room in zip(most, slack, strict=True)]
+            ledger.reclaim_above = [value + room for value, room in zip(most, slack, strict=True)]
             pods = session.queues[name].capability.get(resources.PODS, np.inf)
             ledger.limit[session.space.columns[resources.PODS]] = pods
-            ledger.most = [max(pair) for pair in zip(ledger.limit, ledger.real, strict=True)]
+            ledger.nominated_limit = [
+                max(pair) for pair in zip(ledger.limit, ledger.real, strict=True)
+            ]
         self._division = division
         if before is None and session.runs("reclaim") and not session.usable.uniform:
-            self._standings = surplus.Standings(session, session.usable, division)
+            self._standings = surplus.Surplus(session, session.usable, division)
 
     @staticmethod
     def _bound(
-        ledger: share_arithmetic.Ledger, deserved: list[float], slack: Sequence[float]
+        ledger: share_arithmetic.QueueAttributes, deserved: list[float], slack: Sequence[float]
     ) -> None:
         ledger.deserved = deserved
-        ledger.enough = [value - room for value, room in zip(deserved, slack, strict=True)]
-        ledger.surely = [value + room for value, room in zip(deserved, slack, strict=True)]
-        ledger.limit = list(ledger.surely)
+        ledger.overused_at = [value - room for value, room in zip(deserved, slack, strict=True)]
+        ledger.reclaim_above = [value + room for value, room in zip(deserved, slack, strict=True)]
+        ledger.limit = list(ledger.reclaim_above)
 
-    def _nobody(self) -> share_arithmetic.Ledger:
+    def _nobody(self) -> share_arithmetic.QueueAttributes:
         """Of a queue without jobs."""
-        ledger = share_arithmetic.Ledger(self._session.space.size)
+        ledger = share_arithmetic.QueueAttributes(self._session.space.size)
         ledger.deserved = [0.0] * self._session.space.size
         return ledger
 
@@ -391,11 +397,13 @@ class Proportion(contracts.Plugin):
         for ledger, row in zip(taking_part.values(), deserved.tolist(), strict=True):
             self._bound(ledger, row, slack)
             ledger.limit[space.columns[resources.PODS]] = np.inf
-            ledger.most = [max(pair) for pair in zip(ledger.limit, ledger.real, strict=True)]
+            ledger.nominated_limit = [
+                max(pair) for pair in zip(ledger.limit, ledger.real, strict=True)
+            ]
 
     def _request(self, task: jobs.Task) -> list[tuple[int, int]]:
         """The columns that the task asks for; found once per class."""
         row: list[int] = self._session.request(task).tolist()
         request = [(column, amount) for column, amount in enumerate(row) if amount]
-        self._requests[task.kind] = request
+        self._requests[task.pod_class] = request
         return request

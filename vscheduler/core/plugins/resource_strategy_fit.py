@@ -169,7 +169,7 @@ class ResourceStrategyFit(contracts.Plugin):
         self._strategies = strategies(self._mapping("resources"))
         self._scarce = scarce(self._mapping("sra"))
         self._proportions = proportions(self._mapping("proportional"))
-        self._parts: dict[jobs.TaskClass, list[Part]] = {}
+        self._parts: dict[jobs.PodClass, list[Part]] = {}
 
     def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> None:
         """Nothing: the view shows all that counts."""
@@ -183,7 +183,9 @@ class ResourceStrategyFit(contracts.Plugin):
             scores += self._scarce.weight * FULL_SCORE * self._ordinary(task, nodes)
         return scores
 
-    def filter_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> list[contracts.Verdict]:
+    def filter_nodes(
+        self, task: jobs.Task, nodes: contracts.NodeView
+    ) -> list[contracts.FilterResult]:
         """Nodes that would have too little cpu or memory left for their free devices.
 
         Volcano: checkNodeResourceIsProportional; there what is being freed doesn't count.
@@ -201,9 +203,9 @@ class ResourceStrategyFit(contracts.Plugin):
             )
             refusal = OUT_OF_PROPORTION.format(resource=name)
             if self._session.as_volcano:
-                verdicts.append(contracts.Verdict(refusal, now))
+                verdicts.append(contracts.FilterResult(refusal, now))
             else:
-                verdicts.append(contracts.Verdict(refusal, now, later, curable=True))
+                verdicts.append(contracts.FilterResult(refusal, now, later, curable=True))
         return verdicts
 
     def _keeps(
@@ -228,7 +230,7 @@ class ResourceStrategyFit(contracts.Plugin):
 
         Volcano: Score.
         """
-        known = self._parts.get(task.kind)
+        known = self._parts.get(task.pod_class)
         parts = self._work_out(task) if known is None else known
         total = np.zeros(nodes.size)
         fits = np.ones(nodes.size, dtype=np.bool_)
@@ -264,7 +266,7 @@ class ResourceStrategyFit(contracts.Plugin):
         """The resources that count for the task."""
         request: list[int] = self._session.request(task).tolist()
         names = self._session.space.names
-        own = _own(task.kind)
+        own = _own(task.pod_class)
         parts = []
         for column in self._columns(task):
             if own is None:
@@ -274,7 +276,7 @@ class ResourceStrategyFit(contracts.Plugin):
             if strategy is not None:
                 most, weight = strategy
                 parts.append(Part(column, request[column], most, weight))
-        self._parts[task.kind] = parts
+        self._parts[task.pod_class] = parts
         return parts
 
     def _columns(self, task: jobs.Task) -> list[int]:
@@ -292,7 +294,7 @@ def _is_weight(value: object) -> bool:
     return type(value) is int and abs(value) <= WEIGHT_MAX
 
 
-def _own(kind: jobs.TaskClass) -> Mapping[str, Strategy] | None:
+def _own(kind: jobs.PodClass) -> Mapping[str, Strategy] | None:
     """The pod's own strategy by resource; None where it has none.
 
     One that can't be read scores nothing, as in Volcano.

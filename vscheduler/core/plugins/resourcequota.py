@@ -22,13 +22,13 @@ class ResourceQuota(contracts.Plugin):
         self._quotas: defaultdict[str, list[snapshot.Quota]] = defaultdict(list)
         for quota in session.snapshot.quotas:
             self._quotas[quota.namespace].append(quota)
-        self._promised: defaultdict[str, resources.Amounts] = defaultdict(dict)
+        self._promised: defaultdict[str, resources.ResourceMap] = defaultdict(dict)
         if not self._as_volcano and self._quotas:
             for gang in session.gangs.values():
                 if inqueue_resources.holds(gang):
                     self.job_enqueued(gang)
 
-    def job_enqueueable(self, gang: views.JobState) -> decisions.Refusal | bool:
+    def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool:
         """The first quota that is exceeded refuses."""
         if gang.job.min_resources is None:
             return True
@@ -50,7 +50,7 @@ class ResourceQuota(contracts.Plugin):
                         )
                     )
             if shortages:
-                return decisions.Refusal(
+                return decisions.AdmissionFailure(
                     code=decisions.ReasonCode.QUOTA_FULL,
                     shortages=tuple(shortages),
                     subject=quota.name,
@@ -63,7 +63,7 @@ class ResourceQuota(contracts.Plugin):
             namespace = gang.job.namespace
             self._promised[namespace] = resources.add(self._promised[namespace], self._asked(gang))
 
-    def _asked(self, gang: views.JobState) -> resources.Amounts:
+    def _asked(self, gang: views.JobState) -> resources.ResourceMap:
         """What the quota doesn't count yet. It counts pods from the moment that they exist, which
         Volcano's plugin counts twice; and it forgets what it promised in an earlier cycle.
         """

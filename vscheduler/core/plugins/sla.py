@@ -47,11 +47,13 @@ class Sla(contracts.Plugin):
             subject=complaint,
         )
 
-    def job_enqueueable(self, gang: views.JobState) -> decisions.Refusal | bool | None:
+    def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool | None:
         """A permit when its waiting time is over."""
         complaint = self._complaint(gang.job)
         if complaint:
-            return decisions.Refusal(code=decisions.ReasonCode.BAD_SETTING, subject=complaint)
+            return decisions.AdmissionFailure(
+                code=decisions.ReasonCode.BAD_SETTING, subject=complaint
+            )
         return self._permit(gang.job)
 
     def job_pipelined(self, gang: views.JobState) -> bool | None:

@@ -145,18 +145,18 @@ class Tdm(contracts.Plugin):
 
     def filter_nodes(
         self, task: jobs.Task, nodes: contracts.NodeView
-    ) -> Sequence[contracts.Verdict]:
+    ) -> Sequence[contracts.FilterResult]:
         """Nodes in zones: none while the zone is closed or isn't configured, and none for pods
         that wouldn't leave again. Nodes in no zone are no concern of this plugin.
         """
         if not self._lent.any():
             return ()
-        verdicts = [contracts.Verdict(CLOSED, nodes.of(self._active | ~self._lent))]
+        verdicts = [contracts.FilterResult(CLOSED, nodes.of(self._active | ~self._lent))]
         if not _revocable(task):
-            verdicts.append(contracts.Verdict(RESERVED, nodes.of(~self._lent)))
+            verdicts.append(contracts.FilterResult(RESERVED, nodes.of(~self._lent)))
         return verdicts
 
-    def class_nodes(self, kind: jobs.TaskClass, layout: tables.NodeLayout) -> tables.Mask:
+    def class_nodes(self, kind: jobs.PodClass, layout: tables.NodeLayout) -> tables.Mask:
         """Nodes in no zone; for pods that would leave again, those in zones that are open, too."""
         column, codes = layout.label(ZONE)
         free = [not zone or (ZONE in kind.hints and zone in self._open_zones) for zone in codes]
@@ -301,7 +301,7 @@ class Tdm(contracts.Plugin):
 
 
 def _revocable(task: jobs.Task) -> bool:
-    return ZONE in task.kind.hints
+    return ZONE in task.pod_class.hints
 
 
 def _job_preemptable(job: jobs.Job) -> bool:

@@ -42,13 +42,13 @@ def keep(session: "working.Session") -> None:
                 trial.hold()
 
 
-def extend(session: "working.Session", gang: job_state.Gang) -> None:
+def extend(session: "working.Session", gang: job_state.JobState) -> None:
     """Others are evicted for the job: all room that it waits for is kept, idle or not."""
     for task in gang.tasks(jobs.TaskStatus.PIPELINED):
-        session.nominations[task.uid] = session.held[task.uid].node
+        session.nominations[task.uid] = session.pipelined[task.uid].node
 
 
-def redeemable(session: "working.Session") -> list[job_state.Gang]:
+def redeemable(session: "working.Session") -> list[job_state.JobState]:
     """Jobs that wait for room that was promised to them, in order.
 
     Where preempt or reclaim come first, that is also idle room that they found; those for which
@@ -56,15 +56,15 @@ def redeemable(session: "working.Session") -> list[job_state.Gang]:
     """
     if session.as_volcano:
         waiting = {
-            held.task.job for uid, held in session.held.items() if uid in session.nominations
+            held.task.job for uid, held in session.pipelined.items() if uid in session.nominations
         }
     else:
-        waiting = {held.task.job for held in session.held.values()}
+        waiting = {held.task.job for held in session.pipelined.values()}
         waiting -= {evict.beneficiary for evict in session.evicts.values() if evict.beneficiary}
     ages: dict[jobs.JobId, int] = {}
     for age, uid in enumerate(session.nominations):
-        if uid in session.held:
-            ages.setdefault(session.held[uid].task.job, age)
+        if uid in session.pipelined:
+            ages.setdefault(session.pipelined[uid].task.job, age)
     return _in_order(session, waiting, ages)
 
 
@@ -79,14 +79,14 @@ def _by_age(
 
 def _in_order(
     session: "working.Session", waiting: Iterable[jobs.JobId], ages: Mapping[jobs.JobId, int]
-) -> list[job_state.Gang]:
+) -> list[job_state.JobState]:
     """The oldest promise first, else the room that was freed for it could go to a newer one of
     the same node; then those that come first in their queues' lines.
     """
     found = [session.gangs[job] for job in waiting]
     last = len(ages)
 
-    def key(gang: job_state.Gang) -> tuple[object, ...]:
+    def key(gang: job_state.JobState) -> tuple[object, ...]:
         return (ages.get(gang.job.id, last), *ordering.job_key(session.dispatch, gang))
 
     return sorted(found, key=key)

@@ -27,24 +27,24 @@ def settle(session: "working.Session") -> None:
         if not _is_half(gang):
             continue
         uid = gang.job.uid
-        since = session.snapshot.carried.halves.get(uid)
+        since = session.snapshot.carried.partial_since.get(uid)
         if since is None and gang.job.phase not in jobs.YOUNG:  # it had its minimum once
             continue
         seconds = session.dispatch.first("start_timeout", None, gang)
         if seconds is None:
             continue
-        since = session.halves[uid] = _since(session, gang) if since is None else since
+        since = session.partial_since[uid] = _since(session, gang) if since is None else since
         session.wake(since + seconds)
         if since + seconds <= session.snapshot.now:
             _evict(session, gang)
 
 
-def _is_half(gang: job_state.Gang) -> bool:
+def _is_half(gang: job_state.JobState) -> bool:
     """Whether pods of it have nodes, and fewer than its minimum (binds on the way don't count)."""
     return 0 < gang.scheduled_tasks < gang.job.min_member
 
 
-def _since(session: "working.Session", gang: job_state.Gang) -> float:
+def _since(session: "working.Session", gang: job_state.JobState) -> float:
     """Since when a gang that no cycle before has seen so is bound in part: an instant.
 
     The first cycle of all has it from the API server, whose pods say when they were bound: the
@@ -63,7 +63,7 @@ def _since(session: "working.Session", gang: job_state.Gang) -> float:
     return min(now, max(gang.job.created, min(bound, default=now)))
 
 
-def _evict(session: "working.Session", gang: job_state.Gang) -> None:
+def _evict(session: "working.Session", gang: job_state.JobState) -> None:
     """All that can go, at once; nothing where the API server just refused one of them, or a
     PodDisruptionBudget would.
     """
@@ -72,7 +72,7 @@ def _evict(session: "working.Session", gang: job_state.Gang) -> None:
         for task in gang.job.tasks
         if gang.status(task) in jobs.EVICTABLE and task.node in session.layout.rows
     ]
-    if not session.snapshot.carried.spared.isdisjoint(task.uid for task in held):
+    if not session.snapshot.carried.eviction_refused_pods.isdisjoint(task.uid for task in held):
         return
     if not session.budgets.spare(held):
         return

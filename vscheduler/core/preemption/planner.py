@@ -62,7 +62,7 @@ class Planner:
         self._most: dict[str, resources.Vector] = {}
 
     def claim(
-        self, queue: queues.Queue, claim: preemptors.Claim, candidate: victims.Candidate
+        self, queue: queues.Queue, claim: preemptors.Preemptor, candidate: victims.Candidate
     ) -> bool:
         """Make room for the job's minimum, or for one more pod; False: nothing was changed.
 
@@ -83,7 +83,7 @@ class Planner:
             for whole in gangs:
                 with session.statement() as trial:
                     terms = self._terms(whole=whole, moving=moving)
-                    attempt = search.Attempt(self, trial, queue, claim, candidate, terms)
+                    attempt = search.VictimSearch(self, trial, queue, claim, candidate, terms)
                     if self._comes_off(attempt, trial, claim):
                         return True
                     if attempt.might_move:
@@ -92,15 +92,15 @@ class Planner:
             self._vain.add(likeness)
         return False
 
-    def _terms(self, *, whole: bool, moving: bool) -> victims.Terms:
-        return victims.Terms(
+    def _terms(self, *, whole: bool, moving: bool) -> victims.EvictionRules:
+        return victims.EvictionRules(
             whole=whole,
             always=self.whole_gangs is victims.WholeGangs.ALWAYS,
-            removal=relocations.Removal(self.session) if moving else None,
+            removal=relocations.Relocation(self.session) if moving else None,
         )
 
     def _comes_off(
-        self, attempt: search.Attempt, trial: statement.Statement, claim: preemptors.Claim
+        self, attempt: search.VictimSearch, trial: statement.Statement, claim: preemptors.Preemptor
     ) -> bool:
         """Whether the attempt finds room: then what it decided stands."""
         if not attempt.succeeds():
@@ -120,7 +120,7 @@ class Planner:
         self._vain.clear()
         return True
 
-    def is_vain(self, claim: preemptors.Claim) -> bool:
+    def is_vain(self, claim: preemptors.Preemptor) -> bool:
         """Whether one like it has found nothing, and nothing has changed since."""
         return claim.likeness(self.session) in self._vain
 

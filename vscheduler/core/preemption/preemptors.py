@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from vscheduler.core.session import session as working
 
 
-class Claim:
+class Preemptor:
     """A starving job, and those of its tasks that haven't asked yet."""
 
     __slots__ = ("_dispatch", "_tasks", "gang")
 
-    def __init__(self, dispatch: dispatch.Dispatch, gang: job_state.Gang) -> None:
+    def __init__(self, dispatch: dispatch.Dispatch, gang: job_state.JobState) -> None:
         self.gang = gang
         self._dispatch = dispatch
         self._tasks: deque[jobs.Task] | None = None
@@ -59,22 +59,25 @@ def _needs(job: jobs.Job) -> Hashable:
 def _traits(task: jobs.Task) -> Hashable:
     """What likeness goes by of one of its tasks."""
     return (
-        *(task.kind, task.role, task.priority, task.preemptable, task.never_preempts),
+        *(task.pod_class, task.role, task.priority, task.preemptable, task.never_preempts),
         *(task.priority_class, _frozen(task.annotations), _frozen(task.labels)),
     )
 
 
 def line_up(
     session: "working.Session", action: str
-) -> tuple[ordering.Line[queues.Queue], dict[str, ordering.Line[Claim]]]:
+) -> tuple[ordering.Line[queues.Queue], dict[str, ordering.Line[Preemptor]]]:
     """Queues that have starving jobs, and those of each.
 
     A job that wasn't admitted doesn't ask (Volcano: preempt and reclaim skip Pending jobs), nor
     does one for which this action looked in vain in the unfinished cycles just before.
     """
     waiting: ordering.Line[queues.Queue] = ordering.Line()
-    lines: dict[str, ordering.Line[Claim]] = {}
-    denied, asked = session.snapshot.carried.denied, session.snapshot.carried.asked
+    lines: dict[str, ordering.Line[Preemptor]] = {}
+    denied, asked = (
+        session.snapshot.carried.eviction_refused_jobs,
+        session.snapshot.carried.reclaim_failed,
+    )
     hurried = session.spending.hurried
     for gang in session.unsettled():
         if not gang.counts[jobs.TaskStatus.PENDING] or gang.phase is jobs.Phase.PENDING:
@@ -91,14 +94,14 @@ def line_up(
             line = lines[queue.name] = ordering.Line()
         has_had = hurried and session.spending.has_had_its_part(gang.job.namespace)
         place = (has_had, *ordering.job_key(session.dispatch, gang))
-        line.join(place, Claim(session.dispatch, gang))
+        line.join(place, Preemptor(session.dispatch, gang))
     for name, line in lines.items():
         queue = session.queues[name]
         waiting.join(queue_place(session, queue, line), queue)
     return waiting, lines
 
 
-def job_place(session: "working.Session", gang: job_state.Gang) -> ordering.SortKey:
+def job_place(session: "working.Session", gang: job_state.JobState) -> ordering.SortKey:
     """Where the job stands in its queue's line; in a hurry, behind those whose namespaces have cost
     less.
     """
@@ -107,7 +110,7 @@ def job_place(session: "working.Session", gang: job_state.Gang) -> ordering.Sort
 
 
 def queue_place(
-    session: "working.Session", queue: queues.Queue, line: ordering.Line[Claim]
+    session: "working.Session", queue: queues.Queue, line: ordering.Line[Preemptor]
 ) -> ordering.SortKey:
     """The same for a queue, which stands where the first of its line would."""
     has_had = bool(line) and session.spending.has_had_its_part(line.first.gang.job.namespace)

@@ -26,7 +26,7 @@ def successor(task: jobs.Task) -> jobs.Task | None:
     """The pod that its owner will make in its place; None where nobody could tell where it may go:
     counts of pods that it must be near, apart from or even with are kept for waiting pods only.
     """
-    limits = task.kind.constraints
+    limits = task.pod_class.constraints
     if limits.pod_affinity or limits.pod_anti_affinity or limits.spread:
         return None
     return dataclasses.replace(
@@ -39,7 +39,7 @@ def successor(task: jobs.Task) -> jobs.Task | None:
     )
 
 
-class Removal:
+class Relocation:
     """Where pods of queues within their shares could go, for one plan."""
 
     def __init__(self, session: "working.Session") -> None:
@@ -63,7 +63,11 @@ class Removal:
             if following is not None and choice is not None:
                 node = self._session.layout.names[choice.row]
                 queue = self._session.gang_of(task).job.queue
-                trial.keep(snapshot.KeptRoom(task=following, queue=queue, node=node, until=until))
+                trial.keep(
+                    snapshot.ReplacementReservation(
+                        task=following, queue=queue, node=node, until=until
+                    )
+                )
             elif not self._start_another(trial, task):
                 return False
         return True
@@ -76,20 +80,20 @@ class Removal:
         following = successor(task)
         if following is not None and self._choose(following) is not None:
             return True
-        kinds = {each.kind: each for each in self._substitutes(task)}
+        kinds = {each.pod_class: each for each in self._substitutes(task)}
         return any(self._choose(each) is not None for each in kinds.values())
 
     def _start_another(self, trial: statement.Statement, task: jobs.Task) -> bool:
         """Let a pod start that waits in the same queue, in the place of this one."""
         queue = self._session.queues[self._session.gang_of(task).job.queue]
-        vain: set[jobs.TaskClass] = set()
+        vain: set[jobs.PodClass] = set()
         for each in self._substitutes(task):
             waits = self._session.gang_of(each).status(each) is jobs.TaskStatus.PENDING
-            if not waits or each.kind in vain:
+            if not waits or each.pod_class in vain:
                 continue
             choice = self._choose(each)
             if choice is None or not self._session.dispatch.all_agree("allocatable", queue, each):
-                vain.add(each.kind)
+                vain.add(each.pod_class)
                 continue
             trial.pipeline(each, choice.row)
             return True
@@ -111,15 +115,15 @@ class Removal:
         ]
 
 
-def _starts_singly(gang: job_state.Gang) -> bool:
+def _starts_singly(gang: job_state.JobState) -> bool:
     """Whether each of its pods could start by itself."""
     admitted = gang.phase is not jobs.Phase.PENDING
     return admitted and (gang.has_minimum or gang.job.min_member <= 1) and not gang.sub_groups
 
 
-def awaited(session: "working.Session") -> list[snapshot.KeptRoom]:
+def awaited(session: "working.Session") -> list[snapshot.ReplacementReservation]:
     """Rooms whose pods aren't there yet: they ask for something all the same."""
-    found: list[snapshot.KeptRoom] = []
+    found: list[snapshot.ReplacementReservation] = []
     for job, rooms in _lasting(session).items():
         _, left = _matched(session, job, rooms)
         found += (room for room in left if room.queue in session.queues)
@@ -145,8 +149,8 @@ def resume(session: "working.Session") -> None:
 
 def _move_in(
     session: "working.Session",
-    gang: job_state.Gang,
-    pairs: Iterable[tuple[jobs.Task, snapshot.KeptRoom]],
+    gang: job_state.JobState,
+    pairs: Iterable[tuple[jobs.Task, snapshot.ReplacementReservation]],
 ) -> bool:
     """Promise the rooms to these pods, if the job could start with them."""
     with session.statement() as trial:
@@ -164,7 +168,7 @@ def _move_in(
     return True
 
 
-def _is_there(session: "working.Session", room: snapshot.KeptRoom) -> bool:
+def _is_there(session: "working.Session", room: snapshot.ReplacementReservation) -> bool:
     """Whether the room can still be had. Of a job whose pods are all gone, amounts have to do."""
     row = session.layout.rows[room.node]
     if room.task.job in session.gangs:
@@ -173,11 +177,13 @@ def _is_there(session: "working.Session", room: snapshot.KeptRoom) -> bool:
     return bool((session.request(room.task) <= free).all())
 
 
-def _lasting(session: "working.Session") -> Mapping[jobs.JobId, Sequence[snapshot.KeptRoom]]:
+def _lasting(
+    session: "working.Session",
+) -> Mapping[jobs.JobId, Sequence[snapshot.ReplacementReservation]]:
     """Rooms that were kept so far on nodes that are there, and whose time isn't up, by job; not for
     those that stayed after all, as the API server refused to evict them.
     """
-    by_job: dict[jobs.JobId, list[snapshot.KeptRoom]] = {}
+    by_job: dict[jobs.JobId, list[snapshot.ReplacementReservation]] = {}
     for room in session.snapshot.carried.kept_rooms:
         if room.until > session.snapshot.now and room.node in session.layout.rows:
             by_job.setdefault(room.task.job, []).append(room)
@@ -189,8 +195,10 @@ def _lasting(session: "working.Session") -> Mapping[jobs.JobId, Sequence[snapsho
 
 
 def _matched(
-    session: "working.Session", job: jobs.JobId, rooms: Sequence[snapshot.KeptRoom]
-) -> tuple[list[tuple[jobs.Task, snapshot.KeptRoom]], list[snapshot.KeptRoom]]:
+    session: "working.Session", job: jobs.JobId, rooms: Sequence[snapshot.ReplacementReservation]
+) -> tuple[
+    list[tuple[jobs.Task, snapshot.ReplacementReservation]], list[snapshot.ReplacementReservation]
+]:
     """A pod of its kind for each room, of those that wait and have been promised nothing; and the
     rooms for which there is none yet.
     """
@@ -203,7 +211,7 @@ def _matched(
     ]
     pairs, left = [], []
     for room in rooms:
-        alike = (task for task in newcomers if task.kind.equals(room.task.kind))
+        alike = (task for task in newcomers if task.pod_class.equals(room.task.pod_class))
         task = next(alike, None)
         if task is None:
             left.append(room)

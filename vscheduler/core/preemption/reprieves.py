@@ -67,7 +67,9 @@ def _dearest_first(session: "working.Session") -> list[list[decisions.Evict]]:
         tasks = tuple(evict.task for evict in evicts)
         gang = session.gang_of(tasks[0])
         return (
-            *victims.cost([victims.Unit(gang=gang, tasks=tasks, whole=tasks[0].job in gone)]),
+            *victims.cost(
+                [victims.VictimGroup(gang=gang, tasks=tasks, whole=tasks[0].job in gone)]
+            ),
             tasks[0].key,
         )
 
@@ -131,5 +133,5 @@ def _leaves_nominated_room(session: "working.Session", evict: decisions.Evict) -
         return True
     row, request = session.layout.rows[evict.node], session.request(evict.task)
     new = [bind.task for bind in session.binds if bind.node == evict.node]
-    new += [held.task for held in session.held.values() if held.node == evict.node]
+    new += [held.task for held in session.pipelined.values() if held.node == evict.node]
     return not any((nominated_pods.room(session, task)[row] < 0)[request > 0].any() for task in new)

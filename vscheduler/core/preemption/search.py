@@ -27,7 +27,7 @@ NODE_COST = 450
 """Microseconds, about: one node on which victims are looked for."""
 
 
-class Attempt:
+class VictimSearch:
     """One try to fit a job, on these terms."""
 
     def __init__(
@@ -35,9 +35,9 @@ class Attempt:
         planner: "planner.Planner",
         trial: statement.Statement,
         queue: queues.Queue,
-        claim: preemptors.Claim,
+        claim: preemptors.Preemptor,
         candidate: victims.Candidate,
-        terms: victims.Terms,
+        terms: victims.EvictionRules,
     ) -> None:
         self._planner = planner
         self._session = planner.session
@@ -47,7 +47,7 @@ class Attempt:
         self._has_minimum = self._is_pipelined()
         self._tasks = self._asking(claim)
         self._removal = terms.removal
-        self._pool = victims.Pool(
+        self._pool = victims.VictimCandidates(
             self._session,
             hook=planner.hook,
             claimant=queue,
@@ -57,11 +57,11 @@ class Attempt:
         )
         self.placed: dict[jobs.TaskId, tuple[jobs.Task, int]] = {}
         """Tasks with their rows, in the order in which they were found."""
-        self._chosen: dict[object, victims.Unit] = {}
+        self._chosen: dict[object, victims.VictimGroup] = {}
         """Whole gangs by job, single pods by UID."""
         self._lack = np.full(self._session.space.size, np.inf)
         self._freed_whole = self._session.space.zeros()
-        self._offered: dict[Hashable, victims.Offers] = {}
+        self._offered: dict[Hashable, victims.NodeCandidates] = {}
         """By what makes tasks alike to nodes, as are the rows that were vacated."""
         self._version = 0
         self._vacated: defaultdict[Hashable, set[int]] = defaultdict(set)
@@ -96,7 +96,7 @@ class Attempt:
                     vain.add(alike)
         return self._done()
 
-    def _asking(self, claim: preemptors.Claim) -> list[jobs.Task]:
+    def _asking(self, claim: preemptors.Preemptor) -> list[jobs.Task]:
         """The tasks that look for room, those last for which nobody goes, as they ask for nothing:
         they have a say only where others do, in what the minimum needs.
         """
@@ -246,25 +246,25 @@ class Attempt:
                 return True
         return False
 
-    def _offers(self, task: jobs.Task) -> victims.Offers:
+    def _offers(self, task: jobs.Task) -> victims.NodeCandidates:
         """All nodes on which enough could go, with what that would cost."""
         session = self._session
         room = nominated_pods.room(session, task) + self._planner.most(self._queue)
         enough = resources.fits(session.request(task), room)
-        found = victims.Offers()
+        found = victims.NodeCandidates()
         for row in np.flatnonzero(enough & session.placement.reachable(task)).tolist():
             offer = self._offer(task, row)
             if offer is not None:
                 found.put(offer, row, self._version)
         return found
 
-    def _offer(self, task: jobs.Task, row: int) -> victims.Offer | None:
+    def _offer(self, task: jobs.Task, row: int) -> victims.NodeCandidate | None:
         """Who would have to go for the task to start on this node; nothing is changed."""
         session = self._session
         session.spend("offers", NODE_COST)
         checkpoint = self._trial.checkpoint()
         if self._starts(task, row):
-            return victims.Offer((), ())
+            return victims.NodeCandidate((), ())
         every = self._pool.units(task, row)
         chosen, starts = self._together(task, row, every)
         self._trial.rollback(checkpoint)
@@ -280,15 +280,15 @@ class Attempt:
             return None
         needed = self._needed(task, row, chosen, checkpoint)
         self._trial.rollback(checkpoint)
-        return victims.Offer(victims.cost(needed), tuple(needed))
+        return victims.NodeCandidate(victims.cost(needed), tuple(needed))
 
     def _together(
-        self, task: jobs.Task, row: int, every: Sequence[victims.Unit]
-    ) -> tuple[list[victims.Unit], bool]:
+        self, task: jobs.Task, row: int, every: Sequence[victims.VictimGroup]
+    ) -> tuple[list[victims.VictimGroup], bool]:
         """One of these after the other, until the task starts here: who went, and whether it does.
         They are left evicted.
         """
-        chosen: list[victims.Unit] = []
+        chosen: list[victims.VictimGroup] = []
         for unit in every:
             current = self._pool.legal(task, unit)
             if current is None or not self._is_proportionate(current, chosen):
@@ -299,7 +299,7 @@ class Attempt:
                 return chosen, True
         return chosen, False
 
-    def _frees_enough(self, task: jobs.Task, row: int, unit: victims.Unit) -> bool:
+    def _frees_enough(self, task: jobs.Task, row: int, unit: victims.VictimGroup) -> bool:
         """Whether there is room for the task here without this unit, whatever else it needs."""
         session = self._session
         name, request = session.layout.names[row], session.request(task)
@@ -308,8 +308,8 @@ class Attempt:
         return bool((request <= room)[request > 0].all())
 
     def _needed(
-        self, task: jobs.Task, row: int, chosen: list[victims.Unit], checkpoint: int
-    ) -> list[victims.Unit]:
+        self, task: jobs.Task, row: int, chosen: list[victims.VictimGroup], checkpoint: int
+    ) -> list[victims.VictimGroup]:
         """Those without which the task doesn't start here; the last of them is always needed."""
         needed = list(chosen)
         for unit in reversed(chosen[:-1]):
@@ -321,7 +321,9 @@ class Attempt:
                 needed = without
         return needed
 
-    def _is_proportionate(self, unit: victims.Unit, chosen: Sequence[victims.Unit]) -> bool:
+    def _is_proportionate(
+        self, unit: victims.VictimGroup, chosen: Sequence[victims.VictimGroup]
+    ) -> bool:
         """Whether it may go for what is lacking; for a pod above a minimum always by proportion."""
         always = self._planner.whole_gangs is victims.WholeGangs.ALWAYS and not self._has_minimum
         if not unit.whole or always:
@@ -339,7 +341,7 @@ class Attempt:
             return False
         return self._is_allowed(task) and session.placement.feasible(task, row)
 
-    def _evict(self, unit: victims.Unit) -> None:
+    def _evict(self, unit: victims.VictimGroup) -> None:
         for task in unit.tasks:
             assert task.node is not None
             self._trial.evict(
@@ -353,7 +355,7 @@ class Attempt:
                 )
             )
 
-    def _accept(self, task: jobs.Task, row: int, offer: victims.Offer) -> None:
+    def _accept(self, task: jobs.Task, row: int, offer: victims.NodeCandidate) -> None:
         self._version += 1
         for unit in offer.units:
             self._evict(unit)
@@ -371,7 +373,7 @@ class Attempt:
         """Whether what happens on one node may change what holds for the task on another."""
         return any(each is not None for each in self._session.dispatch.every("outlook", task))
 
-    def _remember(self, unit: victims.Unit) -> None:
+    def _remember(self, unit: victims.VictimGroup) -> None:
         """A gang that goes whole takes the surplus with it that went before."""
         if not unit.whole:
             self._chosen[unit.tasks[0].uid] = unit
@@ -381,11 +383,11 @@ class Attempt:
         self._freed_whole += self._sum(unit.tasks)
         self._chosen[gang.gang.job.id] = gang
 
-    def _replaced(self, spared: victims.Unit) -> bool:
+    def _replaced(self, spared: victims.VictimGroup) -> bool:
         """Whether all that was placed finds room again, now that these stay."""
         rows = {self._session.layout.rows[task.node or ""] for task in spared.tasks}
         every = list(self.placed.values())
-        kinds = {task.kind for task, _ in every}
+        kinds = {task.pod_class for task, _ in every}
         alike = len(kinds) == 1 and not self._depends_on_others(every[0][0])
         moved = [task for task, row in every if not alike or row in rows] or [every[-1][0]]
         for task in moved:

@@ -40,27 +40,27 @@ Rank = tuple[tuple[float, ...], ...]
 Cost = tuple[Any, ...]
 """What evictions cost: the smaller is the better."""
 
-Candidate = Callable[[job_state.Gang, jobs.Task], bool]
+Candidate = Callable[[job_state.JobState, jobs.Task], bool]
 """Whether a pod of a job may be asked for at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class EvictionRules:
     """Who may go at all."""
 
     whole: bool
     """Whether gangs may go whole."""
     always: bool
     """Whether they may even if their queues end with less of their shares than the claimant's."""
-    removal: relocations.Removal | None
+    removal: relocations.Relocation | None
     """Where pods of queues within their shares may go; None: they stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class VictimGroup:
     """Pods of one job that go together."""
 
-    gang: job_state.Gang
+    gang: job_state.JobState
     tasks: tuple[jobs.Task, ...]
     whole: bool
     """Whether nothing of the job stays, though it is more than one pod."""
@@ -83,9 +83,9 @@ class Unit:
             return self.tasks[0].priority
         return max(task.priority for task in self.tasks)
 
-    def judged(self, rank: Rank, overshoot: float = 0.0, *, moves: bool = False) -> "Unit":
+    def judged(self, rank: Rank, overshoot: float = 0.0, *, moves: bool = False) -> "VictimGroup":
         """The same with what is known of its queue."""
-        return Unit(
+        return VictimGroup(
             gang=self.gang,
             tasks=self.tasks,
             whole=self.whole,
@@ -100,22 +100,22 @@ def start(task: jobs.Task) -> float:
     return task.created if task.scheduled_at is None else task.scheduled_at
 
 
-def surplus(gang: job_state.Gang, task: jobs.Task) -> Unit | None:
+def surplus(gang: job_state.JobState, task: jobs.Task) -> VictimGroup | None:
     """The pod alone, where the rest of its job keeps the minimum or there is no rest."""
     if gang.spares(task) or _is_last(gang):
-        return Unit(gang=gang, tasks=(task,), whole=False)
+        return VictimGroup(gang=gang, tasks=(task,), whole=False)
     return None
 
 
-def whole(gang: job_state.Gang) -> Unit | None:
+def whole(gang: job_state.JobState) -> VictimGroup | None:
     """All pods that hold room, unless one of them can't be evicted now."""
     held = [task for task in gang.job.tasks if gang.status(task) in jobs.HOLDING]
     if len(held) < 2 or any(gang.status(task) not in jobs.EVICTABLE for task in held):
         return None
-    return Unit(gang=gang, tasks=tuple(held), whole=True)
+    return VictimGroup(gang=gang, tasks=tuple(held), whole=True)
 
 
-def merged(chosen: Sequence[Unit], more: Unit) -> list[Unit]:
+def merged(chosen: Sequence[VictimGroup], more: VictimGroup) -> list[VictimGroup]:
     """One unit more; a gang that goes whole takes its single pods that were chosen before."""
     if not more.whole:
         return [*chosen, more]
@@ -124,7 +124,7 @@ def merged(chosen: Sequence[Unit], more: Unit) -> list[Unit]:
     return [*rest, dataclasses.replace(more, tasks=(*more.tasks, *tasks))]
 
 
-def cost(chosen: Sequence[Unit]) -> Cost:
+def cost(chosen: Sequence[VictimGroup]) -> Cost:
     """What is lost with these: fewer gangs, the smallest overshoot, lower priorities, fewer pods,
     less run time.
     """
@@ -151,11 +151,11 @@ def most(session: "working.Session", queue: queues.Queue, hook: str) -> resource
     return freed
 
 
-def _is_last(gang: job_state.Gang) -> bool:
+def _is_last(gang: job_state.JobState) -> bool:
     return sum(gang.counts[status] for status in jobs.HOLDING) == 1
 
 
-class Pool:
+class VictimCandidates:
     """Who may be asked to go for one queue, node by node."""
 
     def __init__(
@@ -166,7 +166,7 @@ class Pool:
         claimant: queues.Queue,
         candidate: Candidate,
         oldest: float,
-        terms: Terms,
+        terms: EvictionRules,
     ) -> None:
         self._session = session
         self._hook = hook
@@ -201,23 +201,23 @@ class Pool:
             self._ranks[queue] = key
         return self._ranks[queue]
 
-    def units(self, claimant: jobs.Task, row: int) -> list[Unit]:
+    def units(self, claimant: jobs.Task, row: int) -> list[VictimGroup]:
         """What could go from this node, in order of preference, whether it may or not."""
-        found: list[Unit] = []
-        owners: dict[jobs.JobId, job_state.Gang] = {}
+        found: list[VictimGroup] = []
+        owners: dict[jobs.JobId, job_state.JobState] = {}
         for task in self.residents(row):
             gang = owners[task.job] = self._session.gang_of(task)
             rank = self._ranks.get(gang.job.queue)
             if rank is None:
                 rank = self.rank(gang.job.queue)
-            found.append(Unit(gang=gang, tasks=(task,), whole=False, rank=rank))
+            found.append(VictimGroup(gang=gang, tasks=(task,), whole=False, rank=rank))
         if self._terms.whole:
             for unit in filter(None, map(whole, owners.values())):
                 overshoot = self._overshoot(claimant, unit)
                 found.append(unit.judged(self.rank(unit.gang.job.queue), overshoot))
         return sorted(found, key=self.preference)
 
-    def _overshoot(self, claimant: jobs.Task, unit: Unit) -> float:
+    def _overshoot(self, claimant: jobs.Task, unit: VictimGroup) -> float:
         """How far below its share the queue of a whole gang would end, as things stood when the
         task began to ask: the same on every node on which the gang has pods.
         """
@@ -227,7 +227,7 @@ class Pool:
             self._overshoots[job] = 0.0 if after is None else after.overshoot
         return self._overshoots[job]
 
-    def preference(self, unit: Unit) -> Cost:
+    def preference(self, unit: VictimGroup) -> Cost:
         """Who goes first: single pods, gangs without which their queues keep the most of their
         share, pods of the queue with the largest surplus, the lower priority, the younger; a total
         order.
@@ -242,7 +242,7 @@ class Pool:
             ordering.Descending(ordering.task_key(self._session.dispatch, unit.tasks[0])),
         )
 
-    def legal(self, claimant: jobs.Task, unit: Unit) -> Unit | None:
+    def legal(self, claimant: jobs.Task, unit: VictimGroup) -> VictimGroup | None:
         """The unit as things stand, if it may go for this task; else None."""
         current = whole(unit.gang) if unit.whole else surplus(unit.gang, unit.tasks[0])
         if current is None or not all(map(self._askable, current.tasks)):
@@ -261,12 +261,12 @@ class Pool:
             return None
         return self._weighed(claimant, current, unit.rank)
 
-    def _is_promised_room(self, gang: job_state.Gang) -> bool:
+    def _is_promised_room(self, gang: job_state.JobState) -> bool:
         """Whether others go for a pod of it: they would have gone for nothing if it went whole."""
         promised = gang.tasks(jobs.TaskStatus.PIPELINED)
         return any(task.uid in self._session.nominations for task in promised)
 
-    def _weighed(self, claimant: jobs.Task, unit: Unit, rank: Rank) -> Unit | None:
+    def _weighed(self, claimant: jobs.Task, unit: VictimGroup, rank: Rank) -> VictimGroup | None:
         """The unit with where its queue stands and where it leaves it, if that is right."""
         after = self._share_after(claimant, unit.tasks)
         if after is None:
@@ -299,7 +299,7 @@ class Pool:
             and task.status in jobs.EVICTABLE
             and gang.status(task) is task.status
             and task.node in self._session.layout.rows
-            and task.uid not in self._session.snapshot.carried.spared
+            and task.uid not in self._session.snapshot.carried.eviction_refused_pods
             and start(task) <= self._oldest
             and self._candidate(gang, task)
         )
@@ -310,11 +310,11 @@ RankOf = Callable[[str], Rank]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class NodeCandidate:
     """What a node costs: who would have to go for one task."""
 
     cost: Cost
-    units: tuple[Unit, ...]
+    units: tuple[VictimGroup, ...]
 
     @property
     def losers(self) -> frozenset[str]:
@@ -323,7 +323,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class CostLowerBound:
     """The cheapest node: it costs no less than this, as queues stand now."""
 
     cost: Cost
@@ -332,17 +332,17 @@ class Bound:
     """How many offers had been accepted when it was worked out."""
 
 
-class Offers:
+class NodeCandidates:
     """The nodes on which room could be made for tasks of one kind."""
 
     def __init__(self) -> None:
         self._heaps: dict[frozenset[str], list[tuple[Cost, int, int]]] = {}
 
-    def put(self, offer: Offer, row: int, version: int) -> None:
+    def put(self, offer: NodeCandidate, row: int, version: int) -> None:
         """Another node, or one that was taken out: more may go there, for no less."""
         heapq.heappush(self._heaps.setdefault(offer.losers, []), (offer.cost, row, version))
 
-    def cheapest(self, rank: RankOf) -> Bound | None:
+    def cheapest(self, rank: RankOf) -> CostLowerBound | None:
         """Take out the node that costs the least, the first of those that cost the same."""
         found: tuple[Cost, int, int] | None = None
         heap: list[tuple[Cost, int, int]] = []
@@ -355,7 +355,7 @@ class Offers:
         if found is None:
             return None
         heapq.heappop(heap)
-        return Bound(*found)
+        return CostLowerBound(*found)
 
 
 def ranked_cost(cost: Cost, losers: frozenset[str], rank: RankOf) -> Cost:

@@ -30,7 +30,7 @@ KINDS: Mapping[str, tuple[type, ...]] = {
     ),
     **dict.fromkeys(("preemptable", "reclaimable", "shuffle_victims"), (tuple, list, NoneType)),
     "share_after": (decisions.ShareAfter, NoneType),
-    "job_enqueueable": (bool, np.bool_, decisions.Refusal, NoneType),
+    "job_enqueueable": (bool, np.bool_, decisions.AdmissionFailure, NoneType),
     "job_valid": (decisions.Reason, NoneType),
     "shortages": (tuple, list),
     "entitlements": (Mapping, NoneType),
@@ -155,8 +155,8 @@ class Dispatch:
         self,
         hook: str,
         *subject: object,
-        forgive: Callable[[decisions.Refusal], bool] = lambda _: False,
-    ) -> decisions.Refusal | None:
+        forgive: Callable[[decisions.AdmissionFailure], bool] = lambda _: False,
+    ) -> decisions.AdmissionFailure | None:
         """The same for a vote whose reject has numbers: the refusal that decides, if any; one that
         is forgiven counts as an abstention.
         """
@@ -164,7 +164,7 @@ class Dispatch:
             permitted = False
             for call in tier:
                 answer = self._ask(call, hook, subject, None)
-                if isinstance(answer, decisions.Refusal):
+                if isinstance(answer, decisions.AdmissionFailure):
                     if not forgive(answer):
                         return answer
                     continue

@@ -13,7 +13,7 @@ from vscheduler.core.model import decisions, jobs, nodes, pod_affinity
 Refusals: TypeAlias = tuple[tuple[str, int], ...]
 """What nodes say, with their number."""
 
-Holes: TypeAlias = tuple[decisions.Hole, ...]
+Holes: TypeAlias = tuple[decisions.MissingResource, ...]
 """The largest room that is left, by resource."""
 
 
@@ -60,11 +60,13 @@ class Placement(Protocol):
     def explain(self, task: jobs.Task) -> tuple[Refusals, Holes]:
         """Why nodes refuse this task, with their number, and the largest room that is left."""
 
-    def verdicts(self, task: jobs.Task, view: contracts.NodeView) -> Sequence[contracts.Verdict]:
+    def verdicts(
+        self, task: jobs.Task, view: contracts.NodeView
+    ) -> Sequence[contracts.FilterResult]:
         """What every filter says of these nodes, and which are left alone for now."""
 
 
-class Neighbours(views.Neighbours, Protocol):
+class PodAffinityCounts(views.PodAffinityCounts, Protocol):
     """Which pods are near a node (core.placement.pod_affinity.counts)."""
 
     @property

@@ -41,7 +41,7 @@ def _check_rows(session: "working.Session") -> None:
     free = session.allocatable[rows] - used
     over = (wanted & (free[starting.places] < 0)).any(axis=1) & starting.allocated
     assert not over.any(), f"{session.binds[int(over.argmax())].task.key} overfills its node"
-    _Placed(session, place, tuple(session.held.values())).add_to(used, future)
+    _Placed(session, place, tuple(session.pipelined.values())).add_to(used, future)
     for room in session.kept_rooms:
         future[place[session.layout.rows[room.node]]] += session.request(room.task)
     assert (used == session.used[rows]).all(), "used differs from the recount"
@@ -65,10 +65,10 @@ class _Placed:
             dtype=np.bool_,
         )
         """Whether it is room that is there now."""
-        kinds = {task.kind: task for task in tasks}
+        kinds = {task.pod_class: task for task in tasks}
         of_kind = np.array([session.request(task) for task in kinds.values()], dtype=np.int64)
         numbers = {kind: number for number, kind in enumerate(kinds)}
-        which = np.array([numbers[task.kind] for task in tasks], dtype=np.int64)
+        which = np.array([numbers[task.pod_class] for task in tasks], dtype=np.int64)
         self.requests = of_kind.reshape(-1, session.space.size)[which]
         """(n, R)."""
 

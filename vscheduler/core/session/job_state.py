@@ -149,7 +149,7 @@ NOBODY: dict[jobs.TaskId, tuple[jobs.TaskStatus, str | None]] = {}
 """Who has moved in a job of which nobody has; never written to."""
 
 
-class Gang:
+class JobState:
     """A Job, and what this cycle has done with its tasks so far.
 
     Only Statement moves tasks (through `move`); actions change `phase` and `unplaced`; plugins
@@ -312,12 +312,12 @@ class Gang:
         return not self._moved
 
 
-def is_ready(asked: dispatch.Dispatch, gang: Gang) -> bool:
+def is_ready(asked: dispatch.Dispatch, gang: JobState) -> bool:
     """Whether the minimum has room now, best-effort members that it needs included."""
     return asked.all_agree("job_ready", gang) and not rests(asked, gang, jobs.READY)
 
 
-def rests(asked: dispatch.Dispatch, gang: Gang, statuses: frozenset[jobs.TaskStatus]) -> bool:
+def rests(asked: dispatch.Dispatch, gang: JobState, statuses: frozenset[jobs.TaskStatus]) -> bool:
     """Whether the minimum is reached in these statuses, READY or PLACED, only as best-effort
     members that wait are counted. Where no plugin asks for a minimum it never is.
     """

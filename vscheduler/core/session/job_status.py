@@ -43,33 +43,33 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
         # A job that only waits for room to be freed has had its turn as well: it would wait again
         # in the next cycle, and could use up that one's budget too.
         # One whose pods are still to come has had none: it may be whole by the next cycle.
-        waiting = {pipeline.task.job for pipeline in session.held.values()}
+        waiting = {pipeline.task.job for pipeline in session.pipelined.values()}
         waiting |= {
             job for job, each in session.reasons.items() if each.code not in reasons.LACKS_PODS
         }
         started = {bind.task.job for bind in session.binds}
-        tried = session.snapshot.carried.tried | (waiting - started)
+        tried = session.snapshot.carried.attempted | (waiting - started)
     used, told = session.dispatch.last("usages"), session.told_hopeless
     return decisions.CycleResult(
         binds=tuple(sorted(session.binds, key=lambda bind: bind.task.key)),
-        pipelined=tuple(sorted(session.held.values(), key=lambda pipeline: pipeline.task.key)),
+        pipelined=tuple(sorted(session.pipelined.values(), key=lambda pipeline: pipeline.task.key)),
         evicts=tuple(sorted(session.evicts.values(), key=lambda evict: evict.task.key)),
         groups=_groups(session),
         queues=_queues(session, used),
         total=session.space.amounts(session.total),
         excluded=exclusions(session),
         carried=snapshot.Carried(
-            tried=tried,
+            attempted=tried,
             spent=session.spending.carried(session.unsettled),
-            asked=frozenset(session.asked if session.spending.exhausted else ()),
+            reclaim_failed=frozenset(session.reclaim_failed if session.spending.exhausted else ()),
             nominations=_nominations(session),
             kept_rooms=tuple(session.kept_rooms),
             admitted=_still(session, session.admitted, jobs.Phase.INQUEUE),
-            lapsed=_still(session, session.lapsed, jobs.Phase.PENDING),
+            admission_expired=_still(session, session.admission_expired, jobs.Phase.PENDING),
             shuffled_at=session.shuffled_at,
-            halves=session.halves,
+            partial_since=session.partial_since,
             hopeless=None if faults or not told.entries else told,
-            seen=snapshot.Seen(space=session.space, nodes=session.snapshot.nodes),
+            seen=snapshot.LastNodes(space=session.space, nodes=session.snapshot.nodes),
             losses=session.kept_losses(),
             past_usage=used,
         ),
@@ -86,7 +86,7 @@ def _nominations(session: "working.Session") -> Mapping[jobs.TaskId, str]:
     return {
         task: node
         for task, node in session.nominations.items()
-        if task in session.held and session.held[task].node == node
+        if task in session.pipelined and session.pipelined[task].node == node
     }
 
 
@@ -101,7 +101,7 @@ def _still(
     }
 
 
-def phase(gang: job_state.Gang, *, unschedulable: bool, as_volcano: bool = False) -> jobs.Phase:
+def phase(gang: job_state.JobState, *, unschedulable: bool, as_volcano: bool = False) -> jobs.Phase:
     """The phase that a PodGroup has after this cycle.
 
     Binds of this cycle don't count yet; a pod that is being deleted on a node still does.
@@ -119,14 +119,14 @@ def phase(gang: job_state.Gang, *, unschedulable: bool, as_volcano: bool = False
     return jobs.Phase.INQUEUE if gang.phase is jobs.Phase.INQUEUE else jobs.Phase.PENDING
 
 
-def _releasing(gang: job_state.Gang) -> int:
+def _releasing(gang: job_state.JobState) -> int:
     """Pods that are being deleted but still sit on a node."""
     if not gang.counts[jobs.TaskStatus.RELEASING]:
         return 0
     return sum(task.node is not None for task in gang.tasks(jobs.TaskStatus.RELEASING))
 
 
-def _winding_down(gang: job_state.Gang) -> bool:
+def _winding_down(gang: job_state.JobState) -> bool:
     """Whether the gang lacks members only because they are being deleted on their nodes.
 
     Volcano: gang shouldSkipUnschedulableForReleasing.
@@ -155,11 +155,11 @@ def _groups(session: "working.Session") -> tuple[decisions.GroupStatus, ...]:
     return tuple(sorted(statuses, key=lambda status: status.job))
 
 
-def _group(session: "working.Session", gang: job_state.Gang) -> decisions.GroupStatus:
+def _group(session: "working.Session", gang: job_state.JobState) -> decisions.GroupStatus:
     job = gang.job
     reason = session.reasons.get(job.id) or _waits(gang) or reasons.rejected(gang)
     reason = reason or reasons.short_sub_group(gang)
-    placed = _placed(session, gang) if session.held else gang.ready_tasks
+    placed = _placed(session, gang) if session.pipelined else gang.ready_tasks
     ready = placed >= job.min_member
     lacks = not (gang.has_minimum if session.as_volcano else ready)
     unschedulable = bool(job.tasks) and lacks and not _winding_down(gang)
@@ -185,17 +185,17 @@ def _group(session: "working.Session", gang: job_state.Gang) -> decisions.GroupS
     )
 
 
-def _placed(session: "working.Session", gang: job_state.Gang) -> int:
+def _placed(session: "working.Session", gang: job_state.JobState) -> int:
     """Pods that count towards minMember and have their nodes, or are bound to them now; room that
     is only kept for the rest of the cycle is none.
     """
     if gang.untouched:
         return gang.ready_tasks
     allocated = gang.tasks(jobs.TaskStatus.ALLOCATED)
-    return gang.ready_tasks - sum(task.uid in session.held for task in allocated)
+    return gang.ready_tasks - sum(task.uid in session.pipelined for task in allocated)
 
 
-def _waits(gang: job_state.Gang) -> decisions.Reason | None:
+def _waits(gang: job_state.JobState) -> decisions.Reason | None:
     """Pods that only wait for others to go are no news to an action that had no trouble."""
     if not gang.waiting_tasks:
         return None
@@ -282,6 +282,6 @@ def _some_task(session: "working.Session") -> jobs.Task | None:
     """A pod that has or wants a node, the same one in every cycle as far as possible."""
     for gang in session.gangs.values():
         for task in gang.job.tasks:
-            if task.kind in gang.job.classes:
+            if task.pod_class in gang.job.classes:
                 return task
     return None

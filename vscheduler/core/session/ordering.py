@@ -94,7 +94,7 @@ def queue_key(dispatch: dispatch.Dispatch, queue: queues.Queue) -> SortKey:
     return (*dispatch.key("queue_key", queue), queue.created, queue.name)
 
 
-def job_key(dispatch: dispatch.Dispatch, gang: job_state.Gang) -> SortKey:
+def job_key(dispatch: dispatch.Dispatch, gang: job_state.JobState) -> SortKey:
     """Plugins, then the older job, then `namespace/name` (Volcano: JobOrderFn)."""
     return (*dispatch.key("job_key", gang), gang.job.created, gang.job.id)
 
@@ -102,7 +102,7 @@ def job_key(dispatch: dispatch.Dispatch, gang: job_state.Gang) -> SortKey:
 def victim_key(
     dispatch: dispatch.Dispatch,
     claimant: queues.Queue,
-    owner: tuple[queues.Queue, job_state.Gang],
+    owner: tuple[queues.Queue, job_state.JobState],
     task: jobs.Task,
 ) -> SortKey:
     """In which order pods lose their room to this queue: the last in line first.
@@ -120,7 +120,7 @@ def victim_key(
 
 
 def tasks(
-    dispatch: dispatch.Dispatch, gang: job_state.Gang, waiting: Iterable[jobs.Task]
+    dispatch: dispatch.Dispatch, gang: job_state.JobState, waiting: Iterable[jobs.Task]
 ) -> list[jobs.Task]:
     """A job's tasks in the order in which they are placed, sub-groups side by side."""
     ordered = sorted(waiting, key=lambda task: task_key(dispatch, task))

@@ -27,7 +27,7 @@ FAILED = decisions.Reason(code=decisions.ReasonCode.PLUGIN_FAILED, queue="")
 """Stands in for what a plugin that fails would have said."""
 
 
-def of(gang: job_state.Gang, code: decisions.ReasonCode, **numbers: object) -> decisions.Reason:
+def of(gang: job_state.JobState, code: decisions.ReasonCode, **numbers: object) -> decisions.Reason:
     """Why this job waits; numbers are other fields of Reason."""
     fields = {
         "queue": gang.job.queue,
@@ -39,7 +39,7 @@ def of(gang: job_state.Gang, code: decisions.ReasonCode, **numbers: object) -> d
     return decisions.Reason(code=code, **fields)  # type: ignore[arg-type]  # fields by name
 
 
-def barred(session: "working.Session", gang: job_state.Gang) -> decisions.Reason | None:
+def barred(session: "working.Session", gang: job_state.JobState) -> decisions.Reason | None:
     """Why a job may not start, whatever plugins say and however much room there is; None if it may.
 
     Its phase is no excuse, since tenants can write it: a queue that is made after a job named it
@@ -51,7 +51,7 @@ def barred(session: "working.Session", gang: job_state.Gang) -> decisions.Reason
     return _topology(session, gang)
 
 
-def _topology(session: "working.Session", gang: job_state.Gang) -> decisions.Reason | None:
+def _topology(session: "working.Session", gang: job_state.JobState) -> decisions.Reason | None:
     """Why a gang waits that must be near together in the network, which nobody sees to yet."""
     field = gang.job.hard_topology
     if not field or not session.policy.hard_topology_waits:
@@ -59,7 +59,7 @@ def _topology(session: "working.Session", gang: job_state.Gang) -> decisions.Rea
     return of(gang, decisions.ReasonCode.TOPOLOGY_UNKNOWN, subject=field)
 
 
-def invalid(session: "working.Session", gang: job_state.Gang) -> decisions.Reason | None:
+def invalid(session: "working.Session", gang: job_state.JobState) -> decisions.Reason | None:
     """Why this job can't be scheduled as it stands; None if it can."""
     bar = barred(session, gang) if session.bars else None
     if bar is not None:
@@ -72,7 +72,7 @@ def invalid(session: "working.Session", gang: job_state.Gang) -> decisions.Reaso
     return reason
 
 
-def rejected(gang: job_state.Gang) -> decisions.Reason | None:
+def rejected(gang: job_state.JobState) -> decisions.Reason | None:
     """Why some of this job's pods can't be used; None if all can."""
     rejections = gang.job.rejections
     if not rejections:
@@ -86,7 +86,7 @@ def rejected(gang: job_state.Gang) -> decisions.Reason | None:
     )
 
 
-def short_sub_group(gang: job_state.Gang) -> decisions.Reason | None:
+def short_sub_group(gang: job_state.JobState) -> decisions.Reason | None:
     """Which sub-group keeps its pods from being placed, as too few of them are there; None if
     each could be whole.
     """
@@ -106,7 +106,7 @@ def short_sub_group(gang: job_state.Gang) -> decisions.Reason | None:
 
 
 def no_room(
-    session: "working.Session", gang: job_state.Gang, task: jobs.Task, *, empty: bool = False
+    session: "working.Session", gang: job_state.JobState, task: jobs.Task, *, empty: bool = False
 ) -> decisions.Reason:
     """Why no node takes this task of the job; empty: would take it, if nothing ran there."""
     placement = session.placement
@@ -117,7 +117,7 @@ def no_room(
     return of(
         gang,
         code,
-        request=task.kind.request,
+        request=task.pod_class.request,
         role=task.role,
         nodes=session.layout.size,
         refusals=found.refusals,
@@ -133,21 +133,21 @@ def shortages(
     return tuple(shortage for answer in answers for shortage in answer or ())
 
 
-class Worksheet:
+class JobTurn:
     """What is left to do for one job in this cycle."""
 
     __slots__ = ("failed_kinds", "failed_roles", "gang", "tasks")
 
-    def __init__(self, gang: job_state.Gang, tasks: deque[jobs.Task]) -> None:
+    def __init__(self, gang: job_state.JobState, tasks: deque[jobs.Task]) -> None:
         self.gang = gang
         self.tasks = tasks
         self.failed_roles: set[str] = set()
         """Roles of which a task found no node: their other tasks aren't tried (Volcano:
         TaskHasFitErrors), but for tasks without a role."""
-        self.failed_kinds: set[jobs.TaskClass] = set()
+        self.failed_kinds: set[jobs.PodClass] = set()
 
 
-def note_incomplete(session: "working.Session", gang: job_state.Gang) -> None:
+def note_incomplete(session: "working.Session", gang: job_state.JobState) -> None:
     """Say why a job can't start although no node and no queue refused any of its tasks.
 
     A reason that was noted before, for a task that was refused, stays.
@@ -163,23 +163,23 @@ def note_incomplete(session: "working.Session", gang: job_state.Gang) -> None:
     session.note(gang.job.id, of(gang, code, tasks=tasks, nodes=session.layout.size))
 
 
-def note_waiting(session: "working.Session", gang: job_state.Gang) -> None:
+def note_waiting(session: "working.Session", gang: job_state.JobState) -> None:
     """Say that the job waits for room that is being freed."""
     waits = decisions.ReasonCode.WAITS_FOR_RELEASE
     if session.is_news(gang.job.id, waits):
         session.note(gang.job.id, of(gang, waits))
 
 
-def note_no_room(session: "working.Session", sheet: Worksheet, task: jobs.Task) -> None:
+def note_no_room(session: "working.Session", sheet: JobTurn, task: jobs.Task) -> None:
     """Say why no node takes this task, once for each class of tasks."""
-    if task.kind in sheet.failed_kinds:
+    if task.pod_class in sheet.failed_kinds:
         return
-    sheet.failed_kinds.add(task.kind)
+    sheet.failed_kinds.add(task.pod_class)
     session.note(sheet.gang.job.id, no_room(session, sheet.gang, task))
 
 
 def note_share(
-    session: "working.Session", queue: queues.Queue, sheet: Worksheet, task: jobs.Task | None = None
+    session: "working.Session", queue: queues.Queue, sheet: JobTurn, task: jobs.Task | None = None
 ) -> None:
     """Say that the queue has had its share, or is closed; of a pod that could go nowhere, and has
     no share for that, why not.
@@ -196,13 +196,13 @@ def note_share(
     else:
         code = decisions.ReasonCode.QUEUE_OVER_SHARE
         short = shortages(session, queue, task)
-    reason = of(sheet.gang, code, request=task.kind.request, shortages=short)
+    reason = of(sheet.gang, code, request=task.pod_class.request, shortages=short)
     session.note(sheet.gang.job.id, reason)
 
 
-def _homeless(session: "working.Session", sheet: Worksheet) -> jobs.Task | None:
+def _homeless(session: "working.Session", sheet: JobTurn) -> jobs.Task | None:
     """A task of the job that no node could take, whatever goes: no share would help it."""
     if len(sheet.gang.job.classes) < 2:  # then the first task is like all others
         return None
-    by_kind = {task.kind: task for task in reversed(sheet.tasks)}
+    by_kind = {task.pod_class: task for task in reversed(sheet.tasks)}
     return next((task for task in by_kind.values() if session.nowhere(task)), None)

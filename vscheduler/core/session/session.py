@@ -39,15 +39,15 @@ class Session:
     """
 
     placement: interfaces.Placement
-    _awaited: Sequence[snapshots.KeptRoom] = ()
+    _awaited: Sequence[snapshots.ReplacementReservation] = ()
 
     def __init__(
         self,
         snapshot: snapshots.Snapshot,
         policy: policies.Policy,
         *,
-        spending: work_budget.Spending,
-        neighbours: interfaces.Neighbours,
+        spending: work_budget.WorkBudget,
+        neighbours: interfaces.PodAffinityCounts,
         nominated: views.NominatedPods,
     ) -> None:
         """`open` is to follow. Called by core.cycle."""
@@ -66,30 +66,30 @@ class Session:
         """Rows in the order in which they changed: who keeps an answer about rows looks here."""
         self.queues: Mapping[str, queues.Queue] = snapshot.queues
         self.gangs = {
-            job.id: job_state.Gang(job, as_volcano=self.as_volcano)
+            job.id: job_state.JobState(job, as_volcano=self.as_volcano)
             for job in snapshot.jobs
             if job.queue in self.queues
         }
         self.strays = [job for job in snapshot.jobs if job.queue not in self.queues]
         """Jobs whose queue doesn't exist."""
         self.binds: list[decisions.Bind] = []
-        self.held: dict[jobs.TaskId, decisions.Pipeline] = {}
+        self.pipelined: dict[jobs.TaskId, decisions.Pipeline] = {}
         self.evicts: dict[jobs.TaskId, decisions.Evict] = {}
         self.budgets = work_budget.Budgets(snapshot.budgets)
-        self.kept_rooms: list[snapshots.KeptRoom] = []
+        self.kept_rooms: list[snapshots.ReplacementReservation] = []
         """Room for pods that their owners are to make anew."""
         self.nominations: dict[jobs.TaskId, str] = {}
         """Room that evictions made, now or before, by the waiting task that it is kept for."""
         self.reasons: dict[jobs.JobId, decisions.Reason] = {}
-        self.asked = set(snapshot.carried.asked)
+        self.reclaim_failed = set(snapshot.carried.reclaim_failed)
         """By action, jobs for which it found no victims, in unfinished cycles before, too."""
         self.unreached: set[jobs.JobId] = set()
         """Jobs that this cycle didn't look at: it says nothing about them."""
         self.admitted = dict(snapshot.carried.admitted)
         """Since when groups are Inqueue, by UID; those that aren't any more included."""
-        self.lapsed = dict(snapshot.carried.lapsed)
+        self.admission_expired = dict(snapshot.carried.admission_expired)
         """When groups lost their place, by UID, those that were admitted again included."""
-        self.halves: dict[str, float] = {}
+        self.partial_since: dict[str, float] = {}
         """Since when gangs are bound in part, by UID: those that still are."""
         self.wake_at: float | None = None
         self.shuffled_at = snapshot.carried.shuffled_at
@@ -97,9 +97,9 @@ class Session:
         self.spending = spending
         self.spend = spending.spend
         if snapshot.carried.spent:
-            self.spending.hurry(self.unsettled(), snapshot.carried.tried)
+            self.spending.hurry(self.unsettled(), snapshot.carried.attempted)
         self._residents: collections.defaultdict[int, list[jobs.Task]] | None = None
-        self._requests: dict[jobs.TaskClass, resources.Vector] = {}
+        self._requests: dict[jobs.PodClass, resources.Vector] = {}
         self._losses, self._losses_kept = node_loss_grace.losses(snapshot), 0.0
         self.neighbours = neighbours
         self.nominated = nominated
@@ -108,7 +108,7 @@ class Session:
         self,
         guarded: frozenset[str],
         placement: interfaces.Placement,
-        awaited: Sequence[snapshots.KeptRoom],
+        awaited: Sequence[snapshots.ReplacementReservation],
     ) -> None:
         """Let actions prepare the cycle, and open all plugins; those that are guarded have failed
         in this cycle before. Awaited: room that is kept for pods that aren't there yet.
@@ -176,7 +176,7 @@ class Session:
         return unschedulable_jobs.still(self)
 
     @property
-    def known_nowhere(self) -> Collection[tuple[str, jobs.TaskClass]]:
+    def known_nowhere(self) -> Collection[tuple[str, jobs.PodClass]]:
         """Queues, and classes for which no node is known to do."""
         return self.told_hopeless.nowhere
 
@@ -186,33 +186,33 @@ class Session:
         return set()
 
     @cached_property
-    def demands(self) -> demands.Demands:
+    def demands(self) -> demands.QueueDemands:
         """What queues have and ask for as the cycle begins."""
-        awaited = [(room.queue, room.task.kind) for room in self._awaited]
-        return demands.Demands(self.space, self.gangs.values(), awaited)
+        awaited = [(room.queue, room.task.pod_class) for room in self._awaited]
+        return demands.QueueDemands(self.space, self.gangs.values(), awaited)
 
-    def unsettled(self) -> list[job_state.Gang]:
+    def unsettled(self) -> list[job_state.JobState]:
         """Jobs that could have something to ask for: most have what they need, and run."""
         return [gang for gang in self.gangs.values() if not gang.settled]
 
     @cached_property
-    def usable(self) -> node_pools.Survey:
+    def usable(self) -> node_pools.NodePools:
         """The nodes as they are, as far as pods of queues could use them."""
         return self.surveyor.survey(node_pools.ground(self))
 
     @cached_property
-    def surveyor(self) -> node_pools.Surveyor:
+    def surveyor(self) -> node_pools.NodePoolsBuilder:
         """Who makes surveys in this cycle."""
-        return node_pools.Surveyor(self)
+        return node_pools.NodePoolsBuilder(self)
 
     def nowhere(self, task: jobs.Task) -> bool:
         """Whether the task has no share, as there is no node that it could use. In Volcano's way,
         shares don't ask for that.
         """
         queue = self.gang_of(task).job.queue
-        return not self.as_volcano and self.usable.nowhere(queue, task.kind)
+        return not self.as_volcano and self.usable.nowhere(queue, task.pod_class)
 
-    def usable_before(self, seconds: float) -> node_pools.Survey | None:
+    def usable_before(self, seconds: float) -> node_pools.NodePools | None:
         """The nodes as if nothing that they had so many seconds ago had gone since; None where
         nothing has. What has gone is remembered for so long, and there is a cycle when that ends.
         """
@@ -225,7 +225,7 @@ class Session:
             return None
         return self.surveyor.survey(node_loss_grace.before(self.usable.ground, lost, self.space))
 
-    def kept_losses(self) -> Mapping[str, snapshots.Loss]:
+    def kept_losses(self) -> Mapping[str, snapshots.NodeLoss]:
         """What the next cycle is to know of what nodes have lost: until that is long enough ago,
         and the node is as it was, or gone with all pods that were on it.
         """
@@ -238,7 +238,7 @@ class Session:
             if loss.since > oldest or loss.held or name in self.layout.rows
         }
 
-    def class_nodes(self, kind: jobs.TaskClass, layout: nodes.NodeLayout) -> nodes.Mask:
+    def class_nodes(self, kind: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask:
         """Nodes of a layout that pods of this class could use, whoever is there now: (N,)."""
         mask = np.ones(layout.size, dtype=np.bool_)
         for answer in self.dispatch.each("class_nodes", dispatch.mask_of, None, kind, layout):
@@ -254,9 +254,9 @@ class Session:
 
     def request(self, task: jobs.Task) -> resources.Vector:
         """What the task asks for, (R,), `pods` included; not to be written to."""
-        vector = self._requests.get(task.kind)
+        vector = self._requests.get(task.pod_class)
         if vector is None:
-            vector = self._requests[task.kind] = self.space.vector(task.kind.request)
+            vector = self._requests[task.pod_class] = self.space.vector(task.pod_class.request)
             vector.setflags(write=False)
         return vector
 
@@ -280,7 +280,7 @@ class Session:
     def residents(self, row: int) -> Sequence[jobs.Task]:
         """Our pods on a node that could be evicted when the cycle began, by UID."""
         if self._residents is None:
-            spared = self.snapshot.carried.spared
+            spared = self.snapshot.carried.eviction_refused_pods
             self._residents = collections.defaultdict(list)
             for gang in self.gangs.values():
                 for status in jobs.EVICTABLE:
@@ -294,7 +294,7 @@ class Session:
                 tasks.sort(key=lambda task: task.uid)
         return self._residents.get(row, ())
 
-    def gang_of(self, task: jobs.Task) -> job_state.Gang:
+    def gang_of(self, task: jobs.Task) -> job_state.JobState:
         """The task's job as it stands in this cycle."""
         return self.gangs[task.job]
 
@@ -369,7 +369,7 @@ class Session:
         self.touched.append(row)
         gang.move(task, task.status, task.node)
 
-    def keep(self, room: snapshots.KeptRoom, step: int = 1) -> None:
+    def keep(self, room: snapshots.ReplacementReservation, step: int = 1) -> None:
         """Take, or give back (-1), room for a pod that isn't there yet. Called by Statement."""
         row = self.layout.rows[room.node]
         self.future_used[row] += step * self.request(room.task)

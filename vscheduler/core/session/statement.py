@@ -34,7 +34,7 @@ class Statement:
         self._operations: list[tuple[Step, jobs.Task, int]] = []
         self._evicts: dict[jobs.TaskId, decisions.Evict] = {}
         self._spared: dict[jobs.TaskId, decisions.Evict] = {}
-        self._kept: dict[jobs.TaskId, snapshot.KeptRoom] = {}
+        self._kept: dict[jobs.TaskId, snapshot.ReplacementReservation] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +89,7 @@ class Statement:
         self._session.give_back(task, row)
         self._operations.append((Step.WITHDRAWN, task, row))
 
-    def keep(self, room: snapshot.KeptRoom) -> None:
+    def keep(self, room: snapshot.ReplacementReservation) -> None:
         """Nobody else is to have this room."""
         self._session.keep(room)
         self._kept[room.task.uid] = room
@@ -152,11 +152,11 @@ class Statement:
         names = self._session.layout.names
         for step, task, row in self._operations:
             if step is Step.WITHDRAWN:
-                self._session.held.pop(task.uid, None)
+                self._session.pipelined.pop(task.uid, None)
             elif step is Step.REPRIEVED:
                 del self._session.evicts[task.uid]
             elif step is Step.STARTED:
-                del self._session.held[task.uid]
+                del self._session.pipelined[task.uid]
                 self._session.binds.append(decisions.Bind(task=task, node=names[row]))
             elif step is Step.PLACED:
                 gang = self._session.gang_of(task)
@@ -178,7 +178,7 @@ class Statement:
         assert not self._evicts, "nothing is evicted for a job that can't start"
         for step, task, row in self._operations:
             if step is Step.WITHDRAWN:
-                self._session.held.pop(task.uid, None)
+                self._session.pipelined.pop(task.uid, None)
             elif step in (Step.PLACED, Step.STARTED):
                 if self._session.gang_of(task).status(task) is jobs.TaskStatus.ALLOCATED:
                     # Who was to start waits with its gang: it is nobody's company yet.
@@ -197,7 +197,7 @@ class Statement:
 
     def _hold(self, task: jobs.Task, row: int) -> None:
         node = self._session.layout.names[row]
-        self._session.held[task.uid] = decisions.Pipeline(task=task, node=node)
+        self._session.pipelined[task.uid] = decisions.Pipeline(task=task, node=node)
 
     def _forget(self) -> None:
         for room in self._kept.values():

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from vscheduler.core.session import session as working
 
 
-Pods: TypeAlias = tuple[tuple[jobs.TaskClass, int], ...]
+Pods: TypeAlias = tuple[tuple[jobs.PodClass, int], ...]
 """Pods that wait, by their class."""
 
 
@@ -28,7 +28,7 @@ class Obstacle:
     """What is proved of a gang that can't start."""
 
     need: Need
-    homeless: jobs.TaskClass | None = None
+    homeless: jobs.PodClass | None = None
     """A class of which no node takes a single pod."""
     seats: int = 0
     """How many of the pods that it needs nodes could hold."""
@@ -61,7 +61,7 @@ class Told:
     entries: dict[jobs.JobId, Entry]
 
     @property
-    def nowhere(self) -> set[tuple[str, jobs.TaskClass]]:
+    def nowhere(self) -> set[tuple[str, jobs.PodClass]]:
         """Queues, and classes of which no node takes a pod of these."""
         found = ((each.job.queue, each.obstacle.homeless) for each in self.entries.values())
         return {(queue, kind) for queue, kind in found if kind is not None}
@@ -77,7 +77,7 @@ class Told:
 
     def status(
         self,
-        gang: job_state.Gang,
+        gang: job_state.JobState,
         reason: decisions.Reason | None,
         make: Callable[[], decisions.GroupStatus],
     ) -> decisions.GroupStatus:

@@ -25,7 +25,7 @@ PARTS = 4
 less where many want something."""
 
 
-class Spending:
+class WorkBudget:
     """Of one cycle. Costs are about microseconds."""
 
     def __init__(self, budget: int | None, before: Mapping[str, int]) -> None:
@@ -45,7 +45,7 @@ class Spending:
         self._part: int | None = None
         """What those may have cost who are served first; None: there is no hurry."""
 
-    def hurry(self, unsettled: Sequence[job_state.Gang], tried: Collection[jobs.JobId]) -> None:
+    def hurry(self, unsettled: Sequence[job_state.JobState], tried: Collection[jobs.JobId]) -> None:
         """The cycle goes on after one that wasn't finished, with these jobs, of which some have had
         their turn.
         """
@@ -89,7 +89,7 @@ class Spending:
         """Whether others come first; in no hurry, nobody does."""
         return self._part is not None and self._cost(namespace) > self._part
 
-    def in_turn(self, waiting: Iterable[job_state.Gang]) -> Iterator[job_state.Gang]:
+    def in_turn(self, waiting: Iterable[job_state.JobState]) -> Iterator[job_state.JobState]:
         """These jobs, as each pays for what is done for it; in a hurry those last whose namespaces
         have had their part by the time that it is their turn.
         """
@@ -106,7 +106,7 @@ class Spending:
             yield gang
         self.payer = ""
 
-    def carried(self, unsettled: Callable[[], Iterable[job_state.Gang]]) -> Mapping[str, int]:
+    def carried(self, unsettled: Callable[[], Iterable[job_state.JobState]]) -> Mapping[str, int]:
         """What the next cycle is to know, if it has to go on: the older a cost, the less it counts,
         so that nobody comes last for ever. The jobs are those that this one began with.
         """
@@ -118,13 +118,13 @@ class Spending:
         costs = {name: self._before.get(name, 0) // 2 + self._now[name] for name in names}
         return {name: cost for name, cost in costs.items() if cost}
 
-    def costs(self, unsettled: Iterable[job_state.Gang]) -> Mapping[str, int]:
+    def costs(self, unsettled: Iterable[job_state.JobState]) -> Mapping[str, int]:
         """By namespace, what this cycle has cost on its account, these jobs included."""
         waiting = Counter([gang.job.namespace for gang in unsettled])
         names = {*waiting, *self._now} - {""}
         return {name: self._now[name] + OPENING_COST * waiting[name] for name in sorted(names)}
 
-    def _count(self, unsettled: Iterable[job_state.Gang]) -> None:
+    def _count(self, unsettled: Iterable[job_state.JobState]) -> None:
         """What it costs that these jobs are there."""
         for gang in unsettled:
             self._now[gang.job.namespace] += OPENING_COST
@@ -186,15 +186,15 @@ Ports = dict[str, tuple[constraints.HostPort, ...]]
 
 def take_ports(ports: Ports, name: str, task: jobs.Task) -> None:
     """The task takes its ports on this node."""
-    if task.kind.constraints.ports:
-        ports[name] = tuple(sorted((*ports.get(name, ()), *task.kind.constraints.ports)))
+    if task.pod_class.constraints.ports:
+        ports[name] = tuple(sorted((*ports.get(name, ()), *task.pod_class.constraints.ports)))
 
 
 def give_ports_back(ports: Ports, name: str, task: jobs.Task) -> None:
     """It gives them back; a node without any isn't in the table."""
-    if task.kind.constraints.ports:
+    if task.pod_class.constraints.ports:
         left = list(ports[name])
-        for port in task.kind.constraints.ports:
+        for port in task.pod_class.constraints.ports:
             left.remove(port)
         ports[name] = tuple(left)
         if not left:

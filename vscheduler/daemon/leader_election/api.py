@@ -29,7 +29,7 @@ class Token(Protocol):
         """The API server says that we don't hold it: act no more before the Lease is read anew."""
 
 
-class Mandate:
+class CompositeToken:
     """Several tokens as one: good while all of them are, and until what is done by it is over.
 
     A token may outlast the work that began under it, as another Lease was gained: what that work
@@ -60,7 +60,7 @@ class Mandate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class LeaseStatus:
     """How it stands with one Lease."""
 
     lease: str
@@ -87,7 +87,7 @@ class Leadership(Protocol):
     async def wait_for_change(self) -> None:
         """Until any Lease is gained or lost."""
 
-    def standings(self) -> tuple[Standing, ...]:
+    def standings(self) -> tuple[LeaseStatus, ...]:
         """How it stands with each Lease, by name."""
 
     async def release(self) -> None:
@@ -113,7 +113,7 @@ class _Forever:
         raise AssertionError(f"nobody else can hold what isn't elected: {why}")
 
 
-class Unopposed:
+class AlwaysLeader:
     """`--leader-elect=false`: everything is held for ever."""
 
     def __init__(self, leases: Iterable[str]) -> None:
@@ -130,9 +130,9 @@ class Unopposed:
         """Never."""
         await asyncio.get_running_loop().create_future()
 
-    def standings(self) -> tuple[Standing, ...]:
+    def standings(self) -> tuple[LeaseStatus, ...]:
         """Leader everywhere."""
-        return tuple(Standing(lease=lease, leads=True) for lease in self._tokens)
+        return tuple(LeaseStatus(lease=lease, leads=True) for lease in self._tokens)
 
     async def release(self) -> None:
         """There is nothing to give back."""

@@ -38,7 +38,7 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
 
 
-class Halves(NamedTuple):
+class DaemonParts(NamedTuple):
     """What an instance does."""
 
     schedules: bool
@@ -139,7 +139,9 @@ class Given:
     """Volcano's older name of leader_elect_resource_namespace."""
 
 
-def check(given: Given, schedulers: Sequence[str], halves: Halves, problems: list[str]) -> Election:
+def check(
+    given: Given, schedulers: Sequence[str], halves: DaemonParts, problems: list[str]
+) -> Election:
     """Election out of what was given; what is wrong with it is added to the problems.
 
     Where there is no election, its other flags mean nothing and are not looked at.
@@ -178,7 +180,7 @@ def _namespace(given: Given, problems: list[str]) -> tuple[str, tuple[str, ...]]
 
 
 def _leases(
-    resource_name: str, schedulers: Sequence[str], halves: Halves, problems: list[str]
+    resource_name: str, schedulers: Sequence[str], halves: DaemonParts, problems: list[str]
 ) -> dict[str, str]:
     """The Lease of each scheduler name."""
     flag = RESOURCE_NAME if resource_name else "--scheduler-name"

@@ -65,14 +65,14 @@ class Terms:
     wall_time: Callable[[], str] = wall_time
 
 
-class Tenure:
+class LeaseTerm:
     """One time of holding one Lease: the token of `leadership`.
 
     Two threads share it without a lock. The deadline and `_settled` are written by the candidate
     alone, `_doubts` by the daemon alone, and `_ended` is only ever set.
     """
 
-    def __init__(self, terms: Terms, number: int, doubted: Callable[["Tenure"], None]) -> None:
+    def __init__(self, terms: Terms, number: int, doubted: Callable[["LeaseTerm"], None]) -> None:
         self.number = number
         self._terms = terms
         self._tell = doubted
@@ -119,8 +119,8 @@ class Tenure:
 class Change:
     """It stands otherwise with a Lease."""
 
-    standing: api.Standing
-    tenure: Tenure | None = None
+    standing: api.LeaseStatus
+    tenure: LeaseTerm | None = None
     gained: bool = False
     """Whether the tenure has just begun."""
     why: str = ""
@@ -134,7 +134,7 @@ class Outlets:
     changed: Callable[[Change], None]
     renewed: Callable[[str, float, str], None]
     """The Lease, how long a renewal took, and what came of it."""
-    doubted: Callable[[str, Tenure], None]
+    doubted: Callable[[str, LeaseTerm], None]
     """Called by the daemon's own thread."""
     failed: Callable[[str, Exception], None]
     """The Lease, and what nobody expects."""
@@ -175,7 +175,7 @@ class _Trouble:
         return self if self.verb and self.verb not in verbs else _Trouble()
 
 
-class Candidate:
+class Elector:
     """Stands for one Lease, with one call under way at a time."""
 
     def __init__(self, lease: str, terms: Terms, outlets: Outlets) -> None:
@@ -183,8 +183,8 @@ class Candidate:
         self._terms = terms
         self._outlets = outlets
         self._state = state_machine.begin(terms.identity)
-        self._tenure: Tenure | None = None
-        self._told = api.Standing(lease=lease, leads=False)
+        self._tenure: LeaseTerm | None = None
+        self._told = api.LeaseStatus(lease=lease, leads=False)
         self._trouble = _Trouble()
         self._woken = asyncio.Event()
         self._resigning = False
@@ -208,7 +208,7 @@ class Candidate:
         self._resigning = True
         self._woken.set()
 
-    def doubted(self, tenure: Tenure) -> None:
+    def doubted(self, tenure: LeaseTerm) -> None:
         """Somebody says that the Lease isn't ours."""
         doubts = tenure.doubts
         if tenure is self._tenure:
@@ -311,7 +311,7 @@ class Candidate:
         earlier = self._tenure
         why = self._judge()
         stored, tenure = self._state.stored, self._tenure
-        standing = api.Standing(
+        standing = api.LeaseStatus(
             lease=self._lease,
             leads=tenure is not None,
             holder="" if stored is None else stored.record.holder,
@@ -335,12 +335,12 @@ class Candidate:
             self._tenure = None
             why = self._loss()
         if self._tenure is None and leads and now < until and not self._resigning:
-            self._tenure = Tenure(self._terms, state.tenure, self._doubt)
+            self._tenure = LeaseTerm(self._terms, state.tenure, self._doubt)
         if self._tenure is not None:
             self._tenure.extend(until)
         return why
 
-    def _doubt(self, tenure: Tenure) -> None:
+    def _doubt(self, tenure: LeaseTerm) -> None:
         self._outlets.doubted(self._lease, tenure)
 
     def _loss(self) -> str:

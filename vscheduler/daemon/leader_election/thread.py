@@ -28,13 +28,13 @@ AGAIN_SECONDS = 1.0
 
 Open = Callable[[], AbstractAsyncContextManager[elector.Transport]]
 """Opens the way to the Leases, in the event loop that calls it."""
-Told = Callable[[api.Standing, api.Standing], None]
+Told = Callable[[api.LeaseStatus, api.LeaseStatus], None]
 """How it stood with a Lease, and how it stands."""
 Renewed = Callable[[str, float, str], None]
 """The Lease, how many seconds a renewal took, and what came of it: `done`, or an error's name."""
 
 
-def _ignore_change(before: api.Standing, after: api.Standing) -> None:
+def _ignore_change(before: api.LeaseStatus, after: api.LeaseStatus) -> None:
     del before, after
 
 
@@ -49,11 +49,11 @@ class Outlets:
     on_change: Told = _ignore_change
     observe_renewal: Renewed = _ignore_renewal
     failures: containment.Failures = field(default_factory=containment.Failures)
-    pulse: progress.Pulse = field(default_factory=progress.Pulse)
+    pulse: progress.Heartbeat = field(default_factory=progress.Heartbeat)
     """The thread's event loop answers to it while it runs."""
 
 
-class Elected:
+class ElectionThread:
     """Stands for each of these Leases, independently of the others: a `leadership.Leadership`.
 
     All of its methods are the daemon's event loop's.
@@ -71,8 +71,8 @@ class Elected:
         self._on_change, self._observe_renewal = told.on_change, told.observe_renewal
         names = sorted(leases)
         self._open = open_leases
-        self._standings = {name: api.Standing(lease=name, leads=False) for name in names}
-        self._held: dict[str, elector.Tenure] = {}
+        self._standings = {name: api.LeaseStatus(lease=name, leads=False) for name in names}
+        self._held: dict[str, elector.LeaseTerm] = {}
         self._change = asyncio.Event()
         self._released = False
         self._home = asyncio.get_running_loop()
@@ -84,7 +84,7 @@ class Elected:
             failed=partial(self._failures.failed, "election"),
             doubted=lambda lease, tenure: self._in_thread(self._candidates[lease].doubted, tenure),
         )
-        self._candidates = {name: elector.Candidate(name, terms, outlets) for name in names}
+        self._candidates = {name: elector.Elector(name, terms, outlets) for name in names}
 
     async def run(self) -> None:
         """For ever, or until `release`; once. Raises what the thread dies of."""
@@ -118,7 +118,7 @@ class Elected:
         """
         return _wait_for(self._change)
 
-    def standings(self) -> tuple[api.Standing, ...]:
+    def standings(self) -> tuple[api.LeaseStatus, ...]:
         """How it stands with each Lease, by name."""
         return tuple(self._standings.values())
 
@@ -215,7 +215,7 @@ def _cancel_all() -> None:
         task.cancel()
 
 
-def _tell(before: api.Standing, change: elector.Change, *, ours: bool) -> None:
+def _tell(before: api.LeaseStatus, change: elector.Change, *, ours: bool) -> None:
     """One line for each fact that is new; `ours`: whatever is lost, we gave it back."""
     after = change.standing
     about = log.bind(lease=after.lease)

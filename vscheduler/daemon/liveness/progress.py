@@ -137,7 +137,7 @@ class Cycles:
         return {"where": [f"{each.filename}:{each.lineno} {each.name}" for each in innermost]}
 
 
-class Pulse:
+class Heartbeat:
     """Asks another thread's event loop for an answer; one question at a time."""
 
     def __init__(self) -> None:

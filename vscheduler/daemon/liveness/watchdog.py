@@ -3,7 +3,7 @@ does and ends the process when it doesn't.
 
 The thread shares nothing with what it watches: no event loop, no lock that is held for long. Where
 even this thread can't run, as somebody keeps the interpreter to himself, the kernel ends the
-process: see `Lifeline`.
+process: see `KillTimer`.
 """
 
 import asyncio
@@ -60,21 +60,21 @@ class Signs:
     """Signs of life, and who gives them. Made before all who do."""
 
     cycles: progress.Cycles = field(default_factory=progress.Cycles)
-    loop: progress.Pulse = field(default_factory=progress.Pulse)
+    loop: progress.Heartbeat = field(default_factory=progress.Heartbeat)
     """Of the daemon's event loop."""
-    kopf: progress.Pulse = field(default_factory=progress.Pulse)
-    election: progress.Pulse = field(default_factory=progress.Pulse)
+    kopf: progress.Heartbeat = field(default_factory=progress.Heartbeat)
+    election: progress.Heartbeat = field(default_factory=progress.Heartbeat)
 
     @property
-    def pulses(self) -> tuple[progress.Pulse, ...]:
+    def pulses(self) -> tuple[progress.Heartbeat, ...]:
         """All who have to be asked."""
         return (self.loop, self.kopf, self.election)
 
 
 def checks(
     signs: Signs,
-    calls: write_queue.Lanes,
-    watches: Iterable["reflector.Watch[entries.Event]"],
+    calls: write_queue.WriteQueue,
+    watches: Iterable["reflector.Reflector[entries.Event]"],
     *,
     deadline_seconds: float,
 ) -> list[progress.Check]:
@@ -122,7 +122,7 @@ def checks(
     return found + [_check(watch) for watch in watches]
 
 
-def _check(watch: "reflector.Watch[entries.Event]") -> progress.Check:
+def _check(watch: "reflector.Reflector[entries.Event]") -> progress.Check:
     return progress.Check(
         cause=progress.Cause.WATCH,
         mark=lambda: watch.heard_at if watch.problem is None else None,
@@ -157,7 +157,7 @@ class Watchdog:
     def __init__(
         self,
         checks: Sequence[progress.Check],
-        pulses: Sequence[progress.Pulse],
+        pulses: Sequence[progress.Heartbeat],
         outlets: Outlets,
         *,
         tick_seconds: float = TICK_SECONDS,
@@ -221,7 +221,7 @@ class Watchdog:
         self._outlets.end(STATUS)
 
 
-class Lifeline:
+class KillTimer:
     """Has the kernel end the process when it uses so much CPU time without a look of the watchdog.
 
     That is what a thread does that never lets go of the interpreter, such as in a regular

@@ -12,7 +12,7 @@ from vscheduler.mirror.decode import quantities
 log = structlog.get_logger(__name__)
 
 
-class Teller:
+class CycleLog:
     """Logs what people ask for first, and what has changed since the last cycle."""
 
     def __init__(self) -> None:

@@ -132,7 +132,7 @@ class Metrics:
         if successful:
             self._gauges["vscheduler_config_last_reload_success_timestamp_seconds"].set(now)
 
-    def observe_standing(self, standing: api.Standing) -> None:
+    def observe_standing(self, standing: api.LeaseStatus) -> None:
         """Note how it stands with a Lease; a change of holders counts, one that gives back not."""
         name, holder = standing.lease, standing.holder
         self._gauges["leader_election_master_status"].labels(name).set(standing.leads)

@@ -37,7 +37,7 @@ class Waiting:
     """PodGroups that wait, whole or in part."""
     pods: int = 0
     """Their pods that have no node."""
-    classes: Counter[jobs.TaskClass] = field(default_factory=Counter)
+    classes: Counter[jobs.PodClass] = field(default_factory=Counter)
     """Those of these pods that found no room, or wait for some; not those of groups that aren't
     admitted, unless the cluster is all that has no room for them."""
 
@@ -51,18 +51,18 @@ def waiting(result: decisions.CycleResult) -> Mapping[str, Waiting]:
             queue.groups += 1
             without = group.reason.tasks - group.reason.placed - group.failed
             queue.pods += max(len(group.unplaced), without)
-            queue.classes.update(task.kind for task in group.unplaced)
+            queue.classes.update(task.pod_class for task in group.unplaced)
     queues = {group.job: group.queue for group in result.groups} if result.pipelined else {}
     for pipeline in result.pipelined:
         if pipeline.task.job in queues:
             queue = found[queues[pipeline.task.job]]
             queue.pods += 1
-            queue.classes[pipeline.task.kind] += 1
+            queue.classes[pipeline.task.pod_class] += 1
     return found
 
 
 def missing(
-    figures: decisions.QueueFigures, classes: Mapping[jobs.TaskClass, int]
+    figures: decisions.QueueFigures, classes: Mapping[jobs.PodClass, int]
 ) -> dict[str, float]:
     """What as many of these pods ask for as what the queue deserves still has room for.
 

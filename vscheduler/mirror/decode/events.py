@@ -1,8 +1,8 @@
 """Immutable events about objects of the watched kinds: what the Mirror is told.
 
-JSON, or plain data from YAML, is decoded here; an object that doesn't decode becomes a Reject. The
-lists and watch lines around the objects are read where they arrive; here is one object at a time,
-so that a bad one takes no other with it.
+JSON, or plain data from YAML, is decoded here; an object that doesn't decode becomes a
+DecodeFailed. The lists and watch lines around the objects are read where they arrive; here is one
+object at a time, so that a bad one takes no other with it.
 """
 
 import datetime as dt
@@ -31,7 +31,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rejection:
+class DecodeError:
     """Why an object can't be used: people are told, everything else goes on without it."""
 
     kind: Kind
@@ -64,7 +64,7 @@ class Remove:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reject:
+class DecodeFailed:
     """The object is there, and one of its fields isn't what its kind has there."""
 
     kind: Kind
@@ -75,13 +75,13 @@ class Reject:
     message: str
 
     @property
-    def rejection(self) -> Rejection:
+    def rejection(self) -> DecodeError:
         """What people are told."""
         key = key_of(self.namespace, self.name)
-        return Rejection(kind=self.kind, key=key, field=self.field, message=self.message)
+        return DecodeError(kind=self.kind, key=key, field=self.field, message=self.message)
 
 
-Event: TypeAlias = Upsert | Remove | Reject
+Event: TypeAlias = Upsert | Remove | DecodeFailed
 
 
 def key_of(namespace: str, name: str) -> str:
@@ -140,7 +140,7 @@ class _Named(msgspec.Struct, frozen=True):
 _decode_named = msgspec.json.Decoder(_Named).decode
 
 
-def decode(kind: Kind, item: bytes | msgspec.Raw) -> Upsert | Reject:
+def decode(kind: Kind, item: bytes | msgspec.Raw) -> Upsert | DecodeFailed:
     """One object in JSON, a pod with a long affinity as a LargePod; nulls and the like, which API
     servers don't send, take a second look.
 
@@ -154,12 +154,12 @@ def decode(kind: Kind, item: bytes | msgspec.Raw) -> Upsert | Reject:
     return _decode(kind, item)
 
 
-def whole(pod: large_pods.LargePod) -> Upsert | Reject:
+def whole(pod: large_pods.LargePod) -> Upsert | DecodeFailed:
     """The same pod with its affinity."""
     return _decode(Kind.POD, pod.item)
 
 
-def _decode(kind: Kind, item: bytes | msgspec.Raw) -> Upsert | Reject:
+def _decode(kind: Kind, item: bytes | msgspec.Raw) -> Upsert | DecodeFailed:
     try:
         return Upsert(kind=kind, object=DECODERS[kind].decode(item))
     except msgspec.ValidationError as error:
@@ -170,7 +170,7 @@ def _decode(kind: Kind, item: bytes | msgspec.Raw) -> Upsert | Reject:
         return convert(kind, plain)
 
 
-def convert(kind: Kind, document: object) -> Upsert | Reject:
+def convert(kind: Kind, document: object) -> Upsert | DecodeFailed:
     """One object as plain data, with what YAML makes of it: times, nulls, numbers as amounts."""
     try:
         plain = _plain(document)
@@ -191,7 +191,7 @@ def _named(item: bytes | msgspec.Raw) -> dict[str, str]:
         return {}
 
 
-def _refused(kind: Kind, document: object, error: Exception) -> Reject:
+def _refused(kind: Kind, document: object, error: Exception) -> DecodeFailed:
     """What is wrong with the object, as far as it says what it is called."""
     field, message = "", "is nested too deeply"
     if isinstance(error, msgspec.ValidationError):
@@ -200,7 +200,7 @@ def _refused(kind: Kind, document: object, error: Exception) -> Reject:
         field, message = found["field"] or "", found["what"]
     metadata = document.get("metadata") if isinstance(document, Mapping) else None
     names = metadata if isinstance(metadata, Mapping) else {}
-    return Reject(
+    return DecodeFailed(
         kind=kind,
         namespace=str(names.get("namespace") or (NAMESPACE if kind in NAMESPACED else "")),
         name=str(names.get("name") or ""),
@@ -219,7 +219,7 @@ def kind_of(document: Mapping[str, Any]) -> Kind | None:
     return kind if document.get("apiVersion") == API_VERSIONS[kind] else None
 
 
-def removal(event: Upsert | Reject) -> Remove:
+def removal(event: Upsert | DecodeFailed) -> Remove:
     """The object of this event is gone."""
     named = event.object.metadata if isinstance(event, Upsert) else event
     return Remove(kind=event.kind, namespace=named.namespace, name=named.name, uid=named.uid)

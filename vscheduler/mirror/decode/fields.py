@@ -50,7 +50,7 @@ def check_named(name: str) -> None:
 def amounts(
     quantities_by_name: Mapping[str, quantities.Quantity], field: str, limit: int
 ) -> dict[str, int]:
-    """Amounts by name in the units of resources.Amounts, cut to `limit`; zeros stay.
+    """Amounts by name in the units of resources.ResourceMap, cut to `limit`; zeros stay.
 
     FieldError names the resource below `field`.
     """

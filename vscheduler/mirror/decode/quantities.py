@@ -54,12 +54,12 @@ def parse_whole(quantity: Quantity) -> int:
 
 
 def parse(name: str, quantity: Quantity) -> int:
-    """The amount of the resource of this name, in the unit of resources.Amounts."""
+    """The amount of the resource of this name, in the unit of resources.ResourceMap."""
     return parse_milli(quantity) if name == resources.CPU else parse_whole(quantity)
 
 
 def format_quantity(name: str, amount: float) -> str:
-    """An amount in the unit of resources.Amounts as Kubernetes writes it: 1500m, 2, 1536Mi.
+    """An amount in the unit of resources.ResourceMap as Kubernetes writes it: 1500m, 2, 1536Mi.
 
     Fractions, as fair shares have them, are rounded to millionths of the unit that Kubernetes
     knows (33333333u is a thirtieth of a core); bytes are rounded to whole ones.

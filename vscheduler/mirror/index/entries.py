@@ -56,7 +56,7 @@ class Entry(msgspec.Struct, frozen=True):
     reference: Reference
     value: Value | None
     """None where the object can't be used, or isn't seen on purpose."""
-    rejection: events.Rejection | None = None
+    rejection: events.DecodeError | None = None
     """What is wrong with it, or with a part of it that it can be used without."""
 
 
@@ -88,7 +88,7 @@ def waiting_namespace(event: Event) -> str | None:
     return None if event.object.spec.node_name else event.object.metadata.namespace
 
 
-Told: TypeAlias = Callable[[events.Reject, Exception], None]
+Told: TypeAlias = Callable[[events.DecodeFailed, Exception], None]
 """Told of an object that is left out because the scheduler failed at it."""
 
 
@@ -118,9 +118,9 @@ class Reader:
         self._translator.serve(scheduler_names)
         self._scheduler_names = scheduler_names
 
-    def take(self, event: events.Upsert | events.Reject) -> tuple[str, Entry]:
+    def take(self, event: events.Upsert | events.DecodeFailed) -> tuple[str, Entry]:
         """An object's key (a pod's UID), and what it comes to."""
-        if isinstance(event, events.Reject):
+        if isinstance(event, events.DecodeFailed):
             return refused(event)
         try:
             return self.read(event.kind, event.object)
@@ -175,7 +175,7 @@ class Reader:
         return not self._node_selector or not self._node_selector.isdisjoint(node.spec.labels)
 
 
-def refused(event: events.Reject) -> tuple[str, Entry]:
+def refused(event: events.DecodeFailed) -> tuple[str, Entry]:
     """The key and the entry of an object that doesn't decode."""
     key = events.key_of(event.namespace, event.name)
     if event.kind is events.Kind.POD:
@@ -183,10 +183,10 @@ def refused(event: events.Reject) -> tuple[str, Entry]:
     return key, Entry(Reference(uid=event.uid, resource_version=""), None, event.rejection)
 
 
-def failed(event: events.Upsert) -> events.Reject:
+def failed(event: events.Upsert) -> events.DecodeFailed:
     """An object that the scheduler itself fails at is left out like one that doesn't decode."""
     metadata = event.object.metadata
-    return events.Reject(
+    return events.DecodeFailed(
         kind=event.kind,
         namespace=metadata.namespace,
         name=metadata.name,

@@ -19,7 +19,7 @@ STARTED = (jobs.Phase.RUNNING, jobs.Phase.UNKNOWN)
 """Phases that say that pods run."""
 
 
-class Roster:
+class JobIndex:
     """Jobs sorted by id; only jobs whose group, pods or priority changed are made anew."""
 
     def __init__(
@@ -205,10 +205,10 @@ class Roster:
         return self._default_priority if found is None else found.value
 
 
-def _rejections(members: Collection[pods.Pod]) -> tuple[jobs.Rejection, ...]:
+def _rejections(members: Collection[pods.Pod]) -> tuple[jobs.InvalidPod, ...]:
     """Pods of ours that wait and can't be used, by name."""
     found = [
-        jobs.Rejection(
+        jobs.InvalidPod(
             uid=pod.uid,
             namespace=pod.namespace,
             name=pod.key.partition("/")[2],

@@ -24,9 +24,9 @@ NOWHERE_MAX = 64
 class Usage:
     """What the pods of one node hold. Releasing pods are in both amounts."""
 
-    used: resources.Amounts
-    releasing: resources.Amounts
-    ours: resources.Amounts
+    used: resources.ResourceMap
+    releasing: resources.ResourceMap
+    ours: resources.ResourceMap
     """What those pods hold that are seated: ours, that stay and count for a queue."""
     ports: tuple[constraints.HostPort, ...]
     """Of pods that stay."""
@@ -35,9 +35,9 @@ class Usage:
 
 def usage(held: Iterable[pods.Pod], groups: Container[object]) -> Usage:
     """The sum over these pods, which all hold room; these are the PodGroups that are there."""
-    every: defaultdict[jobs.TaskClass, int] = defaultdict(int)
-    leaving: defaultdict[jobs.TaskClass, int] = defaultdict(int)
-    ours: defaultdict[jobs.TaskClass, int] = defaultdict(int)
+    every: defaultdict[jobs.PodClass, int] = defaultdict(int)
+    leaving: defaultdict[jobs.PodClass, int] = defaultdict(int)
+    ours: defaultdict[jobs.PodClass, int] = defaultdict(int)
     ports: list[constraints.HostPort] = []
     leaving_ports: list[constraints.HostPort] = []
     for pod in held:
@@ -59,7 +59,7 @@ def usage(held: Iterable[pods.Pod], groups: Container[object]) -> Usage:
     )
 
 
-class Columns:
+class NodeColumns:
     """Rows sorted by name; only rows whose node or pods changed are worked out anew."""
 
     def __init__(self, work: Counter[str], groups: Container[object]) -> None:
@@ -197,7 +197,7 @@ class ResourceNames:
     """
 
     def __init__(self) -> None:
-        self._classes: Counter[jobs.TaskClass] = Counter()
+        self._classes: Counter[jobs.PodClass] = Counter()
         """How many pods that count are of a class."""
         self._named: Counter[str] = Counter()
         """How many nodes and queues name a resource."""
@@ -278,7 +278,7 @@ class NodeUsage:
             if not held:
                 del self._held[pod.node]
 
-    def fits(self, kind: jobs.TaskClass, node: translation.Node, before: nodes.NodeSpec) -> bool:
+    def fits(self, kind: jobs.PodClass, node: translation.Node, before: nodes.NodeSpec) -> bool:
         """Whether a node still takes pods like this one, which is counted there already, and has
         as much as all pods hold there of what it asks for.
         """

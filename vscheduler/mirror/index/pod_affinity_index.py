@@ -10,7 +10,7 @@ from vscheduler.mirror.translate import pods
 Item = TypeVar("Item", bound=Hashable)
 
 
-class Ledger(Generic[Item]):
+class CountsByNode(Generic[Item]):
     """How many pods of a kind are on each node, for as long as somebody wants to know."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Ledger(Generic[Item]):
         return self._frozen
 
 
-class Census:
+class PodAffinityIndexer:
     """Keeps the counts as pods come, change and go.
 
     What no waiting pod of ours asks about isn't counted. A new question costs one look at the
@@ -91,10 +91,14 @@ class Census:
         self._work = work
         self._everyone = everyone
         """All pods that hold room, as they stand."""
-        self._companies: Ledger[pod_affinity.Company] = Ledger()
-        self._finder: pod_affinity.Finder[pod_affinity.Company] = pod_affinity.Finder()
-        self._ties: Ledger[pod_affinity.Tie] = Ledger()
-        self._tie_finder: pod_affinity.Finder[pod_affinity.Tie] = pod_affinity.Finder()
+        self._companies: CountsByNode[pod_affinity.Company] = CountsByNode()
+        self._finder: pod_affinity.SelectorIndex[pod_affinity.Company] = (
+            pod_affinity.SelectorIndex()
+        )
+        self._ties: CountsByNode[pod_affinity.AffinityTermOfPods] = CountsByNode()
+        self._tie_finder: pod_affinity.SelectorIndex[pod_affinity.AffinityTermOfPods] = (
+            pod_affinity.SelectorIndex()
+        )
         self._named: dict[str, dict[str, dict[jobs.TaskId, pods.Pod]]] = {}
         """Pods that hold room by label and value; only labels that questions name."""
         self._namers: Counter[str] = Counter()
@@ -129,14 +133,14 @@ class Census:
                 self._companies.clear(company)
                 self._count(company)
 
-    def freeze(self) -> pod_affinity.Residents:
+    def freeze(self) -> pod_affinity.PodAffinityIndex:
         """All counts as they stand; the last ones again when nothing changed."""
         companies, ties = self._companies.frozen(), self._ties.frozen()
         last = self._frozen
         known = (last.companies, last.ties, last.namespaces)
         now = (companies, ties, self._namespaces)
         if any(before is not after for before, after in zip(known, now, strict=True)):
-            self._frozen = pod_affinity.Residents(
+            self._frozen = pod_affinity.PodAffinityIndex(
                 companies=companies,
                 ties=ties,
                 namespaces=self._namespaces,
@@ -249,7 +253,7 @@ def _asked(pod: pods.Pod) -> Iterable[pod_affinity.Company]:
     return dict.fromkeys(pod_affinity.companies(limits))
 
 
-def _carried(pod: pods.Pod) -> Iterable[pod_affinity.Tie]:
+def _carried(pod: pods.Pod) -> Iterable[pod_affinity.AffinityTermOfPods]:
     """What the pod carries with it, or will; each once."""
     limits = pod.kind.constraints
     if limits is constraints.ANYWHERE or not (pod.waits or pod.holds_room):

@@ -17,12 +17,12 @@ from vscheduler.mirror.translate import pods
 _encode = msgspec.json.Encoder().encode
 
 
-class Places:
+class ClassPlaces:
     """Where the pods of one class are: sorted by node and queue, so that a copy is all it takes
     to freeze them.
     """
 
-    def __init__(self, kind: jobs.TaskClass) -> None:
+    def __init__(self, kind: jobs.PodClass) -> None:
         self.rank = _encode(
             (list(kind.request.items()), kind.constraints, list(kind.hints.items()))
         )
@@ -48,9 +48,9 @@ class Places:
         if not self._counts[at]:
             del self._nodes[at], self._queues[at], self._counts[at]
 
-    def freeze(self) -> snapshot.Seats:
+    def freeze(self) -> snapshot.ClassCounts:
         """They, as they stand."""
-        return snapshot.Seats(
+        return snapshot.ClassCounts(
             nodes=tuple(self._nodes),
             queues=tuple(self._queues),
             counts=np.frombuffer(self._counts.tobytes(), dtype=np.int64),
@@ -60,7 +60,7 @@ class Places:
         return at < len(self._nodes) and self._nodes[at] == node
 
 
-class Seating:
+class PodsByClass:
     """Keeps count as pods and PodGroups come, change and go.
 
     A pod that holds room and isn't leaving counts for the queue that its PodGroup names, whether
@@ -72,15 +72,15 @@ class Seating:
         self._work = work
         self._queues: dict[jobs.JobId, str] = {}
         """The queues of the PodGroups that are there."""
-        self._places: dict[jobs.TaskClass, Places] = {}
+        self._places: dict[jobs.PodClass, ClassPlaces] = {}
         """Of our pods; only classes that have some."""
-        self._moved: set[jobs.TaskClass] = set()
+        self._moved: set[jobs.PodClass] = set()
         self._seats: snapshot.ByClass = {}
-        self._others: dict[str, Counter[jobs.TaskClass]] = {}
+        self._others: dict[str, Counter[jobs.PodClass]] = {}
         """Pods of other schedulers by queue; only queues that have some."""
         self._stirred: set[str] = set()
         """Queues whose pods of other schedulers changed."""
-        self._elsewhere: Mapping[str, resources.Amounts] = {}
+        self._elsewhere: Mapping[str, resources.ResourceMap] = {}
 
     @property
     def groups(self) -> Container[object]:
@@ -129,7 +129,7 @@ class Seating:
         self._seats = found
         return found
 
-    def elsewhere(self) -> Mapping[str, resources.Amounts]:
+    def elsewhere(self) -> Mapping[str, resources.ResourceMap]:
         """What pods of other schedulers hold, by queue; the last answer if it is the same."""
         if self._stirred:
             found = dict(self._elsewhere)
@@ -162,17 +162,17 @@ class Seating:
                 del self._others[queue]
             self._stirred.add(queue)
 
-    def _move_seat(self, kind: jobs.TaskClass, node: str, queue: str, step: int) -> None:
+    def _move_seat(self, kind: jobs.PodClass, node: str, queue: str, step: int) -> None:
         places = self._places.get(kind)
         if places is None:
-            places = self._places[kind] = Places(kind)
+            places = self._places[kind] = ClassPlaces(kind)
         places.move(node, queue, step)
         if not places:
             del self._places[kind]
         self._moved.add(kind)
 
 
-def total(classes: Mapping[jobs.TaskClass, int]) -> dict[str, int]:
+def total(classes: Mapping[jobs.PodClass, int]) -> dict[str, int]:
     """What so many pods of these classes hold together."""
     sums: defaultdict[str, int] = defaultdict(int)
     for kind, count in classes.items():

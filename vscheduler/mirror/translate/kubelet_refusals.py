@@ -50,7 +50,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class KubeletRefusal:
     """One pod that was refused."""
 
     reason: str
@@ -60,11 +60,11 @@ class Refusal:
     """The same, or when it was first seen, if that clock is ahead."""
 
 
-class Refusals:
+class KubeletRefusals:
     """Keeps them, beyond the life of the pods: who made a pod deletes it, and makes another."""
 
     def __init__(self) -> None:
-        self._refused: defaultdict[str, dict[jobs.TaskId, Refusal]] = defaultdict(dict)
+        self._refused: defaultdict[str, dict[jobs.TaskId, KubeletRefusal]] = defaultdict(dict)
         """By node."""
         self._started: dict[str, float] = {}
         """When a pod of ours was last started, by node."""
@@ -74,7 +74,7 @@ class Refusals:
         if not answer.refusal:
             self._started[node] = max(answer.at, self._started.get(node, answer.at))
         elif pod not in self._refused[node]:
-            self._refused[node][pod] = Refusal(answer.refusal, answer.at, answer.at)
+            self._refused[node][pod] = KubeletRefusal(answer.refusal, answer.at, answer.at)
 
     def standing(self, now: float) -> Mapping[str, snapshot.Refused]:
         """The nodes that are to be left alone now, sorted."""
@@ -130,7 +130,7 @@ def _is_refusal(status: wire.PodStatus) -> bool:
     return reason in REASONS or reason.startswith(SHORT_OF)
 
 
-def _pause(refusals: Iterable[Refusal]) -> snapshot.Refused | None:
+def _pause(refusals: Iterable[KubeletRefusal]) -> snapshot.Refused | None:
     """The last pause that these, one after the other, led to."""
     pause: snapshot.Refused | None = None
     for each in refusals:
@@ -175,7 +175,7 @@ class NominatedPods:
 def nomination_of(
     pod: wire.Pod,
     key: str,
-    kind: jobs.TaskClass,
+    kind: jobs.PodClass,
     status: jobs.TaskStatus,
     labels: Mapping[str, str],
 ) -> snapshot.Nominated | None:

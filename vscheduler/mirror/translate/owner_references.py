@@ -28,7 +28,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class OwnerTemplate:
     """What the PodGroup of a pod without one depends on, beside its labels and requests.
 
     Pods of one controller share theirs.
@@ -43,7 +43,7 @@ class Origin:
     """Which of ours the pod names."""
 
 
-def of_pod(pod: wire.Pod, group: str | None) -> Origin | None:
+def of_pod(pod: wire.Pod, group: str | None) -> OwnerTemplate | None:
     """The origin of a pod that names this PodGroup (its name only), or none.
 
     A pod that names one that somebody else has made needs none.
@@ -85,8 +85,8 @@ def _origin(
     annotations: tuple[tuple[str, str], ...],
     priority_class: str,
     scheduler: str,
-) -> Origin:
-    return Origin(
+) -> OwnerTemplate:
+    return OwnerTemplate(
         owner=owner,
         annotations=dict(annotations),
         priority_class=priority_class,

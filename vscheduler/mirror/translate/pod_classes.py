@@ -1,4 +1,4 @@
-"""Classes of pods: equal pods share one TaskClass for as long as any of them is there."""
+"""Classes of pods: equal pods share one PodClass for as long as any of them is there."""
 
 import hashlib
 import weakref
@@ -31,14 +31,14 @@ class Classes:
     def __init__(self, most: bounds.Bounds) -> None:
         """`most` is what a pod may ask for."""
         self._most = most
-        self._classes: weakref.WeakValueDictionary[object, jobs.TaskClass] = (
+        self._classes: weakref.WeakValueDictionary[object, jobs.PodClass] = (
             weakref.WeakValueDictionary()
         )
-        self._known: weakref.WeakValueDictionary[bytes, jobs.TaskClass] = (
+        self._known: weakref.WeakValueDictionary[bytes, jobs.PodClass] = (
             weakref.WeakValueDictionary()
         )
         """The same, by what they were worked out from: most pods are like others of their job."""
-        self._large_known: weakref.WeakValueDictionary[bytes, jobs.TaskClass] = (
+        self._large_known: weakref.WeakValueDictionary[bytes, jobs.PodClass] = (
             weakref.WeakValueDictionary()
         )
         """One with the conditions of a large pod, by what those were worked out from."""
@@ -50,7 +50,7 @@ class Classes:
 
     def kind(
         self, pod: wire.Pod, hints: Mapping[str, str], *, ours: bool, waits: bool
-    ) -> jobs.TaskClass:
+    ) -> jobs.PodClass:
         """What the pod asks for; that of others only as far as it means something on its node.
 
         FieldError where there is something wrong with that, or a pod that waits for us asks for
@@ -77,7 +77,7 @@ class Classes:
 
     def _large(
         self, pod: large_pods.LargePod, hints: Mapping[str, str], *, ours: bool, waits: bool
-    ) -> jobs.TaskClass:
+    ) -> jobs.PodClass:
         """The same; all of the pod is read only where what its conditions come to isn't known."""
         stands_for = (pod.digest, waits)
         key = hashlib.blake2b(_basis(pod, hints, ours=ours, stands_for=stands_for)).digest()
@@ -116,7 +116,7 @@ class Classes:
         terms = pod_constraints.of_pod if ours else pod_constraints.of_resident
         return terms(pod.spec, pod.metadata)
 
-    def held(self, pod: wire.Pod) -> jobs.TaskClass:
+    def held(self, pod: wire.Pod) -> jobs.PodClass:
         """What a pod with a mistake in it holds on its node, as far as that can be read."""
         try:
             request = pod_requests.of_pod(pod)
@@ -130,11 +130,11 @@ class Classes:
         request: dict[str, int],
         conditions: constraints.Constraints,
         hints: Mapping[str, str] = NONE,
-    ) -> jobs.TaskClass:
+    ) -> jobs.PodClass:
         key = (tuple(request.items()), conditions, tuple(hints.items()))
         kind = self._classes.get(key)
         if kind is None:
-            kind = jobs.TaskClass(request=request, constraints=conditions, hints=hints)
+            kind = jobs.PodClass(request=request, constraints=conditions, hints=hints)
             self._classes[key] = kind
         return kind
 
@@ -142,7 +142,7 @@ class Classes:
 def _whole(pod: large_pods.LargePod) -> wire.Pod:
     """The pod with its affinity; FieldError where that isn't what pods have there."""
     found = events.whole(pod)
-    if isinstance(found, events.Reject):
+    if isinstance(found, events.DecodeFailed):
         raise fields.FieldError(found.field, found.message)
     assert isinstance(found.object, wire.Pod)
     return found.object

@@ -51,12 +51,12 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     ours: bool
     node: str | None
     status: jobs.TaskStatus
-    kind: jobs.TaskClass
+    kind: jobs.PodClass
     labels: Mapping[str, str]
     task: jobs.Task | None = None
     """Only of a pod of ours that nothing is wrong with."""
-    rejection: events.Rejection | None = None
-    origin: owner_references.Origin | None = None
+    rejection: events.DecodeError | None = None
+    origin: owner_references.OwnerTemplate | None = None
     """Only of a pod of ours whose PodGroup, if it names one, was made for it."""
     answer: kubelet_refusals.Answer | None = None
     """Only of a pod of ours."""
@@ -108,7 +108,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Translator:
-    """Makes Pods; equal ones share one TaskClass for as long as any of them is there."""
+    """Makes Pods; equal ones share one PodClass for as long as any of them is there."""
 
     def __init__(
         self, scheduler_names: tuple[str, ...], most: bounds.Bounds = bounds.DEFAULT
@@ -150,7 +150,7 @@ class Translator:
             task = _task(pod, uid, group, kind, status, labels) if ours else None
         except fields.FieldError as error:
             kind = self._classes.held(pod)
-            rejection = events.Rejection(
+            rejection = events.DecodeError(
                 kind=events.Kind.POD, key=key, field=error.field, message=error.message
             )
         return Pod(
@@ -181,7 +181,7 @@ def _task(
     pod: wire.Pod,
     uid: jobs.TaskId,
     group: jobs.JobId | None,
-    kind: jobs.TaskClass,
+    kind: jobs.PodClass,
     status: jobs.TaskStatus,
     labels: Mapping[str, str],
 ) -> jobs.Task:
@@ -194,7 +194,7 @@ def _task(
         namespace=metadata.namespace,
         name=metadata.name,
         job=group or jobs.JobId(""),
-        kind=kind,
+        pod_class=kind,
         status=status,
         created=fields.seconds(metadata.creation_timestamp),
         node=spec.node_name or None,

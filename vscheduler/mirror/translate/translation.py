@@ -1,6 +1,6 @@
 """Nodes, queues, PodGroups, priority classes, budgets and quotas: from the wire to the model.
 
-Each function raises fields.FieldError where a field can't be used; `reject` makes a Rejection of
+Each function raises fields.FieldError where a field can't be used; `reject` makes a DecodeError of
 it. Pods are in `pods`.
 """
 
@@ -60,7 +60,7 @@ class Node:
     """A node: what it is, and how much it has."""
 
     spec: nodes.NodeSpec
-    allocatable: resources.Amounts
+    allocatable: resources.ResourceMap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +94,10 @@ class PriorityClass:
 
 def reject(
     kind: events.Kind, metadata: wire.Metadata, error: fields.FieldError
-) -> events.Rejection:
+) -> events.DecodeError:
     """What people are told about an object with a field that can't be used."""
     key = events.key_of(metadata.namespace, metadata.name)
-    return events.Rejection(kind=kind, key=key, field=error.field, message=error.message)
+    return events.DecodeError(kind=kind, key=key, field=error.field, message=error.message)
 
 
 def node(node: wire.Node) -> Node:
@@ -174,9 +174,9 @@ def _group_limits(annotations: Mapping[str, str]) -> queues.GroupLimits | None:
         return queues.GroupLimits(problem=f"{where}{error.message}")
 
 
-def _amounts_by_group(text: str) -> dict[str, resources.Amounts]:
+def _amounts_by_group(text: str) -> dict[str, resources.ResourceMap]:
     groups = fields.json_object(text, "amounts by group of nodes")
-    found: dict[str, resources.Amounts] = {}
+    found: dict[str, resources.ResourceMap] = {}
     for group, amounts in groups.items():
         if not isinstance(amounts, dict):
             raise fields.FieldError(group, "must be an object: amounts by resource")

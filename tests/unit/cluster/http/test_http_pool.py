@@ -35,7 +35,7 @@ class Wire(asyncio.Transport):
 
 async def hear(*pieces: bytes, ends: bool = False) -> tuple[http_pool.Answer | None, bool]:
     """What a channel makes of these pieces, and whether it can be used again."""
-    channel = http_pool.Channel(asyncio.get_running_loop(), lambda _: None)
+    channel = http_pool.PooledConnection(asyncio.get_running_loop(), lambda _: None)
     channel.connection_made(Wire())
     request = asyncio.create_task(channel.send(b""))
     await asyncio.sleep(0)
@@ -83,7 +83,7 @@ async def test_a_connection_that_is_out_of_step_is_not_used_again(data: bytes) -
 async def test_an_answer_without_its_end_is_none(data: bytes) -> None:
     """One without a length, too: there might have been more of it."""
     assert await hear(data) == (None, True)
-    with pytest.raises(http_pool.BrokenError):
+    with pytest.raises(http_pool.ConnectionBrokenError):
         await hear(data, ends=True)
 
 
@@ -101,7 +101,7 @@ async def test_an_answer_without_its_end_is_none(data: bytes) -> None:
 )
 async def test_what_is_no_answer_is_refused(data: bytes) -> None:
     """Rather than waited for."""
-    with pytest.raises(http_pool.BrokenError):
+    with pytest.raises(http_pool.ConnectionBrokenError):
         await hear(data)
 
 
@@ -111,7 +111,7 @@ async def test_when_to_come_again_is_read() -> None:
     answer, _ = await hear(once)
     assert answer is not None
     assert answer.retry_after == "7"
-    channel = http_pool.Channel(asyncio.get_running_loop(), lambda _: None)
+    channel = http_pool.PooledConnection(asyncio.get_running_loop(), lambda _: None)
     channel.connection_made(Wire())
     for data, expected in ((once, "7"), (PLAIN, None)):
         request = asyncio.create_task(channel.send(b""))
@@ -169,9 +169,9 @@ def listener() -> Listener:
 
 
 @pytest.fixture
-def opened() -> Iterator[list[http_pool.Channels]]:
+def opened() -> Iterator[list[http_pool.HttpPool]]:
     """Those that a test has opened."""
-    made: list[http_pool.Channels] = []
+    made: list[http_pool.HttpPool] = []
     yield made
     for each in made:
         each.close()
@@ -193,17 +193,17 @@ async def server(listener: Listener) -> AsyncIterator[http_pool.Address]:
 
 
 def channels_to(
-    server: http_pool.Address, opened: list[http_pool.Channels], *, keep_alive_seconds: float = 60.0
-) -> http_pool.Channels:
+    server: http_pool.Address, opened: list[http_pool.HttpPool], *, keep_alive_seconds: float = 60.0
+) -> http_pool.HttpPool:
     """Two at most."""
-    made = http_pool.Channels(
+    made = http_pool.HttpPool(
         server, most=2, connect_seconds=5.0, keep_alive_seconds=keep_alive_seconds
     )
     opened.append(made)
     return made
 
 
-async def send(made: http_pool.Channels, path: str = "/a") -> http_pool.Answer:
+async def send(made: http_pool.HttpPool, path: str = "/a") -> http_pool.Answer:
     """One request."""
     return await made.send("POST", path, {"X": "y"}, b"{}", None)
 
@@ -216,7 +216,7 @@ async def until(server: Listener, closed: int) -> None:
 
 
 async def test_connections_are_kept_and_limited(
-    listener: Listener, server: http_pool.Address, opened: list[http_pool.Channels]
+    listener: Listener, server: http_pool.Address, opened: list[http_pool.HttpPool]
 ) -> None:
     """Requests beyond the limit wait; what is sent is a whole request."""
     made = channels_to(server, opened)
@@ -229,7 +229,7 @@ async def test_connections_are_kept_and_limited(
 
 
 async def test_a_connection_that_was_closed_meanwhile_is_replaced(
-    listener: Listener, server: http_pool.Address, opened: list[http_pool.Channels]
+    listener: Listener, server: http_pool.Address, opened: list[http_pool.HttpPool]
 ) -> None:
     """The server may close what is idle; the next request doesn't notice."""
     made = channels_to(server, opened)
@@ -242,7 +242,7 @@ async def test_a_connection_that_was_closed_meanwhile_is_replaced(
 
 
 async def test_what_is_unused_for_long_is_closed(
-    listener: Listener, server: http_pool.Address, opened: list[http_pool.Channels]
+    listener: Listener, server: http_pool.Address, opened: list[http_pool.HttpPool]
 ) -> None:
     """So that a load balancer doesn't do it while a request is on its way."""
     made = channels_to(server, opened, keep_alive_seconds=0.01)
@@ -251,13 +251,13 @@ async def test_what_is_unused_for_long_is_closed(
 
 
 async def test_a_server_that_hangs_up_breaks_the_request(
-    listener: Listener, server: http_pool.Address, opened: list[http_pool.Channels]
+    listener: Listener, server: http_pool.Address, opened: list[http_pool.HttpPool]
 ) -> None:
     """It may be done or not; the next one has a connection of its own."""
     made = channels_to(server, opened)
     await send(made)
     listener.answer = b""
-    with pytest.raises(http_pool.BrokenError):
+    with pytest.raises(http_pool.ConnectionBrokenError):
         await send(made)
     listener.answer = PLAIN
     await send(made)
@@ -265,7 +265,7 @@ async def test_a_server_that_hangs_up_breaks_the_request(
 
 
 async def test_a_request_that_is_given_up_takes_its_connection_with_it(
-    listener: Listener, server: http_pool.Address, opened: list[http_pool.Channels]
+    listener: Listener, server: http_pool.Address, opened: list[http_pool.HttpPool]
 ) -> None:
     """Its answer may come still, and isn't the next one's."""
     made = channels_to(server, opened)
@@ -280,17 +280,17 @@ async def test_a_request_that_is_given_up_takes_its_connection_with_it(
 
 
 async def test_nobody_writes_headers_of_his_own(
-    listener: Listener, server: http_pool.Address, opened: list[http_pool.Channels]
+    listener: Listener, server: http_pool.Address, opened: list[http_pool.HttpPool]
 ) -> None:
     """A line break in a path or a token is no request at all."""
     made = channels_to(server, opened)
-    with pytest.raises(http_pool.BrokenError):
+    with pytest.raises(http_pool.ConnectionBrokenError):
         await send(made, "/a\r\nX:1")
     assert listener.got == []
 
 
 async def test_closing_breaks_what_is_under_way(
-    listener: Listener, server: http_pool.Address, opened: list[http_pool.Channels]
+    listener: Listener, server: http_pool.Address, opened: list[http_pool.HttpPool]
 ) -> None:
     """Nobody waits for an answer after the end."""
     made = channels_to(server, opened)
@@ -300,5 +300,5 @@ async def test_closing_breaks_what_is_under_way(
         while not listener.got:  # noqa: ASYNC110 - the listener tells nobody
             await asyncio.sleep(0.001)
     made.close()
-    with pytest.raises(http_pool.BrokenError):
+    with pytest.raises(http_pool.ConnectionBrokenError):
         await request

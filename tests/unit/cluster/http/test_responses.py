@@ -326,7 +326,7 @@ async def test_pages_that_are_too_large_become_smaller(
 
     link = await serve(answer)
     seen: list[test_reflector.Event] = []
-    watch: reflector.Watch[test_reflector.Event] = reflector.Watch(
+    watch: reflector.Reflector[test_reflector.Event] = reflector.Reflector(
         link,
         THINGS,
         test_reflector.Names(),

@@ -52,7 +52,7 @@ async def test_without_leave_not_a_byte_is_sent(
 ) -> None:
     """Not the headers either; the next call has a connection again."""
     listener.answers.set()
-    with pytest.raises(send_guard.WithheldError):
+    with pytest.raises(send_guard.NotSentError):
         await link.call("POST", "/no", b"{}", may_send=lambda: False)
     await link.call("POST", "/yes", b"{}", may_send=lambda: True)
     assert b"".join(listener.got).startswith(b"POST /yes HTTP/1.1\r\n")
@@ -76,7 +76,7 @@ async def test_leave_is_asked_for_when_there_is_a_connection(
     assert (done, asked) == (set(), []), "it waits, and hasn't asked"
     listener.answers.set()
     assert await first == b""
-    with pytest.raises(send_guard.WithheldError):
+    with pytest.raises(send_guard.NotSentError):
         await second
     assert asked == [True]
     assert b"/second" not in b"".join(listener.got)

@@ -14,8 +14,8 @@ from vscheduler.core.model import decisions, jobs
 REFUSAL = (
     "pods \"a-0\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: "
 )
-KIND = jobs.TaskClass(request={"pods": 1})
-Verdict = binder.Verdict
+KIND = jobs.PodClass(request={"pods": 1})
+Verdict = binder.BindResult
 
 
 def a_bind(name: str = "a-0", node: str = "n1") -> decisions.Bind:
@@ -25,7 +25,7 @@ def a_bind(name: str = "a-0", node: str = "n1") -> decisions.Bind:
         namespace="ns",
         name=name,
         job=jobs.JobId("ns/a"),
-        kind=KIND,
+        pod_class=KIND,
         status=jobs.TaskStatus.PENDING,
         created=0.0,
     )
@@ -43,9 +43,9 @@ async def commit(
     still: binder.Still = lambda _: True,
 ) -> list[binder.Outcome]:
     """Send binds to a server and collect what comes of them."""
-    queue = write_queue.Lanes(workers=workers, waiting_max=1)
+    queue = write_queue.WriteQueue(workers=workers, waiting_max=1)
     outcomes: list[binder.Outcome] = []
-    committer = binder.Committer(await serve(handler), queue, may_commit, stamp=stamp)
+    committer = binder.Binder(await serve(handler), queue, may_commit, stamp=stamp)
     task = asyncio.create_task(queue.run())
     committer.bind(binds, outcomes.append, still)
     await asyncio.wait_for(queue.wait_until_quiet(), 3)

@@ -14,7 +14,7 @@ class Turning:
         self.now = 0.0
         self.turn = 0
         self.done: list[tuple[int, str]] = []
-        self.turns = cooperative.Turns(lambda: self.now)
+        self.turns = cooperative.CooperativeYield(lambda: self.now)
 
     async def count(self) -> None:
         """For ever."""

@@ -13,7 +13,7 @@ from vscheduler.mirror import statuses
 
 def test_an_event_of_a_lease_is_kept_beside_it() -> None:
     """`kubectl describe lease` finds it by the kind and the UID."""
-    lease = statuses.Subject(kind="Lease", namespace="volcano-system", name="a", uid="u")
+    lease = statuses.ObjectReference(kind="Lease", namespace="volcano-system", name="a", uid="u")
     notice = statuses.lease_notice(lease, "me", leads=True)
     identity = event_recorder.Identity(controller="vscheduler", instance="i")
     body = json.loads(event_recorder.event_body(notice, "a.1", 1.5, identity))
@@ -42,12 +42,12 @@ async def test_what_lies_in_wait_when_leave_ends_is_not_sent(
         return web.json_response({}, status=201)
 
     told: Counter[tuple[str, str]] = Counter()
-    calls = write_queue.Lanes(workers=1, waiting_max=9)
+    calls = write_queue.WriteQueue(workers=1, waiting_max=9)
     identity = event_recorder.Identity(controller="vscheduler", instance="i")
-    herald = event_recorder.Herald(
+    herald = event_recorder.EventRecorder(
         await serve(answer), calls, identity, observe=lambda *each: told.update([each])
     )
-    lease = statuses.Subject(kind="Lease", namespace="volcano-system", name="a", uid="u")
+    lease = statuses.ObjectReference(kind="Lease", namespace="volcano-system", name="a", uid="u")
     herald.under(Ending(leave).may).notify(statuses.lease_notice(lease, "me", leads=True))
     task = asyncio.create_task(calls.run())
     await asyncio.wait_for(calls.wait_until_quiet(), 20)

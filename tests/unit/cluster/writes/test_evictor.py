@@ -12,9 +12,9 @@ from vscheduler.cluster.writes import evictor as evicting
 from vscheduler.cluster.writes import write_queue
 from vscheduler.core.model import constraints, decisions, jobs, snapshot
 
-KIND = jobs.TaskClass(request={"pods": 1})
+KIND = jobs.PodClass(request={"pods": 1})
 NEEDY = jobs.JobId("ns/needy")
-Verdict = evicting.Verdict
+Verdict = evicting.EvictionResult
 Answer = Callable[[str, bool], int]
 """The HTTP status for a pod's name, and whether it is a rehearsal."""
 
@@ -26,7 +26,7 @@ def a_task(name: str, job: str = "ns/a", **fields: Any) -> jobs.Task:
         namespace="ns",
         name=name,
         job=jobs.JobId(job),
-        kind=KIND,
+        pod_class=KIND,
         status=jobs.TaskStatus.RUNNING,
         created=0.0,
         node="n1",
@@ -95,7 +95,7 @@ async def carry_out(
 ) -> Desk:
     """Carry one plan out on a server; `pod` is what a read of a pod gives."""
     desk = Desk()
-    queue = write_queue.Lanes(workers=2, waiting_max=1)
+    queue = write_queue.WriteQueue(workers=2, waiting_max=1)
 
     async def handle(request: web.Request) -> web.Response:
         text = await request.read()

@@ -20,7 +20,7 @@ from vscheduler.mirror import queue_status
 
 PATH = "/apis/scheduling.volcano.sh/v1beta1/queues/q"
 BASIS = decisions.Basis(
-    deserved=2000, usable=6000, bound=decisions.Bound.WEIGHT, weight=1, weights=3
+    deserved=2000, usable=6000, bound=decisions.LimitedBy.WEIGHT, weight=1, weights=3
 )
 FIGURES = decisions.QueueFigures(
     name="q",
@@ -40,7 +40,7 @@ BY_REQUEST = replace(
     FIGURES,
     entitlement=decisions.Entitlement(
         deserved={"cpu": 2000},
-        bases={"cpu": replace(BASIS, bound=decisions.Bound.REQUEST)},
+        bases={"cpu": replace(BASIS, bound=decisions.LimitedBy.REQUEST)},
     ),
 )
 UNDECLARED = (
@@ -51,9 +51,9 @@ UNDECLARED = (
 
 @dataclass
 class Desk:
-    """A QueueReporter, and what the server has and was asked."""
+    """A QueueStatusWriter, and what the server has and was asked."""
 
-    reporter: queue_status_writer.QueueReporter
+    reporter: queue_status_writer.QueueStatusWriter
     uid: str = "uid-q"
     stored: dict[str, Any] = field(default_factory=dict)
     """The status on the server."""
@@ -100,7 +100,7 @@ Answer = Callable[[dict[str, Any]], tuple[int, str]]
 
 @asynccontextmanager
 async def desk(serve: Serve, answer: Answer = lambda _: (200, "")) -> AsyncIterator[Desk]:
-    """A QueueReporter at work; `answer` gives HTTP status and message for a status."""
+    """A QueueStatusWriter at work; `answer` gives HTTP status and message for a status."""
 
     async def handle(request: web.Request) -> web.Response:
         if request.method == "GET":
@@ -119,9 +119,9 @@ async def desk(serve: Serve, answer: Answer = lambda _: (200, "")) -> AsyncItera
         assert what == "queue"
         made.written[outcome] += 1
 
-    queue = write_queue.Lanes(workers=2, waiting_max=50)
+    queue = write_queue.WriteQueue(workers=2, waiting_max=50)
     link = await serve(handle)
-    reporter = queue_status_writer.QueueReporter(
+    reporter = queue_status_writer.QueueStatusWriter(
         link, queue, "example.com", may_commit=lambda: bool(made.may_commit), observe=observe
     )
     made = Desk(reporter=reporter)

@@ -17,7 +17,7 @@ from vscheduler.cluster.writes import event_recorder, status_writer, write_queue
 from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.mirror import statuses
 
-KIND = jobs.TaskClass(request={"pods": 1, "cpu": 2000})
+KIND = jobs.PodClass(request={"pods": 1, "cpu": 2000})
 JOB = jobs.JobId("ns/a")
 GROUP_PATH = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups/a"
 STORED = jobs.Job(id=JOB, uid="uid-a", namespace="ns", name="a", queue="q", created=0.0)
@@ -30,7 +30,7 @@ def a_task(name: str) -> jobs.Task:
         namespace="ns",
         name=name,
         job=JOB,
-        kind=KIND,
+        pod_class=KIND,
         status=jobs.TaskStatus.PENDING,
         created=0.0,
     )
@@ -53,10 +53,10 @@ RUNS = replace(WAITS, phase=jobs.Phase.RUNNING, running=2, ready=True, unplaced=
 
 @dataclass
 class Desk:
-    """A Reporter, the PodGroup as it is seen, and what the server was asked."""
+    """A StatusWriter, the PodGroup as it is seen, and what the server was asked."""
 
-    reporter: status_writer.Reporter
-    queue: write_queue.Lanes
+    reporter: status_writer.StatusWriter
+    queue: write_queue.WriteQueue
     calls: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     written: Counter[tuple[str, str]] = field(default_factory=Counter)
     group: status_writer.StoredGroup | None = None
@@ -108,7 +108,7 @@ class Desk:
 
 @asynccontextmanager
 async def desk(serve: Serve, answer: Callable[[str], int] = lambda _: 200) -> AsyncIterator[Desk]:
-    """A Reporter at work; `answer` gives the HTTP status for a path."""
+    """A StatusWriter at work; `answer` gives the HTTP status for a path."""
 
     async def handle(request: web.Request) -> web.Response:
         made.calls.append((request.method, request.path, json.loads(await request.read())))
@@ -120,17 +120,17 @@ async def desk(serve: Serve, answer: Callable[[str], int] = lambda _: 200) -> As
     def observe(what: str, outcome: str) -> None:
         made.written[what, outcome] += 1
 
-    queue = write_queue.Lanes(workers=2, waiting_max=50)
+    queue = write_queue.WriteQueue(workers=2, waiting_max=50)
     link = await serve(handle)
     made = Desk(reporter=None, queue=queue)  # type: ignore[arg-type]  # two lines below
     made.group = status_writer.StoredGroup(
         uid="uid-a", resource_version="7", state=jobs.GroupState()
     )
-    made.reporter = status_writer.Reporter(
+    made.reporter = status_writer.StatusWriter(
         link,
         queue,
         made,
-        event_recorder.Herald(
+        event_recorder.EventRecorder(
             link,
             queue,
             event_recorder.Identity(controller="vscheduler", instance="here"),

@@ -42,7 +42,7 @@ class Desk:
     """A writer at work, and what the server was asked."""
 
     writer: queue_status_writer.UsageWriter
-    queue: write_queue.Lanes
+    queue: write_queue.WriteQueue
     calls: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     codes: list[int] = field(default_factory=list)
     """What the server answers, before it says yes to everything."""
@@ -110,7 +110,7 @@ async def desk(serve: Serve) -> AsyncIterator[Desk]:
     def observe(what: str, outcome: str) -> None:
         made.written[what, outcome] += 1
 
-    queue = write_queue.Lanes(workers=2, waiting_max=50)
+    queue = write_queue.WriteQueue(workers=2, waiting_max=50)
     link = await serve(handle)
     made = Desk(writer=None, queue=queue)  # type: ignore[arg-type]  # the next line
     made.writer = queue_status_writer.UsageWriter(

@@ -14,7 +14,7 @@ from vscheduler.cluster.writes import write_queue
 Item = TypeVar("Item")
 
 
-async def run_until_quiet(queue: write_queue.Lanes) -> None:
+async def run_until_quiet(queue: write_queue.WriteQueue) -> None:
     """Let the workers make all calls that wait."""
     task = asyncio.create_task(queue.run())
     await asyncio.wait_for(queue.wait_until_quiet(), 20)
@@ -35,29 +35,29 @@ def noting(word: Item, seen: list[Item]) -> Callable[[], Coroutine[None, None, N
 
 async def test_urgent_calls_go_first() -> None:
     """Whatever came first: binds, then statuses, conditions and events, each in its own order."""
-    queue = write_queue.Lanes(workers=1, waiting_max=10)
+    queue = write_queue.WriteQueue(workers=1, waiting_max=10)
     seen: list[object] = []
-    for lane in reversed(write_queue.Lane):
+    for lane in reversed(write_queue.WritePriority):
         for number in range(2):
             assert queue.put(lane, noting((lane, number), seen))
     await run_until_quiet(queue)
-    assert seen == [(lane, number) for lane in write_queue.Lane for number in range(2)]
+    assert seen == [(lane, number) for lane in write_queue.WritePriority for number in range(2)]
 
 
 async def test_a_full_lane_takes_no_more() -> None:
     """Events are dropped rather than piled up; binds are always taken."""
-    queue = write_queue.Lanes(workers=1, waiting_max=2)
+    queue = write_queue.WriteQueue(workers=1, waiting_max=2)
     seen: list[object] = []
-    taken = [queue.put(write_queue.Lane.EVENT, noting("event", seen)) for _ in range(3)]
+    taken = [queue.put(write_queue.WritePriority.EVENT, noting("event", seen)) for _ in range(3)]
     assert taken == [True, True, False]
-    assert all(queue.put(write_queue.Lane.BIND, noting("bind", seen)) for _ in range(3))
+    assert all(queue.put(write_queue.WritePriority.BIND, noting("bind", seen)) for _ in range(3))
     await run_until_quiet(queue)
     assert seen == ["bind"] * 3 + ["event"] * 2
 
 
 async def test_no_more_calls_are_under_way_than_workers() -> None:
     """The number of workers bounds the load on the API server."""
-    queue = write_queue.Lanes(workers=3, waiting_max=10)
+    queue = write_queue.WriteQueue(workers=3, waiting_max=10)
     now, most = 0, 0
 
     async def call() -> None:
@@ -68,14 +68,14 @@ async def test_no_more_calls_are_under_way_than_workers() -> None:
         now -= 1
 
     for _ in range(9):
-        queue.put(write_queue.Lane.BIND, call)
+        queue.put(write_queue.WritePriority.BIND, call)
     await run_until_quiet(queue)
     assert (now, most) == (0, 3)
 
 
 async def test_an_api_server_that_is_too_busy_gets_fewer_calls_at_once() -> None:
     """As long as it says so; what waits is sent nevertheless."""
-    queue = write_queue.Lanes(workers=20, waiting_max=10)
+    queue = write_queue.WriteQueue(workers=20, waiting_max=10)
     seen: list[str] = []
 
     async def most_at_once(*, busy: bool) -> int:
@@ -92,7 +92,7 @@ async def test_an_api_server_that_is_too_busy_gets_fewer_calls_at_once() -> None
             seen.append("bind")
 
         for _ in range(100):
-            queue.put(write_queue.Lane.BIND, call)
+            queue.put(write_queue.WritePriority.BIND, call)
         await run_until_quiet(queue)
         return most
 
@@ -106,11 +106,11 @@ async def test_an_api_server_that_is_too_busy_gets_fewer_calls_at_once() -> None
 
 async def test_calls_that_come_one_by_one_find_workers() -> None:
     """Workers that had nothing to do, and some that were told so too often, take new calls."""
-    queue = write_queue.Lanes(workers=20, waiting_max=10)
+    queue = write_queue.WriteQueue(workers=20, waiting_max=10)
     seen: list[object] = []
     task = asyncio.create_task(queue.run())
     for number in range(100):
-        queue.put(write_queue.Lane.BIND, noting(number, seen))
+        queue.put(write_queue.WritePriority.BIND, noting(number, seen))
         if number % 7 == 0:
             await asyncio.wait_for(queue.wait_until_quiet(), 2)
             assert seen == list(range(number + 1))
@@ -122,13 +122,13 @@ async def test_calls_that_come_one_by_one_find_workers() -> None:
 
 async def test_who_wants_to_add_much_waits_for_room() -> None:
     """Until no more than so many calls wait; at once where that is so already."""
-    queue = write_queue.Lanes(workers=1, waiting_max=10)
+    queue = write_queue.WriteQueue(workers=1, waiting_max=10)
     seen: list[object] = []
-    await queue.wait_for_room(write_queue.Lane.BIND, 0)
+    await queue.wait_for_room(write_queue.WritePriority.BIND, 0)
     for number in range(5):
-        queue.put(write_queue.Lane.BIND, noting(number, seen))
+        queue.put(write_queue.WritePriority.BIND, noting(number, seen))
     task = asyncio.create_task(queue.run())
-    await asyncio.wait_for(queue.wait_for_room(write_queue.Lane.BIND, 2), 2)
+    await asyncio.wait_for(queue.wait_for_room(write_queue.WritePriority.BIND, 2), 2)
     assert 2 <= len(seen) < 5
     task.cancel()
     await asyncio.wait([task])
@@ -136,7 +136,7 @@ async def test_who_wants_to_add_much_waits_for_room() -> None:
 
 async def test_who_waits_for_urgent_calls_does_not_wait_for_others() -> None:
     """A Lease is given back when binds have ended, however many events still wait."""
-    queue = write_queue.Lanes(workers=2, waiting_max=10)
+    queue = write_queue.WriteQueue(workers=2, waiting_max=10)
     go_on = asyncio.Event()
     seen: list[object] = []
 
@@ -145,10 +145,10 @@ async def test_who_waits_for_urgent_calls_does_not_wait_for_others() -> None:
         seen.append("event")
 
     for _ in range(3):
-        queue.put(write_queue.Lane.EVENT, slow)
-    queue.put(write_queue.Lane.CONDITION, noting("condition", seen))
+        queue.put(write_queue.WritePriority.EVENT, slow)
+    queue.put(write_queue.WritePriority.CONDITION, noting("condition", seen))
     task = asyncio.create_task(queue.run())
-    await asyncio.wait_for(queue.wait_until_quiet(write_queue.Lane.CONDITION), 2)
+    await asyncio.wait_for(queue.wait_until_quiet(write_queue.WritePriority.CONDITION), 2)
     assert seen == ["condition"]
     waiting = asyncio.create_task(queue.wait_until_quiet())
     await asyncio.sleep(0.01)
@@ -162,15 +162,15 @@ async def test_who_waits_for_urgent_calls_does_not_wait_for_others() -> None:
 
 async def test_a_call_that_may_not_be_sent_is_over_and_its_worker_goes_on() -> None:
     """It counts as a step, as the lane has moved."""
-    queue = write_queue.Lanes(workers=1, waiting_max=10)
+    queue = write_queue.WriteQueue(workers=1, waiting_max=10)
     seen: list[object] = []
 
     async def withheld() -> None:
-        raise send_guard.WithheldError
+        raise send_guard.NotSentError
 
     assert not queue.busy
-    queue.put(write_queue.Lane.BIND, withheld)
-    queue.put(write_queue.Lane.BIND, noting("next", seen))
+    queue.put(write_queue.WritePriority.BIND, withheld)
+    queue.put(write_queue.WritePriority.BIND, noting("next", seen))
     assert (queue.busy, queue.steps) == (True, 0)
     await run_until_quiet(queue)
     assert seen == ["next"]
@@ -181,7 +181,7 @@ async def test_a_call_that_may_not_be_sent_is_over_and_its_worker_goes_on() -> N
 async def test_a_call_that_raises_ends_no_worker() -> None:
     """It is counted, and the calls behind it are made."""
     counts: list[str] = []
-    queue = write_queue.Lanes(
+    queue = write_queue.WriteQueue(
         workers=1, waiting_max=10, failures=containment.Failures(counts.append)
     )
     made = asyncio.Event()
@@ -192,22 +192,22 @@ async def test_a_call_that_raises_ends_no_worker() -> None:
     async def note() -> None:
         made.set()
 
-    for lane in write_queue.Lane:
+    for lane in write_queue.WritePriority:
         queue.put(lane, fail)
-    queue.put(write_queue.Lane.EVENT, note)
+    queue.put(write_queue.WritePriority.EVENT, note)
     task = asyncio.create_task(queue.run())
     async with asyncio.timeout(10):
         await made.wait()
         await queue.wait_until_quiet()
-    assert counts == ["call"] * len(write_queue.Lane)
+    assert counts == ["call"] * len(write_queue.WritePriority)
     task.cancel()
     await asyncio.wait([task])
 
 
 async def test_an_outbox_writes_the_newest_and_not_too_often() -> None:
     """Of what was offered while a key rests, only the last is written."""
-    queue = write_queue.Lanes(workers=1, waiting_max=10)
-    box = write_queue.CoalescingQueue(queue, write_queue.Lane.STATUS, spacing_seconds=0.4)
+    queue = write_queue.WriteQueue(workers=1, waiting_max=10)
+    box = write_queue.CoalescingQueue(queue, write_queue.WritePriority.STATUS, spacing_seconds=0.4)
     seen: list[int] = []
 
     async def until(numbers: list[int]) -> None:
@@ -235,8 +235,8 @@ async def test_an_outbox_writes_the_newest_and_not_too_often() -> None:
 
 async def test_what_may_wait_is_written_after_a_rest_or_not_at_all() -> None:
     """Something newer takes its place."""
-    queue = write_queue.Lanes(workers=1, waiting_max=10)
-    box = write_queue.CoalescingQueue(queue, write_queue.Lane.STATUS, spacing_seconds=0.4)
+    queue = write_queue.WriteQueue(workers=1, waiting_max=10)
+    box = write_queue.CoalescingQueue(queue, write_queue.WritePriority.STATUS, spacing_seconds=0.4)
     seen: list[str] = []
     task = asyncio.create_task(queue.run())
     box.offer_later("a", noting("a at first", seen))
@@ -254,8 +254,10 @@ async def test_what_may_wait_is_written_after_a_rest_or_not_at_all() -> None:
 
 async def test_an_outbox_tries_a_full_lane_again() -> None:
     """What says how things are is not dropped, only late."""
-    queue = write_queue.Lanes(workers=1, waiting_max=1)
-    box = write_queue.CoalescingQueue(queue, write_queue.Lane.STATUS, spacing_seconds=0.005)
+    queue = write_queue.WriteQueue(workers=1, waiting_max=1)
+    box = write_queue.CoalescingQueue(
+        queue, write_queue.WritePriority.STATUS, spacing_seconds=0.005
+    )
     seen: list[str] = []
 
     for word in ("a", "b"):
@@ -270,8 +272,8 @@ async def test_an_outbox_tries_a_full_lane_again() -> None:
 @pytest.mark.contains_failures
 async def test_a_write_that_raises_is_made_again_later_and_later() -> None:
     """Until it works; others are written meanwhile."""
-    queue = write_queue.Lanes(workers=1, waiting_max=10)
-    box = write_queue.CoalescingQueue(queue, write_queue.Lane.STATUS, spacing_seconds=0.01)
+    queue = write_queue.WriteQueue(workers=1, waiting_max=10)
+    box = write_queue.CoalescingQueue(queue, write_queue.WritePriority.STATUS, spacing_seconds=0.01)
     loop, seen, tried = asyncio.get_running_loop(), list[str](), list[float]()
 
     async def write() -> None:

@@ -37,9 +37,9 @@ async def keeping(
     *,
     deaf: bool = False,
     witness: queue_cache.Witness = queue_cache.as_written,
-) -> AsyncIterator[queue_controller.QueueKeeper]:
+) -> AsyncIterator[queue_controller.QueueController]:
     """A keeper at work; a deaf one is told of no changes."""
-    keeper = queue_controller.QueueKeeper(
+    keeper = queue_controller.QueueController(
         server, default_queue="default", observe=lambda *_: None, pace=pace, witness=witness
     )
     if not deaf:
@@ -321,7 +321,7 @@ def a_queue(name: str, uid: str, version: int) -> queue_objects.Queue:
 
 def test_news_of_a_queue_that_has_gone_doesnt_hide_the_next() -> None:
     """Objects are told apart by UID, versions by number."""
-    known = queue_cache.Known("default")
+    known = queue_cache.QueueCache("default")
     known.see(a_queue("red", "new", 9))
     known.see(a_queue("red", "old", 7))
     assert known.queues["red"].uid == "new"
@@ -336,7 +336,7 @@ def test_news_of_a_queue_that_has_gone_doesnt_hide_the_next() -> None:
 
 def test_what_is_heard_while_a_list_is_under_way_is_newer() -> None:
     """What has come stays, what has gone goes, whatever the list says."""
-    known = queue_cache.Known("default")
+    known = queue_cache.QueueCache("default")
     group = queue_objects.Group(uid="g", version="3", queue="", counter="running")
     known.see(group)
     known.see(a_queue("stale", "s", 1))
@@ -353,7 +353,7 @@ def test_what_is_heard_while_a_list_is_under_way_is_newer() -> None:
 def test_groups_count_where_others_say() -> None:
     """What a status says may be borne out later, or no more: then it is doubted."""
     borne_out = {"ns/a"}
-    known = queue_cache.Known(
+    known = queue_cache.QueueCache(
         "default", lambda group: group.counter if group.key in borne_out else "pending"
     )
     for number, key in enumerate(("ns/a", "ns/b")):

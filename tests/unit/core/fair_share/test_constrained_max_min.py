@@ -16,14 +16,14 @@ def problem(
     reach: Sequence[str],
     supply: Row,
     **others: Row | float,
-) -> constrained_max_min.Problem:
+) -> constrained_max_min.SharingProblem:
     """One resource; `reach` has a row for each domain, "x" where it has a kind."""
     queues = len(demands)
 
-    def column(name: str, usual: float) -> constrained_max_min.Amounts:
+    def column(name: str, usual: float) -> constrained_max_min.ResourceArray:
         return np.array(others.get(name, [usual] * queues), dtype=np.float64).reshape(queues, 1)
 
-    return constrained_max_min.Problem(
+    return constrained_max_min.SharingProblem(
         weights=column("weights", 1.0)[:, 0],
         demands=np.array(demands, dtype=np.float64).reshape(queues, len(reach), 1),
         reach=np.array([mark == "x" for mark in "".join(reach)], dtype=np.bool_).reshape(
@@ -243,7 +243,7 @@ def test_guarantees_share_what_root_has() -> None:
 
 def test_resources_are_shared_out_each_by_itself() -> None:
     """CPU by who can use what, memory by root's capability, and a third that nobody asks for."""
-    case = constrained_max_min.Problem(
+    case = constrained_max_min.SharingProblem(
         weights=np.array([1.0, 1.0]),
         demands=np.array([[[8, 8, 0], [0, 0, 0]], [[0, 8, 0], [8, 0, 0]]], dtype=np.float64),
         reach=np.array([[True, False], [True, True]]),

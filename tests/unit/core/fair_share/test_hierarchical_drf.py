@@ -7,20 +7,20 @@ TOTAL = np.array([10, 10, 100], dtype=np.int64)
 """cpu, memory and pod slots."""
 
 
-def amounts(cpu: int, memory: int = 0, pods: int = 0) -> hierarchical_drf.Amounts:
+def amounts(cpu: int, memory: int = 0, pods: int = 0) -> hierarchical_drf.ResourceArray:
     """One row."""
     return np.array([cpu, memory, pods], dtype=np.int64)
 
 
 def holding(
-    job: str, has: hierarchical_drf.Amounts, wants: hierarchical_drf.Amounts
-) -> hierarchical_drf.Holding:
+    job: str, has: hierarchical_drf.ResourceArray, wants: hierarchical_drf.ResourceArray
+) -> hierarchical_drf.JobUsage:
     """A job that asks for `wants` in all."""
-    return hierarchical_drf.Holding(job=job, allocated=has, request=wants)
+    return hierarchical_drf.JobUsage(job=job, allocated=has, request=wants)
 
 
 def tree(
-    places: dict[str, str], holdings: dict[str, list[hierarchical_drf.Holding]], weights: str = ""
+    places: dict[str, str], holdings: dict[str, list[hierarchical_drf.JobUsage]], weights: str = ""
 ) -> hierarchical_drf.Tree:
     """Queues at these paths, below nodes of these weights."""
     stands = {name: hierarchical_drf.place(path, weights) for name, path in places.items()}
@@ -98,8 +98,8 @@ def test_what_it_holds_nothing_of_saturates_no_job_but_for_cpu_and_memory() -> N
     devices = np.array([0, 0, 1, 2], dtype=np.int64)
     nothing = np.zeros(4, dtype=np.int64)
     held = {
-        "has": [hierarchical_drf.Holding(job="x", allocated=devices, request=devices)],
-        "none": [hierarchical_drf.Holding(job="y", allocated=nothing, request=devices)],
+        "has": [hierarchical_drf.JobUsage(job="x", allocated=devices, request=devices)],
+        "none": [hierarchical_drf.JobUsage(job="y", allocated=nothing, request=devices)],
     }
     planted = hierarchical_drf.Tree(
         total, {name: hierarchical_drf.place("", "") for name in held}, held

@@ -34,11 +34,11 @@ def test_a_gang_that_is_bound_in_part_has_its_time_and_then_goes() -> None:
     """The next cycle is at that instant; all of it goes at once; others get its room then."""
     first = cycle()
     assert evicted(first) == []
-    (since,) = first.carried.halves.values()
+    (since,) = first.carried.partial_since.values()
     assert (since, first.wake_at) == (NOW, NOW + 60)
     before = cycle(now=59.0, carried=first.carried)
     assert (evicted(before), before.wake_at) == ([], NOW + 60)
-    assert before.carried.halves == first.carried.halves
+    assert before.carried.partial_since == first.carried.partial_since
     after = cycle(now=60.0, carried=first.carried)
     assert evicted(after) == ["half-0", "half-1"]
     assert {(each.action, each.beneficiary, each.whole) for each in after.evicts} == {
@@ -57,8 +57,8 @@ def test_a_gang_that_is_bound_in_part_has_its_time_and_then_goes() -> None:
 def test_a_gang_with_all_or_nothing_bound_is_left_alone(pods: str) -> None:
     """Time that was running ends."""
     picture = HALF.replace("n1 +n2 -", pods)
-    result = cycle(picture, 99.0, carried=snapshot.Carried(halves=halves_of(picture)))
-    assert (evicted(result), result.carried.halves) == ([], {})
+    result = cycle(picture, 99.0, carried=snapshot.Carried(partial_since=halves_of(picture)))
+    assert (evicted(result), result.carried.partial_since) == ([], {})
 
 
 def halves_of(picture: str) -> dict[str, float]:
@@ -71,8 +71,8 @@ def halves_of(picture: str) -> dict[str, float]:
 def test_a_gang_that_had_its_minimum_keeps_what_is_left(phase: str) -> None:
     """It lost pods to a node or to its user; but one whose time runs is not forgotten."""
     picture = HALF.replace("min=4", f"min=4 phase={phase}")
-    assert cycle(picture).carried.halves == {}
-    running_out = snapshot.Carried(halves=halves_of(picture))
+    assert cycle(picture).carried.partial_since == {}
+    running_out = snapshot.Carried(partial_since=halves_of(picture))
     assert evicted(cycle(picture, 60.0, carried=running_out)) == ["half-0", "half-1"]
 
 
@@ -84,7 +84,7 @@ BOUND = HALF.replace("min=4", "min=4 age=99 scheduled=50")
 
 def since(result: decisions.CycleResult) -> list[float]:
     """Since when gangs are bound in part, seconds from the pictures' objects."""
-    return [instant - NOW - BORN for instant in result.carried.halves.values()]
+    return [instant - NOW - BORN for instant in result.carried.partial_since.values()]
 
 
 def test_its_time_goes_on_under_another_leader() -> None:
@@ -131,13 +131,13 @@ def test_how_long_is_an_argument_of_gang() -> None:
     first = cycle(tree={"actions": "allocate", "tiers": tiers})
     assert first.wake_at == NOW + 120
     none = cycle(tree={"actions": "allocate", "tiers": running.tiers("predicates")})
-    assert (none.wake_at, none.carried.halves) == (None, {})
+    assert (none.wake_at, none.carried.partial_since) == (None, {})
 
 
 def test_not_in_volcanos_way() -> None:
     """There it stays as it is."""
     result = cycle(tree={**SIXTY, "compatibility": "volcano"})
-    assert (result.wake_at, result.carried.halves) == (None, {})
+    assert (result.wake_at, result.carried.partial_since) == (None, {})
 
 
 def test_it_is_left_alone_while_the_server_refuses_one_of_its_pods() -> None:
@@ -149,7 +149,9 @@ def test_it_is_left_alone_while_the_server_refuses_one_of_its_pods() -> None:
         for task in job.tasks
         if task.name == "half-1"
     ]
-    carried = dataclasses.replace(first.carried, spared=frozenset(map(jobs.TaskId, tasks)))
+    carried = dataclasses.replace(
+        first.carried, eviction_refused_pods=frozenset(map(jobs.TaskId, tasks))
+    )
     assert evicted(cycle(now=60.0, carried=carried)) == []
 
 
@@ -157,7 +159,7 @@ def test_it_is_left_alone_while_the_server_refuses_one_of_its_pods() -> None:
 def test_budgets_keep_a_part_that_was_bound(allowed: int, gone: list[str]) -> None:
     """All of it goes, or nothing."""
     picture = f"{HALF.replace('min=4', 'min=4 label=app=db')} budget b allowed={allowed}"
-    result = cycle(picture, 99.0, carried=snapshot.Carried(halves=halves_of(picture)))
+    result = cycle(picture, 99.0, carried=snapshot.Carried(partial_since=halves_of(picture)))
     assert evicted(result) == gone
 
 

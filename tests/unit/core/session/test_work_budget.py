@@ -5,9 +5,9 @@ from vscheduler.core.model import constraints, jobs, snapshot
 from vscheduler.core.session import job_state, work_budget
 
 
-def gang(namespace: str, name: str = "j") -> job_state.Gang:
+def gang(namespace: str, name: str = "j") -> job_state.JobState:
     """A job of this namespace."""
-    return job_state.Gang(
+    return job_state.JobState(
         jobs.Job(
             id=jobs.JobId(f"{namespace}/{name}"),
             uid=f"{namespace}/{name}",
@@ -25,14 +25,14 @@ PART = 1000
 """Of two namespaces: the budget over 4 + 2 * 2."""
 
 
-def hurried(**before: int) -> work_budget.Spending:
+def hurried(**before: int) -> work_budget.WorkBudget:
     """A cycle in which a job of each of two namespaces waits, after these costs."""
-    made = work_budget.Spending(BUDGET, before)
+    made = work_budget.WorkBudget(BUDGET, before)
     made.hurry([A, B], frozenset())
     return made
 
 
-def paid(by: work_budget.Spending, namespace: str, cost: int) -> None:
+def paid(by: work_budget.WorkBudget, namespace: str, cost: int) -> None:
     """This namespace causes costs."""
     by.payer = namespace
     by.spend("work", cost)
@@ -49,18 +49,18 @@ def test_who_has_cost_a_part_more_than_the_least_stands_back() -> None:
     assert hurried(a=PART + 1).has_had_its_part("a")
     assert not hurried(a=2 * PART, b=PART).has_had_its_part("a")
     crowd = [gang("a", str(number)) for number in range(PART // work_budget.OPENING_COST + 2)]
-    made = work_budget.Spending(BUDGET, {"b": 1})
+    made = work_budget.WorkBudget(BUDGET, {"b": 1})
     made.hurry([*crowd, B], frozenset())
     assert made.has_had_its_part("a")
 
 
 def test_nobody_stands_back_without_hurry() -> None:
     """No cycle before this one was cut short, there is no budget, or nobody else waits."""
-    fresh = work_budget.Spending(BUDGET, {})
+    fresh = work_budget.WorkBudget(BUDGET, {})
     paid(fresh, "a", BUDGET)
-    unlimited = work_budget.Spending(None, {"a": BUDGET})
+    unlimited = work_budget.WorkBudget(None, {"a": BUDGET})
     unlimited.hurry([A, B], frozenset())
-    alone = work_budget.Spending(BUDGET, {"a": BUDGET})
+    alone = work_budget.WorkBudget(BUDGET, {"a": BUDGET})
     alone.hurry([A, B], frozenset({B.job.id}))
     for made in (fresh, unlimited, alone):
         assert not made.has_had_its_part("a")
@@ -80,7 +80,7 @@ def test_jobs_take_turns_by_what_their_namespaces_have_cost() -> None:
 
 def test_what_is_left_is_never_less_than_was_granted() -> None:
     """A budget that was used up stays so for the cycle, which isn't finished."""
-    made = work_budget.Spending(BUDGET, {})
+    made = work_budget.WorkBudget(BUDGET, {})
     made.spend("work", BUDGET - 1)
     assert (made.over, made.exhausted) == (False, False)
     made.spend("work", 1)
@@ -90,7 +90,7 @@ def test_what_is_left_is_never_less_than_was_granted() -> None:
     assert (made.over, made.exhausted) == (False, True)
     made.spend("work", BUDGET // 2)
     assert made.over
-    most = work_budget.Spending(BUDGET, {})
+    most = work_budget.WorkBudget(BUDGET, {})
     most.grant(2)
     most.spend("work", BUDGET - 1)
     assert not most.over
@@ -103,7 +103,7 @@ def test_old_costs_fade() -> None:
     paid(made, "b", BUDGET)
     opening = work_budget.OPENING_COST
     assert made.carried(lambda: [A]) == {"a": 400 + opening, "b": BUDGET + opening}
-    first = work_budget.Spending(BUDGET, {})
+    first = work_budget.WorkBudget(BUDGET, {})
     paid(first, "b", BUDGET)
     assert first.carried(lambda: [A]) == {"a": opening, "b": BUDGET}
     assert first.work == {"work": 1}

@@ -36,7 +36,7 @@ async def test_a_lease_that_was_given_back_is_gained_at_once(leader: lease_bench
     assert (record.holder, record.transitions, record.renewed) == ("we", 5, "at 1000.0")
     assert leader.tenure.holder == "we"
     uid = leader.store.leases[lease_bench.LEASE].uid
-    assert leader.standing == api.Standing(
+    assert leader.standing == api.LeaseStatus(
         lease=lease_bench.LEASE, leads=True, holder="we", uid=uid
     )
     assert leader.changes[-1].gained

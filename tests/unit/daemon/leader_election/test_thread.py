@@ -24,12 +24,12 @@ class Instance:
     """One that stands for election, as the daemon has it."""
 
     def __init__(self, store: lease_store.Store, identity: str) -> None:
-        self.changes: list[tuple[api.Standing, api.Standing]] = []
+        self.changes: list[tuple[api.LeaseStatus, api.LeaseStatus]] = []
         self.renewals: list[tuple[str, str]] = []
         self.threads: set[int] = set()
-        self.pulse = progress.Pulse()
+        self.pulse = progress.Heartbeat()
         terms = elector.Terms(identity=identity, namespace=lease_store.NAMESPACE, timing=TIMING)
-        self.elected = thread.Elected(
+        self.elected = thread.ElectionThread(
             LEASES,
             terms,
             store.opened,
@@ -49,7 +49,7 @@ class Instance:
         self.task.cancel()
         await asyncio.wait({self.task})
 
-    def _change(self, before: api.Standing, after: api.Standing) -> None:
+    def _change(self, before: api.LeaseStatus, after: api.LeaseStatus) -> None:
         self.changes.append((before, after))
         self.threads.add(threading.get_ident())
 
@@ -199,7 +199,7 @@ async def test_credentials_that_can_not_be_had_end_the_daemon() -> None:
 
     terms = elector.Terms(identity="we", namespace="n", timing=TIMING)
     with pytest.raises(connection.CredentialsError):
-        await thread.Elected(LEASES, terms, opened).run()
+        await thread.ElectionThread(LEASES, terms, opened).run()
 
 
 async def test_a_stop_waits_for_no_server_that_hangs(
@@ -222,7 +222,7 @@ async def _hanging(*_: object) -> None:
 async def test_who_is_released_at_the_start_never_stands(store: lease_store.Store) -> None:
     """A signal may come at any time."""
     terms = elector.Terms(identity="we", namespace="n", timing=TIMING)
-    elected = thread.Elected(LEASES, terms, store.opened)
+    elected = thread.ElectionThread(LEASES, terms, store.opened)
     await elected.release()
     await asyncio.wait_for(elected.run(), PATIENCE_SECONDS)
     assert store.calls == []
@@ -256,7 +256,7 @@ async def test_a_lease_that_is_lost_is_another_when_it_is_regained(
 
 def test_what_is_held_satisfies_the_protocol() -> None:
     """The daemon knows no more of it than this."""
-    served: type[api.Leadership] = thread.Elected
-    token: type[api.Token] = elector.Tenure
+    served: type[api.Leadership] = thread.ElectionThread
+    token: type[api.Token] = elector.LeaseTerm
     assert served
     assert token

@@ -111,7 +111,7 @@ def test_three_dropped_cycles_in_a_row_are_a_sign() -> None:
 
 async def test_a_loop_that_answers_makes_steps() -> None:
     """One question at a time, and one that hangs makes none."""
-    pulse = progress.Pulse()
+    pulse = progress.Heartbeat()
     assert pulse.mark() is None
     loop = asyncio.get_running_loop()
     pulse.begin(loop)
@@ -132,7 +132,7 @@ async def test_a_loop_that_answers_makes_steps() -> None:
 def test_another_loop_owes_no_answer_of_an_earlier_one() -> None:
     """And a closed one owes none at all."""
     pulse, first, second = (
-        progress.Pulse(),
+        progress.Heartbeat(),
         asyncio.new_event_loop(),
         asyncio.new_event_loop(),
     )

@@ -37,7 +37,7 @@ class Scene:
     """Whether giving up doesn't end."""
     happened: list[str] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
-    pulse: progress.Pulse = field(default_factory=progress.Pulse)
+    pulse: progress.Heartbeat = field(default_factory=progress.Heartbeat)
     holds: int = 0
 
     def watchdog(self) -> watchdog.Watchdog:
@@ -183,7 +183,7 @@ async def test_a_process_that_was_suspended_is_not_stuck(monkeypatch: pytest.Mon
 HOG = """
 import re, sys, threading, time
 from vscheduler.daemon.liveness import watchdog
-line = watchdog.Lifeline(1.0)
+line = watchdog.KillTimer(1.0)
 def watch():
     while True:
         line.hold()
@@ -233,7 +233,7 @@ def causes(checks: list[progress.Check], seconds: float) -> set[Cause]:
 
 def test_each_thread_that_does_not_answer_is_told(signs: watchdog.Signs) -> None:
     """The event loop a third of the deadline before the others: its Lease must run out."""
-    calls = write_queue.Lanes(workers=1, waiting_max=1)
+    calls = write_queue.WriteQueue(workers=1, waiting_max=1)
     found = watchdog.checks(signs, calls, (), deadline_seconds=30.0)
     assert causes(found, 19.0) == set()
     assert causes(found, 21.0) == {Cause.LOOP}
@@ -245,7 +245,7 @@ def test_each_thread_that_does_not_answer_is_told(signs: watchdog.Signs) -> None
 def test_cycles_that_run_for_long_or_come_to_nothing_are_told() -> None:
     """At the deadline that was given."""
     signs = watchdog.Signs()
-    calls = write_queue.Lanes(workers=1, waiting_max=1)
+    calls = write_queue.WriteQueue(workers=1, waiting_max=1)
     found = watchdog.checks(signs, calls, (), deadline_seconds=7.0)
     assert causes(found, 1e6) == set()
     signs.cycles.handed_on()
@@ -259,7 +259,7 @@ def test_cycles_that_run_for_long_or_come_to_nothing_are_told() -> None:
 
 async def test_calls_of_which_none_ends_are_told() -> None:
     """One that hangs doesn't count while others end, or a long one goes on."""
-    calls = write_queue.Lanes(workers=2, waiting_max=9)
+    calls = write_queue.WriteQueue(workers=2, waiting_max=9)
     (check,) = (
         each
         for each in watchdog.checks(watchdog.Signs(), calls, (), deadline_seconds=30.0)
@@ -275,9 +275,9 @@ async def test_calls_of_which_none_ends_are_told() -> None:
     async def wait() -> None:
         await hang.wait()
 
-    calls.put(write_queue.Lane.BIND, wait)
+    calls.put(write_queue.WritePriority.BIND, wait)
     marks = [check.mark()]
-    calls.put(write_queue.Lane.STATUS, end)
+    calls.put(write_queue.WritePriority.STATUS, end)
     async with asyncio.timeout(20):
         while check.mark() == marks[0]:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.01)
@@ -311,7 +311,7 @@ async def test_a_watch_that_hears_nothing_and_tries_nothing_is_told(serve: Serve
         return response
 
     mirror = state.Mirror(state.Options(scheduler_names=("vscheduler",)))
-    watch = reflector.Watch(
+    watch = reflector.Reflector(
         await serve(answer),
         paths.PODS.everywhere,
         informers.Codec(events.Kind.POD, mirror.read),
@@ -323,7 +323,7 @@ async def test_a_watch_that_hears_nothing_and_tries_nothing_is_told(serve: Serve
         each
         for each in watchdog.checks(
             watchdog.Signs(),
-            write_queue.Lanes(workers=1, waiting_max=1),
+            write_queue.WriteQueue(workers=1, waiting_max=1),
             [watch],
             deadline_seconds=9,
         )

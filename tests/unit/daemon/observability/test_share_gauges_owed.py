@@ -32,9 +32,9 @@ def queue(
     )
 
 
-def pod(**request: int) -> jobs.TaskClass:
+def pod(**request: int) -> jobs.PodClass:
     """Pods that ask for this, and a slot."""
-    return jobs.TaskClass(request={**request, "pods": 1})
+    return jobs.PodClass(request={**request, "pods": 1})
 
 
 def test_a_queue_lacks_pods_that_its_share_has_room_for() -> None:
@@ -105,7 +105,7 @@ def test_pods_that_wait_for_others_to_go_are_waiting() -> None:
     waits = decisions.Pipeline(task=task, node="n1")
     result = replace(EMPTY, groups=(group,), pipelined=(waits,))
     assert share_gauges.waiting(result) == {
-        "lab": share_gauges.Waiting(groups=1, pods=1, classes={task.kind: 1})  # type: ignore[arg-type]  # equal to a Counter
+        "lab": share_gauges.Waiting(groups=1, pods=1, classes={task.pod_class: 1})  # type: ignore[arg-type]  # equal to a Counter
     }
 
 

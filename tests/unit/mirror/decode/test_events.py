@@ -13,7 +13,7 @@ from vscheduler.mirror.decode import events, fields, wire
 POD = events.Kind.POD
 
 
-def both(document: manifests.Document) -> list[events.Upsert | events.Reject]:
+def both(document: manifests.Document) -> list[events.Upsert | events.DecodeFailed]:
     """The document by way of JSON and as plain data."""
     return [
         events.decode(POD, json.dumps(document).encode()),
@@ -40,7 +40,7 @@ def test_a_wrong_type_rejects_this_object_and_names_the_field(
 ) -> None:
     """JSON and YAML say the same about it."""
     for event in both(manifests.pod("p") | part):
-        assert isinstance(event, events.Reject)
+        assert isinstance(event, events.DecodeFailed)
         assert event.field == field
         assert event.message.startswith(message)
 
@@ -48,12 +48,12 @@ def test_a_wrong_type_rejects_this_object_and_names_the_field(
 def test_a_rejected_object_is_still_known_by_name() -> None:
     """Its names are read where they can be; a namespace that isn't given is `default`."""
     for event in both({"metadata": {"name": "p", "uid": "u"}, "spec": 1}):
-        assert isinstance(event, events.Reject)
+        assert isinstance(event, events.DecodeFailed)
         assert (event.uid, event.rejection.key) == ("u", "default/p")
     nameless: list[object] = [{"metadata": 1}, {"metadata": {"name": None}, "spec": 1}, [], None]
     for document in nameless:
         broken = events.convert(POD, document)
-        assert isinstance(broken, events.Reject)
+        assert isinstance(broken, events.DecodeFailed)
         assert broken.rejection.key == "default/"
 
 
@@ -116,7 +116,7 @@ def test_a_manifest_that_holds_itself_is_rejected() -> None:
     spec: dict[str, Any] = {}
     spec["spec"] = spec
     event = events.convert(POD, {"metadata": {"name": "p"}, "spec": spec})
-    assert isinstance(event, events.Reject)
+    assert isinstance(event, events.DecodeFailed)
     assert (event.name, event.message) == ("p", "is nested too deeply")
 
 

@@ -28,14 +28,14 @@ def labelled(name: str, app: str, node: str = "n1", **rest: Any) -> dict[str, An
     return manifests.pod(name, node=node, metadata=metadata, **rest)
 
 
-def show(seen: state.Mirror, *documents: dict[str, Any]) -> pod_affinity.Residents:
+def show(seen: state.Mirror, *documents: dict[str, Any]) -> pod_affinity.PodAffinityIndex:
     """What is counted after these."""
     for document in documents:
         seen.apply(manifests.event_of(document))
     return seen.snapshot(0.0).residents
 
 
-def seats(found: pod_affinity.Residents) -> dict[str, tuple[int, int]]:
+def seats(found: pod_affinity.PodAffinityIndex) -> dict[str, tuple[int, int]]:
     """The only company that is counted."""
     (only,) = found.companies.values()
     return dict(only)
@@ -71,7 +71,7 @@ def test_who_waits_no_more_asks_no_more() -> None:
     seen = manifests.mirror(manifests.pod("w", spec=near()))
     before = show(seen)
     (tie,) = before.ties
-    assert tie.bond is pod_affinity.Bond.DRAWS
+    assert tie.bond is pod_affinity.AffinityKind.DRAWS
     assert before.ties == {tie: {}}
     after = show(seen, manifests.pod("w", node="n1", spec=near()))
     assert after.companies == {}
@@ -85,7 +85,7 @@ def test_pods_of_other_schedulers_count_and_carry() -> None:
     found = show(seen, other, manifests.pod("p", scheduler="other", spec=apart()))
     assert seats(found) == {"n1": (1, 0)}
     bonds = {tie.bond: dict(where) for tie, where in found.ties.items()}
-    assert bonds[pod_affinity.Bond.REPELS] == {"n1": (1, 0)}
+    assert bonds[pod_affinity.AffinityKind.REPELS] == {"n1": (1, 0)}
 
 
 def test_a_bind_that_is_on_the_way_counts() -> None:
@@ -152,7 +152,7 @@ def test_a_namespace_that_nobody_has_shown_has_its_name() -> None:
 
 def test_what_is_looked_for_is_found_by_any_value_it_names() -> None:
     """A finder leads from labels to conditions, those without a value included."""
-    finder: pod_affinity.Finder[str] = pod_affinity.Finder()
+    finder: pod_affinity.SelectorIndex[str] = pod_affinity.SelectorIndex()
     within = constraints.Requirement("app", constraints.Operator.IN, ("a", "b"))
     without = constraints.Requirement("app", constraints.Operator.DOES_NOT_EXIST)
     sets = {

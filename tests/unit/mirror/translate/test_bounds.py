@@ -94,7 +94,7 @@ CASES = {
 }
 
 
-def rejected(spec: Spec, most: bounds.Bounds = SMALL, **pod: Any) -> jobs.Rejection | None:
+def rejected(spec: Spec, most: bounds.Bounds = SMALL, **pod: Any) -> jobs.InvalidPod | None:
     """What is wrong with a pod of ours that waits, if something is."""
     seen = manifests.mirror(
         manifests.group("g"), manifests.pod("p", group="g", spec=spec, **pod), most=most
@@ -160,7 +160,9 @@ def test_a_refused_pod_costs_nothing_and_is_taken_once_it_asks_for_less() -> Non
     assert not seen.rejections
 
 
-def ties(*documents: manifests.Document, most: bounds.Bounds = SMALL) -> list[pod_affinity.Tie]:
+def ties(
+    *documents: manifests.Document, most: bounds.Bounds = SMALL
+) -> list[pod_affinity.AffinityTermOfPods]:
     """What pods on nodes carry."""
     seen = manifests.mirror(*documents, most=most)
     assert not seen.rejections
@@ -184,12 +186,12 @@ def test_a_running_pod_beyond_the_bound_keeps_away_all_that_its_terms_could(
     spec["affinity"] |= both(2)["affinity"] | spec["affinity"]
     found = ties(manifests.pod("p", node="n1", spec=spec, scheduler=scheduler))
     assert set(found) == {
-        pod_affinity.Tie(
-            pod_affinity.Bond.REPELS,
+        pod_affinity.AffinityTermOfPods(
+            pod_affinity.AffinityKind.REPELS,
             constraints.PodTerm(constraints.PodSet(("a", "b", "ns"), ANYBODY), "host"),
         ),
-        pod_affinity.Tie(
-            pod_affinity.Bond.REPELS,
+        pod_affinity.AffinityTermOfPods(
+            pod_affinity.AffinityKind.REPELS,
             constraints.PodTerm(constraints.PodSet((), ANYBODY, ANYBODY), "zone"),
         ),
     }
@@ -222,8 +224,8 @@ def test_a_running_pod_of_ours_stays_a_task_with_its_node_selector() -> None:
         manifests.group("g"), manifests.pod("p", group="g", node="n1", spec=spec), most=SMALL
     )
     (job,) = seen.snapshot(0.0).jobs
-    assert job.tasks[0].kind.constraints.node_selector == (("a", "b"),)
-    assert len(job.tasks[0].kind.constraints.pod_anti_affinity) == 1
+    assert job.tasks[0].pod_class.constraints.node_selector == (("a", "b"),)
+    assert len(job.tasks[0].pod_class.constraints.pod_anti_affinity) == 1
 
 
 def test_a_pod_that_was_bound_before_a_bound_was_set_keeps_its_room() -> None:

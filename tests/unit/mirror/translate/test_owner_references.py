@@ -29,7 +29,7 @@ def test_pods_of_one_controller_share_their_origin() -> None:
     seen = manifests.mirror(*pods)
     first, second = (pod.origin for pod in seen.ungrouped())
     assert first is second
-    assert first == owner_references.Origin(
+    assert first == owner_references.OwnerTemplate(
         owner=owner_references.Owner(
             api_version="apps/v1", kind="ReplicaSet", name="second", uid="second"
         ),

@@ -97,6 +97,6 @@ def test_a_class_is_looked_up_by_all_that_it_is_worked_out_from() -> None:
     assert all(one is other for one, other in zip(known, again, strict=True))
 
 
-def words(kind: jobs.TaskClass) -> tuple[object, ...]:
+def words(kind: jobs.PodClass) -> tuple[object, ...]:
     """All that is in a class."""
     return kind.request, kind.constraints, kind.hints

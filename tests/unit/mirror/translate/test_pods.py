@@ -32,7 +32,7 @@ def task(**rest: Any) -> jobs.Task:
 
 def conditions(**spec: Any) -> constraints.Constraints:
     """What a pod with this spec says about nodes."""
-    return task(spec=spec).kind.constraints
+    return task(spec=spec).pod_class.constraints
 
 
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}

@@ -29,7 +29,7 @@ def task(namespace: str = "ns", **labels: str) -> jobs.Task:
         namespace=namespace,
         name="t",
         job=jobs.JobId("ns/g"),
-        kind=jobs.TaskClass(request={"pods": 1}),
+        pod_class=jobs.PodClass(request={"pods": 1}),
         status=jobs.TaskStatus.RUNNING,
         created=0.0,
         labels=labels,

@@ -32,7 +32,7 @@ class Changes(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class DomainFilter:
     """One condition on a label of nodes: which of its values pass.
 
     The last flag is for nodes without the label. Codes are (N,), flags as long as there are values.
@@ -50,7 +50,7 @@ class Gate:
         return self.now[codes], self.later[codes]
 
 
-def company_gates(standing: views.Standing) -> list[Gate]:
+def company_gates(standing: views.PodAffinityState) -> list[DomainFilter]:
     """Nodes near what the task must be near to, in every respect.
 
     The first of pods that look for each other may go wherever the labels are.
@@ -66,24 +66,24 @@ def company_gates(standing: views.Standing) -> list[Gate]:
             now = labelled
         if standing.is_company and not total[[Seat.STAYING, Seat.PROMISED]].any():
             later = labelled
-        gates.append(Gate(domains.codes, now, later, Changes.ANYWHERE))
+        gates.append(DomainFilter(domains.codes, now, later, Changes.ANYWHERE))
     return gates
 
 
-def distance_gates(near: Sequence[views.Near]) -> list[Gate]:
+def distance_gates(near: Sequence[views.TopologyCount]) -> list[DomainFilter]:
     """Nodes near none of these pods; a node without the label is near nobody."""
     gates = []
     for each in near:
         domains = each.pods.by_label(each.topology_key)
         now, later = domains.counts.sum(axis=0) == 0, domains.standing == 0
         changes = Changes.ON_ITS_NODE if domains.apart else Changes.ANYWHERE
-        gates.append(Gate(domains.codes, now, later, changes))
+        gates.append(DomainFilter(domains.codes, now, later, changes))
     return gates
 
 
 def spread_gates(
-    standing: views.Standing, limits: constraints.Constraints, layout: nodes.NodeLayout
-) -> list[Gate]:
+    standing: views.PodAffinityState, limits: constraints.Constraints, layout: nodes.NodeLayout
+) -> list[DomainFilter]:
     """Nodes where one more pod keeps hard spreads within their skew; leaving pods don't count."""
     spreads = [each for each in standing.spreading if each.spread.hard]
     gates = []
@@ -93,22 +93,24 @@ def spread_gates(
         least = 0 if few else int(counts[present].min())
         passes = counts + int(each.counts_itself) - least <= spread.max_skew
         passes &= _labelled(domains)
-        gates.append(Gate(domains.codes, passes, passes, Changes.ANYWHERE))
+        gates.append(DomainFilter(domains.codes, passes, passes, Changes.ANYWHERE))
     return gates
 
 
-def label_gates(standing: views.Standing) -> list[Gate]:
+def label_gates(standing: views.PodAffinityState) -> list[DomainFilter]:
     """Nodes that have the labels of all hard spreads."""
     gates = []
     for each in standing.spreading:
         if each.spread.hard:
             domains = each.pods.by_label(each.spread.topology_key)
             passes = _labelled(domains)
-            gates.append(Gate(domains.codes, passes, passes, Changes.NOWHERE))
+            gates.append(DomainFilter(domains.codes, passes, passes, Changes.NOWHERE))
     return gates
 
 
-def liking(standing: views.Standing, drawing_weight: int, feasible: nodes.Mask) -> Scores | None:
+def liking(
+    standing: views.PodAffinityState, drawing_weight: int, feasible: nodes.Mask
+) -> Scores | None:
     """Preferences among feasible nodes, 0 to 100, the best and the worst of them at the ends (N,).
 
     drawing_weight is what those count who require the task's company. None where nobody's
@@ -132,7 +134,7 @@ def liking(standing: views.Standing, drawing_weight: int, feasible: nodes.Mask) 
 
 
 def evenness(
-    standing: views.Standing,
+    standing: views.PodAffinityState,
     limits: constraints.Constraints,
     layout: nodes.NodeLayout,
     feasible: nodes.Mask,
@@ -161,17 +163,17 @@ def evenness(
     return scores
 
 
-def _standing_near(near: views.Near) -> NDArray[np.int64]:
+def _standing_near(near: views.TopologyCount) -> NDArray[np.int64]:
     """How many such pods stay or will come near each node, (N,)."""
     domains = near.pods.by_label(near.topology_key)
     return domains.standing[domains.codes]
 
 
 def _domains(
-    spreads: Sequence[views.Spreading],
+    spreads: Sequence[views.SpreadCount],
     limits: constraints.Constraints,
     layout: nodes.NodeLayout,
-) -> Iterator[views.Domains]:
+) -> Iterator[views.TopologyDomains]:
     """The counts of these spreads, on nodes that have the labels of all of them and that the
     policies of each leave in.
     """
@@ -207,7 +209,7 @@ def _all_labelled(keys: Iterable[str], layout: nodes.NodeLayout) -> nodes.Mask:
     return mask
 
 
-def _labelled(domains: views.Domains) -> Flags:
+def _labelled(domains: views.TopologyDomains) -> Flags:
     """All values, and not the place of nodes without the label."""
     flags = np.ones(domains.counts.shape[1], dtype=np.bool_)
     flags[-1] = False
