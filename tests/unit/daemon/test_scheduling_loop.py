@@ -294,7 +294,7 @@ async def test_an_end_between_two_jobs_leaves_nothing_assumed(
                 reached.set()
                 await asyncio.Event().wait()
 
-    monkeypatch.setattr(scheduling_loop, "cooperative", SimpleNamespace(Turns=Stuck))
+    monkeypatch.setattr(scheduling_loop, "cooperative", SimpleNamespace(CooperativeYield=Stuck))
     picture = "node n1 cpu=4   queue q   job q/a min=2 - -   job q/b min=1 -"
     async with worlds.world(serve, picture) as made:
         await asyncio.wait_for(reached.wait(), 10)
