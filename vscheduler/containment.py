@@ -15,7 +15,7 @@ from typing import Self
 
 import structlog
 
-from vscheduler import tracebacks
+from vscheduler import backoff, tracebacks
 from vscheduler.mirror import statuses
 
 log = structlog.get_logger(__name__)
@@ -113,7 +113,8 @@ class Failures:
         A task that has worked for longer than the longest pause begins with the shortest again.
         After so many attempts in a row (0: never), what the last one raised is raised.
         """
-        pause, attempts = RETRY_SECONDS, 0
+        growth = backoff.Growth(first_seconds=RETRY_SECONDS, longest_seconds=longest_seconds)
+        attempts = 0
         while True:
             began = self._clock()
             try:
@@ -121,12 +122,11 @@ class Failures:
             except Exception as error:
                 self.failed(area, area, error)
                 if self._clock() - began > RETRY_MAX_SECONDS:
-                    pause, attempts = RETRY_SECONDS, 0
+                    attempts = 0
                 attempts += 1
                 if attempts == attempts_max:
                     raise
-            await asyncio.sleep(min(pause, longest_seconds))
-            pause = min(2 * pause, longest_seconds)
+            await asyncio.sleep(growth.after(attempts))
 
     def _may_tell(self, now: float) -> bool:
         """Whether the log may have one more line in this minute."""

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Generic, Protocol, TypeVar
 import msgspec
 import structlog
 
-from vscheduler import containment
+from vscheduler import backoff, containment
 from vscheduler.cluster.http import connection, responses
 from vscheduler.cluster.writes import cooperative
 from vscheduler.mirror import paths
@@ -382,7 +382,8 @@ def pause(pace: Pace, error: connection.ApiError, failures: int, chance: random.
     longest = pace.retry_max_seconds
     if isinstance(error, connection.NotFound):
         longest = pace.absent_max_seconds
-    seconds = min(longest, pace.retry_seconds * 2.0 ** min(failures, 16))
+    growth = backoff.Growth(first_seconds=pace.retry_seconds, longest_seconds=longest)
+    seconds = growth.after(failures + 1)
     seconds *= 0.5 + chance.random() / 2
     if isinstance(error, connection.Throttled):
         seconds = max(seconds, error.retry_after_seconds)

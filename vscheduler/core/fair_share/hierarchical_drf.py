@@ -202,12 +202,8 @@ class Tree:
         assert np.array_equal(wanted, self._used < self._total)
         self._wanted = wanted
         for each, allocated, share, saturated in before:
-            each.allocated, each.share, each.saturated, each.stale = (
-                allocated,
-                share,
-                saturated,
-                False,
-            )
+            each.allocated, each.share, each.saturated = allocated, share, saturated
+            each.stale = False
 
     def key(self, queue: str) -> tuple[float, ...]:
         """What queues are compared by, smaller first: from the root down, whether the branch is
