@@ -199,8 +199,7 @@ class Tree:
         before = [(each, each.allocated, each.share, each.saturated) for each in self._branches]
         wanted = self._wanted
         yield
-        assert np.array_equal(wanted, self._used < self._total)
-        self._wanted = wanted
+        assert np.array_equal(wanted, self._wanted)
         for each, allocated, share, saturated in before:
             each.allocated, each.share, each.saturated = allocated, share, saturated
             each.stale = False
