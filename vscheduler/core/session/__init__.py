@@ -1,1 +1,1 @@
-"""A cycle's working copy: session, job state, statement, dispatch of hooks, ordering."""
+"""The working copy of a cycle: session, job state, statement, dispatch of hooks, ordering."""

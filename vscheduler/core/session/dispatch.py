@@ -1,7 +1,7 @@
-"""How answers of many plugins become one.
+"""Dispatch: calls plugins' hooks, and combines the answers of several plugins.
 
-`Dispatch` is made once per session: it knows, hook by hook and tier by tier, which plugins have an
-opinion, so that asking costs only the calls themselves.
+A Dispatch is made once per session. For each hook and tier, a list of the plugins that define the
+hook is prepared, so that a call costs no more than the plugins' own methods.
 """
 
 import math
@@ -20,10 +20,10 @@ from vscheduler.core.model import decisions, jobs, nodes
 Answer = TypeVar("Answer")
 
 ABSTAINS: tuple[float, ...] = ()
-"""The key of a plugin that abstains: before every key, and equal to itself."""
+"""The sort key of an abstaining plugin: less than all other keys, and equal to itself."""
 
 
-KINDS: Mapping[str, tuple[type, ...]] = {
+ANSWER_TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(
         ("job_ready", "job_pipelined", "job_starving", "overused", "allocatable", "preemptive"),
         (bool, np.bool_, NoneType),
@@ -36,13 +36,16 @@ KINDS: Mapping[str, tuple[type, ...]] = {
     "entitlements": (Mapping, NoneType),
     "usages": (Mapping, NoneType),
 }
-"""What a plugin may answer, where nothing else would notice anything wrong with it."""
+"""The types of valid answers, for hooks whose wrong answers nothing else would notice."""
 
 ANYTHING = (object,)
 
 
 class PluginFailedError(Exception):
-    """A plugin raised, or gave an answer of the wrong kind; the cycle starts again without it."""
+    """A plugin raised an error, or gave an answer of a wrong type.
+
+    The cycle starts again with the plugin guarded.
+    """
 
     def __init__(self, plugin: str, hook: str, cause: Exception) -> None:
         error = f"{type(cause).__name__}: {cause}"
@@ -51,9 +54,10 @@ class PluginFailedError(Exception):
 
 
 class Unopened:
-    """Stands in for a plugin that failed while it was made or opened: all its hooks fail, too.
+    """A stand-in for a plugin that failed in its constructor, in `open` or in `start`: every hook
+    raises.
 
-    What it had worked out by then could be half of the truth.
+    The plugin itself isn't used any more, since its state may be incomplete.
     """
 
     def __getattr__(self, hook: str) -> Callable[..., NoReturn]:
@@ -65,20 +69,20 @@ class Unopened:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One plugin's hook, ready to be asked."""
+    """One plugin's method for a hook."""
 
     plugin: str
     method: Callable[..., Any]
     role: contracts.VictimRole
-    kinds: tuple[type, ...]
-    """What it may answer."""
+    types: tuple[type, ...]
+    """The types of valid answers."""
 
 
 class Dispatch:
-    """Every hook of every configured plugin.
+    """The hooks of all configured plugins.
 
-    guarded names plugins that have failed in this cycle: where they fail again, a hook that
-    guards placement refuses, and any other abstains.
+    guarded names plugins that have failed in this cycle. When a guarded plugin fails again, a hook
+    that guards placement refuses, and any other hook abstains.
     """
 
     def __init__(
@@ -88,26 +92,26 @@ class Dispatch:
     ) -> None:
         self._guarded = guarded
         self.evictions_off = False
-        """A plugin failed that has a say in who may be evicted: nobody is, in this cycle."""
+        """True after a plugin with a say in evictions failed: nothing is evicted in this cycle."""
         self._tiers: dict[str, list[list[Call]]] = {hook: [] for hook in hooks.HOOKS}
         for tier in tiers:
             found: dict[str, list[Call]] = {}
             for setting, plugin in tier:
                 name, role = setting.plugin.name, setting.plugin.victim_role
                 for hook in setting.answers:
-                    call = Call(name, getattr(plugin, hook), role, KINDS.get(hook, ANYTHING))
+                    call = Call(name, getattr(plugin, hook), role, ANSWER_TYPES.get(hook, ANYTHING))
                     found.setdefault(hook, []).append(call)
             for hook, calls in found.items():
                 self._tiers[hook].append(calls)
         self._calls = {hook: [*chain.from_iterable(each)] for hook, each in self._tiers.items()}
         self.rows_tell_all = all(
-            _says_what_rows_hold(setting, guarded) for tier in tiers for setting, _ in tier
+            _declares_dependencies(setting, guarded) for tier in tiers for setting, _ in tier
         )
-        """Whether answers about a row are known to depend on no more than can be compared: its
-        columns, its ports, and what `outlook` and `row_outlook` say."""
+        """Whether answers about a row depend only on values that can be compared: the row's columns
+        and ports, `outlook` and `row_outlook`."""
 
     def key(self, hook: str, *subject: object) -> tuple[tuple[float, ...], ...]:
-        """What the subject is sorted by: one part per plugin, in order of tiers."""
+        """Return the sort key of the subject: one part per plugin, in order of tiers."""
         parts = []
         for call in self._calls[hook]:
             try:
@@ -117,11 +121,13 @@ class Dispatch:
         return tuple(parts)
 
     def asks(self, hook: str) -> bool:
-        """Whether any plugin has a say."""
+        """Whether any plugin defines the hook."""
         return bool(self._calls[hook])
 
     def all_agree(self, hook: str, *subject: object) -> bool:
-        """True unless someone says no; a guarding hook that fails says no."""
+        """Whether no plugin says no. A guarded plugin that fails says no if the hook guards
+        placement.
+        """
         default = not hooks.HOOKS[hook].closed
         for call in self._calls[hook]:
             answer = self._ask(call, hook, subject, default)
@@ -130,12 +136,15 @@ class Dispatch:
         return True
 
     def any_says(self, hook: str, *subject: object) -> bool:
-        """True if someone says yes; a guarding hook that fails says yes."""
+        """Whether any plugin says yes. A guarded plugin that fails says yes if the hook guards
+        placement.
+        """
         default = hooks.HOOKS[hook].closed
         return any(self._ask(call, hook, subject, default) for call in self._calls[hook])
 
     def vote(self, hook: str, *subject: object) -> bool:
-        """A reject loses at once; a tier with a permit decides; all abstaining means yes.
+        """Whether the vote passes: a reject loses at once, a tier with a permit decides, and
+        without any votes the answer is yes.
 
         Volcano: session_plugins JobEnqueueable, JobPipelined.
         """
@@ -157,8 +166,9 @@ class Dispatch:
         *subject: object,
         forgive: Callable[[decisions.AdmissionFailure], bool] = lambda _: False,
     ) -> decisions.AdmissionFailure | None:
-        """The same for a vote whose reject has numbers: the refusal that decides, if any; one that
-        is forgiven counts as an abstention.
+        """Return the AdmissionFailure that decides the vote, or None if the vote passes.
+
+        A failure for which `forgive` returns true counts as an abstention.
         """
         for tier in self._tiers[hook]:
             permitted = False
@@ -174,7 +184,9 @@ class Dispatch:
         return None
 
     def first_tier(self, hook: str, *subject: object) -> bool:
-        """The first tier in which one answers decides, and all that answer there must say yes."""
+        """Whether all answers in the first tier with any answer are yes; False without any
+        answer.
+        """
         for tier in self._tiers[hook]:
             answers = [self._ask(call, hook, subject, None) for call in tier]
             given = [bool(answer) for answer in answers if answer is not None]
@@ -185,7 +197,7 @@ class Dispatch:
     def unprotected(
         self, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task]:
-        """Those of these pods that no plugin protects, in whatever tier, in their order."""
+        """Return the candidates that no plugin protects, in any tier, in the given order."""
         left = list(candidates)
         for call in self._calls[hook]:
             if call.role is contracts.VictimRole.PROTECTS:
@@ -195,7 +207,9 @@ class Dispatch:
     def entitled(
         self, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task]:
-        """Those that the claimant may take, as the first tier that answers has it."""
+        """Return the candidates that the claimant may take, as decided by the first tier with an
+        answer.
+        """
         left = list(candidates)
         for tier in self._tiers[hook]:
             answers = [
@@ -212,10 +226,11 @@ class Dispatch:
     def victims_by_tier(
         self, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task]:
-        """The same as Volcano has it (session_plugins Preemptable): the first tier that has any.
+        """Return the victims as Volcano combines answers (session_plugins Preemptable): those of
+        the first tier with any victims.
 
-        An empty answer ends its tier, and an intersection that is empty starts anew with the
-        next plugin's answer, in whatever tier.
+        An empty answer ends its tier. An empty intersection starts again with the next plugin's
+        answer, in any tier.
         """
         found: list[jobs.Task] = []
         for tier in self._tiers[hook]:
@@ -232,7 +247,9 @@ class Dispatch:
         return []
 
     def shuffle_victims(self, candidates: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
-        """All that the plugins of the first tier with any want gone, in the candidates' order."""
+        """Return all candidates named by plugins of the first tier with any victims, in the given
+        order.
+        """
         hook = "shuffle_victims"
         for tier in self._tiers[hook]:
             answers = [self._ask(call, hook, (candidates,), None) for call in tier]
@@ -254,7 +271,9 @@ class Dispatch:
         return answer
 
     def first(self, hook: str, default: object, *subject: object) -> Any:
-        """The first answer that isn't None; `default` stands in for a plugin that fails."""
+        """Return the first answer that isn't None; `default` replaces the answer of a guarded
+        plugin that fails.
+        """
         for call in self._calls[hook]:
             answer = self._ask(call, hook, subject, default)
             if answer is not None:
@@ -262,11 +281,11 @@ class Dispatch:
         return None
 
     def every(self, hook: str, *subject: object) -> list[Any]:
-        """All answers, in order; a plugin that fails gives None."""
+        """Return all answers in order; None for a guarded plugin that fails."""
         return [self._ask(call, hook, subject, None) for call in self._calls[hook]]
 
     def tell(self, hook: str, subject: object) -> None:
-        """Of what happened, at every placement; nobody has an answer to that."""
+        """Notify plugins of an event; answers are ignored. Called for every placement."""
         for call in self._calls[hook]:
             try:
                 call.method(subject)
@@ -276,7 +295,9 @@ class Dispatch:
     def each(
         self, hook: str, check: Callable[[Any, Any], Answer], default: Answer, *subject: object
     ) -> list[Answer]:
-        """All answers, each held to `check(answer, view)`, which may raise; view is subject[1]."""
+        """Return all answers after validation by `check(answer, view)`, which may raise; view is
+        subject[1].
+        """
         answers = []
         for call in self._calls[hook]:
             try:
@@ -286,14 +307,14 @@ class Dispatch:
         return answers
 
     def last(self, hook: str) -> Mapping[str, Any]:
-        """The answer of the last plugin that has one."""
+        """Return the answer of the last plugin that has an answer, or an empty mapping."""
         answers = [answer for answer in self.every(hook) if answer is not None]
         return answers[-1] if answers else {}
 
     def _ask(self, call: Call, hook: str, subject: tuple[object, ...], default: Any) -> Any:
         try:
             answer = call.method(*subject)
-            return answer if isinstance(answer, call.kinds) else _no_answer(answer)
+            return answer if isinstance(answer, call.types) else _no_answer(answer)
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
             return self._stands_in(call, hook, error, default)
 
@@ -305,10 +326,11 @@ class Dispatch:
         return default
 
 
-def _says_what_rows_hold(setting: policy.PluginSetting, guarded: frozenset[str]) -> bool:
-    """Whether a plugin that answers about nodes says on what its answers depend, and hasn't failed.
+def _declares_dependencies(setting: policy.PluginSetting, guarded: frozenset[str]) -> bool:
+    """Whether a plugin declares what its answers about nodes depend on, and hasn't failed.
 
-    Who doesn't say may look at anything in the session, or take notes.
+    Without a declaration, answers may depend on anything in the session, or on the plugin's own
+    state.
     """
     if "row_outlook" in setting.answers:
         return setting.plugin.name not in guarded
@@ -316,7 +338,7 @@ def _says_what_rows_hold(setting: policy.PluginSetting, guarded: frozenset[str])
 
 
 def _common(left: list[jobs.Task], answer: Sequence[jobs.Task] | None) -> list[jobs.Task]:
-    """What is in both; all of the first where there is no answer."""
+    """Return the tasks of `left` that the answer names; all if the answer is None."""
     if answer is None:
         return left
     named = {task.uid for task in answer}
@@ -328,7 +350,7 @@ def _no_answer(answer: object) -> NoReturn:
 
 
 def _sortable(key: contracts.Key | None) -> tuple[float, ...]:
-    """A key that compares with every other key of its plugin."""
+    """Return the key as a tuple, comparable with every other key of the same plugin."""
     if key is None:
         return ABSTAINS
     parts = key if isinstance(key, tuple) else (key,)
@@ -339,7 +361,7 @@ def _sortable(key: contracts.Key | None) -> tuple[float, ...]:
 
 
 def mask_of(answer: object, layout: nodes.NodeLayout) -> nodes.Mask | None:
-    """An answer about all nodes of a layout; ValueError where it isn't one."""
+    """Validate a mask over all nodes of a layout; raise ValueError for a wrong shape or type."""
     if answer is None:
         return None
     mask = np.asarray(answer)
@@ -355,8 +377,10 @@ def tried(
     guarded: frozenset[str],
     made: Callable[[], contracts.Plugin],
 ) -> contracts.Plugin | Unopened:
-    """What is made of a plugin; where it fails again, what stands in for it; the first time it is a
-    PluginFailedError.
+    """Return the plugin that `made` returns.
+
+    When `made` fails, raise PluginFailedError the first time, and return an Unopened for a guarded
+    plugin.
     """
     try:
         return made()

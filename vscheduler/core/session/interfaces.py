@@ -1,6 +1,6 @@
-"""Interfaces: what a Session is handed by the layers above, as Session and its users see it.
+"""Interfaces: what a Session receives from higher layers, as Session and its users see them.
 
-The cycle hands in placement, and the counts of pods near nodes (core.cycle.open_session).
+`core.cycle.open_session` passes in a Placement and the PodAffinityCounts.
 """
 
 from collections.abc import Sequence
@@ -11,19 +11,19 @@ from vscheduler.core.api import contracts, views
 from vscheduler.core.model import decisions, jobs, nodes, pod_affinity
 
 Refusals: TypeAlias = tuple[tuple[str, int], ...]
-"""What nodes say, with their number."""
+"""Refusal messages of filters, each with the number of nodes."""
 
 Holes: TypeAlias = tuple[decisions.MissingResource, ...]
-"""The largest room that is left, by resource."""
+"""The largest free amount on any node, by resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Where a task may go."""
+    """The node chosen for a task."""
 
     row: int
     idle: bool
-    """Whether it may start at once, or waits there for room that is being freed."""
+    """Whether the task fits now; otherwise the task waits here for resources being released."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,48 +33,56 @@ class Explanation:
     refusals: Refusals
     holes: Holes
     outsized: Holes
-    """Where the task is larger than any node that it may use: the most that one of these has."""
+    """The largest node's amounts, if the task is larger than any node that the task may use."""
 
 
 class Placement(Protocol):
-    """Which node a task may go to, as things stand (core.placement.placement)."""
+    """The choice of nodes in the present state of the session (core.placement.placement)."""
 
     def choose(self, task: jobs.Task) -> Choice | None:
-        """The best node for this task as things stand, or None."""
+        """Return the best node for this task, or None."""
 
     def feasible(self, task: jobs.Task, row: int) -> bool:
-        """Whether this node takes the task, now or once what is being freed is free."""
+        """Whether this node can take the task, now or after pending releases."""
 
     def reachable(self, task: jobs.Task) -> nodes.Mask:
-        """Nodes (N,) that nothing but room, or what evictions could change, keeps from the task."""
+        """Return the mask (N,) of nodes that the task could use if evictions made space for the
+        task.
+        """
 
     def ranked(self, task: jobs.Task, mask: nodes.Mask) -> list[int]:
-        """The rows of these nodes (N,), best score first, whether the task fits there or not."""
+        """Return the rows of the nodes in the mask (N,), best score first, whether or not the task
+        fits.
+        """
 
     def explanation(self, task: jobs.Task) -> Explanation:
-        """Why nodes refuse this task."""
+        """Return why nodes refuse this task."""
 
     def standing_explanation(self, task: jobs.Task) -> Explanation:
-        """Why nodes would refuse this task if nothing ran on them."""
+        """Return why nodes would refuse this task if no pods ran on any node."""
 
     def explain(self, task: jobs.Task) -> tuple[Refusals, Holes]:
-        """Why nodes refuse this task, with their number, and the largest room that is left."""
+        """Return the refusals with node counts, and the largest free amounts."""
 
     def verdicts(
         self, task: jobs.Task, view: contracts.NodeView
     ) -> Sequence[contracts.FilterResult]:
-        """What every filter says of these nodes, and which are left alone for now."""
+        """Return the results of all filters for these nodes, and of the pause after a kubelet's
+        refusal.
+        """
 
 
 class PodAffinityCounts(views.PodAffinityCounts, Protocol):
-    """Which pods are near a node (core.placement.pod_affinity.counts)."""
+    """Counts of pods per topology domain (core.placement.pod_affinity.counts)."""
 
     @property
     def has_guests(self) -> bool:
-        """Whether any pod was placed near others that it must be near."""
+        """Whether any pod was placed next to pods that its required affinity names."""
 
     def move(self, task: jobs.Task, row: int, seat: pod_affinity.Seat, step: int) -> None:
-        """The task takes this seat, or leaves it (-1)."""
+        """Count the task in this seat (step 1), or remove the task again (step -1)."""
 
     def would_miss(self, tasks: Sequence[jobs.Task]) -> bool:
-        """Whether these pods on nodes are the last that others were placed near in this cycle."""
+        """Whether evicting these pods would take away the last match for affinity of pods placed
+        now.
+        """

@@ -1,4 +1,4 @@
-"""What must hold after every cycle, whatever the plugins said."""
+"""Invariants that must hold after every cycle, whatever the plugins answered."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def check(session: "working.Session") -> None:
-    """Raise AssertionError where the session decided something that must never happen.
+    """Raise AssertionError if the session made a decision that must never happen.
 
-    Costs what the cycle changed: touched rows and bound tasks.
+    The cost is proportional to the changes of the cycle: touched rows and bound tasks.
     """
     bound = Counter(bind.task.uid for bind in session.binds)
     assert all(count == 1 for count in bound.values()), "a pod is bound twice"
@@ -27,54 +27,58 @@ def check(session: "working.Session") -> None:
 
 
 def _check_rows(session: "working.Session") -> None:
-    """The rows that were touched are the snapshot's plus what was placed, and not overfull."""
+    """Recount the touched rows from the snapshot and the decisions; no row may be overfull."""
     table = session.snapshot.nodes
     rows = np.array(sorted(set(session.touched)), dtype=np.int64)
     used = table.used[rows].copy()
     future = used - table.releasing[rows]
-    place = {int(row): at for at, row in enumerate(rows)}
+    positions = {int(row): at for at, row in enumerate(rows)}
     for evict in session.evicts.values():
-        future[place[session.layout.rows[evict.node]]] -= session.request(evict.task)
-    starting = _Placed(session, place, session.binds)
+        future[positions[session.layout.rows[evict.node]]] -= session.request(evict.task)
+    starting = _PlacedTasks(session, positions, session.binds)
     starting.add_to(used, future)
     wanted = starting.requests > 0
     free = session.allocatable[rows] - used
-    over = (wanted & (free[starting.places] < 0)).any(axis=1) & starting.allocated
+    over = (wanted & (free[starting.positions] < 0)).any(axis=1) & starting.allocated
     assert not over.any(), f"{session.binds[int(over.argmax())].task.key} overfills its node"
-    _Placed(session, place, tuple(session.pipelined.values())).add_to(used, future)
+    _PlacedTasks(session, positions, tuple(session.pipelined.values())).add_to(used, future)
     for room in session.kept_rooms:
-        future[place[session.layout.rows[room.node]]] += session.request(room.task)
+        future[positions[session.layout.rows[room.node]]] += session.request(room.task)
     assert (used == session.used[rows]).all(), "used differs from the recount"
     assert (future == session.future_used[rows]).all(), "future_used differs from the recount"
 
 
-class _Placed:
-    """Decisions as arrays, one entry each: a pod at a time would cost as much as to place it."""
+class _PlacedTasks:
+    """Decisions as arrays with one entry each, since a loop over pods would cost as much as placing
+    them.
+    """
 
     def __init__(
         self,
         session: "working.Session",
-        place: Mapping[int, int],
+        positions: Mapping[int, int],
         decided: Sequence[decisions.Bind | decisions.Pipeline],
     ) -> None:
         node_rows, tasks = session.layout.rows, [each.task for each in decided]
-        self.places = np.array([place[node_rows[each.node]] for each in decided], dtype=np.int64)
-        """Where among the touched rows it is."""
+        self.positions = np.array(
+            [positions[node_rows[each.node]] for each in decided], dtype=np.int64
+        )
+        """The position among the touched rows."""
         self.allocated = np.array(
             [session.gang_of(task).status(task) is jobs.TaskStatus.ALLOCATED for task in tasks],
             dtype=np.bool_,
         )
-        """Whether it is room that is there now."""
-        kinds = {task.pod_class: task for task in tasks}
-        of_kind = np.array([session.request(task) for task in kinds.values()], dtype=np.int64)
-        numbers = {kind: number for number, kind in enumerate(kinds)}
-        which = np.array([numbers[task.pod_class] for task in tasks], dtype=np.int64)
-        self.requests = of_kind.reshape(-1, session.space.size)[which]
+        """Whether the pod starts now, on resources that are free."""
+        classes = {task.pod_class: task for task in tasks}
+        by_class = np.array([session.request(task) for task in classes.values()], dtype=np.int64)
+        indexes = {pod_class: index for index, pod_class in enumerate(classes)}
+        class_of = np.array([indexes[task.pod_class] for task in tasks], dtype=np.int64)
+        self.requests = by_class.reshape(-1, session.space.size)[class_of]
         """(n, R)."""
 
     def add_to(self, used: resources.Vector, future: resources.Vector) -> None:
-        """What they take, in rows of touched nodes."""
+        """Add the requests to the rows of touched nodes."""
         now = self.allocated
         for column in range(used.shape[1]):
-            np.add.at(future[:, column], self.places, self.requests[:, column])
-            np.add.at(used[:, column], self.places[now], self.requests[now, column])
+            np.add.at(future[:, column], self.positions, self.requests[:, column])
+            np.add.at(used[:, column], self.positions[now], self.requests[now, column])

@@ -1,4 +1,4 @@
-"""Gang: a Job's working copy inside one cycle, with its sub-groups (spec.subGroupPolicy)."""
+"""JobState: a Job's working copy inside one cycle, with its sub-groups (spec.subGroupPolicy)."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
@@ -8,15 +8,14 @@ from vscheduler.core.model import jobs
 from vscheduler.core.session import dispatch
 
 Key: TypeAlias = tuple[int, tuple[str, ...]]
-"""A sub-group: the place of its policy, and the values of the labels that it goes by."""
+"""A sub-group: the index of the policy, and the values of the labels that the policy groups by."""
 
 
 class SubGroups:
-    """The sub-groups of one job, with how many of their pods stand how.
+    """The sub-groups of one job, with pod counts by status.
 
-    A pod is in the first policy that it matches. A sub-group is whole when as many of its pods as
-    its policy's size have a place; pods that ask for nothing count while they wait (Volcano:
-    SubJobInfo.IsReady).
+    A pod belongs to the first matching policy. A sub-group is whole when the number of placed pods
+    reaches the policy's size. Best-effort pods count while waiting (Volcano: SubJobInfo.IsReady).
     """
 
     __slots__ = ("_counts", "_idlers", "_keys", "_policies")
@@ -33,11 +32,11 @@ class SubGroups:
                 self._count(key, task, task.status, 1)
 
     def of(self, task: jobs.Task) -> Key | None:
-        """The sub-group that the task is in; None where it is in none, and stands by itself."""
+        """Return the sub-group of the task; None for a task without a sub-group."""
         return self._keys.get(task.uid)
 
     def move(self, task: jobs.Task, before: jobs.TaskStatus, after: jobs.TaskStatus) -> None:
-        """The task's status has changed."""
+        """Update the counts after a status change of the task."""
         key = self.of(task)
         if key is not None:
             self._count(key, task, before, -1)
@@ -46,17 +45,17 @@ class SubGroups:
     def is_whole(
         self, key: Key, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True
     ) -> bool:
-        """Whether enough of its pods stand in one of these statuses; idlers: pods that ask for
-        nothing count while they wait.
+        """Whether enough pods of the sub-group have one of these statuses. With `idlers`, waiting
+        best-effort pods count.
         """
         counted = idlers and jobs.TaskStatus.PENDING not in statuses
         waiting = self._idlers[key] if counted else 0
-        return self._standing(key, statuses) + waiting >= self._policies[key[0]].size
+        return self._count_in(key, statuses) + waiting >= self._policies[key[0]].size
 
     def lacking(
         self, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True
     ) -> tuple[jobs.SubGroup, int] | None:
-        """The first policy with fewer whole sub-groups than it needs, and how many it has.
+        """Return the first policy with fewer whole sub-groups than its minimum, and their number.
 
         Volcano: JobInfo.checkSubJobCondition.
         """
@@ -67,35 +66,38 @@ class SubGroups:
         return None
 
     def spares(self, task: jobs.Task) -> bool:
-        """Whether this task may go and no sub-group that is whole loses what it needs."""
+        """Whether evicting this task leaves every whole sub-group whole."""
         key = self.of(task)
         if key is None or not self.is_whole(key, jobs.READY):
             return True
-        return self._standing(key, jobs.READY) > self._policies[key[0]].size
+        return self._count_in(key, jobs.READY) > self._policies[key[0]].size
 
     def completes(self, placed: Iterable[jobs.Task]) -> bool:
-        """Whether every sub-group that one of these tasks is in is whole now, or will be."""
+        """Whether each sub-group of these tasks is whole, pipelined pods included."""
         keys = {self.of(task) for task in placed}
         return all(key is None or self.is_whole(key, jobs.PLACED) for key in keys)
 
     def short(self, tasks: Iterable[jobs.Task]) -> tuple[Key, int, int] | None:
-        """The first sub-group of one of these tasks that can't become whole, how many of its pods
-        are placed or could be, and how many are behind gates.
+        """Return the first sub-group of these tasks that can't become whole.
+
+        The result includes the number of pods that are or could be placed, and the number of gated
+        pods.
         """
         for key in dict.fromkeys(map(self.of, tasks)):
             if key is None:
                 continue
             gated = self._counts[key, jobs.TaskStatus.GATED]
-            usable = self._standing(key, jobs.VALID) - gated
+            usable = self._count_in(key, jobs.VALID) - gated
             if usable < self._policies[key[0]].size:
                 return key, usable, gated
         return None
 
     def gathered(self, tasks: Iterable[jobs.Task]) -> list[jobs.Task]:
-        """These tasks with those of a sub-group side by side, in their order otherwise.
+        """Return the tasks with members of a sub-group next to each other, otherwise in the given
+        order.
 
-        Sub-groups that have lost pods come first, then those that the job can't start without,
-        then the others (Volcano: SubJobOrderFn, minSubGroups first).
+        Started sub-groups with missing pods come first, then sub-groups that the job needs to
+        start, then the rest (Volcano: SubJobOrderFn, minSubGroups first).
         """
         ordered = list(tasks)
         whole = self._whole(jobs.PLACED)
@@ -110,8 +112,10 @@ class SubGroups:
         return sorted(ordered, key=lambda task: ranks[task.uid])
 
     def _find(self, task: jobs.Task, *, as_volcano: bool) -> Key | None:
-        """Volcano: getOrCreateSubJob; there, pods of a policy without keys stand by themselves,
-        so that its minSubGroups can't be met. Here they are one sub-group.
+        """Return the sub-group selected by the task's labels (Volcano: getOrCreateSubJob).
+
+        In Volcano each pod of a policy without keys stands alone, so that minSubGroups can't be
+        met. Here all such pods form a single sub-group.
         """
         for place, policy in enumerate(self._policies):
             if as_volcano and not policy.keys:
@@ -124,16 +128,16 @@ class SubGroups:
     def _rank(self, key: Key, whole: Counter[int]) -> int:
         if self.is_whole(key, jobs.PLACED):
             return 2
-        if self._standing(key, jobs.PLACED):
+        if self._count_in(key, jobs.PLACED):
             return 0
         return 1 if whole[key[0]] < self._policies[key[0]].minimum else 2
 
     def _whole(self, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True) -> Counter[int]:
-        """How many sub-groups of each policy are whole."""
+        """Count the whole sub-groups of each policy."""
         keys = set(self._keys.values())
         return Counter(key[0] for key in keys if self.is_whole(key, statuses, idlers=idlers))
 
-    def _standing(self, key: Key, statuses: frozenset[jobs.TaskStatus]) -> int:
+    def _count_in(self, key: Key, statuses: frozenset[jobs.TaskStatus]) -> int:
         return sum(self._counts[key, status] for status in statuses)
 
     def _count(self, key: Key, task: jobs.Task, status: jobs.TaskStatus, step: int) -> None:
@@ -143,17 +147,16 @@ class SubGroups:
 
 
 NO_ROLES: Counter[tuple[str, jobs.TaskStatus]] = Counter()
-"""What jobs without role minima count; never written to."""
+"""Shared empty counts of jobs without role minimums; never written to."""
 
-NOBODY: dict[jobs.TaskId, tuple[jobs.TaskStatus, str | None]] = {}
-"""Who has moved in a job of which nobody has; never written to."""
+UNCHANGED: dict[jobs.TaskId, tuple[jobs.TaskStatus, str | None]] = {}
+"""Shared empty record of jobs without status changes; never written to."""
 
 
 class JobState:
-    """A Job, and what this cycle has done with its tasks so far.
+    """A Job, and the changes that this cycle has made to its tasks.
 
-    Only Statement moves tasks (through `move`); actions change `phase` and `unplaced`; plugins
-    only read.
+    Only Statement changes tasks (through `move`). Actions change `phase`; plugins only read.
     """
 
     __slots__ = (
@@ -165,43 +168,43 @@ class JobState:
         self.job = job
         self.phase = job.state.phase
         self.protected = job.protected and not as_volcano
-        """Whether its PodGroup says that nobody may be evicted from it. Volcano asks for that in
+        """Whether the PodGroup's annotation forbids evictions. Volcano checks this annotation in
         gangpreempt and gangreclaim only."""
         self.settled = job.settled
-        """Whether there is nothing that it could ask for: until a task moves, no more."""
+        """Whether the job requests nothing; becomes false when a task moves."""
         self.counts = job.counts
-        """The job's own until a task moves: most never do."""
+        """Shared with the job until a task moves, since most jobs never change in a cycle."""
         self.ready_tasks = job.ready_tasks
         """Tasks that count towards minMember (Volcano: ReadyTaskNum)."""
         self.valid_tasks = job.valid_tasks
-        """Tasks that can still make up the gang (Volcano: ValidTaskNum)."""
+        """Tasks that can still be members of the gang (Volcano: ValidTaskNum)."""
         self.scheduled_tasks = job.scheduled_tasks
-        """Tasks that make up a running group."""
+        """Tasks that count towards the phase Running."""
         self.role_counts = NO_ROLES
-        """By role and status; only kept where the job has role minima."""
-        self._moved = NOBODY
+        """Task counts by role and status; only maintained for jobs with role minimums."""
+        self._moved = UNCHANGED
         self.pending_best_effort = job.pending_best_effort
-        """Pending tasks that ask for nothing: they count as ready (Volcano: IsReady)."""
+        """Pending tasks that request no resources; such tasks count as ready (Volcano: IsReady)."""
         if job.min_task_member:
             self.role_counts = Counter((task.role, task.status) for task in job.tasks)
         self.sub_groups: SubGroups | None = None
-        """Only of a job that has policies for them."""
+        """None if the job has no sub-group policies."""
         if job.sub_groups:
             self.sub_groups = SubGroups(job, as_volcano=as_volcano)
 
     def status(self, task: jobs.Task) -> jobs.TaskStatus:
-        """Where the task stands now."""
+        """Return the task's current status."""
         moved = self._moved.get(task.uid)
         return task.status if moved is None else moved[0]
 
     def node(self, task: jobs.Task) -> str | None:
-        """The node that the task is on, or has room on, now."""
+        """Return the node that the task currently runs on, or is placed on."""
         moved = self._moved.get(task.uid)
         return task.node if moved is None else moved[1]
 
     def move(self, task: jobs.Task, status: jobs.TaskStatus, node: str | None) -> None:
-        """Note a new status and node; back to what the snapshot says leaves no trace."""
-        if self._moved is NOBODY:
+        """Record a new status and node. A return to the snapshot's values removes the record."""
+        if self._moved is UNCHANGED:
             self._moved = {}
         self.settled = False
         before = self.status(task)
@@ -226,22 +229,22 @@ class JobState:
             self._moved[task.uid] = (status, node)
 
     def tasks(self, status: jobs.TaskStatus) -> Iterator[jobs.Task]:
-        """The tasks that stand so now, by UID."""
+        """Iterate over the tasks with this current status, by UID."""
         return (task for task in self.job.tasks if self.status(task) is status)
 
     @property
     def waiting_tasks(self) -> int:
-        """Tasks that wait for room that is being freed (Volcano: WaitingTaskNum)."""
+        """Tasks that wait for resources being released (Volcano: WaitingTaskNum)."""
         return self.counts[jobs.TaskStatus.PIPELINED]
 
     @property
     def has_minimum(self) -> bool:
-        """Whether minMember is reached, roles aside (Volcano: JobInfo.IsReady)."""
+        """Whether minMember is reached, regardless of roles (Volcano: JobInfo.IsReady)."""
         return self.ready_tasks + self.pending_best_effort >= self.job.min_member
 
     def reaches(self, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True) -> bool:
-        """Whether all minima are reached in these statuses, READY or PLACED: of the job, its
-        roles, its sub-groups; idlers: pods that ask for nothing count while they wait.
+        """Whether tasks in these statuses, READY or PLACED, reach all minimums: of the job, the
+        roles and the sub-groups. With `idlers`, waiting best-effort pods count.
         """
         job = self.job
         placed = self.ready_tasks + (self.pending_best_effort if idlers else 0)
@@ -258,7 +261,7 @@ class JobState:
         return groups is None or groups.lacking(statuses, idlers=idlers) is None
 
     def may_become_ready(self, failed_roles: Collection[str]) -> bool:
-        """After tasks of these roles found no node, whether the others are worth trying.
+        """Whether to go on placing tasks after tasks of these roles found no node.
 
         Volcano: JobInfo.NeedContinueAllocating.
         """
@@ -278,12 +281,12 @@ class JobState:
         )
 
     def lacks_role(self, task: jobs.Task) -> bool:
-        """Whether the task's role has less than its minimum placed."""
+        """Whether the task's role has fewer placed tasks than the role's minimum."""
         least = self.job.min_task_member.get(task.role, 0) if self.job.roles_count else 0
         return least > 0 and self.role_tasks(task.role, jobs.PLACED) < least
 
     def spares(self, task: jobs.Task) -> bool:
-        """Whether this task may go and all minima stay: of the job, its roles, its sub-groups."""
+        """Whether all minimums hold without this task: of the job, the role and the sub-group."""
         # A pod that is placed in this cycle may still fail to be bound.
         settled = self.ready_tasks - self.counts[jobs.TaskStatus.ALLOCATED]
         if settled <= self.job.min_member:
@@ -294,7 +297,7 @@ class JobState:
         return not least or self.role_tasks(task.role, jobs.READY) > least
 
     def role_tasks(self, role: str, statuses: frozenset[jobs.TaskStatus]) -> int:
-        """Tasks of a role that stand in one of these statuses."""
+        """Count the tasks of a role in these statuses."""
         return sum(self.role_counts[role, status] for status in statuses)
 
     def _has_role(
@@ -308,18 +311,18 @@ class JobState:
 
     @property
     def untouched(self) -> bool:
-        """Whether every task stands where the snapshot has it."""
+        """Whether every task has the status and node of the snapshot."""
         return not self._moved
 
 
 def is_ready(asked: dispatch.Dispatch, gang: JobState) -> bool:
-    """Whether the minimum has room now, best-effort members that it needs included."""
+    """Whether the minimum of the job can start now, including the best-effort members it needs."""
     return asked.all_agree("job_ready", gang) and not rests(asked, gang, jobs.READY)
 
 
 def rests(asked: dispatch.Dispatch, gang: JobState, statuses: frozenset[jobs.TaskStatus]) -> bool:
-    """Whether the minimum is reached in these statuses, READY or PLACED, only as best-effort
-    members that wait are counted. Where no plugin asks for a minimum it never is.
+    """Whether the minimum is reached in these statuses, READY or PLACED, only by counting waiting
+    best-effort members. False if no plugin asks for a minimum.
     """
     return (
         gang.pending_best_effort > 0

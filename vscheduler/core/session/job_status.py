@@ -1,6 +1,6 @@
-"""The end of a cycle: what happened to each job and queue.
+"""The end of a cycle: the CycleResult with a status for each job and each queue.
 
-Nodes that are left out of what is shared are told with the reason why.
+The result also lists the nodes excluded from shares, with the reason for each.
 """
 
 import functools
@@ -24,20 +24,20 @@ NODES_HELP = frozenset(
         decisions.ReasonCode.NO_ROOM,
     }
 )
-"""Why a group isn't admitted where more nodes would help."""
+"""Reasons against admitting a group that additional nodes could remove."""
 
-PODS_HEAR = NODES_HELP | {decisions.ReasonCode.QUEUE_BARRED}
-"""Why a group isn't admitted where its pods are told, too: they may have heard before that its
-queue doesn't exist, and would say so for ever."""
+REPORTED_TO_PODS = NODES_HELP | {decisions.ReasonCode.QUEUE_BARRED}
+"""Reasons against admitting a group that are written to the pods' status as well. Pods may carry an
+earlier message that their queue doesn't exist; the message would stay for ever if not replaced."""
 
 FINISHED = (jobs.TaskStatus.SUCCEEDED, jobs.TaskStatus.FAILED)
 
 WITHOUT_NODE = (*jobs.WAITING, jobs.TaskStatus.PIPELINED, *jobs.HOLDING - jobs.SCHEDULED)
-"""Statuses of pods that have no node when the cycle begins, and are to have one."""
+"""Statuses of pods that had no node when the cycle began, and should get one."""
 
 
 def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> decisions.CycleResult:
-    """All that the session decided, in canonical order."""
+    """Return everything that the session decided, in canonical order."""
     tried: frozenset[jobs.JobId] = frozenset()
     if session.spending.exhausted:
         # A job that only waits for room to be freed has had its turn as well: it would wait again
@@ -82,7 +82,7 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
 
 
 def _nominations(session: "working.Session") -> Mapping[jobs.TaskId, str]:
-    """Room that was kept, or made, for tasks that still wait for it, the oldest promise first."""
+    """Return the nominations of tasks that still wait on the nominated node, oldest first."""
     return {
         task: node
         for task, node in session.nominations.items()
@@ -93,7 +93,7 @@ def _nominations(session: "working.Session") -> Mapping[jobs.TaskId, str]:
 def _still(
     session: "working.Session", since: Mapping[str, float], standing: jobs.Phase
 ) -> Mapping[str, float]:
-    """Those of these groups, by UID, that stand so at the end of the cycle."""
+    """Return the entries of `since` for groups that have this phase at the end of the cycle."""
     return {
         gang.job.uid: since[gang.job.uid]
         for gang in session.unsettled()
@@ -102,11 +102,11 @@ def _still(
 
 
 def phase(gang: job_state.JobState, *, unschedulable: bool, as_volcano: bool = False) -> jobs.Phase:
-    """The phase that a PodGroup has after this cycle.
+    """Return the phase of a PodGroup after this cycle.
 
-    Binds of this cycle don't count yet; a pod that is being deleted on a node still does.
-    Volcano: session.getPodGroupPhase, which goes by the pods with a node alone; here one isn't
-    Completed while others wait, nor when its minMember is 0 and nothing ever ran.
+    Binds of this cycle don't count yet; a pod being deleted counts while the pod is on a node.
+    Volcano: session.getPodGroupPhase, which considers only pods with a node. Here a group isn't
+    Completed while other pods wait, nor with a minMember of 0 when no pod ever ran.
     """
     if gang.counts[jobs.TaskStatus.RUNNING] and unschedulable:
         return jobs.Phase.UNKNOWN
@@ -120,14 +120,14 @@ def phase(gang: job_state.JobState, *, unschedulable: bool, as_volcano: bool = F
 
 
 def _releasing(gang: job_state.JobState) -> int:
-    """Pods that are being deleted but still sit on a node."""
+    """Count the pods that are being deleted but still have a node."""
     if not gang.counts[jobs.TaskStatus.RELEASING]:
         return 0
     return sum(task.node is not None for task in gang.tasks(jobs.TaskStatus.RELEASING))
 
 
-def _winding_down(gang: job_state.JobState) -> bool:
-    """Whether the gang lacks members only because they are being deleted on their nodes.
+def _is_terminating(gang: job_state.JobState) -> bool:
+    """Whether the gang lacks members only because members are being deleted on their nodes.
 
     Volcano: gang shouldSkipUnschedulableForReleasing.
     """
@@ -162,13 +162,13 @@ def _group(session: "working.Session", gang: job_state.JobState) -> decisions.Gr
     placed = _placed(session, gang) if session.pipelined else gang.ready_tasks
     ready = placed >= job.min_member
     lacks = not (gang.has_minimum if session.as_volcano else ready)
-    unschedulable = bool(job.tasks) and lacks and not _winding_down(gang)
+    unschedulable = bool(job.tasks) and lacks and not _is_terminating(gang)
     waits = (
         reason is not None
         and gang.counts[jobs.TaskStatus.PENDING]
         # Autoscalers make nodes for pods that are said to be unschedulable. Of groups that aren't
         # admitted, only those that nothing but the cluster has no room for are helped by that.
-        and (gang.phase is not jobs.Phase.PENDING or reason.code in PODS_HEAR)
+        and (gang.phase is not jobs.Phase.PENDING or reason.code in REPORTED_TO_PODS)
     )
     return decisions.GroupStatus(
         job=job.id,
@@ -186,8 +186,9 @@ def _group(session: "working.Session", gang: job_state.JobState) -> decisions.Gr
 
 
 def _placed(session: "working.Session", gang: job_state.JobState) -> int:
-    """Pods that count towards minMember and have their nodes, or are bound to them now; room that
-    is only kept for the rest of the cycle is none.
+    """Count the pods that count towards minMember and run, or are bound now.
+
+    Pods whose nodes are merely reserved for the rest of the cycle don't count.
     """
     if gang.untouched:
         return gang.ready_tasks
@@ -196,14 +197,16 @@ def _placed(session: "working.Session", gang: job_state.JobState) -> int:
 
 
 def _waits(gang: job_state.JobState) -> decisions.Reason | None:
-    """Pods that only wait for others to go are no news to an action that had no trouble."""
+    """Return a reason for a job with pipelined pods, for which no action recorded a reason."""
     if not gang.waiting_tasks:
         return None
     return reasons.of(gang, decisions.ReasonCode.WAITS_FOR_RELEASE)
 
 
 def _stray(job: jobs.Job) -> decisions.GroupStatus:
-    """A job whose queue doesn't exist keeps its phase and is told so."""
+    """Return the status of a job whose queue doesn't exist: the phase is kept, and the reason is
+    reported.
+    """
     reason = decisions.Reason(
         code=decisions.ReasonCode.QUEUE_MISSING,
         queue=job.queue,
@@ -256,8 +259,10 @@ TOO_SMALL = "node(s) were too small for any pod"
 
 
 def exclusions(session: "working.Session") -> tuple[decisions.Exclusion, ...]:
-    """Nodes that no pod could use, by the first filter that keeps one of the pods away; most nodes
-    first.
+    """Return the nodes that no pod could use, grouped by the first filter that refuses a sample
+    pod.
+
+    The largest group comes first.
     """
     if session.as_volcano or not session.usable.left_out.size:
         return ()
@@ -279,7 +284,7 @@ def exclusions(session: "working.Session") -> tuple[decisions.Exclusion, ...]:
 
 
 def _some_task(session: "working.Session") -> jobs.Task | None:
-    """A pod that has or wants a node, the same one in every cycle as far as possible."""
+    """Return a pod that has or wants a node; as far as possible the same pod in every cycle."""
     for gang in session.gangs.values():
         for task in gang.job.tasks:
             if task.pod_class in gang.job.classes:

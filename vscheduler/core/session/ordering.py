@@ -1,4 +1,4 @@
-"""Queue, then job, then task: always a total order, so that nothing is left to chance."""
+"""Ordering of queues, jobs and tasks. Every order is total, so that decisions are deterministic."""
 
 import heapq
 from collections.abc import Callable, Iterable
@@ -13,9 +13,10 @@ SortKey = tuple[object, ...]
 
 
 class Line(Generic[Item]):
-    """Waiting things, the smallest key first; keys are computed when an item joins.
+    """A priority queue: the item with the smallest key comes first.
 
-    An item whose key may have changed leaves and joins again, which is what Volcano's loops do.
+    Keys are computed when an item joins. An item whose key may have changed leaves and joins again,
+    as in Volcano's loops.
     """
 
     def __init__(self) -> None:
@@ -25,16 +26,18 @@ class Line(Generic[Item]):
         return len(self._heap)
 
     def join(self, key: SortKey, item: Item) -> None:
-        """Stand in line; the key's last part must be unique."""
+        """Add an item. The last part of the key must be unique."""
         heapq.heappush(self._heap, (key, item))
 
     def leave(self) -> Item:
-        """The first in line goes."""
+        """Remove and return the first item."""
         return heapq.heappop(self._heap)[1]
 
     def leave_as_things_stand(self, key: Callable[[Item], SortKey]) -> Item:
-        """The first in line goes, but one whose key has grown since it joined stands back: where
-        queues are branches of a tree, it grows with what others are given.
+        """Remove and return the first item, after updating keys that have grown since the item
+        joined.
+
+        In a tree of queues a key also grows when a sibling receives resources.
         """
         while True:
             known, item = heapq.heappop(self._heap)
@@ -44,15 +47,17 @@ class Line(Generic[Item]):
             self.join(current, item)
 
     def leave_smallest(self, key: Callable[[Item], SortKey]) -> Item:
-        """The same where a key may have shrunk as well: all are looked at. A branch of a tree
-        counts for less when a part of it that had nothing has a little.
+        """Remove and return the item with the smallest current key, after recomputing all keys.
+
+        Needed where a key may shrink: in a tree of queues, the share of an inner queue falls when a
+        child without any resources receives some.
         """
         self._heap = [(key(item), item) for _, item in self._heap]
         heapq.heapify(self._heap)
         return self.leave()
 
     def part(self, leaves: Callable[[Item], bool], into: "Line[Item]") -> None:
-        """All for whom this holds leave, and stand in another line."""
+        """Move all items for which `leaves` is true to another line."""
         staying = []
         for known, item in self._heap:
             if leaves(item):
@@ -64,16 +69,16 @@ class Line(Generic[Item]):
 
     @property
     def first(self) -> Item:
-        """Who is first in line."""
+        """The first item, which stays in the line."""
         return self._heap[0][1]
 
     def rest(self) -> Iterable[Item]:
-        """All who still stand in line, in no order."""
+        """Iterate over the remaining items, in no particular order."""
         return (item for _, item in self._heap)
 
 
 class Descending:
-    """A key the other way round."""
+    """A sort key in reverse order."""
 
     __slots__ = ("key",)
 
@@ -90,12 +95,12 @@ class Descending:
 
 
 def queue_key(dispatch: dispatch.Dispatch, queue: queues.Queue) -> SortKey:
-    """Plugins, then the older queue, then the name (Volcano: QueueOrderFn)."""
+    """Order queues by plugins, then by age, then by name (Volcano: QueueOrderFn)."""
     return (*dispatch.key("queue_key", queue), queue.created, queue.name)
 
 
 def job_key(dispatch: dispatch.Dispatch, gang: job_state.JobState) -> SortKey:
-    """Plugins, then the older job, then `namespace/name` (Volcano: JobOrderFn)."""
+    """Order jobs by plugins, then by age, then by `namespace/name` (Volcano: JobOrderFn)."""
     return (*dispatch.key("job_key", gang), gang.job.created, gang.job.id)
 
 
@@ -105,9 +110,10 @@ def victim_key(
     owner: tuple[queues.Queue, job_state.JobState],
     task: jobs.Task,
 ) -> SortKey:
-    """In which order pods lose their room to this queue: the last in line first.
+    """Order the candidates for eviction on behalf of the claimant; the first candidate is evicted
+    first.
 
-    owner is the pod's queue and job. Jobs of one queue are told apart by plugins only, not by
+    owner is the candidate's queue and job. Jobs of one queue are compared by plugins only, not by
     age (Volcano: BuildVictimsPriorityQueue).
     """
     queue, gang = owner
@@ -122,11 +128,11 @@ def victim_key(
 def tasks(
     dispatch: dispatch.Dispatch, gang: job_state.JobState, waiting: Iterable[jobs.Task]
 ) -> list[jobs.Task]:
-    """A job's tasks in the order in which they are placed, sub-groups side by side."""
+    """Return a job's tasks in placement order, members of a sub-group next to each other."""
     ordered = sorted(waiting, key=lambda task: task_key(dispatch, task))
     return ordered if gang.sub_groups is None else gang.sub_groups.gathered(ordered)
 
 
 def task_key(dispatch: dispatch.Dispatch, task: jobs.Task) -> SortKey:
-    """Plugins, then the index, then the older pod, then the UID (Volcano: TaskOrderFn)."""
+    """Order tasks by plugins, then by index, age and UID (Volcano: TaskOrderFn)."""
     return (*dispatch.key("task_key", task), task.index, task.created, task.uid)

@@ -1,6 +1,7 @@
-"""Reasons with the figures of a job as it stands: what actions and the end of a cycle say alike.
+"""Reasons: why a job isn't placed, with figures of the job's current state.
 
-A Worksheet is what is left to do for a job in its turn, with what is said of the job on the way.
+Actions and the end of a cycle use the same functions. A JobTurn holds the tasks that remain for a
+job in a turn, and remembers what was reported for the job on the way.
 """
 
 from collections import deque
@@ -21,14 +22,14 @@ LACKS_PODS = frozenset(
         decisions.ReasonCode.TOO_FEW_SUB_GROUPS,
     }
 )
-"""What is said of jobs that would have more pods if all could be used."""
+"""Reason codes of jobs with too few pods, which might have enough if all pods were usable."""
 
 FAILED = decisions.Reason(code=decisions.ReasonCode.PLUGIN_FAILED, queue="")
-"""Stands in for what a plugin that fails would have said."""
+"""The reason when a plugin fails in `job_valid`."""
 
 
 def of(gang: job_state.JobState, code: decisions.ReasonCode, **numbers: object) -> decisions.Reason:
-    """Why this job waits; numbers are other fields of Reason."""
+    """Return a Reason for this job; numbers are further fields of Reason."""
     fields = {
         "queue": gang.job.queue,
         "tasks": len(gang.job.tasks),
@@ -40,10 +41,11 @@ def of(gang: job_state.JobState, code: decisions.ReasonCode, **numbers: object) 
 
 
 def barred(session: "working.Session", gang: job_state.JobState) -> decisions.Reason | None:
-    """Why a job may not start, whatever plugins say and however much room there is; None if it may.
+    """Return why a job may not start, regardless of plugins and free resources; None if the job
+    may.
 
-    Its phase is no excuse, since tenants can write it: a queue that is made after a job named it
-    is as closed to that job as to later ones.
+    The job's phase doesn't matter, since tenants can write the phase. A queue created after a job
+    named the queue is as closed to that job as to later jobs.
     """
     job, queue = gang.job, session.queues[gang.job.queue]
     if not queue.takes(job.namespace):
@@ -52,7 +54,9 @@ def barred(session: "working.Session", gang: job_state.JobState) -> decisions.Re
 
 
 def _topology(session: "working.Session", gang: job_state.JobState) -> decisions.Reason | None:
-    """Why a gang waits that must be near together in the network, which nobody sees to yet."""
+    """Return why a gang with hard network topology waits; no action places pods by network topology
+    yet.
+    """
     field = gang.job.hard_topology
     if not field or not session.policy.hard_topology_waits:
         return None
@@ -60,7 +64,7 @@ def _topology(session: "working.Session", gang: job_state.JobState) -> decisions
 
 
 def invalid(session: "working.Session", gang: job_state.JobState) -> decisions.Reason | None:
-    """Why this job can't be scheduled as it stands; None if it can."""
+    """Return why this job can't be scheduled in its present state; None if the job can."""
     bar = barred(session, gang) if session.bars else None
     if bar is not None:
         return bar
@@ -73,7 +77,7 @@ def invalid(session: "working.Session", gang: job_state.JobState) -> decisions.R
 
 
 def rejected(gang: job_state.JobState) -> decisions.Reason | None:
-    """Why some of this job's pods can't be used; None if all can."""
+    """Return the reason for pods of this job that can't be used; None if all pods can."""
     rejections = gang.job.rejections
     if not rejections:
         return None
@@ -87,8 +91,8 @@ def rejected(gang: job_state.JobState) -> decisions.Reason | None:
 
 
 def short_sub_group(gang: job_state.JobState) -> decisions.Reason | None:
-    """Which sub-group keeps its pods from being placed, as too few of them are there; None if
-    each could be whole.
+    """Return the reason for a sub-group with too few pods to be placed; None if each sub-group
+    could become whole.
     """
     if gang.sub_groups is None or not gang.counts[jobs.TaskStatus.PENDING]:
         return None
@@ -108,7 +112,9 @@ def short_sub_group(gang: job_state.JobState) -> decisions.Reason | None:
 def no_room(
     session: "working.Session", gang: job_state.JobState, task: jobs.Task, *, empty: bool = False
 ) -> decisions.Reason:
-    """Why no node takes this task of the job; empty: would take it, if nothing ran there."""
+    """Return why no node takes this task. With `empty`, why no node would if no pods ran on any
+    node.
+    """
     placement = session.placement
     found = placement.standing_explanation(task) if empty else placement.explanation(task)
     code = decisions.ReasonCode.NO_ROOM if session.layout.size else decisions.ReasonCode.NO_NODES
@@ -128,29 +134,29 @@ def no_room(
 def shortages(
     session: "working.Session", queue: queues.Queue, task: jobs.Task
 ) -> tuple[decisions.Shortage, ...]:
-    """The numbers behind a queue that may not take this task."""
+    """Return the shortages for which the queue may not take this task."""
     answers = session.dispatch.every("shortages", queue, task)
     return tuple(shortage for answer in answers for shortage in answer or ())
 
 
 class JobTurn:
-    """What is left to do for one job in this cycle."""
+    """The tasks that remain to be placed for one job in this cycle."""
 
-    __slots__ = ("failed_kinds", "failed_roles", "gang", "tasks")
+    __slots__ = ("failed_classes", "failed_roles", "gang", "tasks")
 
     def __init__(self, gang: job_state.JobState, tasks: deque[jobs.Task]) -> None:
         self.gang = gang
         self.tasks = tasks
         self.failed_roles: set[str] = set()
-        """Roles of which a task found no node: their other tasks aren't tried (Volcano:
-        TaskHasFitErrors), but for tasks without a role."""
-        self.failed_kinds: set[jobs.PodClass] = set()
+        """Roles with a task that found no node: further tasks of the role aren't tried (Volcano:
+        TaskHasFitErrors). Tasks without a role are always tried."""
+        self.failed_classes: set[jobs.PodClass] = set()
 
 
 def note_incomplete(session: "working.Session", gang: job_state.JobState) -> None:
-    """Say why a job can't start although no node and no queue refused any of its tasks.
+    """Record why a job can't start although no node and no queue refused a task.
 
-    A reason that was noted before, for a task that was refused, stays.
+    A reason recorded before, for a refused task, is kept.
     """
     if gang.sub_groups and (short := short_sub_group(gang)) is not None:
         session.note(gang.job.id, rejected(gang) or short)
@@ -164,29 +170,30 @@ def note_incomplete(session: "working.Session", gang: job_state.JobState) -> Non
 
 
 def note_waiting(session: "working.Session", gang: job_state.JobState) -> None:
-    """Say that the job waits for room that is being freed."""
+    """Record that the job waits for resources being released."""
     waits = decisions.ReasonCode.WAITS_FOR_RELEASE
     if session.is_news(gang.job.id, waits):
         session.note(gang.job.id, of(gang, waits))
 
 
-def note_no_room(session: "working.Session", sheet: JobTurn, task: jobs.Task) -> None:
-    """Say why no node takes this task, once for each class of tasks."""
-    if task.pod_class in sheet.failed_kinds:
+def note_no_room(session: "working.Session", turn: JobTurn, task: jobs.Task) -> None:
+    """Record why no node takes this task, once for each pod class."""
+    if task.pod_class in turn.failed_classes:
         return
-    sheet.failed_kinds.add(task.pod_class)
-    session.note(sheet.gang.job.id, no_room(session, sheet.gang, task))
+    turn.failed_classes.add(task.pod_class)
+    session.note(turn.gang.job.id, no_room(session, turn.gang, task))
 
 
 def note_share(
-    session: "working.Session", queue: queues.Queue, sheet: JobTurn, task: jobs.Task | None = None
+    session: "working.Session", queue: queues.Queue, turn: JobTurn, task: jobs.Task | None = None
 ) -> None:
-    """Say that the queue has had its share, or is closed; of a pod that could go nowhere, and has
-    no share for that, why not.
+    """Record that the queue has used up its share, or is closed.
+
+    For a pod that no node could ever take, record the nodes' refusals instead: no share would help.
     """
-    task = task or _homeless(session, sheet) or sheet.tasks[0]
+    task = task or _task_without_node(session, turn) or turn.tasks[0]
     if queue.open and session.nowhere(task):
-        note_no_room(session, sheet, task)
+        note_no_room(session, turn, task)
         return
     short: tuple[decisions.Shortage, ...] = ()
     if not queue.open:
@@ -196,13 +203,15 @@ def note_share(
     else:
         code = decisions.ReasonCode.QUEUE_OVER_SHARE
         short = shortages(session, queue, task)
-    reason = of(sheet.gang, code, request=task.pod_class.request, shortages=short)
-    session.note(sheet.gang.job.id, reason)
+    reason = of(turn.gang, code, request=task.pod_class.request, shortages=short)
+    session.note(turn.gang.job.id, reason)
 
 
-def _homeless(session: "working.Session", sheet: JobTurn) -> jobs.Task | None:
-    """A task of the job that no node could take, whatever goes: no share would help it."""
-    if len(sheet.gang.job.classes) < 2:  # then the first task is like all others
+def _task_without_node(session: "working.Session", turn: JobTurn) -> jobs.Task | None:
+    """Return a task of the job that no node could take even if empty, and that no share would
+    help.
+    """
+    if len(turn.gang.job.classes) < 2:  # then the first task is like all others
         return None
-    by_kind = {task.pod_class: task for task in reversed(sheet.tasks)}
-    return next((task for task in by_kind.values() if session.nowhere(task)), None)
+    by_class = {task.pod_class: task for task in reversed(turn.tasks)}
+    return next((task for task in by_class.values() if session.nowhere(task)), None)

@@ -1,4 +1,4 @@
-"""Session: the working copy of a Snapshot in which a cycle decides."""
+"""Session: the working copy of a Snapshot in which a cycle makes its decisions."""
 
 import collections
 from collections import Counter
@@ -28,14 +28,14 @@ SEATS = {
     jobs.TaskStatus.ALLOCATED: pod_affinity.Seat.STAYING,
     jobs.TaskStatus.PIPELINED: pod_affinity.Seat.PROMISED,
 }
-"""What a task that was given room is to its neighbours."""
+"""How pod affinity counts a task that was placed in this cycle, by the new status of the task."""
 
 
 class Session:
-    """A cluster that can be changed, and the plugins that are asked about it.
+    """One scheduling cycle's state: a copy of the cluster, and the open plugins.
 
-    Node columns are copies, Gangs note what happens to tasks; the snapshot stays as it is.
-    Actions change it through `statement()` only.
+    Node columns are copies, a JobState records what changes for tasks; the Snapshot stays as taken.
+    Actions change the session through `statement()` only.
     """
 
     placement: interfaces.Placement
@@ -50,7 +50,7 @@ class Session:
         neighbours: interfaces.PodAffinityCounts,
         nominated: views.NominatedPods,
     ) -> None:
-        """`open` is to follow. Called by core.cycle."""
+        """Copy the snapshot; the caller, core.cycle, calls `open` next."""
         table = snapshot.nodes
         self.snapshot = snapshot
         self.policy = policy
@@ -63,7 +63,7 @@ class Session:
         self.leaving_ports = dict(table.leaving_ports)
         self.as_volcano = policy.volcano
         self.touched: list[int] = []
-        """Rows in the order in which they changed: who keeps an answer about rows looks here."""
+        """Rows of changed nodes, in order of change; caches of answers about rows read them."""
         self.queues: Mapping[str, queues.Queue] = snapshot.queues
         self.gangs = {
             job.id: job_state.JobState(job, as_volcano=self.as_volcano)
@@ -77,20 +77,20 @@ class Session:
         self.evicts: dict[jobs.TaskId, decisions.Evict] = {}
         self.budgets = work_budget.Budgets(snapshot.budgets)
         self.kept_rooms: list[snapshots.ReplacementReservation] = []
-        """Room for pods that their owners are to make anew."""
+        """Reservations for pods that the owners of evicted pods are expected to create."""
         self.nominations: dict[jobs.TaskId, str] = {}
-        """Room that evictions made, now or before, by the waiting task that it is kept for."""
+        """Reservations on nodes where pods were evicted, now or before, by the waiting task."""
         self.reasons: dict[jobs.JobId, decisions.Reason] = {}
         self.reclaim_failed = set(snapshot.carried.reclaim_failed)
-        """By action, jobs for which it found no victims, in unfinished cycles before, too."""
+        """By action, jobs without any victims, in this cycle or in unfinished cycles before."""
         self.unreached: set[jobs.JobId] = set()
-        """Jobs that this cycle didn't look at: it says nothing about them."""
+        """Jobs that this cycle didn't consider; the result says nothing about them."""
         self.admitted = dict(snapshot.carried.admitted)
-        """Since when groups are Inqueue, by UID; those that aren't any more included."""
+        """By UID, when a PodGroup became Inqueue; groups that have left Inqueue are included."""
         self.admission_expired = dict(snapshot.carried.admission_expired)
-        """When groups lost their place, by UID, those that were admitted again included."""
+        """By UID, when the admission of a PodGroup expired; groups admitted again are included."""
         self.partial_since: dict[str, float] = {}
-        """Since when gangs are bound in part, by UID: those that still are."""
+        """By UID, since when a gang has been bound in part; only gangs that still are."""
         self.wake_at: float | None = None
         self.shuffled_at = snapshot.carried.shuffled_at
         """When the action shuffle last evicted a pod, in this cycle or before."""
@@ -110,8 +110,8 @@ class Session:
         placement: interfaces.Placement,
         awaited: Sequence[snapshots.ReplacementReservation],
     ) -> None:
-        """Let actions prepare the cycle, and open all plugins; those that are guarded have failed
-        in this cycle before. Awaited: room that is kept for pods that aren't there yet.
+        """Let actions prepare the cycle, then open all plugins. guarded names plugins that failed
+        earlier in this cycle; awaited are reservations for pods that don't exist yet.
         """
         self.placement = placement
         self._awaited = awaited
@@ -156,8 +156,8 @@ class Session:
 
     @cached_property
     def total(self) -> resources.Vector:
-        """What shares are computed from, (R,): what the pods of queues could use. In Volcano's way,
-        all that nodes have that are ready.
+        """The resources that shares are computed from, (R,): whatever pods of any queue could use.
+        With `compatibility: volcano`, the allocatable resources of all ready nodes.
         """
         if self.as_volcano:
             everything: resources.Vector = self.allocatable[self.layout.ready].sum(axis=0)
@@ -166,55 +166,55 @@ class Session:
 
     @cached_property
     def bars(self) -> bool:
-        """Whether there is anything that could bar a job."""
+        """Whether `reasons.barred` could refuse any job."""
         limited = [each for each in self.queues.values() if each.namespaces is not None]
         return bool(limited or [each for each in self.gangs.values() if each.job.hard_topology])
 
     @cached_property
     def told_hopeless(self) -> unschedulable_jobs.Told:
-        """What was said of jobs that can't start on empty nodes, and still holds."""
+        """Earlier findings about jobs that can't start on empty nodes, if still valid."""
         return unschedulable_jobs.still(self)
 
     @property
     def known_nowhere(self) -> Collection[tuple[str, jobs.PodClass]]:
-        """Queues, and classes for which no node is known to do."""
+        """Pairs of queue and pod class for which no node is known to be suitable."""
         return self.told_hopeless.nowhere
 
     @cached_property
     def moved_in(self) -> set[jobs.TaskId]:
-        """Pods that have come for which room was kept."""
+        """Pods that have taken over a reservation made for a replacement pod."""
         return set()
 
     @cached_property
     def demands(self) -> demands.QueueDemands:
-        """What queues have and ask for as the cycle begins."""
+        """Allocated and requested resources of queues as the cycle begins."""
         awaited = [(room.queue, room.task.pod_class) for room in self._awaited]
         return demands.QueueDemands(self.space, self.gangs.values(), awaited)
 
     def unsettled(self) -> list[job_state.JobState]:
-        """Jobs that could have something to ask for: most have what they need, and run."""
+        """Return the jobs that could still request something; most jobs run, and don't."""
         return [gang for gang in self.gangs.values() if not gang.settled]
 
     @cached_property
     def usable(self) -> node_pools.NodePools:
-        """The nodes as they are, as far as pods of queues could use them."""
+        """The nodes as they are now, grouped by the queues and pods that could use them."""
         return self.surveyor.survey(node_pools.ground(self))
 
     @cached_property
     def surveyor(self) -> node_pools.NodePoolsBuilder:
-        """Who makes surveys in this cycle."""
+        """The builder of all node pools in this cycle."""
         return node_pools.NodePoolsBuilder(self)
 
     def nowhere(self, task: jobs.Task) -> bool:
-        """Whether the task has no share, as there is no node that it could use. In Volcano's way,
-        shares don't ask for that.
+        """Whether the task earns its queue no share because no node could take the task. Always
+        false with `compatibility: volcano`, where shares don't depend on usable nodes.
         """
         queue = self.gang_of(task).job.queue
         return not self.as_volcano and self.usable.nowhere(queue, task.pod_class)
 
     def usable_before(self, seconds: float) -> node_pools.NodePools | None:
-        """The nodes as if nothing that they had so many seconds ago had gone since; None where
-        nothing has. What has gone is remembered for so long, and there is a cycle when that ends.
+        """Return the node pools as if no node had lost anything in the last `seconds`; None if no
+        node has. Losses are remembered for `seconds`, and a cycle is due when a loss expires.
         """
         self._losses_kept = max(seconds, self._losses_kept)
         now = self.snapshot.now
@@ -226,8 +226,8 @@ class Session:
         return self.surveyor.survey(node_loss_grace.before(self.usable.ground, lost, self.space))
 
     def kept_losses(self) -> Mapping[str, snapshots.NodeLoss]:
-        """What the next cycle is to know of what nodes have lost: until that is long enough ago,
-        and the node is as it was, or gone with all pods that were on it.
+        """Return the node losses that the next cycle must know. A loss is dropped once it is old
+        enough and the node has left with all pods of this scheduler.
         """
         if not self._losses_kept:
             return {}
@@ -239,7 +239,7 @@ class Session:
         }
 
     def class_nodes(self, kind: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask:
-        """Nodes of a layout that pods of this class could use, whoever is there now: (N,)."""
+        """Return the nodes (N,) of a layout that pods of this class could use if empty."""
         mask = np.ones(layout.size, dtype=np.bool_)
         for answer in self.dispatch.each("class_nodes", dispatch.mask_of, None, kind, layout):
             if answer is not None:
@@ -247,13 +247,13 @@ class Session:
         return mask
 
     def queue_nodes(self, queue: queues.Queue, layout: nodes.NodeLayout) -> nodes.Mask | None:
-        """The same for pods of a queue; None: all."""
+        """Return the nodes (N,) of a layout that pods of the queue could use; None: all."""
         answers = self.dispatch.each("queue_nodes", dispatch.mask_of, None, queue, layout)
         masks = [answer for answer in answers if answer is not None]
         return np.logical_and.reduce(masks) if masks else None
 
     def request(self, task: jobs.Task) -> resources.Vector:
-        """What the task asks for, (R,), `pods` included; not to be written to."""
+        """Return the resource request of the task, (R,), `pods` included; read-only."""
         vector = self._requests.get(task.pod_class)
         if vector is None:
             vector = self._requests[task.pod_class] = self.space.vector(task.pod_class.request)
@@ -261,7 +261,9 @@ class Session:
         return vector
 
     def promised(self, task: jobs.Task) -> bool:
-        """Whether pods were evicted for this task in an earlier cycle, or room was kept for it."""
+        """Whether an earlier cycle nominated a node for the task, or a reservation served the
+        task.
+        """
         return task.uid in self.snapshot.carried.nominations or task.uid in self.moved_in
 
     def runs(self, action: str) -> bool:
@@ -269,16 +271,16 @@ class Session:
         return self.policy.runs(action)
 
     def reachable(self, task: jobs.Task) -> nodes.Mask:
-        """Nodes that nothing but room, or what evictions could change, keeps from the task."""
+        """Return the nodes that the task could use if evictions made space for the task."""
         return self.placement.reachable(task)
 
     def wake(self, at: float) -> None:
-        """At this instant a decision could change with no event; what is past isn't due again."""
+        """Ask for a cycle at this instant, when a decision could change without an event."""
         if at > self.snapshot.now:
             self.wake_at = at if self.wake_at is None else min(at, self.wake_at)
 
     def residents(self, row: int) -> Sequence[jobs.Task]:
-        """Our pods on a node that could be evicted when the cycle began, by UID."""
+        """Return this scheduler's pods on a node that could be evicted at first, by UID."""
         if self._residents is None:
             spared = self.snapshot.carried.eviction_refused_pods
             self._residents = collections.defaultdict(list)
@@ -295,17 +297,17 @@ class Session:
         return self._residents.get(row, ())
 
     def gang_of(self, task: jobs.Task) -> job_state.JobState:
-        """The task's job as it stands in this cycle."""
+        """Return the state of the task's job in this cycle."""
         return self.gangs[task.job]
 
     def statement(self) -> statement.Statement:
-        """A journal of what-ifs: `with session.statement() as trial: …; trial.commit()`."""
+        """Return a journal of changes: `with session.statement() as trial: …; trial.commit()`."""
         return statement.Statement(self)
 
     def view(
         self, rows: "np.ndarray[tuple[int], np.dtype[np.int64]] | None" = None
     ) -> contracts.NodeView:
-        """The nodes as plugins see them: all, or a copy of these rows."""
+        """Return the nodes as plugins see them: all nodes, or copies of the given rows."""
         if rows is None:
             return self._whole
         whole = self._whole
@@ -314,7 +316,7 @@ class Session:
 
     @cached_property
     def _whole(self) -> contracts.NodeView:
-        """All nodes, always as they are just now."""
+        """All nodes as read-only views, which always show the current state."""
         every = (self.allocatable, self.used, self.future_used)
         allocatable, used, future_used = (array.view() for array in every)
         for array in (allocatable, used, future_used):
@@ -323,22 +325,22 @@ class Session:
         return contracts.NodeView(self.layout, None, allocatable, used, future_used, ports, leaving)
 
     def note(self, job: jobs.JobId, reason: decisions.Reason) -> None:
-        """Why a job, or the rest of it, isn't placed: the dominant reason stays, else the first."""
+        """Record why a job, or the rest of a job, isn't placed; the dominant reason is kept."""
         if self.is_news(job, reason.code):
             self.reasons[job] = reason
 
     def is_news(self, job: jobs.JobId, code: decisions.ReasonCode) -> bool:
-        """Whether a reason of this kind would be noted."""
+        """Whether `note` would record a reason with this code."""
         known = self.reasons.get(job)
         return known is None or PRECEDENCE[code] < PRECEDENCE[known.code]
 
     @property
     def work(self) -> Counter[str]:
-        """How often something was done, by kind."""
+        """Counts of operations, by kind."""
         return self.spending.work
 
     def take(self, task: jobs.Task, row: int, status: jobs.TaskStatus) -> None:
-        """Give the task room on a node. Called by Statement."""
+        """Place the task on a node, as allocated or pipelined. Called by Statement."""
         request = self.request(task)
         future = self.future_used[row]  # a view; in one step, `+=` would write it twice
         future += request
@@ -356,7 +358,7 @@ class Session:
         self.dispatch.tell("on_allocate", task)
 
     def give_back(self, task: jobs.Task, row: int) -> None:
-        """The exact opposite of `take`, of the last task taken first. Called by Statement."""
+        """Undo `take` exactly, for the task that was taken last. Called by Statement."""
         self.dispatch.tell("on_deallocate", task)
         gang = self.gang_of(task)
         request = self.request(task)
@@ -370,7 +372,7 @@ class Session:
         gang.move(task, task.status, task.node)
 
     def keep(self, room: snapshots.ReplacementReservation, step: int = 1) -> None:
-        """Take, or give back (-1), room for a pod that isn't there yet. Called by Statement."""
+        """Reserve resources for a future pod, or (-1) release them. Called by Statement."""
         row = self.layout.rows[room.node]
         self.future_used[row] += step * self.request(room.task)
         move = work_budget.take_ports if step > 0 else work_budget.give_ports_back
@@ -379,7 +381,7 @@ class Session:
         self.touched.append(row)
 
     def evict(self, task: jobs.Task, row: int) -> None:
-        """The task's room is there for those who wait. Called by Statement."""
+        """Make the task's resources available to waiting pods. Called by Statement."""
         name = self.layout.names[row]
         self.future_used[row] -= self.request(task)
         work_budget.give_ports_back(self.ports, name, task)
@@ -392,7 +394,7 @@ class Session:
         self.dispatch.tell("on_deallocate", task)
 
     def restore(self, task: jobs.Task, row: int) -> None:
-        """The exact opposite of `evict`. Called by Statement."""
+        """Undo `evict` exactly. Called by Statement."""
         name = self.layout.names[row]
         self.dispatch.tell("on_allocate", task)
         self.future_used[row] += self.request(task)

@@ -1,4 +1,4 @@
-"""Statement: a journal of what-ifs that is committed, held or undone."""
+"""Statement: a journal of tentative changes, which are committed, held or undone."""
 
 from enum import Enum
 from types import TracebackType
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Step(Enum):
-    """What one entry of the journal did."""
+    """The kind of one entry in the journal."""
 
     PLACED = "placed"
     EVICTED = "evicted"
@@ -23,10 +23,10 @@ class Step(Enum):
 
 
 class Statement:
-    """Room given to tasks, or taken from them, for now. Leaving without `commit` or `hold` undoes
-    all of it.
+    """A transaction on the session: placements and evictions that can be undone.
 
-    Volcano: framework.Statement.
+    Leaving the `with` block without `commit` or `hold` undoes all changes. Volcano:
+    framework.Statement.
     """
 
     def __init__(self, session: "working.Session") -> None:
@@ -51,15 +51,15 @@ class Statement:
             self.rollback()
 
     def allocate(self, task: jobs.Task, row: int) -> None:
-        """The task is to run on this node."""
+        """Place the task on this node, to start now."""
         self._take(task, row, jobs.TaskStatus.ALLOCATED)
 
     def pipeline(self, task: jobs.Task, row: int) -> None:
-        """The task is to wait on this node for room that is being freed."""
+        """Place the task on this node, to wait for resources that are being released."""
         self._take(task, row, jobs.TaskStatus.PIPELINED)
 
     def evict(self, evict: decisions.Evict) -> None:
-        """The task is to leave its node."""
+        """Evict the task from its node."""
         task = evict.task
         assert self._session.gang_of(task).status(task) in jobs.EVICTABLE
         row = self._session.layout.rows[evict.node]
@@ -68,7 +68,7 @@ class Statement:
         self._operations.append((Step.EVICTED, task, row))
 
     def spare(self, task: jobs.Task) -> None:
-        """The task needn't leave its node after all."""
+        """Cancel an eviction of this statement."""
         evict = self._evicts.pop(task.uid)
         row = self._session.layout.rows[evict.node]
         self._session.restore(task, row)
@@ -76,13 +76,13 @@ class Statement:
         self._spared[task.uid] = evict
 
     def reprieve(self, evict: decisions.Evict) -> None:
-        """The task needn't leave its node for a job whose plan stands already."""
+        """Cancel an eviction that an earlier statement has committed."""
         row = self._session.layout.rows[evict.node]
         self._session.restore(evict.task, row)
         self._operations.append((Step.REPRIEVED, evict.task, row))
 
     def withdraw(self, task: jobs.Task) -> None:
-        """The task waits no longer for the room that was promised to it."""
+        """Remove a pipelined task from its node."""
         gang = self._session.gang_of(task)
         assert gang.status(task) is jobs.TaskStatus.PIPELINED
         row = self._session.layout.rows[gang.node(task) or ""]
@@ -90,36 +90,36 @@ class Statement:
         self._operations.append((Step.WITHDRAWN, task, row))
 
     def keep(self, room: snapshot.ReplacementReservation) -> None:
-        """Nobody else is to have this room."""
+        """Reserve resources for a pod that doesn't exist yet."""
         self._session.keep(room)
         self._kept[room.task.uid] = room
         self._operations.append((Step.KEPT, room.task, self._session.layout.rows[room.node]))
 
     def start(self, task: jobs.Task) -> None:
-        """The task, which was held on room that is there now, is to run there."""
+        """Let an allocated task start that an earlier statement had held back."""
         gang = self._session.gang_of(task)
         assert gang.status(task) is jobs.TaskStatus.ALLOCATED
         row = self._session.layout.rows[gang.node(task) or ""]
-        self._reseat(task, row, pod_affinity.Seat.STAYING)
+        self._move_affinity(task, row, pod_affinity.Seat.STAYING)
         self._operations.append((Step.STARTED, task, row))
 
     def postpone(self, checkpoint: int) -> None:
-        """All that was placed since the checkpoint is to wait, where there is room now, too."""
+        """Turn all allocations since the checkpoint into pipelined tasks."""
         placed = [each for each in self._operations[checkpoint:] if each[0] is Step.PLACED]
         self.rollback(checkpoint)
         for _, task, row in placed:
             self.pipeline(task, row)
 
     def places(self, task: jobs.Task) -> bool:
-        """Whether the task was given room here."""
+        """Whether this statement placed the task."""
         return any(step is Step.PLACED and each is task for step, each, _ in self._operations)
 
     def checkpoint(self) -> int:
-        """A place to roll back to."""
+        """Return the current position in the journal, for `rollback`."""
         return len(self._operations)
 
     def rollback(self, checkpoint: int = 0) -> None:
-        """Undo everything since the checkpoint, last first."""
+        """Undo all entries since the checkpoint, last first."""
         while len(self._operations) > checkpoint:
             step, task, row = self._operations.pop()
             match step:
@@ -135,19 +135,21 @@ class Statement:
                 case Step.KEPT:
                     self._session.keep(self._kept.pop(task.uid), -1)
                 case Step.STARTED:
-                    self._reseat(task, row, pod_affinity.Seat.PROMISED)
+                    self._move_affinity(task, row, pod_affinity.Seat.PROMISED)
                 case Step.SPARED:
                     self._session.evict(task, row)
                     self._evicts[task.uid] = self._spared.pop(task.uid)
 
     @property
     def evicts(self) -> tuple[decisions.Evict, ...]:
-        """What is to be evicted as things stand, in the order in which it was chosen."""
+        """The planned evictions, in the order in which the victims were chosen."""
         return tuple(self._evicts.values())
 
     def commit(self) -> None:
-        """Bind what is allocated, evict what is evicted; what is pipelined keeps its room for the
-        rest of the cycle, and until it binds where something is evicted for it.
+        """Bind allocated tasks, evict victims and keep pipelined tasks waiting.
+
+        A pipelined task keeps its resources for the rest of the cycle, and in later cycles if pods
+        are evicted for the task.
         """
         names = self._session.layout.names
         for step, task, row in self._operations:
@@ -171,9 +173,9 @@ class Statement:
         self._forget()
 
     def hold(self) -> None:
-        """Bind nothing, and keep all room for the rest of the cycle.
+        """Bind nothing, and reserve all placements for the rest of the cycle.
 
-        Volcano: a statement that is pipelined is neither committed nor discarded.
+        Volcano: a pipelined statement is neither committed nor discarded.
         """
         assert not self._evicts, "nothing is evicted for a job that can't start"
         for step, task, row in self._operations:
@@ -182,16 +184,18 @@ class Statement:
             elif step in (Step.PLACED, Step.STARTED):
                 if self._session.gang_of(task).status(task) is jobs.TaskStatus.ALLOCATED:
                     # Who was to start waits with its gang: it is nobody's company yet.
-                    self._reseat(task, row, pod_affinity.Seat.PROMISED)
+                    self._move_affinity(task, row, pod_affinity.Seat.PROMISED)
                 self._hold(task, row)
         self._forget()
 
-    def _reseat(self, task: jobs.Task, row: int, seat: pod_affinity.Seat) -> None:
-        """The task, which has room that is there now, starts there, or only waits there."""
-        left = pod_affinity.Seat.STAYING
-        if seat is left:
-            left = pod_affinity.Seat.PROMISED
-        self._session.neighbours.move(task, row, left, -1)
+    def _move_affinity(self, task: jobs.Task, row: int, seat: pod_affinity.Seat) -> None:
+        """Change how pod affinity counts a task that fits now: as starting here, or as only waiting
+        here.
+        """
+        previous = pod_affinity.Seat.STAYING
+        if seat is previous:
+            previous = pod_affinity.Seat.PROMISED
+        self._session.neighbours.move(task, row, previous, -1)
         self._session.neighbours.move(task, row, seat, 1)
         self._session.touched.append(row)
 

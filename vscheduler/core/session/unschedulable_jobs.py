@@ -1,4 +1,4 @@
-"""Jobs that can't start on empty nodes: why not, kept from cycle to cycle as long as it holds."""
+"""Findings about jobs that can't start even on empty nodes, carried from cycle to cycle."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 Pods: TypeAlias = tuple[tuple[jobs.PodClass, int], ...]
-"""Pods that wait, by their class."""
+"""Waiting pods, as counts by class."""
 
 
 class Need(NamedTuple):
-    """So many of these pods a gang, or one role of it, still needs."""
+    """The number of pods, out of `pods`, still missing for a gang or for one role of a gang."""
 
     number: int
     pods: Pods
@@ -25,49 +25,49 @@ class Need(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """What is proved of a gang that can't start."""
+    """The proof of why a gang can't start."""
 
     need: Need
     homeless: jobs.PodClass | None = None
-    """A class of which no node takes a single pod."""
+    """A class of pods that no node can take."""
     seats: int = 0
-    """How many of the pods that it needs nodes could hold."""
+    """How many of the needed pods all nodes could hold."""
     shortages: tuple[decisions.Shortage, ...] = ()
-    """Or what the pods need together that the nodes don't have together."""
+    """Resources that the pods together request more of than all nodes have."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Entry:
-    """One job."""
+    """The finding for one job."""
 
     job: jobs.Job
-    """As it was."""
+    """The job when the finding was made."""
     obstacle: Obstacle
-    """A class of its pods that no node takes."""
+    """The class of pods that no node can take."""
     reason: decisions.Reason
-    """Why none does."""
+    """Why no node can take the pods."""
     status: decisions.GroupStatus | None = None
-    """What came of the cycle for it."""
+    """The status of the PodGroup at the end of the cycle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Told:
-    """It holds as long as these are the very nodes and settings, and equal queues."""
+    """All findings, valid while nodes and settings are unchanged objects and queues are equal."""
 
     allocatable: resources.Vector
-    """Another array where anything of a node changes but for what pods hold there."""
+    """The array of the snapshot; replaced whenever a node changes in anything except its pods."""
     queues: Mapping[str, queues.Queue]
     policy: object
     entries: dict[jobs.JobId, Entry]
 
     @property
     def nowhere(self) -> set[tuple[str, jobs.PodClass]]:
-        """Queues, and classes of which no node takes a pod of these."""
+        """Pairs of queue and pod class for which no node is suitable."""
         found = ((each.job.queue, each.obstacle.homeless) for each in self.entries.values())
-        return {(queue, kind) for queue, kind in found if kind is not None}
+        return {(queue, pod_class) for queue, pod_class in found if pod_class is not None}
 
     def holds(self, session: "working.Session") -> bool:
-        """Whether it would be said again."""
+        """Whether the findings are still valid in this session."""
         return (
             self.allocatable is session.snapshot.nodes.allocatable
             and self.policy is session.policy
@@ -81,8 +81,10 @@ class Told:
         reason: decisions.Reason | None,
         make: Callable[[], decisions.GroupStatus],
     ) -> decisions.GroupStatus:
-        """The status of a job that was told, as no task of it has moved; made, if it was told
-        something else before.
+        """Return the status of a job with a finding, if no task of the job has moved.
+
+        The last cycle's status is reused if reason and phase are unchanged; otherwise `make` is
+        called.
         """
         entry = self.entries[gang.job.id]
         if entry.reason is not reason or gang.phase is not jobs.Phase.PENDING:
@@ -93,7 +95,7 @@ class Told:
 
 
 def still(session: "working.Session") -> Told:
-    """What was told before, as far as it holds: for this cycle to add to."""
+    """Return the earlier findings that are still valid, for this cycle to extend."""
     carried = session.snapshot.carried.hopeless
     known = carried.entries if isinstance(carried, Told) and carried.holds(session) else {}
     entries = {

@@ -1,13 +1,14 @@
-"""Spending: what a cycle has cost so far, on account of which namespace, and who is served first.
+"""Accounts of a session: the work budget, PodDisruptionBudgets and host ports.
 
-A cycle has a budget of counted operations. While it lasts, jobs are looked at in the order of
-fairness between queues, whatever they cost. After a cycle that ran out of it, those come first
-whose namespaces have cost little in the cycles just before, so that nobody waits for a namespace
-whose jobs cost much and find no room; the others go on with what is left.
+WorkBudget counts what a cycle has cost so far, and which namespace caused the cost. A cycle has a
+budget of counted operations. Within the budget, jobs take turns in the order of fairness between
+queues, whatever their cost. A cycle that follows an exhausted budget first serves namespaces with
+low costs in the last cycles; the remaining namespaces share the rest. So a namespace with expensive
+jobs that fit nowhere can't delay everybody else.
 
-Beside Spending stand the other accounts that a session keeps. Budgets tell which pods
-PodDisruptionBudgets let go, on top of those that go already: for the planner of evictions, whatever
-plugins are configured, and for the plugin pdb. Host ports that pods hold are kept by node name.
+Budgets knows which evictions the PodDisruptionBudgets allow, beyond the pods already being evicted.
+The planner of evictions uses Budgets with any configuration, and the plugin pdb reads the same
+object. Host ports are kept by node name.
 """
 
 from collections import Counter, defaultdict
@@ -17,37 +18,40 @@ from vscheduler.core.model import constraints, jobs, snapshot
 from vscheduler.core.session import job_state
 
 OPENING_COST = 20
-"""Microseconds, about: one job that could have something to ask for, whether it has a turn or not:
-sessions are opened with it, and it stands in lines."""
+"""About microseconds for one job that could request something, with or without a turn: the cost of
+opening sessions with the job and of sorting the job."""
 
 PARTS = 4
-"""A namespace has had its part when it has cost this fraction of the budget more than others, or
-less where many want something."""
+"""A namespace has used its part when its cost exceeds the lowest cost by this fraction of the
+budget; the part is smaller if many namespaces wait."""
 
 
 class WorkBudget:
-    """Of one cycle. Costs are about microseconds."""
+    """The work budget of one cycle. One unit is about one microsecond."""
 
     def __init__(self, budget: int | None, before: Mapping[str, int]) -> None:
-        """budget: None is unlimited; before: what namespaces have cost in unfinished cycles."""
+        """Start the account. A budget of None is unlimited; before has the costs of namespaces in
+        unfinished cycles.
+        """
         self.work: Counter[str] = Counter()
-        """How often something was done, by kind."""
+        """Counts of operations, by kind."""
         self.exhausted = False
         """Whether the budget was used up at any time, so that the cycle isn't finished."""
         self.over = False
-        """Whether what there is to spend is spent, by now."""
+        """Whether the current limit is used up."""
         self.payer = ""
-        """The namespace that causes what is done now; empty: nobody."""
+        """The namespace that pays for current operations; empty if none does."""
         self._budget = self._limit = budget
         self._spent = 0
         self._before = before
         self._now: Counter[str] = Counter()
         self._part: int | None = None
-        """What those may have cost who are served first; None: there is no hurry."""
+        """The highest cost of a namespace that is still served first; None if there is no hurry."""
 
     def hurry(self, unsettled: Sequence[job_state.JobState], tried: Collection[jobs.JobId]) -> None:
-        """The cycle goes on after one that wasn't finished, with these jobs, of which some have had
-        their turn.
+        """Serve cheap namespaces first, since this cycle continues an unfinished cycle.
+
+        unsettled are the jobs to serve; tried are the jobs that have already had a turn.
         """
         if self._budget is None:
             return
@@ -58,7 +62,7 @@ class WorkBudget:
             self._part = least + self._budget // (PARTS + 2 * len(waiting))
 
     def spend(self, kind: str, cost: int) -> None:
-        """Count work."""
+        """Count one operation and its cost."""
         self.work[kind] += 1
         self._spent += cost
         self._now[self.payer] += cost
@@ -66,15 +70,19 @@ class WorkBudget:
             self.exhausted = self.over = True
 
     def grant(self, fraction: int) -> None:
-        """From here on there is a half, a quarter, … of the budget at least, whatever was spent
-        before: else what comes first could keep the rest from ever being done.
+        """Guarantee at least a half, a quarter, … of the budget from here on, whatever was spent
+        before.
+
+        Without the guarantee, early actions could starve later actions in every cycle.
         """
         if self._budget is not None and self._limit is not None:
             self._limit = max(self._limit, self._spent + self._budget // fraction)
             self.over = self._spent >= self._limit
 
     def part(self, fraction: int) -> Callable[[], bool]:
-        """Whether a half, a quarter, … of the budget is spent from here on, or all of it is."""
+        """Return a function for asking whether a half, a quarter, … of the budget, or the whole
+        limit, has been spent from here on.
+        """
         budget, end = self._budget, self._spent
         if budget is not None:
             end += budget // fraction
@@ -82,16 +90,17 @@ class WorkBudget:
 
     @property
     def hurried(self) -> bool:
-        """Whether anybody has to stand back for others."""
+        """Whether any namespace may have to wait for other namespaces."""
         return self._part is not None
 
     def has_had_its_part(self, namespace: str) -> bool:
-        """Whether others come first; in no hurry, nobody does."""
+        """Whether the namespace must let others go first; never the case without hurry."""
         return self._part is not None and self._cost(namespace) > self._part
 
     def in_turn(self, waiting: Iterable[job_state.JobState]) -> Iterator[job_state.JobState]:
-        """These jobs, as each pays for what is done for it; in a hurry those last whose namespaces
-        have had their part by the time that it is their turn.
+        """Iterate over these jobs, and charge the work for each job to the job's namespace.
+
+        In a hurry, jobs of a namespace that has used its part come last.
         """
         later = []
         hurried = self._part is not None
@@ -107,8 +116,10 @@ class WorkBudget:
         self.payer = ""
 
     def carried(self, unsettled: Callable[[], Iterable[job_state.JobState]]) -> Mapping[str, int]:
-        """What the next cycle is to know, if it has to go on: the older a cost, the less it counts,
-        so that nobody comes last for ever. The jobs are those that this one began with.
+        """Return the costs that a continuing cycle must know; unsettled returns the jobs of this
+        cycle.
+
+        Older costs count for half in each cycle, so that no namespace comes last for ever.
         """
         if not self.exhausted:
             return {}
@@ -119,13 +130,13 @@ class WorkBudget:
         return {name: cost for name, cost in costs.items() if cost}
 
     def costs(self, unsettled: Iterable[job_state.JobState]) -> Mapping[str, int]:
-        """By namespace, what this cycle has cost on its account, these jobs included."""
+        """Return this cycle's costs by namespace, plus the costs of these jobs' presence."""
         waiting = Counter([gang.job.namespace for gang in unsettled])
         names = {*waiting, *self._now} - {""}
         return {name: self._now[name] + OPENING_COST * waiting[name] for name in sorted(names)}
 
     def _count(self, unsettled: Iterable[job_state.JobState]) -> None:
-        """What it costs that these jobs are there."""
+        """Charge the namespaces for the presence of these jobs."""
         for gang in unsettled:
             self._now[gang.job.namespace] += OPENING_COST
 
@@ -134,7 +145,7 @@ class WorkBudget:
 
 
 class Budgets:
-    """All budgets of a snapshot, and how many of the pods of each were taken from it since."""
+    """The PodDisruptionBudgets of a snapshot, and the number of pods evicted from each since."""
 
     def __init__(self, budgets: Sequence[snapshot.Budget]) -> None:
         self._budgets = budgets
@@ -145,10 +156,10 @@ class Budgets:
         self._covering: dict[jobs.TaskId, tuple[int, ...]] = {}
 
     def spare(self, tasks: Sequence[jobs.Task]) -> bool:
-        """Whether all of these may go together.
+        """Whether the budgets allow evicting all these tasks together.
 
-        A pod under two budgets never may: the Eviction API answers 500 for it, whatever they
-        allow.
+        A pod under two budgets is never allowed: the Eviction API answers 500, whatever the budgets
+        permit.
         """
         wanted: Counter[int] = Counter()
         for task in tasks:
@@ -162,15 +173,15 @@ class Budgets:
         )
 
     def take(self, task: jobs.Task) -> None:
-        """The task goes: its budget has one less to give."""
+        """Count the task as evicted."""
         self._taken.update(self._of(task))
 
     def give_back(self, task: jobs.Task) -> None:
-        """The exact opposite of `take`."""
+        """Undo `take` exactly."""
         self._taken.subtract(self._of(task))
 
     def _of(self, task: jobs.Task) -> tuple[int, ...]:
-        """Which budgets cover the task; found once."""
+        """Return the indexes of the budgets that cover the task; computed once for each task."""
         covering = self._covering.get(task.uid)
         if covering is None:
             covering = self._covering[task.uid] = tuple(
@@ -185,13 +196,13 @@ Ports = dict[str, tuple[constraints.HostPort, ...]]
 
 
 def take_ports(ports: Ports, name: str, task: jobs.Task) -> None:
-    """The task takes its ports on this node."""
+    """Add the task's host ports to the node."""
     if task.pod_class.constraints.ports:
         ports[name] = tuple(sorted((*ports.get(name, ()), *task.pod_class.constraints.ports)))
 
 
 def give_ports_back(ports: Ports, name: str, task: jobs.Task) -> None:
-    """It gives them back; a node without any isn't in the table."""
+    """Remove the task's host ports from the node; a node without host ports leaves the table."""
     if task.pod_class.constraints.ports:
         left = list(ports[name])
         for port in task.pod_class.constraints.ports:
