@@ -1,11 +1,13 @@
-"""Constrained max-min fair shares: queues share nodes that not all of their pods can use.
+"""Constrained max-min fairness: weighted shares of nodes that not all pods can use.
 
-Ghodsi et al., "Choosy: Max-Min Fair Sharing for Datacenter Jobs with Constraints", EuroSys 2013.
-Q queues, C domains (sets of nodes that pods can use), N kinds of nodes, R resources; float64, units
-as in model.resources.Amounts. How they are found: docs/decisions/0008-fair-shares-by-flows.md.
+The definition is Ghodsi et al., "Choosy: Max-Min Fair Sharing for Datacenter Jobs with
+Constraints", EuroSys 2013. docs/decisions/0008-fair-shares-by-flows.md says how shares are
+computed, docs/decisions/0011-guarantees-above-what-there-is.md how guarantees are cut when nodes
+can't give as much.
 
-Guarantees are cut to what counts of them where they are more than there is:
-docs/decisions/0011-guarantees-above-what-there-is.md says why.
+Array dimensions are Q queues, C domains (sets of nodes that some pods can use), N kinds of nodes
+(nodes that are in the same domains) and R resources. Amounts are float64, in the units of
+model.resources.
 """
 
 from dataclasses import dataclass
@@ -21,65 +23,76 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingProblem:
-    """Who wants what, and what there is."""
+    """Demand, supply and limits of all queues: the input of `shares`."""
 
     weights: ResourceArray
     """(Q,), above 0."""
     demands: ResourceArray
-    """What each queue's pods have and ask for, by domain: (Q, C, R)."""
+    """What each queue's pods hold and ask for, by domain: (Q, C, R)."""
     reach: Flags
     """Which kinds of nodes make up each domain: (C, N)."""
     supply: ResourceArray
-    """What nodes of each kind give: (N, R)."""
+    """What nodes of each kind give, (N, R)."""
     pinned: ResourceArray
-    """What queues hold where nothing more is to be had: theirs in any case, and not part of demands
-    or supply, (Q, R)."""
+    """What queues hold on nodes that take no more of their pods. It belongs to them in any case,
+    and is part of neither demands nor supply: (Q, R)."""
     guarantee: ResourceArray
-    """(Q, R), of which no more than `carried_guarantees` counts; what can't be kept all the same is
-    reduced in proportion."""
+    """Amounts that count as guaranteed, (Q, R): at most what `carried_guarantees` returns. Where
+    they still don't all fit, they are reduced in proportion."""
     capability: ResourceArray
-    """The most that each queue may have, what is pinned included: (Q, R); inf is no limit."""
+    """The most that each queue may have, pinned amounts included: (Q, R); inf is no limit."""
     whole: ResourceArray
-    """The most that all may have together, what is pinned included: (R,); inf is no limit."""
+    """The most that all queues may have together, pinned amounts included: (R,); inf is no
+    limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """What each queue deserves."""
+    """The solution of a sharing problem: what each queue deserves."""
 
     deserved: ResourceArray
     """(Q, R)."""
     weights: ResourceArray
-    """The weights of all queues that stand at the same level in the same room, for a queue that its
-    weight limits, else 0: (Q, R). It is 0, too, where a queue stands above that level: by its
-    guarantee, or with what nobody at that level can use."""
+    """For a queue that its weight limits: the weights of all queues it competes with at the same
+    level, (Q, R). 0 for any other queue, also for one above that level, by its guarantee or with
+    nodes that nobody at the level can use."""
     by_root: Flags
-    """Whether `whole` keeps the queue from what nodes could give it: (Q, R)."""
+    """Whether `whole`, and not the nodes, limits the queue: (Q, R)."""
 
 
 def shares(problem: SharingProblem) -> Shares:
-    """The weighted max-min fair shares among those that a flow from demands to nodes carries."""
+    """Return the weighted max-min fair shares among all shares that a flow from demands to nodes
+    carries.
+    """
     assert (problem.weights > 0.0).all()
-    ground = graph(problem)
-    guarantee = (problem.guarantee / ground.scale).T.ravel()
-    floors = np.maximum(np.minimum(guarantee, ground.limits), ground.pinned)
-    if (floors > ground.pinned).any():
-        kept = decomposition.Decomposition(ground, np.where(floors > ground.pinned, floors, 1.0))
-        kept.divide(ground.pinned, floors)
+    flow_graph = graph(problem)
+    guarantee = (problem.guarantee / flow_graph.scale).T.ravel()
+    # Guarantees come first, as floors. Where no flow carries all of them, they are shared out with
+    # themselves as weights, that is, reduced in proportion.
+    floors = np.maximum(np.minimum(guarantee, flow_graph.limits), flow_graph.pinned)
+    if (floors > flow_graph.pinned).any():
+        kept = decomposition.Decomposition(
+            flow_graph, np.where(floors > flow_graph.pinned, floors, 1.0)
+        )
+        kept.divide(flow_graph.pinned, floors)
         floors = kept.shares
-    division = decomposition.Decomposition(ground, np.tile(problem.weights, ground.scale.size))
-    division.divide(floors, ground.limits)
-    table = (ground.scale.size, problem.weights.size)
-    by_root = division.by_root_alone().reshape(table).T
+    fair = decomposition.Decomposition(flow_graph, np.tile(problem.weights, flow_graph.scale.size))
+    fair.divide(floors, flow_graph.limits)
+    table = (flow_graph.scale.size, problem.weights.size)
+    by_root = fair.by_root_alone().reshape(table).T
     return Shares(
-        deserved=np.ascontiguousarray(division.shares.reshape(table).T) * ground.scale,
-        weights=np.ascontiguousarray(division.weights_by_room().reshape(table).T),
+        deserved=np.ascontiguousarray(fair.shares.reshape(table).T) * flow_graph.scale,
+        weights=np.ascontiguousarray(fair.weights_by_component().reshape(table).T),
         by_root=by_root,
     )
 
 
 def graph(problem: SharingProblem) -> decomposition.FlowGraph:
-    """The problem as one graph, without what nobody wants or can use."""
+    """Return the problem as one flow graph, without unwanted resources and unusable nodes.
+
+    A resource is *plain* if every domain in demand contains every kind of nodes that supplies the
+    resource.
+    """
     reach, supply, demands = _merged(problem)
     links: Flags = reach & (supply[:, np.newaxis, :] > 0.0)
     demands = demands * _any(links, 2)[:, np.newaxis, :]
@@ -117,7 +130,9 @@ def graph(problem: SharingProblem) -> decomposition.FlowGraph:
 
 
 def _merged(problem: SharingProblem) -> tuple[Flags, ResourceArray, ResourceArray]:
-    """Reach (1, C, N), supply (R, N) and demands (R, Q, C), with what is alike as one."""
+    """Return reach (1, C, N), supply (R, N) and demands (R, Q, C), with equal kinds and equal
+    domains merged.
+    """
     reach, supply = problem.reach, problem.supply.T
     demands = problem.demands.transpose(2, 0, 1)
     kinds = _alike(reach.T)
@@ -132,7 +147,7 @@ def _merged(problem: SharingProblem) -> tuple[Flags, ResourceArray, ResourceArra
 
 
 def _alike(rows: Flags) -> list[list[int]]:
-    """Which rows are equal, in order of the first of each."""
+    """Return the indices of equal rows, group by group, in order of each group's first row."""
     found: dict[bytes, list[int]] = {}
     for number, row in enumerate(np.ascontiguousarray(rows)):
         found.setdefault(row.tobytes(), []).append(number)
@@ -140,24 +155,25 @@ def _alike(rows: Flags) -> list[list[int]]:
 
 
 def _any(table: Flags, axis: int | tuple[int, ...]) -> Flags:
-    """Where anything is set along an axis."""
+    """Return where anything is set along an axis."""
     found: Flags = np.logical_or.reduce(table, axis=axis)
     return found
 
 
 NEAR = 1e-9
-"""Amounts that differ by less than this part of them are equal."""
+"""Amounts that differ by less than this fraction of themselves are equal."""
 
 
 def kept_guarantees(
     total: ResourceArray, weights: ResourceArray, guarantee: ResourceArray
 ) -> ResourceArray:
-    """What of each guarantee (Q, R) counts, where all may use all of `total` (R,).
+    """Return how much of each guarantee (Q, R) counts, where every queue may use all of `total`
+    (R,).
 
-    Guarantees that fit count whole. Else those that are above all there is come last, and of the
-    others the largest by weight are cut to one level, so that they fit. Who was cut loses as much
-    once more, which is left to those who were promised nothing: see
-    docs/decisions/0011-guarantees-above-what-there-is.md.
+    Guarantees that fit together count in full. Otherwise a guarantee above `total` comes last, and
+    the largest of the others, by weight, are cut to one level. A cut guarantee then loses the lost
+    amount once more, in favour of queues without guarantees:
+    docs/decisions/0011-guarantees-above-what-there-is.md says why.
     """
     if (guarantee.sum(axis=0) <= total).all():
         return guarantee
@@ -171,14 +187,16 @@ def kept_guarantees(
 def fitted_guarantees(
     total: ResourceArray, weights: ResourceArray, guarantee: ResourceArray
 ) -> ResourceArray:
-    """The same, cut once: what is promised below a queue, to fit into what that one is promised."""
+    """Return guarantees cut to fit `total`, but cut once only: for children, which share a parent's
+    guarantee.
+    """
     if (guarantee.sum(axis=0) <= total).all():
         return guarantee
     return _fitted(total, weights, guarantee)
 
 
 def _cut_twice(guarantee: ResourceArray, fits: ResourceArray) -> ResourceArray:
-    """Guarantees less twice what they lack once they fit; nothing, where that is more."""
+    """Return guarantees less twice the amount that was cut, at least 0."""
     near = NEAR * guarantee
     short = fits < guarantee - near
     found: ResourceArray = np.where(short, np.maximum(2.0 * fits - guarantee, 0.0), guarantee)
@@ -188,6 +206,7 @@ def _cut_twice(guarantee: ResourceArray, fits: ResourceArray) -> ResourceArray:
 def _fitted(
     total: ResourceArray, weights: ResourceArray, guarantee: ResourceArray
 ) -> ResourceArray:
+    """Return guarantees cut to fit `total`: the largest by weight are cut to one level."""
     nothing = np.zeros_like(guarantee)
     return share_arithmetic.water_fill(
         total, weights, guarantee, np.full_like(guarantee, np.inf), nothing
@@ -195,36 +214,44 @@ def _fitted(
 
 
 def carried_guarantees(problem: SharingProblem) -> ResourceArray:
-    """What of each queue's guarantee counts, (Q, R), by what nodes can give it beside those of
-    others: `kept`, where not all pods can use all nodes.
+    """Return how much of each queue's guarantee counts, (Q, R), where not all pods can use all
+    nodes.
 
-    What a queue asks for where there is no room for it at all is nobody's fault but its own, so
-    that nothing is cut for it.
+    The rules of `kept_guarantees` apply, and guarantees fit if a flow carries all of them at once.
+    A guarantee is first limited to what the queue could have if the cluster were empty of other
+    queues. No other queue is at fault for the difference, so the difference is not deducted twice.
     """
     guarantee = problem.guarantee
     if not guarantee.any():
         return guarantee
-    ground = graph(problem)
+    flow_graph = graph(problem)
     beyond = guarantee > np.minimum(_usable(problem), problem.whole)
     due = np.where(beyond, guarantee, np.minimum(guarantee, _alone(problem)))
-    table = (ground.scale.size, problem.weights.size)
-    weights = np.tile(problem.weights, ground.scale.size)
-    limits = np.minimum((due / ground.scale).T.ravel(), ground.limits)
+    table = (flow_graph.scale.size, problem.weights.size)
+    weights = np.tile(problem.weights, flow_graph.scale.size)
+    limits = np.minimum((due / flow_graph.scale).T.ravel(), flow_graph.limits)
     last = beyond.T.ravel()
-    division = decomposition.Decomposition(ground, weights)
-    division.divide(ground.pinned, np.where(last, ground.pinned, np.maximum(limits, ground.pinned)))
+    fitted = decomposition.Decomposition(flow_graph, weights)
+    # Guarantees that could be kept by themselves come first. Those above all usable nodes get what
+    # is left.
+    fitted.divide(
+        flow_graph.pinned, np.where(last, flow_graph.pinned, np.maximum(limits, flow_graph.pinned))
+    )
     if last.any():
-        before, division = division.shares, decomposition.Decomposition(ground, weights)
-        division.divide(before, np.where(last, np.maximum(limits, before), before))
-    fits = np.ascontiguousarray(division.shares.reshape(table).T) * ground.scale
-    near = NEAR * np.maximum(ground.total * ground.scale, 1.0)
+        before, fitted = fitted.shares, decomposition.Decomposition(flow_graph, weights)
+        fitted.divide(before, np.where(last, np.maximum(limits, before), before))
+    fits = np.ascontiguousarray(fitted.shares.reshape(table).T) * flow_graph.scale
+    # Flows round in proportion to the total, not to a single guarantee.
+    near = NEAR * np.maximum(flow_graph.total * flow_graph.scale, 1.0)
     cut = _cut_twice(due, fits)
     found: ResourceArray = np.where(fits >= due - near, due, cut)
     return found
 
 
 def _usable(problem: SharingProblem) -> ResourceArray:
-    """What nodes have that each queue wants something on, and what it has pinned: (Q, R)."""
+    """Return what each queue could find on all nodes of the domains in demand, pinned amounts
+    included: (Q, R).
+    """
     wants = (problem.demands > 0.0).transpose(2, 0, 1).astype(np.float64)
     kinds = (wants @ problem.reach.astype(np.float64)) > 0.0
     found: ResourceArray = np.einsum("rqn,nr->qr", kinds, problem.supply) + problem.pinned
@@ -232,7 +259,7 @@ def _usable(problem: SharingProblem) -> ResourceArray:
 
 
 def _alone(problem: SharingProblem) -> ResourceArray:
-    """At most so much could each queue have if there were no others: (Q, R)."""
+    """Return an upper bound of what each queue could have without competitors, (Q, R)."""
     stock = problem.reach.astype(np.float64) @ problem.supply
     found: ResourceArray = np.minimum(problem.demands, stock).sum(axis=1) + problem.pinned
     return found

@@ -1,8 +1,13 @@
-"""The most that can flow from queues through domains to kinds of nodes, for many rooms at once.
+"""Maximum flow from queues through domains to kinds of nodes, for many components at once.
 
-Queues and kinds are both "ends": every edge joins an end and a domain, and what flows over it can
-be taken back. So what is pushed alternates between ends and domains. Rooms that share no edge are
-solved together: a step costs hardly more for a hundred than for one.
+A queue sends what its pods ask for to the domains (sets of nodes) that the pods can use, and a
+domain passes the flow on to kinds of nodes. The method is Dinic's: find the shortest augmenting
+paths, push a blocking flow along them, repeat. Queues and kinds are both *ends*: every edge joins
+an end and a domain, and flow over an edge can be taken back. A path therefore alternates between
+ends and domains, and two arrays of residual capacities describe the network.
+
+Components without a common edge are solved together: numpy takes hardly longer for a hundred
+components than for one.
 """
 
 from dataclasses import dataclass, field
@@ -16,65 +21,73 @@ Indices = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
 NOTHING = 2e-14
-"""What rounding may leave of 1: nothing is pushed for less."""
+"""What rounding may leave of 1. Smaller amounts are not pushed."""
 LEAST = 1e-200
-"""Instead of 0 where something is divided by it."""
+"""Stands in for 0 as a divisor."""
 
 
 class _Layer(NamedTuple):
-    """Edges whose heads are all equally near."""
+    """Edges whose heads are all at the same distance from free capacity."""
 
     edges: Indices
     tails: Indices
     heads: Indices
     free: ResourceArray
-    """What may still flow from tail to head, of all edges of the network."""
+    """Residual capacity from tail to head, for all edges of the network."""
     other: ResourceArray
-    """And from head to tail."""
+    """Residual capacity from head to tail, for all edges of the network."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FlowNetwork:
-    """A flow, and what it leaves. Amounts are parts of what there is; V vertices, E edges.
+    """A flow and its residual network, with V vertices and E edges; amounts are fractions of the
+    total.
 
-    The first `claims` edges lead from queues to domains, the others from domains to kinds: those
-    are stored the other way round, with what flows over them as what may come back.
+    The first `queue_edges` edges lead from queues to domains. The others lead from domains to kinds
+    and are stored in reverse, from kind to domain: the flow over such an edge is the residual
+    capacity `onward`.
     """
 
     size: int
-    """V."""
+    """The number of vertices, V."""
     ends: Indices
-    """The queue or kind of each edge: (E,)."""
+    """The queue or kind of each edge, (E,)."""
     domains: Indices
-    """The domain of each edge: (E,)."""
+    """The domain of each edge, (E,)."""
     onward: ResourceArray
-    """What may still flow from the end to the domain: (E,)."""
+    """Residual capacity from the end to the domain, (E,). Of an edge to a kind: its flow."""
     back: ResourceArray
-    """What may still flow from the domain to the end, inf to a kind: (E,)."""
+    """Residual capacity from the domain to the end, (E,). Of a queue's edge: its flow; of an edge
+    to a kind: inf."""
     bounds: ResourceArray
-    """What may flow from queue to domain, or domain to kind, in all: (E,)."""
+    """Capacity of each edge, from queue to domain or from domain to kind, (E,)."""
     queue_edges: int
     excess: ResourceArray = field(default_factory=lambda: np.zeros(0))
-    """What stands at a vertex and has to go on: (V,)."""
+    """Amounts that have reached a vertex and still have to move on, (V,)."""
     room: ResourceArray = field(default_factory=lambda: np.zeros(0))
-    """What a kind still takes: (V,)."""
+    """Free capacity of kinds, (V,); 0 for all other vertices."""
     distance: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
-    """How far it is to a kind with room, counted from 1; 0 where there is no way: (V,)."""
+    """Length of the shortest path to a kind with free capacity, counted from 1; 0 where there is no
+    path: (V,)."""
 
     def keep(self, kept: Flags) -> None:
-        """Forget the other edges, and what flows over them."""
+        """Drop all edges but these, and the flow over them."""
         self.queue_edges = int(np.count_nonzero(kept[: self.queue_edges]))
         self.ends, self.domains = self.ends[kept], self.domains[kept]
         self.onward, self.back = self.onward[kept], self.back[kept]
         self.bounds = self.bounds[kept]
 
     def load(self, wanted: ResourceArray, supply: ResourceArray) -> None:
-        """Let every vertex send what it wants to, on the ways taken so far if it can.
+        """Start a new problem from the flow of the last one, reduced to what each vertex now sends.
 
-        wanted (V,) counts for queues, and for domains as what flows in beside the edges.
+        `wanted` (V,) is what a queue sends, and what enters a domain from outside the network.
+        `supply` (V,) is the capacity of kinds. Call `settle` afterwards: amounts without a path so
+        far are in `excess`.
         """
         ends, domains = self.ends[: self.queue_edges], self.domains[: self.queue_edges]
         sent = sums_by(ends, self.back[: self.queue_edges], self.size)
+        # Keeping most of the last flow saves most of the pushes: between two calls few shares
+        # change.
         part = _part(wanted, sent)
         less = self.back[: self.queue_edges] * (1.0 - part[ends])
         self.back[: self.queue_edges] -= less
@@ -84,16 +97,21 @@ class FlowNetwork:
         ends, domains = self.ends[self.queue_edges :], self.domains[self.queue_edges :]
         sent = sums_by(domains, self.onward[self.queue_edges :], self.size)
         self.onward[self.queue_edges :] *= _part(excess, sent)[domains]
+        # A kind with more flow than supply gives the difference back as excess.
         gap = supply - sums_by(ends, self.onward[self.queue_edges :], self.size)
         self.room = np.maximum(gap, 0.0)
         self.excess = np.maximum(excess - sent, 0.0) + np.maximum(-gap, 0.0)
 
     def settle(self) -> None:
-        """Push all excess on until none of it can reach a kind with room.
+        """Push excess along augmenting paths until no more can reach a kind with free capacity.
 
-        Then what has distance 0 is cut off: no more can flow out of it.
+        Afterwards the flow is maximal. The vertices with distance 0 are the source side of a
+        minimum cut: nothing more can leave them.
         """
         while True:
+            # Each round blocks all shortest paths, so a vertex that still has excess is farther
+            # away in the next round: there are at most as many rounds as vertices, in practice a
+            # few.
             layers = self._layers()
             farthest = int((self.distance * (self.excess > NOTHING)).max(initial=0))
             if not farthest:
@@ -101,7 +119,11 @@ class FlowNetwork:
             self._push(layers[: farthest - 1])
 
     def _layers(self) -> list[_Layer]:
-        """The shortest ways to room, the nearest first: into ends, into domains, and so on."""
+        """Return the edges of shortest paths to free capacity, nearest layer first.
+
+        The search runs backwards from kinds with free capacity. Layers alternate: into ends, into
+        domains, into ends, and so on.
+        """
         self.distance = (self.room > NOTHING).astype(np.intp)
         sides = (
             (self.domains, self.ends, self.back, self.onward, self.back > NOTHING),
@@ -121,18 +143,23 @@ class FlowNetwork:
             self.distance[layer.tails] = len(layers) + 1
 
     def _push(self, layers: list[_Layer]) -> None:
-        """Push along these edges, the farthest first.
+        """Push a blocking flow along these layers, farthest layer first.
 
-        A vertex sends over each edge in proportion to what can flow on behind it, at most all of
-        that. So what stays back has no way of this length any more, and a longer one is tried next.
+        A vertex divides its excess among its edges in proportion to how much can flow on behind
+        each, and never sends more. Excess left at a vertex has no free path of the current length;
+        the next round tries longer paths.
         """
+        # First pass, nearest layer first: how much each vertex could pass on. An upper bound, since
+        # two vertices may both count on a third one further on.
         potential = self.room.copy()
-        most: list[ResourceArray] = []
+        capacities: list[ResourceArray] = []
         for layer in layers:
-            most.append(np.minimum(layer.free[layer.edges], potential[layer.heads]))
-            potential += sums_by(layer.tails, most[-1], self.size)
-        for layer, at_most in zip(reversed(layers), reversed(most), strict=True):
-            pushed = at_most * _part(self.excess, potential)[layer.tails]
+            capacities.append(np.minimum(layer.free[layer.edges], potential[layer.heads]))
+            potential += sums_by(layer.tails, capacities[-1], self.size)
+        # Second pass, farthest layer first: a vertex sends when everything from behind has arrived.
+        # What goes beyond the vertex's own edges stays there as excess.
+        for layer, capacity in zip(reversed(layers), reversed(capacities), strict=True):
+            pushed = capacity * _part(self.excess, potential)[layer.tails]
             layer.free[layer.edges] -= pushed
             layer.other[layer.edges] += pushed
             self.excess -= sums_by(layer.tails, pushed, self.size)
@@ -144,12 +171,15 @@ class FlowNetwork:
 
 
 def _part(amount: ResourceArray, of: ResourceArray) -> ResourceArray:
-    """How large a part of the second the first is, at most 1; 0 of nothing."""
+    """Return how large a fraction of `of` the amount is, at most 1; 0 where both are 0."""
     part: ResourceArray = amount / np.maximum(np.maximum(amount, of), LEAST)
     return part
 
 
 def sums_by(places: Indices, amounts: ResourceArray, size: int) -> ResourceArray:
-    """What is at each place; bincount counts in integers where there is nothing at all."""
+    """Return the sum of `amounts` at each of `size` places, as floats.
+
+    The conversion is for empty input, for which numpy's bincount returns integers.
+    """
     found: ResourceArray = np.bincount(places, amounts, size).astype(np.float64, copy=False)
     return found
