@@ -8,7 +8,7 @@ by a rest of twice its cost, at most the debounce; one that bound nothing, by a 
 its cost, at most the schedule period: a cluster that is busy but full costs a fifth of a core at
 most, and a new job on a quiet one waits for the debounce only. Nor is anybody to wait because of
 what others cost: a pod of a namespace that has cost much less than another one ends that rest when
-it has lasted as long as the cycle did. Nothing changed and nothing due: no cycle.
+it has lasted half as long as the cycle did. Nothing changed and nothing due: no cycle.
 
 The cost is processor time. How long a cycle took says as much about others: where the event loop
 was late for whatever it had to read, a rest of four times that would make all wait for longer yet.
@@ -38,7 +38,7 @@ class Pace:
     rest_factor: float = 4.0
     busy_factor: float = 2.0
     """The same after a cycle that bound something."""
-    guiltless_factor: float = 1.0
+    guiltless_factor: float = 0.5
     """The same for those who had little part in what a cycle cost that bound nothing."""
     guiltless_part: int = 4
     """They have cost so many times less than the namespace that cost the most, or still less."""

@@ -212,17 +212,16 @@ class FairShares:
 
     def _count(self) -> None:
         """Add up what pods want, where."""
-        if not self._survey.demands:
-            return
-        kinds: dict[jobs.PodClass, int] = {}
-        found = [
-            (self.places[queue], domain, kinds.setdefault(kind, len(kinds)), count)
-            for (queue, kind), (domain, count) in self._survey.demands.items()
-        ]
-        places, domains, classes, counts = np.array(found, dtype=np.int64).T
-        requests = self.space.vectors(kind.request for kind in kinds).astype(np.float64)
-        np.add.at(self._pods, (places, domains), counts)
-        np.add.at(self._demands, (places, domains), counts[:, np.newaxis] * requests[classes])
+        columns = self.space.columns
+        sums: dict[tuple[str, int], tuple[int, list[int]]] = {}
+        for (queue, pod_class), (domain, count) in self._survey.demands.items():
+            pods, row = sums.get((queue, domain)) or (0, [0] * self.space.size)
+            for name, amount in pod_class.request.items():
+                row[columns[name]] += amount * count
+            sums[queue, domain] = (pods + count, row)
+        for (queue, domain), (pods, row) in sums.items():
+            self._pods[self.places[queue], domain] = pods
+            self._demands[self.places[queue], domain] = row
 
     def bases(self, queue: str) -> Mapping[str, decisions.Basis]:
         """How it came about what the queue deserves of each resource that it wants."""

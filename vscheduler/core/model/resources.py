@@ -84,17 +84,6 @@ class ResourceSpace:
         except OverflowError:
             return np.array([min(amount, SUM_MAX) for amount in row], dtype=np.int64)
 
-    def vectors(self, rows: Iterable[ResourceMap]) -> Vector:
-        """The same of many, one below the other: (n, R)."""
-        every = [self._row(amounts) for amounts in rows]
-        try:
-            found = np.array(every, dtype=np.int64)
-        except OverflowError:
-            found = np.array(
-                [[min(each, SUM_MAX) for each in row] for row in every], dtype=np.int64
-            )
-        return found.reshape(len(every), self.size)
-
     def _row(self, amounts: ResourceMap) -> list[int]:
         row = [0] * len(self.names)
         for name, amount in amounts.items():

@@ -104,8 +104,8 @@ class Figures:
     total: Mapping[str, float] = field(default_factory=dict)
     excluded: Mapping[str, int] = field(default_factory=dict)
     """Nodes by reason."""
-    waiting: Mapping[str, Waiting] = field(default_factory=dict)
-    """By queue."""
+    result: decisions.CycleResult | None = None
+    """The cycle's; counted by queue at a scrape, as cycles are far more frequent."""
 
 
 class ShareGauges(registry.Collector):
@@ -125,7 +125,7 @@ class ShareGauges(registry.Collector):
             queues=result.queues,
             total=total,
             excluded=nodes_by_reason(result.excluded),
-            waiting=waiting(result),
+            result=result,
         )
 
     def forget(self) -> None:
@@ -180,8 +180,9 @@ def queue_gauges(queues: Sequence[decisions.QueueFigures]) -> Iterator[core.Gaug
 def share_gauges(figures: Figures) -> Iterator[core.GaugeMetricFamily]:
     """Ours, in the order of the table."""
     queues, idle = figures.queues, Waiting()
-    waiting = [figures.waiting.get(each.name, idle) for each in queues]
-    lacks = [missing(each, of.classes) for each, of in zip(queues, waiting, strict=True)]
+    by_queue = {} if figures.result is None else waiting(figures.result)
+    waits = [by_queue.get(each.name, idle) for each in queues]
+    lacks = [missing(each, of.classes) for each, of in zip(queues, waits, strict=True)]
     due = [owed(each, of) for each, of in zip(queues, lacks, strict=True)]
     deserved = [each.entitlement.deserved if each.entitlement else {} for each in queues]
     values: tuple[Series, ...] = (
@@ -192,8 +193,8 @@ def share_gauges(figures: Figures) -> Iterator[core.GaugeMetricFamily]:
             for each in queues
             for resource, amount in _in_units(each.elsewhere)
         },
-        {(each.name,): of.groups for each, of in zip(queues, waiting, strict=True)},
-        {(each.name,): of.pods for each, of in zip(queues, waiting, strict=True)},
+        {(each.name,): of.groups for each, of in zip(queues, waits, strict=True)},
+        {(each.name,): of.pods for each, of in zip(queues, waits, strict=True)},
         {(name,): error for name, error in fairness_error(due, lacks).items()},
         dict(_in_units(figures.total)),
         {(reason,): number for reason, number in figures.excluded.items()},

@@ -37,17 +37,6 @@ def test_so_many_are_told_apart_and_the_rest_is_one() -> None:
     assert "example.com/r064" not in found.space.amounts(both)
 
 
-@pytest.mark.parametrize("folded", [False, True])
-@pytest.mark.parametrize("amount", [1, 2**62, 2**70])
-def test_many_rows_are_those_of_each(folded: bool, amount: int) -> None:
-    """What an array can't hold included, and no row at all."""
-    space = resources.ResourceSpace.of(["gpu"], folded=folded)
-    amounts = [{"cpu": 5, "gpu": amount}, {}, {"memory": 3, **({"odd": amount} if folded else {})}]
-    found = space.vectors(amounts)
-    assert found.tolist() == [space.vector(each).tolist() for each in amounts]
-    assert space.vectors([]).shape == (0, space.size)
-
-
 def test_what_a_node_or_a_queue_names_has_its_column() -> None:
     """However many names there are."""
     most = node_usage.NOWHERE_MAX
