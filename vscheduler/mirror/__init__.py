@@ -1,1 +1,1 @@
-"""Kubernetes objects without Kubernetes calls: decode, translate, keep."""
+"""Kubernetes objects without API calls: decoding, translation, the Mirror and wording."""

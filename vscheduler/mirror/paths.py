@@ -1,8 +1,9 @@
-"""The paths of all requests to an API server: no other module writes one.
+"""The paths of all requests to an API server. No other module composes request paths.
 
-Names come from objects that tenants write, an owner reference's among them, which API servers take
-as they are. So every segment is quoted, and what no object can be called is refused: an API server
-decodes a path before it divides it, so that there a quoted slash divides it, too.
+Names come from objects that tenants write, such as owner references, and API servers accept any
+text there. An API server decodes a path before splitting the path into segments, so a quoted slash
+would still split a segment. Therefore every segment is quoted, and characters that no object name
+can contain are refused.
 """
 
 import re
@@ -11,39 +12,39 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 NAME_MAX = 253
-"""Characters that a name may have (Kubernetes: Object Names and IDs)."""
+"""Maximal length of a name, in characters (Kubernetes: Object Names and IDs)."""
 
 FORBIDDEN = re.compile(r"[/%]")
-"""What no name may have in it (Kubernetes: Path Segment Names)."""
+"""Characters that no name may contain (Kubernetes: Path Segment Names)."""
 
 RELATIVE = (".", "..")
-"""Segments that stand for others."""
+"""Relative segments, which stand for a different path."""
 
 
 class UnusableNameError(ValueError):
-    """No object can have this name, so that there is no path to one."""
+    """No object can have this name, so no path leads to one."""
 
 
 class Path(str):
-    """A path as it is sent, and what is found there."""
+    """A request path, and the kind of object at the path."""
 
     __slots__ = ("api_version", "kind", "name")
 
     kind: str
-    """Of the object, or of each that is listed; empty where the answer is something else."""
+    """Kind of the object, or of each listed object; empty for any response but objects."""
     api_version: str
     name: str
-    """The object's; empty for a collection."""
+    """The object's name; empty for a collection."""
 
     @classmethod
     def to(cls, text: str, *, kind: str = "", api_version: str = "", name: str = "") -> "Path":
-        """A path to an object of this kind and name, or to a collection of such."""
+        """Return a path to an object of this kind and name, or to a collection of this kind."""
         made = cls(text)
         made.kind, made.api_version, made.name = kind, api_version, name
         return made
 
     def with_query(self, params: Mapping[str, str]) -> "Path":
-        """The path with these parameters, quoted."""
+        """Return the path with quoted query parameters."""
         if not params:
             return self
         text = f"{self}{'&' if '?' in self else '?'}{urlencode(params)}"
@@ -52,7 +53,7 @@ class Path(str):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collection:
-    """Where the objects of one kind are."""
+    """A resource of the API: where the objects of a kind are served."""
 
     api_version: str
     """`v1`, or `GROUP/VERSION`."""
@@ -62,25 +63,29 @@ class Collection:
 
     @property
     def everywhere(self) -> Path:
-        """The whole collection, of all namespaces."""
+        """The path of the collection, over all namespaces."""
         return self._to(version(self.api_version), self.plural)
 
     def within(self, namespace: str) -> Path:
-        """The part of a namespace. Raises UnusableNameError."""
+        """Return the path of the collection in a namespace. Raises UnusableNameError."""
         assert self.namespaced, f"{self.plural} are in no namespace"
         return self._to(self._root(namespace), self.plural)
 
     def at(self, name: str, namespace: str = "") -> Path:
-        """One object; the namespace of those that are in one. Raises UnusableNameError."""
+        """Return the path of an object; namespaced kinds need a namespace. Raises
+        UnusableNameError.
+        """
         return self._to(self._root(namespace), self.plural, name)
 
     def status(self, name: str, namespace: str = "") -> Path:
-        """The status of an object: its answers are the object. Raises UnusableNameError."""
+        """Return the path of an object's status; the response is the whole object. Raises
+        UnusableNameError.
+        """
         path = self.at(name, namespace)
         return Path.to(f"{path}/status", kind=self.kind, api_version=self.api_version, name=name)
 
     def part(self, name: str, namespace: str, subresource: str) -> Path:
-        """A subresource that is an object of another kind. Raises UnusableNameError."""
+        """Return the path of a subresource with a kind of its own. Raises UnusableNameError."""
         return Path.to(f"{self.at(name, namespace)}/{segment(subresource)}")
 
     def _root(self, namespace: str) -> str:
@@ -93,7 +98,7 @@ class Collection:
 
 
 def segment(name: str) -> str:
-    """A name as one segment of a path. Raises UnusableNameError."""
+    """Quote a name as a single path segment. Raises UnusableNameError."""
     if not name or name in RELATIVE or len(name) > NAME_MAX or FORBIDDEN.search(name):
         shown = name if len(name) <= NAME_MAX else f"{name[:NAME_MAX]}…"
         raise UnusableNameError(f"nothing can be called {shown!r}")
@@ -104,7 +109,7 @@ def segment(name: str) -> str:
 
 
 def version(api_version: str) -> Path:
-    """Where a version of a group is described. Raises UnusableNameError."""
+    """Return the discovery path of an API version. Raises UnusableNameError."""
     root = "apis" if "/" in api_version else "api"
     return Path.to("/".join(("", root, *map(segment, api_version.split("/", 1)))))
 

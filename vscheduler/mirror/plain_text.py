@@ -1,26 +1,29 @@
-"""Text of others' made harmless for a screen or a log: what isn't a character shows as its code.
+"""Untrusted text made safe for terminals and logs: invisible characters are shown as escapes.
 
-Names and messages can hold anything: escapes that colour or clear a terminal, a carriage return
-that hides what was printed, a newline that forges a line, marks that turn the direction of writing.
+Names and messages may contain anything: terminal escapes that colour or clear the screen, a
+carriage return that hides printed text, a newline that forges a log line, marks that reverse the
+writing direction.
 """
 
 import unicodedata
 from collections.abc import Callable
 
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode's categories of what is no visible character: controls (newlines are), marks such as
-those for the direction of writing, halves of surrogate pairs, separators of lines."""
+"""Unicode categories of invisible characters: controls (newlines included), format characters such
+as direction marks, surrogates, line and paragraph separators.
+"""
 
 
 def is_hidden(character: str) -> bool:
-    """Whether it does something other than to be seen."""
+    """Whether the character has an effect instead of a visible shape."""
     return not character.isprintable() and unicodedata.category(character) in HIDDEN
 
 
 def shown(text: str, *, code: Callable[[str], str] | None = None) -> str:
-    r"""The text in one line, with `\x1b`, `\n`, `\u202e` and the like in place of what is hidden.
+    r"""Return the text on a single line, with escapes such as `\x1b`, `\n` and `\u202e` in place of
+    invisible characters.
 
-    code gives what is shown for a hidden character; else it is as in Python.
+    `code` returns the escape of a character; the default is Python's.
     """
     if text.isprintable():
         return text
@@ -29,12 +32,14 @@ def shown(text: str, *, code: Callable[[str], str] | None = None) -> str:
 
 
 def shown_lines(text: str, *, code: Callable[[str], str] | None = None) -> str:
-    """The same for text that may have lines: newlines stay."""
+    """Return text like `shown`, but keep newlines."""
     return "\n".join(shown(line, code=code) for line in text.split("\n"))
 
 
 def json_code(character: str) -> str:
-    r"""What a JSON text has for a character: `\u001b`, or two of these beyond 16 bits."""
+    r"""Return the JSON escape of a character: `\u001b`, or two escapes for a character beyond 16
+    bits.
+    """
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 

@@ -1,7 +1,7 @@
-"""A Queue's status: the figures that one scheduler works out, and a sentence on why.
+"""Status of a Queue: the figures computed by a single scheduler, and a sentence that explains them.
 
-Server-side apply leaves what it doesn't name to others: `state` and the counts are a controller's,
-and each scheduler has a condition of its own.
+Server-side apply leaves unnamed fields to their owners. `state` and the pod group counts belong to
+the Queue controller. Each scheduler has a condition type of its own.
 """
 
 import math
@@ -17,16 +17,16 @@ from vscheduler.mirror.decode import quantities
 
 API_VERSION = "scheduling.volcano.sh/v1beta1"
 FAIR_SHARE = "FairShare"
-"""What the condition's type ends in, after the scheduler's name."""
+"""The suffix of the condition's type, after the scheduler's name."""
 
 OURS = ("deserved", "request", "realCapability", "share", "conditions")
-"""Fields that Volcano's own CRD doesn't have."""
+"""Fields of our CRD that Volcano's CRD lacks."""
 
 NARROW_SECONDS = 600.0
-"""How long a CRD that lacks fields is taken to lack them."""
+"""How long a CRD with missing fields is assumed to stay like that, in seconds."""
 
 UNDECLARED = "field not declared in schema"
-"""What the API server says, with status 500, of an apply with a field that the CRD doesn't have."""
+"""The API server's message, with status 500, when an applied field is missing in the CRD."""
 
 SHARE_DIGITS = 6
 
@@ -38,7 +38,7 @@ NO_REQUEST = "NoRequest"
 SET_ASIDE = str(decisions.ReasonCode.SET_ASIDE)
 
 RATIO_DIGITS = 6
-"""Parts of two resources that differ by less are equal."""
+"""Fractions of two resources are equal when rounded to this many digits."""
 
 Body = dict[str, Any]
 
@@ -53,26 +53,26 @@ _CAUSES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why a queue deserves what it deserves."""
+    """Why a queue deserves its present amounts."""
 
     reason: str
-    """One word in CamelCase: a decisions.LimitedBy, NO_REQUEST or SET_ASIDE."""
+    """A single CamelCase word: a decisions.LimitedBy, NO_REQUEST or SET_ASIDE."""
     message: str
 
 
 def condition_type(scheduler: str) -> str:
-    """The type of this scheduler's condition."""
+    """Return the type of this scheduler's condition."""
     return f"{scheduler}/{FAIR_SHARE}"
 
 
 def status(
     queue: decisions.QueueFigures, excluded: Sequence[decisions.Exclusion], scheduler: str
 ) -> Body:
-    """The fields of `status` that are this scheduler's, its condition without its time.
+    """Return the `status` fields that this scheduler owns; the condition has no time yet.
 
-    What no plugin works out isn't there. `allocated` counts pods of all schedulers, so that each
-    of them writes the same. It is never empty: a server that is told of no amounts any more takes
-    away those that it was told of before, and refuses the null that is left.
+    Figures that no plugin computes are absent. `allocated` counts pods of all schedulers, so every
+    scheduler writes the same value. `allocated` is never empty: when an applied map becomes empty,
+    the API server removes all earlier keys and then refuses the remaining null.
     """
     held = {resources.CPU: 0.0, resources.MEMORY: 0.0, **queue.allocated}
     for name, amount in queue.elsewhere.items():
@@ -102,8 +102,10 @@ def status(
 
 
 def since(status: Body, before: Body | None, now: float) -> Body:
-    """The same with the condition's lastTransitionTime: that of the status before, where the
-    condition had the same status and reason then, else now, in seconds since the epoch.
+    """Return the status with lastTransitionTime in its condition.
+
+    A condition with unchanged status and reason keeps the time from the status before; a changed
+    condition gets `now`, in seconds since the epoch.
     """
     if "conditions" not in status:
         return status
@@ -116,12 +118,14 @@ def since(status: Body, before: Body | None, now: float) -> Body:
 
 
 def narrowed(status: Body) -> Body:
-    """What a CRD that lacks our fields has a place for."""
+    """Return the status without the fields that Volcano's CRD lacks."""
     return {name: value for name, value in status.items() if name not in OURS}
 
 
 def applied(queue: str, status: Body) -> Body:
-    """The object to apply. What was applied before and isn't in it any more is removed."""
+    """Return the object for a server-side apply. The API server removes fields applied earlier and
+    now absent.
+    """
     return {
         "apiVersion": API_VERSION,
         "kind": "Queue",
@@ -133,11 +137,12 @@ def applied(queue: str, status: Body) -> Body:
 def explanation(
     queue: decisions.QueueFigures, excluded: Sequence[decisions.Exclusion] = ()
 ) -> Explanation | None:
-    """How it came about what the queue deserves, at most LENGTH_MAX characters long; None where no
-    plugin says.
+    """Explain the deserved amounts of a queue, in at most LENGTH_MAX characters; None where no
+    plugin computes any.
 
-    It leads with the resource of which the queue deserves the largest part; others are named where
-    something else than its request binds them. Then it names nodes that nobody can use.
+    The sentence starts with the resource of which the queue deserves the largest fraction. Further
+    resources follow where something other than the request limits them, and finally nodes that no
+    pod can use.
     """
     entitlement = queue.entitlement
     if entitlement is None:
@@ -158,7 +163,9 @@ def explanation(
 
 
 def exclusions(excluded: Sequence[decisions.Exclusion]) -> list[str]:
-    """`control-plane not usable: taint gpu`, for the first kinds; the others are counted."""
+    """Return phrases such as `control-plane not usable: taint gpu` for the first causes, and the
+    number of remaining nodes.
+    """
     said = [
         f"{nodes(each.nodes)} not usable: {cause(each.reason)}"
         for each in excluded[:EXCLUSIONS_MAX]
@@ -169,7 +176,7 @@ def exclusions(excluded: Sequence[decisions.Exclusion]) -> list[str]:
 
 
 def left_out(excluded: Sequence[decisions.Exclusion]) -> list[str]:
-    """`taint gpu: 12 nodes, e.g. n1, n2`, for every kind."""
+    """Return a phrase such as `taint gpu: 12 nodes, e.g. n1, n2` for every cause."""
     return [
         f"{cause(each.reason)}: {len(each.nodes)} node{'' if len(each.nodes) == 1 else 's'}, "
         f"e.g. {', '.join(each.nodes[:NODES_MAX])}"
@@ -178,7 +185,7 @@ def left_out(excluded: Sequence[decisions.Exclusion]) -> list[str]:
 
 
 def cause(refusal: str) -> str:
-    """What is the matter with nodes, from why they refuse pods: `taint gpu=true`, `cordoned`."""
+    """Return a short cause for nodes that refuse pods: `taint gpu=true`, `cordoned`."""
     if tainted := _TAINTED.fullmatch(refusal):
         key, value = tainted.group("key", "value")
         return f"taint {key}={value}" if value else f"taint {key}"
@@ -186,7 +193,7 @@ def cause(refusal: str) -> str:
 
 
 def nodes(names: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and 3 more`."""
+    """Return `a`, `a and b`, or `a, b and 3 more`."""
     more = len(names) - NODES_MAX
     shown = [*islice(names, NODES_MAX), *([f"{more} more"] if more > 0 else [])]
     return wording.listed(shown)
@@ -201,7 +208,9 @@ def _since(condition: Body, known: Body | None, now: float) -> str:
 
 
 def _idle(queue: decisions.QueueFigures, entitlement: decisions.Entitlement) -> Explanation | None:
-    """Of a queue whose pods ask for nothing: what is kept for it all the same."""
+    """Explain the share of a queue whose pods request nothing: only guarantees are kept for the
+    queue.
+    """
     kept = {name: basis.deserved for name, basis in entitlement.bases.items() if basis.deserved}
     if _some(kept):
         named = [
@@ -220,7 +229,9 @@ def _idle(queue: decisions.QueueFigures, entitlement: decisions.Entitlement) -> 
 
 
 def _unkept(bases: Mapping[str, decisions.Basis]) -> list[str]:
-    """`its guarantee of 1000 CPU can't be kept, 0 counts: guarantees are more than there is`."""
+    """Return phrases such as `its guarantee of 1000 CPU can't be kept, 0 counts: guarantees are
+    more than there is`.
+    """
     found = []
     for name in resources.ResourceSpace.of(bases).names:
         basis = bases.get(name)
@@ -233,12 +244,12 @@ def _unkept(bases: Mapping[str, decisions.Basis]) -> list[str]:
 
 
 def _kept(basis: decisions.Basis) -> bool:
-    """Whether all that is deserved is for a guarantee that nobody asks for."""
+    """Whether the whole deserved amount is an unrequested guarantee."""
     return basis.guaranteed or not basis.deserved
 
 
 def _by_part(bases: Mapping[str, decisions.Basis]) -> list[str]:
-    """Resources by the part of the usable amount that is deserved, the largest first."""
+    """Return the resources by deserved fraction of the usable amount, largest first."""
     names = [name for name in resources.ResourceSpace.of(bases).names if name in bases]
 
     def part(name: str) -> float:
@@ -258,7 +269,9 @@ def _first(name: str, basis: decisions.Basis) -> str:
 
 
 def _also(name: str, basis: decisions.Basis) -> str:
-    """What is said of a resource after the first; nothing where the queue gets all it asks for."""
+    """Return the phrase for a resource after the first; empty where the queue gets its whole
+    request.
+    """
     if not _there(basis):
         return _nowhere(name)
     if basis.bound is decisions.LimitedBy.REQUEST:
@@ -272,7 +285,9 @@ def _amounts(name: str, basis: decisions.Basis) -> tuple[str, str]:
 
 
 def _bound(name: str, basis: decisions.Basis) -> str:
-    """What keeps it from more, and what else there is to say about it."""
+    """Return the limit on the deserved amount, and how much of the amount is on nodes that take no
+    more pods.
+    """
     said = _limit(basis)
     if basis.pinned:
         pinned = wording.amount(name, basis.pinned)
@@ -313,7 +328,7 @@ def _name(resource: str) -> str:
 
 
 def _some(amounts: Mapping[str, float]) -> bool:
-    """Whether anything but places for pods is in it."""
+    """Whether any resource but pods has a non-zero amount."""
     return any(amount for name, amount in amounts.items() if name != resources.PODS)
 
 

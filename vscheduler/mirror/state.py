@@ -1,7 +1,8 @@
-"""Mirror: what the API server has shown so far, and what is being bound or evicted right now.
+"""The Mirror: a local cache of the cluster as the API server has shown it, and of binds and
+evictions in flight.
 
-It is the one thing here that changes, and only through its methods. It may be called from one
-thread only; what `snapshot` returns is frozen and can go anywhere.
+The Mirror is the only mutable state of this package and changes only through its methods. Call them
+from a single thread. A snapshot is frozen and may be handed to any thread.
 """
 
 from collections import Counter
@@ -29,44 +30,45 @@ _KINDS: Mapping[type, events.Kind] = {
     snapshots.Budget: events.Kind.BUDGET,
     snapshots.Quota: events.Kind.QUOTA,
 }
-"""Kinds that are in a snapshot as they are."""
+"""Kinds that go into a snapshot unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to look at the cluster."""
+    """How the Mirror reads the cluster."""
 
     scheduler_names: tuple[str, ...]
-    """Pods that name one of these in spec.schedulerName are ours."""
+    """Pods that name any of these schedulers in spec.schedulerName are ours."""
     default_queue: str = queues.DEFAULT
-    """The queue of PodGroups that name none."""
+    """The queue of PodGroups without spec.queue."""
     node_selector: tuple[tuple[str, str], ...] = ()
-    """Labels: a node that has none of them isn't seen. Empty: all nodes are."""
+    """A node needs at least one of these labels to be seen. Empty: every node is seen."""
     claim_unowned: bool = False
-    """Whether PodGroups without pods and without an annotation on their scheduler are ours."""
+    """Whether PodGroups are ours that have neither pods nor a scheduler annotation."""
     priority_classes: bool = True
     """Whether PriorityClasses order jobs."""
     assume_seconds: float = 30.0
-    """How long a bind that was sent may stay unseen."""
+    """How long a sent bind may go unconfirmed by the watch, in seconds."""
     most: bounds.Bounds = bounds.DEFAULT
-    """What one pod may ask for."""
+    """Upper bounds on the constraints of a pod."""
 
 
 class Mirror:
-    """Objects in, Snapshots out. Equal objects give equal snapshots, in whatever order they came.
+    """The cluster's objects, updated by watch events and frozen into Snapshots.
 
-    Usage of nodes is always the sum over the pods that are there, so it can't drift. A pod whose
-    PodGroup isn't there yet, or a PodGroup whose Queue isn't, waits for it.
+    Equal objects give equal snapshots, whatever the order of their events. Node usage is always a
+    sum over the known pods, so usage cannot drift. A pod may arrive before its PodGroup, and a
+    PodGroup before its Queue: the Mirror keeps the pod or PodGroup until both are known.
     """
 
     def __init__(self, options: Options, *, told: entries.Told | None = None) -> None:
         self._options = options
         self.work: Counter[str] = Counter()
-        """What snapshots have cost: jobs, rows, layouts and seats that were made anew."""
+        """How many jobs, node rows, layouts and per-class pod counts snapshots had to recompute."""
         self._entries: dict[events.Kind, dict[str, entries.Entry]] = {
             kind: {} for kind in events.Kind
         }
-        """Pods by UID, everything else by `namespace/name` or name."""
+        """Pods by UID, all kinds but pods by `namespace/name` or name."""
         self._rejections: dict[tuple[events.Kind, str], events.DecodeError] = {}
         self._reader = entries.Reader(
             scheduler_names=options.scheduler_names,
@@ -75,13 +77,15 @@ class Mirror:
             told=told,
             most=options.most,
         )
-        self._seating = pods_by_class.PodsByClass(self.work)
-        self._columns = node_usage.NodeColumns(self.work, self._seating.groups)
+        self._pods_by_class = pods_by_class.PodsByClass(self.work)
+        self._columns = node_usage.NodeColumns(self.work, self._pods_by_class.groups)
         self._node_usage = node_usage.NodeUsage()
         self._refusals = kubelet_refusals.KubeletRefusals()
         self._nominated = kubelet_refusals.NominatedPods()
-        self._census = pod_affinity_index.PodAffinityIndexer(self.work, self._columns.residents)
-        self._roster = job_index.JobIndex(
+        self._pod_affinity = pod_affinity_index.PodAffinityIndexer(
+            self.work, self._columns.residents
+        )
+        self._job_index = job_index.JobIndex(
             self.work,
             scheduler_names=options.scheduler_names,
             claim_unowned=options.claim_unowned,
@@ -89,30 +93,30 @@ class Mirror:
         )
         self._assumed: dict[jobs.TaskId, node_usage.Assumption] = {}
         self._evicting: dict[jobs.TaskId, float] = {}
-        """Pods whose eviction was sent, and when, until the watch shows that they go."""
+        """When an eviction in flight was sent, by pod, until the watch shows the pod leaving."""
         self._resource_names = node_usage.ResourceNames()
         self._queues: Mapping[str, queues.Queue] | None = None
-        """None: to be sorted anew, with the next two."""
+        """None: sort again at the next snapshot. The next two attributes follow the same rule."""
         self._budgets: tuple[snapshots.Budget, ...] | None = None
         self._quotas: tuple[snapshots.Quota, ...] | None = None
 
     def serve(self, scheduler_names: tuple[str, ...]) -> None:
-        """Take only the pods that name one of these for ours from now on.
+        """Set the scheduler names whose pods are ours from now on.
 
-        Pods and Queues that are there stay what they were until they are listed anew.
+        Known pods and Queues keep their earlier reading until they are listed again.
         """
         self._reader.serve(scheduler_names)
-        self._roster.serve(scheduler_names)
+        self._job_index.serve(scheduler_names)
 
     def read(self, event: events.Upsert | events.DecodeFailed) -> tuple[str, entries.Entry]:
-        """An object's key (a pod's UID) and what it comes to; nothing changes."""
+        """Return the key of an object (a pod's UID) and its entry. Nothing changes."""
         return self._reader.take(event)
 
     def apply(self, event: entries.Event) -> entries.Change:
-        """Take in what happened; what it changed, as far as decisions could depend on it.
+        """Apply a watch event or a list; return how far decisions can depend on the change.
 
-        A version older than the one known is left out, but in a Replace, which is the truth even
-        where versions go back (a restored etcd).
+        An object older than the known version is ignored. A Replace is applied even when versions
+        go back, as they do after a restore of etcd.
         """
         match event:
             case events.Upsert():
@@ -129,9 +133,9 @@ class Mirror:
                 return self._take_in(event)
 
     def assume(self, task: jobs.TaskId, node: str, now: float) -> bool:
-        """A bind was sent: the task counts as Binding there until the watch shows it.
+        """Count the task as Binding on the node after its bind was sent, until the watch confirms.
 
-        False, and nothing happens, when the task is gone or isn't waiting any more.
+        Return False, and change nothing, when the task is gone or no longer waits.
         """
         pod = self._pod(task)
         if pod is None or not pod.waits:
@@ -142,8 +146,10 @@ class Mirror:
         return True
 
     def still_fits(self, task: jobs.TaskId, before: nodes.NodeSpec) -> bool:
-        """Whether a bind that was assumed can be sent: the node, which was decided for as it was
-        before, still takes pods, and has room for all that are or are being bound there by now.
+        """Whether an assumed bind can still be sent.
+
+        The node must still take the pod, compared with the node as the decision saw it (`before`),
+        and must have room for every pod that is bound or being bound to the node by now.
         """
         assumption = self._assumed.get(task)
         entry = self._entries[events.Kind.NODE].get(before.name)
@@ -156,7 +162,9 @@ class Mirror:
         )
 
     def forget(self, task: jobs.TaskId) -> bool:
-        """The bind failed: the task waits again. False when the watch has shown otherwise."""
+        """Undo `assume` after a failed bind. Return False when the watch already shows the
+        outcome.
+        """
         if task not in self._assumed:
             return False
         pod = self._pod(task)
@@ -167,9 +175,9 @@ class Mirror:
         return True
 
     def evicting(self, task: jobs.TaskId, now: float) -> bool:
-        """An eviction was sent: the task counts as Releasing until the watch shows that it goes.
+        """Count the task as Releasing after its eviction was sent, until the watch confirms.
 
-        False, and nothing happens, when the task is gone or going already.
+        Return False, and change nothing, when the task is gone or already leaving.
         """
         pod = self._pod(task)
         if pod is None or not pod.stays:
@@ -180,7 +188,9 @@ class Mirror:
         return True
 
     def forget_eviction(self, task: jobs.TaskId) -> bool:
-        """The eviction failed: the task stays. False when the watch has shown otherwise."""
+        """Undo `evicting` after a failure. Return False when the watch already shows the
+        outcome.
+        """
         if task not in self._evicting:
             return False
         pod = self._pod(task)
@@ -191,7 +201,7 @@ class Mirror:
         return True
 
     def expire(self, now: float) -> list[jobs.TaskId]:
-        """Forget what was sent too long ago and never seen; of which pods, sorted."""
+        """Forget binds and evictions left unconfirmed for too long; return their tasks, sorted."""
         limit = now - self._options.assume_seconds
         binds = sorted(task for task, bind in self._assumed.items() if bind.since < limit)
         evictions = sorted(task for task, since in self._evicting.items() if since < limit)
@@ -203,13 +213,13 @@ class Mirror:
         return sorted(binds + evictions)
 
     def more_to_come(self) -> bool:
-        """Whether a gang that came or changed since the last snapshot isn't whole yet."""
-        return self._roster.more_to_come()
+        """Whether a gang that is new or changed since the last snapshot still lacks pods."""
+        return self._job_index.more_to_come()
 
     def snapshot(
         self, now: float, carried: snapshots.Carried = snapshots.FRESH
     ) -> snapshots.Snapshot:
-        """The cluster as it stands; costs what changed since the last one."""
+        """Return the cluster as a frozen Snapshot. The cost depends on changes since the last."""
         if self._queues is None:
             self._queues = {queue.name: queue for queue in self._sorted(queues.Queue)}
         if self._budgets is None or self._quotas is None:
@@ -221,61 +231,61 @@ class Mirror:
             space=space,
             nodes=self._columns.table(space),
             queues=self._queues,
-            jobs=self._roster.owned(),
+            jobs=self._job_index.owned(),
             budgets=self._budgets,
             quotas=self._quotas,
-            seats=self._seating.seats(),
-            elsewhere=self._seating.elsewhere(),
+            seats=self._pods_by_class.seats(),
+            elsewhere=self._pods_by_class.elsewhere(),
             refused=self._refusals.standing(now),
             nominated=self._nominated.freeze(),
-            residents=self._census.freeze(),
+            residents=self._pod_affinity.freeze(),
             carried=carried,
         )
 
     def reference(self, kind: events.Kind, key: str) -> entries.Reference | None:
-        """The object's UID and version, for preconditions. Pods are asked for by UID."""
+        """Return the UID and version of an object (a pod: by UID), for write preconditions."""
         entry = self._entries[kind].get(key)
         return None if entry is None else entry.reference
 
     def group_state(self, job: jobs.JobId) -> jobs.GroupState | None:
-        """The status that the PodGroup was last seen with: what a new one is compared with."""
+        """Return the status last seen on the PodGroup, to compare a new status with."""
         entry = self._entries[events.Kind.POD_GROUP].get(job)
         value = None if entry is None else entry.value
         return value.job.state if isinstance(value, translation.Group) else None
 
     @property
     def rejections(self) -> Mapping[tuple[events.Kind, str], events.DecodeError]:
-        """Objects that can't be used, by kind and key (a pod's UID), until fixed or gone."""
+        """Unusable objects by kind and key (a pod's UID), until they are corrected or deleted."""
         return MappingProxyType(self._rejections)
 
     @property
     def assumed(self) -> int:
-        """How many binds are on the way."""
+        """How many binds are in flight."""
         return len(self._assumed)
 
     def ungrouped(self) -> Iterator[pods.Pod]:
-        """Pods of ours that name no PodGroup, or one that isn't there: nobody will place them."""
-        yield from self._roster.ungrouped()
+        """Iterate over our pods that cannot be placed: their PodGroup is unnamed or missing."""
+        yield from self._job_index.ungrouped()
 
     @property
     def groups(self) -> Mapping[jobs.JobId, translation.Group]:
-        """PodGroups that are there, whoever schedules them."""
-        return self._roster.groups
+        """All known PodGroups, whichever scheduler owns them."""
+        return self._job_index.groups
 
     def queue_of_namespace(self, name: str) -> str:
-        """Where its PodGroups go that name no queue."""
+        """Return the queue of PodGroups in this namespace that name no queue themselves."""
         entry = self._entries[events.Kind.NAMESPACE].get(name)
         value = None if entry is None else entry.value
         named = value.queue if isinstance(value, translation.Namespace) else ""
         return named or self._options.default_queue
 
     def members(self, group: jobs.JobId) -> Collection[pods.Pod]:
-        """Pods of all schedulers that name this PodGroup, there or not."""
-        return self._roster.members(group)
+        """Return the pods of all schedulers that name this PodGroup, even a missing PodGroup."""
+        return self._job_index.members(group)
 
     def subscribe(self, told: Callable[[jobs.JobId], object]) -> Callable[[], None]:
-        """Name each PodGroup whose pods come, change or go, until what is given is called."""
-        return self._roster.subscribe(told)
+        """Call `told` with each PodGroup whose pods come, change or go, until unsubscribed."""
+        return self._job_index.subscribe(told)
 
     def _put(self, kind: events.Kind, key: str, entry: entries.Entry) -> entries.Change:
         before = self._entries[kind].get(key)
@@ -313,7 +323,7 @@ class Mirror:
             self._rejections[kind, key] = rejection
 
     def _sorted(self, kind: type[V]) -> Iterator[V]:
-        """The values of one kind, by key."""
+        """Iterate over the values of a kind, in the order of their keys."""
         found = self._entries[_KINDS[kind]]
         values = (found[key].value for key in sorted(found))
         return (value for value in values if isinstance(value, kind))
@@ -325,12 +335,12 @@ class Mirror:
     def _move(
         self, key: str, old: entries.Value | None, new: entries.Value | None
     ) -> entries.Change:
-        """Tell those who keep account of such objects."""
+        """Pass a change on to the indexes concerned."""
         if isinstance(old, pods.Pod | None) and isinstance(new, pods.Pod | None):
             return self._confirm(old, new)
         change = entries.change(old, new)
         if change is entries.Change.NONE:
-            if isinstance(new, queues.Queue):  # what it had used may be another by now
+            if isinstance(new, queues.Queue):  # its past usage is left out of the comparison
                 self._queues = None
             return change
         self._resource_names.move(old, new)
@@ -345,13 +355,13 @@ class Mirror:
             case ((translation.Group() | None), (translation.Group() | None)):
                 self._move_group(jobs.JobId(key), old, new)
             case ((translation.Namespace() | None), (translation.Namespace() | None)):
-                self._census.move_namespace(key, None if new is None else new.labels)
+                self._pod_affinity.move_namespace(key, None if new is None else new.labels)
             case ((translation.PriorityClass() | None), (translation.PriorityClass() | None)):
-                self._roster.move_priority(key, new)
+                self._job_index.move_priority(key, new)
         return change
 
     def _confirm(self, old: pods.Pod | None, new: pods.Pod | None) -> entries.Change:
-        """The pod came, changed or went, which may be the end of an assumption about it."""
+        """Apply a pod that came, changed or went; drop assumptions that the watch has settled."""
         before = self._as_seen(old)
         known = old or new
         if known is not None:
@@ -367,7 +377,7 @@ class Mirror:
         return change
 
     def _as_seen(self, pod: pods.Pod | None) -> pods.Pod | None:
-        """The pod, on the node that it is being bound to, or on its way out."""
+        """Return the pod with assumed binds and evictions applied: Binding, or leaving."""
         if pod is None:
             return None
         if pod.uid in self._evicting:
@@ -381,15 +391,15 @@ class Mirror:
             self._refusals.note(new.uid, new.node, new.answer)
         self._node_usage.move_pod(old, new)
         self._columns.move_pod(old, new)
-        self._seating.move_pod(old, new)
-        self._census.move_pod(old, new)
-        self._roster.move_pod(old, new)
+        self._pods_by_class.move_pod(old, new)
+        self._pod_affinity.move_pod(old, new)
+        self._job_index.move_pod(old, new)
 
     def _move_group(
         self, key: jobs.JobId, old: translation.Group | None, new: translation.Group | None
     ) -> None:
-        self._roster.move_group(key, new)
-        members = self._roster.members(key)
-        self._seating.move_group(key, None if new is None else new.job.queue, members)
+        self._job_index.move_group(key, new)
+        members = self._job_index.members(key)
+        self._pods_by_class.move_group(key, None if new is None else new.job.queue, members)
         if old is None or new is None:
             self._columns.reseat(members)

@@ -1,8 +1,8 @@
-"""What to write back to people's objects: PodGroup status, pod conditions, events.
+"""Status and events of user objects: PodGroup status, pod conditions, Event notices.
 
-Pure: who writes compares with what it last sent, which `group_state` gives, so that nothing is
-written that says the same again. Volcano: session close, gang OnSessionClose; there an old
-Unschedulable stays True beside Scheduled, here it turns False.
+Everything here is pure. Writers compare with the status they last sent, as computed by
+`group_state`, and write only differences. Volcano: session close, gang OnSessionClose. Volcano
+leaves an old Unschedulable condition True beside Scheduled; here Unschedulable turns False.
 """
 
 import datetime as dt
@@ -16,24 +16,25 @@ from vscheduler.mirror import wording
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULED = "Scheduled"
 SCHEDULER_ERROR = "SchedulerError"
-"""Kubernetes: the reason of pods whose affinity and the like the scheduler can't read; no node
-helps them."""
+"""Kubernetes' reason for pods with affinity or similar constraints that the scheduler can't read;
+adding nodes doesn't help such pods.
+"""
 POD_SCHEDULED = "PodScheduled"
 DISRUPTION_TARGET = "DisruptionTarget"
 EVICT = "Evict"
-"""Volcano: the reason of events about evictions."""
+"""Volcano: the reason of eviction events."""
 RELOADED = "ConfigurationReloaded"
 RELOAD_FAILED = "ConfigurationRejected"
 LEADER_ELECTION = "LeaderElection"
-"""client-go: the reason of events about Leases."""
+"""client-go: the reason of Lease events."""
 READY_REASON = "tasks in gang are ready to be scheduled"
-"""Volcano: the reason that condition Scheduled comes with."""
+"""Volcano: the reason of condition Scheduled."""
 
 GROUP_REFUSED = "PodGroupRefused"
 """The reason of events about pods that can't have an automatic PodGroup."""
 
 FAILED = "SchedulerFailed"
-"""The reason of events about objects at which the scheduler itself failed."""
+"""The reason of events about objects on which the scheduler itself failed."""
 
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 REASONS = {
@@ -44,8 +45,9 @@ REASONS = {
     decisions.ReasonCode.TOO_FEW_SUB_GROUPS: "NotEnoughPodsOfTask",
     decisions.ReasonCode.TOO_FEW_OF_SUB_GROUP: "NotEnoughPodsOfTask",
 }
-"""Reasons of condition Unschedulable, Volcano's but for the first, of which its webhook tells; all
-others are NotEnoughResources."""
+"""Reasons of condition Unschedulable; codes not listed have reason NotEnoughResources. All reasons
+are Volcano's, except QueueNotFound: Volcano reports a missing queue in its webhook.
+"""
 
 NOT_ADMITTED = frozenset(
     {
@@ -54,8 +56,9 @@ NOT_ADMITTED = frozenset(
         decisions.ReasonCode.CLUSTER_FULL,
     }
 )
-"""Reasons of groups that wait for their turn, which is nothing to warn of (Volcano:
-JobEnqueueable)."""
+"""Reason codes of groups that wait for admission. Waiting for admission deserves no warning
+(Volcano: JobEnqueueable).
+"""
 
 NO_NODE_HELPS = NOT_ADMITTED - {decisions.ReasonCode.CLUSTER_FULL} | {
     decisions.ReasonCode.QUEUE_MISSING,
@@ -73,7 +76,7 @@ NO_NODE_HELPS = NOT_ADMITTED - {decisions.ReasonCode.CLUSTER_FULL} | {
     decisions.ReasonCode.TOO_FEW_OF_SUB_GROUP,
     decisions.ReasonCode.GATED,
 }
-"""Reasons with which pods would wait in an empty cluster, too."""
+"""Reason codes with which pods would wait even in an empty cluster."""
 
 Body = dict[str, Any]
 
@@ -94,21 +97,23 @@ class EventNotice:
 
 
 class ReasonAndMessage(NamedTuple):
-    """What the condition of a pod that waits says."""
+    """Reason and message of the PodScheduled condition of a waiting pod."""
 
     topic: str
-    """An event is recorded where this is another than before: numbers alone are none."""
+    """An event is recorded when the topic changes. New numbers in the message alone record no
+    event.
+    """
     reason: str
     message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectReference:
-    """An object that an event is about."""
+    """The object that an event is about."""
 
     kind: str
     namespace: str
-    """Empty for an object that is in none."""
+    """Empty for cluster-scoped objects."""
     name: str
     uid: str
 
@@ -116,10 +121,11 @@ class ObjectReference:
 def group_state(
     status: decisions.GroupStatus, stored: jobs.GroupState, *, now: float, transition: str
 ) -> jobs.GroupState:
-    """What the PodGroup's status should be, conditions of other types left as they are.
+    """Return the new status of a PodGroup; conditions of foreign types are kept.
 
-    transition names the cycle; now is in seconds since the epoch. A condition that says the same
-    as before keeps both; one with the same status and reason keeps its lastTransitionTime.
+    `transition` is the ID of the cycle, `now` is in seconds since the epoch. A condition with
+    unchanged text keeps its transition ID and lastTransitionTime. A condition with unchanged status
+    and reason keeps its lastTransitionTime.
     """
     state = jobs.GroupState(
         phase=status.phase,
@@ -131,7 +137,7 @@ def group_state(
     conditions = {condition.type: condition for condition in stored.conditions}
     for wanted in _conditions(status, conditions):
         known = conditions.get(wanted.type)
-        if known is not None and _says(known) == _says(wanted):
+        if known is not None and _content(known) == _content(wanted):
             continue
         same = known is not None and (known.status, known.reason) == (wanted.status, wanted.reason)
         since = known.last_transition if known is not None and same else timestamp(now)
@@ -140,10 +146,10 @@ def group_state(
 
 
 def group_patch(stored: jobs.GroupState, wanted: jobs.GroupState) -> Body | None:
-    """The fields of `status` to merge into the object; None when all are so already.
+    """Return the fields of `status` to merge into the PodGroup, or None when nothing differs.
 
-    Where `conditions` is among them it is the whole list, and the patch must carry the
-    resourceVersion from which `stored` was read.
+    If `conditions` is present, it is the whole list, and the patch must carry the resourceVersion
+    that `stored` was read from.
     """
     body: Body = {
         name: getattr(wanted, name)
@@ -152,13 +158,13 @@ def group_patch(stored: jobs.GroupState, wanted: jobs.GroupState) -> Body | None
     }
     if stored.blank or wanted.phase is not stored.phase:
         body["phase"] = str(wanted.phase)
-    if _all_say(wanted.conditions) != _all_say(stored.conditions):
+    if _contents(wanted.conditions) != _contents(stored.conditions):
         body["conditions"] = [condition(each) for each in wanted.conditions]
     return body or None
 
 
 def condition(stored: jobs.Condition) -> Body:
-    """A PodGroup's condition as it stands in the object; empty fields are left out."""
+    """Return a PodGroup condition as JSON fields, without empty fields."""
     fields = {
         "type": stored.type,
         "status": stored.status,
@@ -177,9 +183,11 @@ def group_notice(
     *,
     pods: int,
 ) -> EventNotice | None:
-    """The event that goes with a change of a group's conditions; None where none turned.
+    """Return the event for a change of a PodGroup's conditions, or None when no condition turned
+    True or changed its reason.
 
-    That it has its minimum is told of a group of one pod by that pod's own event.
+    A PodGroup with a single pod gets no event for condition Scheduled, for the pod has its own
+    event.
     """
     before = {each.type: (each.status, each.reason) for each in stored.conditions}
     for each in wanted.conditions:
@@ -198,10 +206,11 @@ def group_notice(
 def pod_words(
     status: decisions.GroupStatus,
 ) -> Iterator[tuple[jobs.Task | jobs.InvalidPod, ReasonAndMessage]]:
-    """What pods of the group are told; the same again is no news.
+    """Iterate over the pods of the group that deserve a PodScheduled condition, each with its
+    reason and message.
 
-    All that wait for the same are told the same, and each that can't be used why. One that is gated
-    has been told so by the API server.
+    All waiting pods of a group get the group's reason; every unusable pod gets its own. Gated pods
+    are left out, for the API server has already set their condition. Callers drop repetitions.
     """
     if status.unplaced and status.reason is not None:
         code, message = status.reason.code, wording.sentence(status.reason)
@@ -215,17 +224,18 @@ def pod_words(
 
 
 def pod_reason(reason: decisions.Reason) -> str:
-    """The reason of the condition of pods that wait for this.
+    """Return the reason of the PodScheduled condition of pods that wait for this reason.
 
-    Cluster autoscalers and Karpenter make nodes for pods whose reason is Unschedulable, and for no
-    others: it is said only where a node could help.
+    Cluster autoscalers and Karpenter add nodes for pods with reason Unschedulable only. Pods
+    therefore get Unschedulable only where a new node could help, and the reason's own code
+    otherwise.
     """
     capped = any(shortage.owner for shortage in reason.shortages)
     return str(reason.code) if capped or reason.code in NO_NODE_HELPS else UNSCHEDULABLE
 
 
 def pod_patch(words: ReasonAndMessage, *, now: float) -> Body:
-    """The pod's `status` to merge (strategically: conditions are merged by type)."""
+    """Return the pod `status` to merge (strategic merge: conditions are merged by type)."""
     return {
         "conditions": [
             {
@@ -240,30 +250,31 @@ def pod_patch(words: ReasonAndMessage, *, now: float) -> Body:
 
 
 def waiting_notice(pod: jobs.Task | jobs.InvalidPod, message: str) -> EventNotice:
-    """The event of a pod that found no node."""
+    """Return the event of a pod without a suitable node."""
     return _pod_notice(pod, ("Warning", "FailedScheduling", message))
 
 
 def bound_notice(bind: decisions.Bind) -> EventNotice:
-    """The event of a pod that was bound."""
+    """Return the event of a pod that was bound."""
     return _pod_notice(bind.task, ("Normal", SCHEDULED, wording.assigned(bind)))
 
 
 def evicted_notice(evict: decisions.Evict, gang: jobs.Job) -> EventNotice:
-    """The event of a pod that was evicted."""
+    """Return the event of a pod that was evicted."""
     return _pod_notice(evict.task, ("Warning", EVICT, wording.evicted(evict, gang)))
 
 
 def lost_notice(uid: str, evicts: Sequence[decisions.Evict]) -> EventNotice:
-    """The event of a PodGroup, of this UID, of which these pods were evicted."""
+    """Return the event of the PodGroup with this UID, whose pods were evicted."""
     job = evicts[0].task.job
     return _group_notice(job, uid, ("Normal", EVICT, wording.lost(evicts)))
 
 
 def evicted_patch(evict: decisions.Evict, gang: jobs.Job, *, now: float) -> Body:
-    """The pod's `status` to merge strategically: who takes its place, and by which rule.
+    """Return the pod `status` to merge strategically: condition DisruptionTarget, with the
+    beneficiary and the rule.
 
-    kube-scheduler's words, so that Jobs' podFailurePolicy and people's tools know them.
+    Type and reason are kube-scheduler's, known to podFailurePolicy of Jobs and to users' tools.
     """
     return {
         "conditions": [
@@ -279,12 +290,12 @@ def evicted_patch(evict: decisions.Evict, gang: jobs.Job, *, now: float) -> Body
 
 
 def nominated_patch(node: str | None) -> Body:
-    """The pod's `status` to merge: where room is kept for it, or None where that is over."""
+    """Return the pod `status` to merge: the nominated node, or None to clear the nomination."""
     return {"nominatedNodeName": node}
 
 
 def reload_notice(subject: ObjectReference, path: str, problems: Sequence[str]) -> EventNotice:
-    """The event that goes with a configuration file that was read again."""
+    """Return the event for a configuration file that was reloaded or rejected."""
     if problems:
         said = ("Warning", RELOAD_FAILED, wording.rejected_configuration(path, problems))
     else:
@@ -293,36 +304,42 @@ def reload_notice(subject: ObjectReference, path: str, problems: Sequence[str]) 
 
 
 def refused_notice(pod: ObjectReference, why: str) -> EventNotice:
-    """The event of a pod that can't have an automatic PodGroup, in the API server's words."""
+    """Return the event of a pod refused an automatic PodGroup, in the API server's words."""
     return _notice(pod, ("Warning", GROUP_REFUSED, f"waits for a PodGroup: {why}"))
 
 
 def failure_notice(about: ObjectReference, area: str) -> EventNotice:
-    """The event of an object at which the scheduler itself failed; its log has the details."""
+    """Return the event of an object on which the scheduler itself failed. Details are in the
+    scheduler's log.
+    """
     message = f"the scheduler failed at this ({area}), which is a defect of it; it goes on trying"
     return _notice(about, ("Warning", FAILED, message))
 
 
 def lease_notice(lease: ObjectReference, holder: str, *, leads: bool) -> EventNotice:
-    """The event of a Lease that this process, the holder, gained or lost, in client-go's words."""
+    """Return the event of a Lease that this process, the holder, gained or lost, in client-go's
+    words.
+    """
     message = f"{holder} {'became leader' if leads else 'stopped leading'}"
     return _notice(lease, ("Normal", LEADER_ELECTION, message))
 
 
 def timestamp(now: float) -> str:
-    """Seconds since the epoch as Kubernetes writes them: RFC 3339, whole seconds, UTC."""
+    """Return seconds since the epoch as a Kubernetes timestamp: RFC 3339, whole seconds, UTC."""
     return dt.datetime.fromtimestamp(now, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def microtime(now: float) -> str:
-    """The same with microseconds, as events and Leases have it (meta/v1 MicroTime)."""
+    """Return seconds since the epoch with microseconds, as used by Events and Leases (meta/v1
+    MicroTime).
+    """
     return dt.datetime.fromtimestamp(now, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _conditions(
     status: decisions.GroupStatus, known: Mapping[str, jobs.Condition]
 ) -> Iterable[jobs.Condition]:
-    """The conditions that this cycle has something to say about."""
+    """Iterate over the conditions that this cycle sets."""
     if status.ready:
         old = known.get(UNSCHEDULABLE)
         if old is not None and old.status == "True":
@@ -340,13 +357,13 @@ def _conditions(
             yield jobs.Condition(type=SCHEDULED, status="False", reason=reason)
 
 
-def _says(stored: jobs.Condition) -> tuple[str, str, str, str]:
-    """A condition without its times."""
+def _content(stored: jobs.Condition) -> tuple[str, str, str, str]:
+    """Return the fields of a condition except transition ID and time."""
     return (stored.type, stored.status, stored.reason, stored.message)
 
 
-def _all_say(conditions: Iterable[jobs.Condition]) -> list[tuple[str, str, str, str]]:
-    return [_says(each) for each in conditions]
+def _contents(conditions: Iterable[jobs.Condition]) -> list[tuple[str, str, str, str]]:
+    return [_content(each) for each in conditions]
 
 
 def _notice(subject: ObjectReference, said: tuple[str, str, str]) -> EventNotice:

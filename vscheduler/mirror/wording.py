@@ -1,6 +1,6 @@
-"""Reasons in English: one sentence, with its numbers, that says what a job waits for.
+"""Reasons in English: a sentence, with numbers, on why a job waits.
 
-The words about nodes are those that kubectl users know from kube-scheduler.
+Phrases about nodes are kube-scheduler's, known to kubectl users.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,21 +13,21 @@ Code = decisions.ReasonCode
 KIBI = 1024
 BINARY_UNITS = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 BYTES = (resources.MEMORY, "ephemeral-storage", "hugepages-", "storage")
-"""Resources, or beginnings of their names, that are counted in bytes."""
+"""Byte-counted resources, by name or prefix."""
 
 MORE_NODES = "ask for less, or add nodes"
 
 
 def sentence(reason: decisions.Reason) -> str:
-    """Why the job, or the rest of it, isn't placed, and what would help."""
+    """Return why the job, or the rest of the job, isn't placed, and how to help."""
     return _SENTENCES[reason.code](reason)
 
 
 def amount(resource: str, value: float) -> str:
-    """An amount as a short Kubernetes quantity; three digits of a unit are enough for people.
+    """Return an amount as a short Kubernetes quantity, precise enough for people.
 
-    value is in milli for cpu, which is said in whole cores and parts of them, in bytes or devices
-    for the rest, and may be a fraction.
+    `value` is in millicores for cpu, printed as cores with up to three decimals, and in bytes or
+    devices for all other resources. `value` may be a fraction.
     """
     if resource == resources.CPU:
         whole, milli = divmod(round(value), 1000)
@@ -43,7 +43,7 @@ def amount(resource: str, value: float) -> str:
 
 
 def request(amounts: Mapping[str, float]) -> str:
-    """`8 cpu and 16Gi memory`: cpu and memory first, the pod slot left out."""
+    """Return a request as `8 cpu and 16Gi memory`: cpu and memory first, without pods."""
     space = resources.ResourceSpace.of(amounts)
     named = [
         f"{amount(name, amounts[name])} {name}"
@@ -54,19 +54,19 @@ def request(amounts: Mapping[str, float]) -> str:
 
 
 def pods(count: int) -> str:
-    """`1 pod`, `2 pods`."""
+    """Return `1 pod`, `2 pods`."""
     return f"{count} pod{'' if count == 1 else 's'}"
 
 
 def listed(words: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Return `a`, `a and b`, `a, b and c`."""
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def rejected(pod: jobs.InvalidPod) -> str:
-    """What a pod that can't be used is told."""
+    """Return the message for an unusable pod."""
     return f"the pod can't be used: {_flaw(pod)}"
 
 
@@ -75,13 +75,14 @@ def _flaw(pod: jobs.InvalidPod) -> str:
 
 
 def assigned(bind: decisions.Bind) -> str:
-    """What a pod's event says of its bind, in kube-scheduler's words."""
+    """Return the event message of a bind, in kube-scheduler's words."""
     return f"Successfully assigned {bind.task.key} to {bind.node}"
 
 
 def evicted(evict: decisions.Evict, gang: jobs.Job) -> str:
-    """What a pod's event and condition say of its eviction: for whom, by which rule, and what it
-    takes to run again where all of its gang goes.
+    """Return the message of an evicted pod's event and condition: for which job, by which rule.
+
+    If the whole gang is evicted, the message also tells the resources needed to run again.
     """
     said = f"evicted from {evict.node} by {_rule(evict)}"
     if not evict.whole:
@@ -92,12 +93,14 @@ def evicted(evict: decisions.Evict, gang: jobs.Job) -> str:
 
 
 def lost(evicts: Sequence[decisions.Evict]) -> str:
-    """What a PodGroup's event says of its evictions, which are of one plan."""
+    """Return the event message of a PodGroup whose pods were evicted by a single plan."""
     return f"{pods(len(evicts))} evicted by {_rule(evicts[0])}"
 
 
 def rejected_configuration(path: str, problems: Sequence[str]) -> str:
-    """What an event says of a configuration file that is left out; the log has the whole list."""
+    """Return the event message of a rejected configuration file, with the first problem. The log
+    has all problems.
+    """
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"{path} can't be used, the last good one stays in force: {problems[0]}{more}"
 
@@ -109,7 +112,7 @@ def _rule(evict: decisions.Evict) -> str:
 
 
 def queue_problem(problem: queues.QueueProblem) -> str:
-    """Why a queue and all below it are set aside, and what would help."""
+    """Return why a queue and its descendants are set aside, and how to help."""
     queue, subjects = problem.queue, problem.subjects
     match problem.code:
         case queues.ProblemCode.PARENT_MISSING:
@@ -252,12 +255,14 @@ def _cluster_full(reason: decisions.Reason) -> str:
 
 
 def _left(shortage: decisions.Shortage) -> float:
-    """Of the limit; promises may be above it, as nodes leave and other pods come."""
+    """Return the unpromised rest of the limit. Promises may exceed the limit when nodes leave or
+    foreign pods arrive.
+    """
     return max(0.0, shortage.limit - shortage.allocated)
 
 
 def _asks(reason: decisions.Reason) -> str:
-    """What the job wants to be promised, of what is short."""
+    """Return the job's request for the resources that are short."""
     asked = [
         f"{amount(each.resource, each.requested)} {each.resource}" for each in reason.shortages
     ]
@@ -338,7 +343,7 @@ def _gated(reason: decisions.Reason) -> str:
 
 
 def _gang(reason: decisions.Reason) -> list[str]:
-    """What the job needs and how much of it fits."""
+    """Return the minimum of the job, and how much of it fits."""
     asked = request(reason.request)
     if reason.placed >= max(1, reason.minimum):
         needs = f"a pod of role {reason.role} needs" if reason.role else "the next one needs"
@@ -352,7 +357,9 @@ def _gang(reason: decisions.Reason) -> list[str]:
 
 
 def _holes(reason: decisions.Reason) -> list[str]:
-    """The largest room that is left of what is too little everywhere."""
+    """Return the largest free amount on any node, for each resource that is too small on every
+    node.
+    """
     short = [hole for hole in reason.holes if hole.free < reason.request.get(hole.resource, 0)]
     if not short:
         return []
@@ -360,12 +367,12 @@ def _holes(reason: decisions.Reason) -> list[str]:
 
 
 def _places(holes: Sequence[decisions.MissingResource]) -> list[str]:
-    """`6 cpu on n7`, for each."""
+    """Return `6 cpu on n7` for each resource."""
     return [f"{amount(hole.resource, hole.free)} {hole.resource} on {hole.node}" for hole in holes]
 
 
 def _shortages(reason: decisions.Reason, limit: str) -> str:
-    """`24 cpu of the 25 it deserves and 3 nvidia.com/gpu of the 4`."""
+    """Return `24 cpu of the 25 it deserves and 3 nvidia.com/gpu of the 4`."""
     has = [
         f"{amount(each.resource, each.allocated)} {each.resource} "
         f"of the {amount(each.resource, each.limit)}"

@@ -266,4 +266,4 @@ def test_a_subscription_has_an_end() -> None:
     end()
     world.show(manifests.pod("p", group="c"))
     assert others == ["ns/a", "ns/a", "ns/b"]
-    assert world.mirror._roster._told == []
+    assert world.mirror._job_index._listeners == []

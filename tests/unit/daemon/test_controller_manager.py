@@ -106,7 +106,7 @@ async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
         task.cancel()
         await asyncio.wait([task])
         calls.cancel()
-    assert not around.mirror._roster._told
+    assert not around.mirror._job_index._listeners
 
 
 THINGS = paths.Collection(api_version="x/v1", kind="Thing", plural="things")

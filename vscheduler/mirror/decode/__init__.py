@@ -1,1 +1,1 @@
-"""JSON and YAML into plain values: what Kubernetes objects look like on the wire."""
+"""Decoding of JSON and YAML into the wire form of Kubernetes objects."""

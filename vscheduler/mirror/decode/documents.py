@@ -1,7 +1,7 @@
-"""YAML text → plain data that knows on which line each part of it stands.
+"""YAML text as plain data with line numbers.
 
-JSON is YAML as well. Values are those of Kubernetes' YAML: timestamps, sexagesimal numbers and
-.nan stay text, keys are text. Nothing but plain data can come of it, and nothing is opened here.
+JSON is valid YAML, too. Values follow Kubernetes' YAML: timestamps, sexagesimal numbers and .nan
+stay text, and keys are text. Tags can only produce plain data, and no file is opened.
 """
 
 import math
@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 import yaml
 
 Lines: TypeAlias = "int | tuple[int, Mapping[str | int, Lines]]"
-"""The line where a value, or its key, starts; for a mapping or list also the lines inside."""
+"""The line where a value, or its key, starts; for a mapping or list also the lines of its items."""
 
 DEPTH_MAX = 100
 VALUES_MAX = 20_000_000
-"""Values of one text, those that aliases stand for counted each time."""
+"""Maximal number of values in a text. An alias counts the values it stands for every time."""
 
 NUMBER_LENGTH_MAX = 400
 
@@ -33,7 +33,7 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
 
 class DocumentError(ValueError):
-    """The text can't be read; the message starts with `file:line: `."""
+    """The text can't be read. The message starts with `file:line: `."""
 
     def __init__(self, source: str, line: int, problem: str) -> None:
         super().__init__(f"{source}:{line}: {problem}")
@@ -43,14 +43,16 @@ class DocumentError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One document of a text. Its content is shared where the text has aliases: don't change it."""
+    """A document of a YAML text. Don't change the content: aliases share objects."""
 
     source: str
     content: Any
     lines: Lines = field(repr=False, compare=False)
 
     def place(self, path: tuple[str | int, ...] = ()) -> str:
-        """`file:line` of the value at this path, or of the innermost part of it that exists."""
+        """Return `file:line` of the value at this path, or of the innermost existing part of the
+        path.
+        """
         lines = self.lines
         for part in path:
             if isinstance(lines, int) or part not in lines[1]:
@@ -61,7 +63,7 @@ class Document:
 
 @dataclass(slots=True)
 class Anchor:
-    """What an alias stands for, and how many values that is."""
+    """The value behind an alias, and how many values the alias stands for."""
 
     content: Any
     lines: Lines
@@ -69,10 +71,10 @@ class Anchor:
 
 
 def load(text: str, source: str) -> list[Document]:
-    """All documents of a text that aren't empty; source names it in messages.
+    """Return all non-empty documents of a text; `source` names the text in messages.
 
-    DocumentError for text that is no YAML, a key that stands twice in a mapping, an unknown alias
-    or a tag that isn't plain data.
+    Raises DocumentError for invalid YAML, a duplicate key in a mapping, an unknown alias, or a tag
+    other than for plain data.
     """
     try:
         return list(_Reader(text, source).documents())
@@ -86,7 +88,10 @@ def load(text: str, source: str) -> list[Document]:
 
 
 class _Reader:
-    """Events of libyaml → values, without recursion into it: deep nesting would end the process."""
+    """Builds values from libyaml's events.
+
+    libyaml's composer would recurse without a limit, and deep nesting would crash the process.
+    """
 
     def __init__(self, text: str, source: str) -> None:
         self._source = source
@@ -165,7 +170,7 @@ class _Reader:
         return content, (_line(start), lines)
 
     def _merged(self, event: Any, value: Any, lines: Lines) -> list[tuple[Any, Lines]]:
-        """The mappings that `<<` brings in; what stands in the mapping itself goes before them."""
+        """Return the mappings that `<<` merges. Keys of the mapping itself take precedence."""
         if isinstance(value, dict):
             return [(value, lines)]
         if isinstance(value, list) and all(isinstance(each, dict) for each in value):
@@ -199,11 +204,11 @@ class _Reader:
 
 
 _UNFIT = object()
-"""No value: the text isn't what its tag says."""
+"""Marks text that doesn't match its tag."""
 
 
 def resolved(text: str) -> Any:
-    """What a plain scalar means: None, a bool, an int, a float, or the text itself."""
+    """Return the meaning of a plain scalar: None, a bool, an int, a float, or the text itself."""
     if _NULL.fullmatch(text):
         return None
     for converter in (_boolean, _integer, _float):
@@ -214,12 +219,12 @@ def resolved(text: str) -> Any:
 
 
 def _line(event: Any) -> int:
-    """Counted from one, as editors do."""
+    """Return the line of an event, counted from 1 as in editors."""
     return int(event.start_mark.line) + 1
 
 
 def _moved(lines: Lines, line: int) -> Lines:
-    """The same lines inside, starting on this line: a value is shown where its key stands."""
+    """Return the lines of a value with the first line moved to the line of its key."""
     return line if isinstance(lines, int) else (line, lines[1])
 
 
@@ -256,4 +261,4 @@ _CONVERTERS: Mapping[str, Callable[[str], Any]] = {
     "int": _integer,
     "float": _float,
 }
-"""By the last part of a standard tag: `!!int`."""
+"""Converters by the last part of a standard tag: `!!int`."""

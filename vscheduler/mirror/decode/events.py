@@ -1,8 +1,8 @@
-"""Immutable events about objects of the watched kinds: what the Mirror is told.
+"""Events about watched objects: the immutable input of the Mirror.
 
-JSON, or plain data from YAML, is decoded here; an object that doesn't decode becomes a
-DecodeFailed. The lists and watch lines around the objects are read where they arrive; here is one
-object at a time, so that a bad one takes no other with it.
+JSON, and plain data from YAML, are decoded here, a single object at a time. An object that can't be
+decoded becomes a DecodeFailed, so a bad object doesn't affect its neighbours. Lists and watch
+streams around the objects are read by the callers.
 """
 
 import datetime as dt
@@ -32,13 +32,17 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeError:
-    """Why an object can't be used: people are told, everything else goes on without it."""
+    """Why an object is unusable. Users see the error, and everything else works without the
+    object.
+    """
 
     kind: Kind
     key: str
-    """`namespace/name`, or the name of an object without a namespace."""
+    """`namespace/name`, or the name of a cluster-scoped object."""
     field: str
-    """As in a manifest: spec.containers[0].resources.requests.cpu; empty where it is about all."""
+    """Path as in a manifest: spec.containers[0].resources.requests.cpu; empty for the whole
+    object.
+    """
     message: str
 
     def __str__(self) -> str:
@@ -47,7 +51,7 @@ class DecodeError:
 
 
 class Upsert(msgspec.Struct, frozen=True, kw_only=True):
-    """The object is there, and this is how it looks now."""
+    """The object exists and has the given content."""
 
     kind: Kind
     object: wire.Object
@@ -55,7 +59,7 @@ class Upsert(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remove:
-    """The object is gone. One of the same name with another UID isn't."""
+    """The object is gone. An object of equal name with a different UID stays."""
 
     kind: Kind
     namespace: str
@@ -65,7 +69,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeFailed:
-    """The object is there, and one of its fields isn't what its kind has there."""
+    """The object exists, but a field has a value that its kind doesn't allow."""
 
     kind: Kind
     namespace: str
@@ -76,7 +80,7 @@ class DecodeFailed:
 
     @property
     def rejection(self) -> DecodeError:
-        """What people are told."""
+        """The error as users see it."""
         key = key_of(self.namespace, self.name)
         return DecodeError(kind=self.kind, key=key, field=self.field, message=self.message)
 
@@ -85,7 +89,7 @@ Event: TypeAlias = Upsert | Remove | DecodeFailed
 
 
 def key_of(namespace: str, name: str) -> str:
-    """`namespace/name`, or the name alone."""
+    """Return `namespace/name`, or the name alone without a namespace."""
     return f"{namespace}/{name}" if namespace else name
 
 
@@ -99,7 +103,7 @@ STRUCTS: Mapping[Kind, type[wire.Object]] = {
     Kind.QUOTA: wire.ResourceQuota,
     Kind.NAMESPACE: wire.Namespace,
 }
-"""What an object of each kind decodes to."""
+"""The struct that objects of a kind decode to."""
 
 DECODERS: Mapping[Kind, msgspec.json.Decoder[wire.Object]] = {
     kind: msgspec.json.Decoder(struct) for kind, struct in STRUCTS.items()
@@ -115,13 +119,13 @@ API_VERSIONS: Mapping[Kind, str] = {
     Kind.QUOTA: "v1",
     Kind.NAMESPACE: "v1",
 }
-"""apiVersion by kind: other groups have kinds of these names, too."""
+"""apiVersion by kind: different API groups may use equal kind names."""
 
 TEXT_MAPS = ("labels", "annotations", "nodeSelector", "matchLabels")
-"""Maps in which null stands for the empty text, as it does for an API server."""
+"""Maps in which null means the empty text, as in API servers."""
 
 NAMESPACE = "default"
-"""Where a manifest without a namespace goes."""
+"""The namespace of a manifest without metadata.namespace."""
 
 NAMESPACED = frozenset({Kind.POD, Kind.POD_GROUP, Kind.BUDGET, Kind.QUOTA})
 _PLACE = re.compile(r"(?P<what>.*?)(?: - at `(?:key` in `)?\$\.?(?P<field>[^`]*)`)?", re.DOTALL)
@@ -141,10 +145,11 @@ _decode_named = msgspec.json.Decoder(_Named).decode
 
 
 def decode(kind: Kind, item: bytes | msgspec.Raw) -> Upsert | DecodeFailed:
-    """One object in JSON, a pod with a long affinity as a LargePod; nulls and the like, which API
-    servers don't send, take a second look.
+    """Decode a single object from JSON; a pod with a long affinity becomes a LargePod.
 
-    Text that is no JSON at all is the sender's fault, not the object's: msgspec.DecodeError.
+    Objects that fail to decode are tried again as plain data, for manifests may contain nulls and
+    similar values that API servers don't send. Raises msgspec.DecodeError for text that isn't JSON:
+    then the sender is at fault, not the object.
     """
     try:
         if kind is Kind.POD and (large := large_pods.read(item)) is not None:
@@ -155,7 +160,7 @@ def decode(kind: Kind, item: bytes | msgspec.Raw) -> Upsert | DecodeFailed:
 
 
 def whole(pod: large_pods.LargePod) -> Upsert | DecodeFailed:
-    """The same pod with its affinity."""
+    """Return the event of a LargePod with its affinity decoded."""
     return _decode(Kind.POD, pod.item)
 
 
@@ -171,7 +176,11 @@ def _decode(kind: Kind, item: bytes | msgspec.Raw) -> Upsert | DecodeFailed:
 
 
 def convert(kind: Kind, document: object) -> Upsert | DecodeFailed:
-    """One object as plain data, with what YAML makes of it: times, nulls, numbers as amounts."""
+    """Decode a single object from plain data.
+
+    YAML values are accepted: times, nulls, numbers as quantities. A namespaced object without a
+    namespace is in namespace `default`.
+    """
     try:
         plain = _plain(document)
         if kind in NAMESPACED and isinstance(plain, dict):
@@ -184,7 +193,7 @@ def convert(kind: Kind, document: object) -> Upsert | DecodeFailed:
 
 
 def _named(item: bytes | msgspec.Raw) -> dict[str, str]:
-    """What an object in JSON is called, as far as that can be read."""
+    """Return name, namespace and UID of an object in JSON, as far as they can be read."""
     try:
         return msgspec.structs.asdict(_decode_named(item).metadata)
     except msgspec.ValidationError:
@@ -192,7 +201,7 @@ def _named(item: bytes | msgspec.Raw) -> dict[str, str]:
 
 
 def _refused(kind: Kind, document: object, error: Exception) -> DecodeFailed:
-    """What is wrong with the object, as far as it says what it is called."""
+    """Return the decoding error, with the object's name as far as it can be read."""
     field, message = "", "is nested too deeply"
     if isinstance(error, msgspec.ValidationError):
         found = _PLACE.fullmatch(str(error))
@@ -211,7 +220,7 @@ def _refused(kind: Kind, document: object, error: Exception) -> DecodeFailed:
 
 
 def kind_of(document: Mapping[str, Any]) -> Kind | None:
-    """The kind of a manifest; None when it is none of those that decisions depend on."""
+    """Return the kind of a manifest; None for a kind that decisions don't depend on."""
     try:
         kind = Kind(str(document.get("kind")))
     except ValueError:
@@ -220,13 +229,13 @@ def kind_of(document: Mapping[str, Any]) -> Kind | None:
 
 
 def removal(event: Upsert | DecodeFailed) -> Remove:
-    """The object of this event is gone."""
+    """Return the removal of the event's object."""
     named = event.object.metadata if isinstance(event, Upsert) else event
     return Remove(kind=event.kind, namespace=named.namespace, name=named.name, uid=named.uid)
 
 
 def _plain(value: object, key: object = None) -> object:
-    """The value as JSON would have it."""
+    """Return the value as JSON represents it."""
     if isinstance(value, Mapping):
         if key in TEXT_MAPS:
             return {name: "" if text is None else text for name, text in value.items()}

@@ -1,6 +1,6 @@
-"""Fields of objects, checked: amounts, numbers, times, and where an error stands.
+"""Checked fields of objects: amounts, numbers, times, with the path of a bad field.
 
-Numbers that pods carry in annotations, labels and names are here, too: anybody may write anything
+Numbers in annotations, labels and names of pods are checked here, too: users may write anything
 there.
 """
 
@@ -15,16 +15,16 @@ from vscheduler.mirror.decode import quantities, wire
 
 INT32_MAX = 2**31 - 1
 DIGITS_MAX = 1000
-"""More are no number, with however many zeros in front."""
+"""Longer numbers are refused, even with leading zeros."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 QUOTA_PREFIX = "count/"
-"""Names of object counts in a quota: no resources of pods or nodes (Volcano: NewResource)."""
+"""Prefix of object counts in a quota, not resources of pods or nodes (Volcano: NewResource)."""
 
 PRIORITY = "volcano.sh/task-priority"
 COOLDOWN = "volcano.sh/cooldown-time"
-"""Label, else annotation: for how long a pod is protected once it runs (Volcano: cdp)."""
+"""Label, else annotation: how long a running pod is protected from eviction (Volcano: cdp)."""
 
 WEIGHTS = "volcano.sh/resource-strategy-weight"
 """Annotation: weights of resources as JSON (Volcano: resource-strategy-fit)."""
@@ -33,7 +33,7 @@ INDEX_DIGITS_MAX = 18
 
 
 class FieldError(ValueError):
-    """A field of an object can't be used: where it stands, and what is wrong with it."""
+    """A field of an object is unusable: the path of the field, and the defect."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(field, message)
@@ -42,7 +42,7 @@ class FieldError(ValueError):
 
 
 def check_named(name: str) -> None:
-    """FieldError for an object without a name."""
+    """Raise FieldError for an object without a name."""
     if not name:
         raise FieldError("metadata.name", "is missing")
 
@@ -50,9 +50,10 @@ def check_named(name: str) -> None:
 def amounts(
     quantities_by_name: Mapping[str, quantities.Quantity], field: str, limit: int
 ) -> dict[str, int]:
-    """Amounts by name in the units of resources.ResourceMap, cut to `limit`; zeros stay.
+    """Return amounts by resource in the units of resources.ResourceMap, capped at `limit`; zeros
+    stay.
 
-    FieldError names the resource below `field`.
+    The path of a FieldError is the resource below `field`.
     """
     found = {}
     for name, quantity in quantities_by_name.items():
@@ -69,14 +70,16 @@ def amounts(
 
 
 def check_int32(number: int, field: str) -> None:
-    """FieldError for a number that API servers have no place for: they keep 32 bits."""
+    """Raise FieldError for a number beyond the 32 bits that API servers store."""
     if not -INT32_MAX - 1 <= number <= INT32_MAX:
         said = str(number) if abs(number) < 2**64 else "a number of more than 64 bits"
         raise FieldError(field, f"{said} is out of range: 32 bits, at most {INT32_MAX}")
 
 
 def int32(text: str, field: str) -> int:
-    """The number that an annotation holds, as Go reads it; FieldError for anything else."""
+    """Return the integer in an annotation, parsed as in Go; raises FieldError for any other
+    text.
+    """
     if not _INTEGER.fullmatch(text):
         raise FieldError(field, f"{durations.shown(text)} is no integer")
     number = 2 * INT32_MAX if len(text) > DIGITS_MAX else int(text)
@@ -89,17 +92,20 @@ def int32(text: str, field: str) -> int:
 def allocatable(
     quantities_by_name: Mapping[str, quantities.Quantity], field: str
 ) -> dict[str, int]:
-    """Amounts of a node."""
+    """Return the amounts of a node."""
     return amounts(quantities_by_name, field, resources.ALLOCATABLE_MAX)
 
 
 def totals(quantities_by_name: Mapping[str, quantities.Quantity], field: str) -> dict[str, int]:
-    """What a queue or a namespace may have, or what a whole group needs."""
+    """Return the limits of a queue or namespace, or the amounts that a whole group needs."""
     return amounts(quantities_by_name, field, resources.TOTAL_MAX)
 
 
 def json_object(text: str, what: str) -> dict[str, Any]:
-    """An object of JSON in an annotation; FieldError for anything else, with what it must hold."""
+    """Return the JSON object in an annotation.
+
+    Raises FieldError for any other text; `what` says in the message how the object should look.
+    """
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -110,21 +116,22 @@ def json_object(text: str, what: str) -> dict[str, Any]:
 
 
 def check_quantity(field: str, quantity: object) -> None:
-    """FieldError for a value of JSON that isn't written as a quantity."""
+    """Raise FieldError for a JSON value that can't be a quantity."""
     if not isinstance(quantity, str | int | float):
         raise FieldError(field, "must be a quantity: 500m, 4 or 16Gi")
 
 
 def seconds(instant: dt.datetime | None) -> float:
-    """Seconds since the epoch; 0.0 where there is no time, and UTC where there is no zone."""
+    """Return seconds since the epoch; 0.0 without a time. A time without a zone is UTC."""
     if instant is None:
         return 0.0
     return (instant if instant.tzinfo else instant.replace(tzinfo=dt.UTC)).timestamp()
 
 
 def check_pod_numbers(metadata: wire.Metadata) -> None:
-    """FieldError for a number of an annotation that is out of range. What is no number at all is
-    passed over by those who read it, as in Volcano.
+    """Raise FieldError for a number in the pod's annotations that is out of range.
+
+    Text without any number is left to its readers, which ignore the text as Volcano does.
     """
     for kind, texts in (("labels", metadata.labels), ("annotations", metadata.annotations)):
         if COOLDOWN in texts:
@@ -147,10 +154,10 @@ def check_pod_numbers(metadata: wire.Metadata) -> None:
 
 
 def pod_priority(pod: wire.Pod) -> int:
-    """The annotation, else spec.priority, else 1; FieldError for what is no number of 32 bits.
+    """Return the priority of a pod in its job: the annotation, else spec.priority, else 1.
 
-    Volcano ignores such an annotation; so does this for pods that have a node, and one that waits
-    is refused.
+    Volcano ignores an annotation without a 32-bit number. Here the annotation is ignored only for
+    pods with a node; a pod without a node is refused with a FieldError.
     """
     text = pod.metadata.annotations.get(PRIORITY)
     if text is not None:
@@ -166,8 +173,9 @@ def pod_priority(pod: wire.Pod) -> int:
 
 
 def pod_index(name: str) -> int:
-    """The trailing number of a name with at least two dashes, else -1; one that is larger than any
-    controller counts is none.
+    """Return the trailing number of a pod name with at least two dashes, else -1.
+
+    Numbers longer than any controller's index don't count.
     """
     before, _, last = name.rpartition("-")
     numbered = "-" in before and last.isascii() and last.isdigit()

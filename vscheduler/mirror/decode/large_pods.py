@@ -1,8 +1,8 @@
-"""Pods whose affinity is long: to read it is most of what they cost, and it never changes.
+"""Pods with a long affinity, whose decoding is put off.
 
-A pod is shown again whenever its status changes. What its affinity comes to is known by then, by
-the text that it was worked out from: of a long one only a digest is taken, until somebody has to
-read it.
+Decoding a long affinity dominates the cost of its pod, and the affinity never changes, while the
+pod is sent again with every status change. By then the pod class is known by the affinity's text.
+So a digest of the text stands in for a long affinity until the content is needed.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ import msgspec
 from vscheduler.mirror.decode import wire
 
 LONG_BYTES = 16_384
-"""An affinity of at least so many is left as it came."""
+"""An affinity of at least LONG_BYTES bytes isn't decoded at first."""
 
 HEAD_BYTES = 64
 
@@ -21,9 +21,9 @@ class LargePod(wire.Pod, frozen=True):
     """A pod without its affinity; `spec.affinity` is None."""
 
     item: bytes = b""
-    """All of it, in JSON."""
+    """The whole pod in JSON."""
     digest: bytes = b""
-    """Of the affinity's text."""
+    """Digest of the affinity's text."""
 
 
 class _Spec(wire.Struct, frozen=True):
@@ -39,9 +39,10 @@ _decode_pod = msgspec.json.Decoder(wire.Pod).decode
 
 
 def read(item: bytes | msgspec.Raw) -> LargePod | None:
-    """The pod, if its affinity is long; None: it isn't, or stands there twice.
+    """Return the pod if its affinity is long.
 
-    Raises msgspec.ValidationError for what isn't as a pod is, but for its affinity.
+    Return None for a short affinity, and for a pod with two affinity fields. Raises
+    msgspec.ValidationError if anything but the affinity doesn't fit a pod.
     """
     if len(memoryview(item)) < LONG_BYTES:
         return None
@@ -63,8 +64,9 @@ def read(item: bytes | msgspec.Raw) -> LargePod | None:
 
 
 def _place(text: bytes, whole: bytes) -> int:
-    """Where a part of it begins. Its beginning is looked for: to look for all of it is slower than
-    to read it.
+    """Return the position of `text` in `whole`.
+
+    Only the first bytes are searched for: searching for the whole text is slower than decoding.
     """
     begin = whole.index(text[:HEAD_BYTES])
     while not whole.startswith(text, begin):

@@ -13,14 +13,14 @@ from typing import TypeAlias
 from vscheduler.core.model import resources
 
 Quantity: TypeAlias = str | int | float
-"""What stands in an object: text from an API server, a plain number in hand-written YAML."""
+"""A quantity as found in an object: text from an API server, a plain number in handwritten YAML."""
 
 AMOUNT_MAX = 2**63 - 1
-"""Larger amounts are cut to this, as Kubernetes does."""
+"""Larger amounts are capped at AMOUNT_MAX, as in Kubernetes."""
 
 LENGTH_MAX = 1000
 EXPONENT_MAX = 2000
-"""With at most LENGTH_MAX digits, a larger exponent gives the same amount: all of it, or 0 or 1."""
+"""With at most LENGTH_MAX digits, a larger exponent can't change the amount: AMOUNT_MAX, 0 or 1."""
 
 _GRAMMAR = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
@@ -36,33 +36,34 @@ _DECIMAL = {
 }
 _BINARY = {f"{suffix}i": 10 * power for power, suffix in enumerate("KMGTPE", start=1)}
 _BINARY_NAMES = ("memory", "ephemeral-storage", "storage", "requests.storage")
-"""Resources that are written in Ki, Mi, Gi; so are those that start with `hugepages-`."""
+"""Resources written with Ki, Mi, Gi, in addition to names that start with `hugepages-`."""
 
 
 class QuantityError(ValueError):
-    """The text is no quantity; the message says what is wrong with it."""
+    """The text isn't a quantity. The message names the defect."""
 
 
 def parse_milli(quantity: Quantity) -> int:
-    """The amount in thousandths, for cpu; less than one of them counts as one."""
+    """Return the amount in thousandths, for cpu, rounded away from zero."""
     return _parse(_text(quantity), 3)
 
 
 def parse_whole(quantity: Quantity) -> int:
-    """The amount in whole units, for everything but cpu; a fraction counts as one more."""
+    """Return the amount in whole units, for all resources except cpu, rounded away from zero."""
     return _parse(_text(quantity), 0)
 
 
 def parse(name: str, quantity: Quantity) -> int:
-    """The amount of the resource of this name, in the unit of resources.ResourceMap."""
+    """Return the amount of the named resource in the unit of resources.ResourceMap."""
     return parse_milli(quantity) if name == resources.CPU else parse_whole(quantity)
 
 
 def format_quantity(name: str, amount: float) -> str:
-    """An amount in the unit of resources.ResourceMap as Kubernetes writes it: 1500m, 2, 1536Mi.
+    """Return an amount in the unit of resources.ResourceMap as Kubernetes writes quantities: 1500m,
+    2, 1536Mi.
 
-    Fractions, as fair shares have them, are rounded to millionths of the unit that Kubernetes
-    knows (33333333u is a thirtieth of a core); bytes are rounded to whole ones.
+    Fractions, as in fair shares, are rounded to millionths of Kubernetes' unit (33333333u is a
+    thirtieth of a thousand cores). Bytes are rounded to whole bytes.
     """
     if name in _BINARY_NAMES or name.startswith("hugepages-"):
         return _scaled(round(amount), 1024, ("", *_BINARY))
@@ -71,7 +72,7 @@ def format_quantity(name: str, amount: float) -> str:
 
 
 def format_amounts(amounts: Mapping[str, float]) -> dict[str, str]:
-    """Amounts by resource as Kubernetes writes them; what is unlimited is left out."""
+    """Return amounts by resource as Kubernetes writes quantities; infinite amounts are left out."""
     return {
         name: format_quantity(name, amount)
         for name, amount in sorted(amounts.items())
@@ -88,7 +89,7 @@ def _text(quantity: Quantity) -> str:
 
 
 def _scaled(amount: int, base: int, suffixes: tuple[str, ...]) -> str:
-    """The amount with the largest suffix that leaves no fraction."""
+    """Return the amount with the largest suffix that leaves no fraction."""
     if not amount:
         return "0"
     power = 0
@@ -100,7 +101,7 @@ def _scaled(amount: int, base: int, suffixes: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=4096)
 def _parse(text: str, scale: int) -> int:
-    """The amount times 10**scale, rounded away from zero."""
+    """Return the amount times 10**scale, rounded away from zero."""
     if text.isascii() and text.isdigit() and len(text) <= 15:
         return int(text) * _ten_to(scale)
     if len(text) > LENGTH_MAX:
@@ -122,12 +123,12 @@ def _parse(text: str, scale: int) -> int:
 
 
 def _ten_to(exponent: int) -> int:
-    """The power of ten; 1 for a negative exponent."""
+    """Return the power of ten; 1 for a negative exponent."""
     return int("1" + "0" * exponent)
 
 
 def _advice(text: str) -> str:
-    """What the writer may have meant."""
+    """Return a hint at the intended quantity."""
     if not text.strip():
         return ": it is empty"
     if text != text.strip() or " " in text:

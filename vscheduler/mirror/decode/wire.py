@@ -1,7 +1,7 @@
-"""The fields of Kubernetes objects that are read, as they stand on the wire.
+"""Kubernetes objects in wire form, reduced to the fields in use.
 
-Everything else (managedFields, images, probes) is skipped while decoding. Absent means the zero
-value that Go has there; what a zero value stands for is decided in the translation.
+All remaining fields (managedFields, images, probes) are skipped while decoding. An absent field has
+Go's zero value; the translation decides the meaning of zero values.
 """
 
 import datetime as dt
@@ -13,11 +13,11 @@ from msgspec import field
 from vscheduler.mirror.decode import quantities, wire_terms
 
 ResourceList: TypeAlias = dict[str, quantities.Quantity]
-"""Resource name to quantity."""
+"""Quantities by resource name."""
 
 
 class Struct(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """Base of all. gc=False: decoded objects hold no cycles, so the collector needn't look."""
+    """Base of all wire objects. gc=False: decoded objects hold no reference cycles."""
 
 
 class OwnerReference(Struct, frozen=True):
@@ -45,7 +45,7 @@ class Metadata(Struct, frozen=True):
 
 
 class ResourceRequirements(Struct, frozen=True):
-    """core/v1 ResourceRequirements; requests that are missing are as large as the limits."""
+    """core/v1 ResourceRequirements. Missing requests default to the limits."""
 
     requests: ResourceList = {}
     limits: ResourceList = {}
@@ -61,13 +61,13 @@ class ContainerPort(Struct, frozen=True):
 
 
 class RestartRule(Struct, frozen=True):
-    """core/v1 ContainerRestartRule: only what it does."""
+    """core/v1 ContainerRestartRule, only the action."""
 
     action: str = ""
 
 
 class Container(Struct, frozen=True):
-    """core/v1 Container; restartPolicy Always makes an init container a sidecar."""
+    """core/v1 Container. restartPolicy Always makes an init container a sidecar."""
 
     name: str = ""
     resources: ResourceRequirements | None = None
@@ -77,7 +77,7 @@ class Container(Struct, frozen=True):
 
 
 class Volume(Struct, frozen=True):
-    """core/v1 Volume: only whether a claim is made for this pod."""
+    """core/v1 Volume, only whether a claim is created for the pod."""
 
     ephemeral: object = None
 
@@ -128,7 +128,7 @@ class GroupCondition(Condition, frozen=True):
 
 
 class ContainerStatus(Struct, frozen=True):
-    """core/v1 ContainerStatus: what the kubelet has given so far, while a resize goes on."""
+    """core/v1 ContainerStatus: resources that the kubelet has granted so far during a resize."""
 
     name: str = ""
     resources: ResourceRequirements | None = None
@@ -242,7 +242,7 @@ class Queue(Struct, frozen=True):
 
 
 class NetworkTopology(Struct, frozen=True):
-    """scheduling.volcano.sh/v1beta1 NetworkTopologySpec: its mode."""
+    """scheduling.volcano.sh/v1beta1 NetworkTopologySpec, only the mode."""
 
     mode: str = "hard"
 
@@ -297,13 +297,13 @@ class PriorityClass(Struct, frozen=True):
 
 
 class Namespace(Struct, frozen=True):
-    """core/v1 Namespace: its labels."""
+    """core/v1 Namespace, only the metadata."""
 
     metadata: Metadata = Metadata()
 
 
 class BudgetSpec(Struct, frozen=True):
-    """policy/v1 PodDisruptionBudgetSpec; what it allows is worked out in its status."""
+    """policy/v1 PodDisruptionBudgetSpec. The allowed disruptions are in the status."""
 
     selector: wire_terms.LabelSelector | None = None
 
@@ -323,7 +323,7 @@ class PodDisruptionBudget(Struct, frozen=True):
 
 
 class QuotaSpec(Struct, frozen=True):
-    """core/v1 ResourceQuotaSpec: of scopes, only whether there are any."""
+    """core/v1 ResourceQuotaSpec. Scopes are only checked for presence."""
 
     hard: ResourceList = {}
     scopes: list[str] = []

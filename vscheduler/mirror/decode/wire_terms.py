@@ -1,11 +1,11 @@
-"""What pods say about nodes and other pods, as it stands on the wire; selectors of all kinds."""
+"""Node and pod affinity, tolerations, topology spread and label selectors in wire form."""
 
 import msgspec
 from msgspec import field
 
 
 class Struct(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """Base of all, as in wire."""
+    """Base of all wire terms; see wire.Struct."""
 
 
 class Requirement(Struct, frozen=True):
@@ -17,7 +17,7 @@ class Requirement(Struct, frozen=True):
 
 
 class LabelSelector(Struct, frozen=True):
-    """meta/v1 LabelSelector: all of it must hold."""
+    """meta/v1 LabelSelector: all requirements must hold."""
 
     match_labels: dict[str, str] = {}
     match_expressions: list[Requirement] = []
@@ -31,7 +31,7 @@ class Term(Struct, frozen=True):
 
 
 class NodeSelector(Struct, frozen=True):
-    """core/v1 NodeSelector: any of the terms."""
+    """core/v1 NodeSelector: at least one term must hold."""
 
     node_selector_terms: list[Term] = []
 

@@ -1,1 +1,1 @@
-"""Indexes over what the Mirror keeps: jobs, node usage, pods by class, pod affinity."""
+"""Indexes over the Mirror's objects: jobs, node usage, pods by class, pod affinity."""

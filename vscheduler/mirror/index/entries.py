@@ -1,4 +1,4 @@
-"""Objects as the Mirror keeps them: what each kind is to it, and what is wrong with it."""
+"""Entries of the Mirror: objects translated to the model, with their defects."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from vscheduler.mirror.translate import bounds, pods, translation, usage_annotat
 
 STARTING = frozenset({jobs.TaskStatus.BINDING, jobs.TaskStatus.BOUND})
 STARTED = frozenset({jobs.TaskStatus.BOUND, jobs.TaskStatus.RUNNING})
-"""What a pod is that has a node, and then."""
+"""Statuses of a pod with a node, before and after a STEP."""
 
 Value: TypeAlias = (
     pods.Pod
@@ -29,71 +29,72 @@ Value: TypeAlias = (
 
 
 class Change(IntEnum):
-    """What an event changed, as far as decisions depend on it."""
+    """How far an event changed anything that decisions depend on."""
 
     NONE = 0
     STEP = 1
-    """What was decided goes on: a pod starts on the node that it has, a group's status is written.
-    Nobody who waits finds room by that."""
+    """A decision took effect: a pod started on its node, or a group's status was written. No
+    waiting job gains room from a STEP.
+    """
     OTHER = 2
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
-    """Which object it is, and in which version it was seen: preconditions of a write."""
+    """UID and version of an object as last seen: preconditions for writes."""
 
     uid: str
     resource_version: str
 
     def is_before(self, other: "Reference") -> bool:
-        """Whether this is an older version of the object, as far as versions are numbers."""
+        """Whether this version is older. Versions that are not numbers are never older."""
         mine, others = self.resource_version, other.resource_version
         return mine.isdecimal() and others.isdecimal() and int(mine) < int(others)
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """An object as it was last seen."""
+    """An object as last seen."""
 
     reference: Reference
     value: Value | None
-    """None where the object can't be used, or isn't seen on purpose."""
+    """None where the object is unusable or deliberately ignored."""
     rejection: events.DecodeError | None = None
-    """What is wrong with it, or with a part of it that it can be used without."""
+    """The defect of an unusable object, or of an ignored part of a usable object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replace:
-    """All objects of a kind, the result of a list: what isn't among them is gone."""
+    """All objects of a kind, the result of a list. Known objects missing here are gone."""
 
     kind: events.Kind
     found: Mapping[str, Entry]
-    """By key; a pod's is its UID."""
+    """By key; the key of a pod is its UID."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Some objects of a list that goes on: who has nothing yet may take them in already."""
+    """A part of a list in progress: a Mirror without objects may already apply the part."""
 
     kind: events.Kind
     found: Mapping[str, Entry]
 
 
 Event: TypeAlias = events.Event | Replace | Part
-"""What a Mirror can be told."""
+"""Everything that Mirror.apply accepts."""
 
 
 def waiting_namespace(event: Event) -> str | None:
-    """The namespace of the pod that it shows, if that has no node."""
+    """Return the namespace of the pod in this event if the pod has no node, else None."""
     if not isinstance(event, events.Upsert) or not isinstance(event.object, wire.Pod):
         return None
     return None if event.object.spec.node_name else event.object.metadata.namespace
 
 
 Told: TypeAlias = Callable[[events.DecodeFailed, Exception], None]
-"""Told of an object that is left out because the scheduler failed at it."""
+"""Called with an object that is left out because the scheduler itself failed on the object."""
 
 
 class Reader:
-    """From wire objects to entries."""
+    """Translates wire objects to entries."""
 
     def __init__(
         self,
@@ -104,8 +105,10 @@ class Reader:
         most: bounds.Bounds,
         told: Told | None = None,
     ) -> None:
-        """Told of objects at which reading fails unexpectedly, which are left out then; None:
-        nobody is, and what fails is raised.
+        """Create a reader; `told` is called with each object on which translation fails
+        unexpectedly.
+
+        An object that fails is left out. With `told` None, the error is raised instead.
         """
         self._told = told
         self._translator = pods.Translator(scheduler_names, most)
@@ -114,12 +117,14 @@ class Reader:
         self._node_selector = frozenset(node_selector)
 
     def serve(self, scheduler_names: tuple[str, ...]) -> None:
-        """Whose pods are ours from now on."""
+        """Set the scheduler names whose pods are ours from now on."""
         self._translator.serve(scheduler_names)
         self._scheduler_names = scheduler_names
 
     def take(self, event: events.Upsert | events.DecodeFailed) -> tuple[str, Entry]:
-        """An object's key (a pod's UID), and what it comes to."""
+        """Return the key of an object (for a pod, the UID) and its entry, also for an object that
+        can't be decoded.
+        """
         if isinstance(event, events.DecodeFailed):
             return refused(event)
         try:
@@ -132,7 +137,7 @@ class Reader:
             return refused(rejected)
 
     def read(self, kind: events.Kind, found: wire.Object) -> tuple[str, Entry]:
-        """The object's key (a pod's UID), and what it means."""
+        """Return the key of a decoded object (for a pod, the UID) and its entry."""
         metadata = found.metadata
         reference = Reference(uid=metadata.uid, resource_version=metadata.resource_version)
         key = events.key_of(metadata.namespace, metadata.name)
@@ -176,7 +181,7 @@ class Reader:
 
 
 def refused(event: events.DecodeFailed) -> tuple[str, Entry]:
-    """The key and the entry of an object that doesn't decode."""
+    """Return the key and the entry of an object that can't be decoded."""
     key = events.key_of(event.namespace, event.name)
     if event.kind is events.Kind.POD:
         key = event.uid or key
@@ -184,7 +189,7 @@ def refused(event: events.DecodeFailed) -> tuple[str, Entry]:
 
 
 def failed(event: events.Upsert) -> events.DecodeFailed:
-    """An object that the scheduler itself fails at is left out like one that doesn't decode."""
+    """Return the object as undecodable, for the scheduler itself failed on the object."""
     metadata = event.object.metadata
     return events.DecodeFailed(
         kind=event.kind,
@@ -197,7 +202,7 @@ def failed(event: events.Upsert) -> events.DecodeFailed:
 
 
 def change(before: Value | None, after: Value | None) -> Change:
-    """How far one of these is from the other."""
+    """Return how far decisions can depend on the difference of two values."""
     if before == after:
         return Change.NONE
     match before, after:
@@ -212,7 +217,7 @@ def change(before: Value | None, after: Value | None) -> Change:
 
 
 def _starts(before: pods.Pod, after: pods.Pod) -> bool:
-    """Whether all that is new is how far the pod is on its node."""
+    """Whether the pod's progress on its node is the only difference."""
     if before.status not in STARTING or after.status not in STARTED:
         return False
     task = before.task
@@ -223,7 +228,7 @@ def _starts(before: pods.Pod, after: pods.Pod) -> bool:
 
 
 def resources_of(value: Value | None) -> set[str]:
-    """The resources that an object of any kind but pods adds to those that are counted."""
+    """Return the resources named by an object of any kind except pods."""
     match value:
         case translation.Node():
             return set(value.allocatable)

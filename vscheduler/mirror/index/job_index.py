@@ -1,4 +1,4 @@
-"""PodGroups and their pods, as the Jobs that this scheduler owns."""
+"""Index of PodGroups and their pods, as the Jobs that this scheduler owns."""
 
 import bisect
 import operator
@@ -12,15 +12,19 @@ from vscheduler.core.model import jobs
 from vscheduler.mirror.translate import pods, translation
 
 MANY = 100
-"""Jobs that came or changed: more of them are let come together, whole or not."""
+"""When more jobs than MANY are new or changed, further jobs are expected, whether gangs are whole
+or not.
+"""
 
 
 STARTED = (jobs.Phase.RUNNING, jobs.Phase.UNKNOWN)
-"""Phases that say that pods run."""
+"""PodGroup phases with running pods."""
 
 
 class JobIndex:
-    """Jobs sorted by id; only jobs whose group, pods or priority changed are made anew."""
+    """Owned jobs sorted by ID; a job is recomputed only when its PodGroup, pods or priority
+    changed.
+    """
 
     def __init__(
         self,
@@ -36,16 +40,16 @@ class JobIndex:
         self._use_priorities = priority_classes
         self._groups: dict[jobs.JobId, translation.Group] = {}
         self._members: dict[jobs.JobId, dict[jobs.TaskId, pods.Pod]] = {}
-        """Pods of all schedulers by the group that they name, there or not."""
-        self._stray: dict[jobs.JobId, None] = {}
-        """Groups that pods name and that aren't there."""
-        self._left: set[jobs.JobId] = set()
-        """Groups of which the last pods went, and were ours."""
-        self._loners: dict[jobs.TaskId, pods.Pod] = {}
-        """Pods of ours that name no group."""
+        """Pods of all schedulers by the PodGroup they name, whether the PodGroup exists or not."""
+        self._missing_groups: dict[jobs.JobId, None] = {}
+        """Missing PodGroups that pods name."""
+        self._emptied: set[jobs.JobId] = set()
+        """PodGroups whose last pods are gone and were ours."""
+        self._without_group: dict[jobs.TaskId, pods.Pod] = {}
+        """Our pods that name no PodGroup."""
         self._priorities: dict[str, translation.PriorityClass] = {}
         self._default_priority = 0
-        self._told: list[Callable[[jobs.JobId], object]] = []
+        self._listeners: list[Callable[[jobs.JobId], object]] = []
         self._dirty: set[jobs.JobId] = set()
         self._ids: list[jobs.JobId] = []
         self._jobs: list[jobs.Job] = []
@@ -53,20 +57,20 @@ class JobIndex:
         self._frozen: tuple[jobs.Job, ...] | None = ()
 
     def serve(self, scheduler_names: tuple[str, ...]) -> None:
-        """Whose PodGroups are ours, of those without pods."""
+        """Set the scheduler names that own PodGroups without pods."""
         self._scheduler_names = scheduler_names
         self._dirty.update(self._groups)
 
     def subscribe(self, told: Callable[[jobs.JobId], object]) -> Callable[[], None]:
-        """Name each group whose pods come, change or go, until what is given is called."""
-        self._told.append(told)
-        return lambda: self._told.remove(told)
+        """Call `told` with each PodGroup whose pods come, change or go, until unsubscribed."""
+        self._listeners.append(told)
+        return lambda: self._listeners.remove(told)
 
     def move_group(self, key: jobs.JobId, new: translation.Group | None) -> None:
-        """The PodGroup came, changed or went (None)."""
+        """Apply a PodGroup that came, changed or went (None)."""
         known = self._groups.get(key)
         if new is None or (known is not None and known.job.uid != new.job.uid):
-            self._left.discard(key)
+            self._emptied.discard(key)
         if new is None:
             del self._groups[key]
         else:
@@ -74,27 +78,29 @@ class JobIndex:
         self._touch(key)
 
     def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
-        """The pod came, changed or went."""
+        """Apply a pod that came, changed or went."""
         if old is not None:
             if old.group is None:
-                self._loners.pop(old.uid, None)
+                self._without_group.pop(old.uid, None)
             else:
                 del self._members[old.group][old.uid]
                 if old.ours and old.group in self._groups and not self._members[old.group]:
-                    self._left.add(old.group)
+                    self._emptied.add(old.group)
                 self._touch(old.group)
-                self._tell(old.group)
+                self._notify(old.group)
         if new is not None:
             if new.group is not None:
                 self._members.setdefault(new.group, {})[new.uid] = new
-                self._left.discard(new.group)
+                self._emptied.discard(new.group)
                 self._touch(new.group)
-                self._tell(new.group)
+                self._notify(new.group)
             elif new.ours:
-                self._loners[new.uid] = new
+                self._without_group[new.uid] = new
 
     def move_priority(self, name: str, new: translation.PriorityClass | None) -> None:
-        """The PriorityClass came, changed or went: groups whose priority it changes are dirty."""
+        """Apply a PriorityClass that came, changed or went; PodGroups with a new priority are
+        recomputed.
+        """
         before = {key: self._priority(group) for key, group in self._groups.items()}
         if new is None:
             del self._priorities[name]
@@ -107,7 +113,7 @@ class JobIndex:
         )
 
     def owned(self) -> tuple[jobs.Job, ...]:
-        """The jobs that are ours, sorted by id."""
+        """Return our jobs, sorted by ID."""
         for key in self._dirty:
             self._place(key, self._job(key))
         if self._dirty or self._frozen is None:
@@ -116,39 +122,39 @@ class JobIndex:
         return self._frozen
 
     def more_to_come(self) -> bool:
-        """Whether a job that came or changed has fewer pods than its minimum, or pods have no
-        group yet; also where a great many came.
+        """Whether more pods are likely to follow: a new or changed job is below its minimum, pods
+        wait for their PodGroup, or more than MANY jobs changed.
         """
         return len(self._dirty) > MANY or any(map(self._lacks_pods, self._dirty))
 
     @property
     def groups(self) -> Mapping[jobs.JobId, translation.Group]:
-        """The PodGroups that are there."""
+        """All known PodGroups."""
         return MappingProxyType(self._groups)
 
     def members(self, key: jobs.JobId) -> Collection[pods.Pod]:
-        """All pods that name this PodGroup, of whatever scheduler."""
+        """Return all pods that name this PodGroup, whichever scheduler they name."""
         return self._members.get(key, {}).values()
 
     def ungrouped(self) -> Iterable[pods.Pod]:
-        """Pods of ours that can't be placed, as they name no PodGroup or one that isn't there."""
-        yield from self._loners.values()
-        for key in self._stray:
+        """Iterate over our pods that cannot be placed: their PodGroup is unnamed or missing."""
+        yield from self._without_group.values()
+        for key in self._missing_groups:
             yield from (pod for pod in self._members[key].values() if pod.ours)
 
     def _touch(self, key: jobs.JobId) -> None:
         self._dirty.add(key)
         if not self._members.get(key):
             self._members.pop(key, None)
-            self._stray.pop(key, None)
+            self._missing_groups.pop(key, None)
         elif key in self._groups:
-            self._stray.pop(key, None)
+            self._missing_groups.pop(key, None)
         else:
-            self._stray[key] = None
+            self._missing_groups[key] = None
 
-    def _tell(self, key: jobs.JobId) -> None:
-        for told in self._told:
-            told(key)
+    def _notify(self, key: jobs.JobId) -> None:
+        for listener in self._listeners:
+            listener(key)
 
     def _place(self, key: jobs.JobId, job: jobs.Job | None) -> None:
         at = bisect.bisect_left(self._ids, key)
@@ -181,23 +187,27 @@ class JobIndex:
         return bool(members) if group is None else len(members) < max(1, group.job.min_member)
 
     def _is_ours(self, group: translation.Group, members: Collection[pods.Pod]) -> bool:
-        """Whether the group is ours: by its pods, else by its annotation, else if we claim all,
-        else until its status says no more that pods run which have gone.
+        """Whether the PodGroup is ours.
 
-        A group with pods of several schedulers is a mistake that nobody can make good: each of
-        them owns it with its own pods.
+        Its pods decide. Without pods the scheduler annotation decides. Without an annotation the
+        PodGroup is ours if we claim all unowned PodGroups, or if our last pods of the group are
+        gone while its phase still says they run.
+
+        Nobody can repair a PodGroup with pods of several schedulers: each scheduler owns the
+        PodGroup together with its own pods.
         """
         if members:
             return any(pod.ours for pod in members)
         if group.scheduler:
             return group.scheduler in self._scheduler_names
         job = group.job
-        return self._claim_unowned or (job.id in self._left and job.state.phase in STARTED)
+        return self._claim_unowned or (job.id in self._emptied and job.state.phase in STARTED)
 
     def _priority(self, group: translation.Group) -> int:
-        """The value of the group's PriorityClass, else of the default one, else 0.
+        """Return the value of the PodGroup's PriorityClass, else of the default PriorityClass, else
+        0.
 
-        Of several default ones the lowest counts, as in Kubernetes' admission.
+        Of several defaults the lowest counts, as in Kubernetes' admission.
         """
         if not self._use_priorities:
             return 0
@@ -206,7 +216,7 @@ class JobIndex:
 
 
 def _rejections(members: Collection[pods.Pod]) -> tuple[jobs.InvalidPod, ...]:
-    """Pods of ours that wait and can't be used, by name."""
+    """Return our waiting pods that are unusable, by name."""
     found = [
         jobs.InvalidPod(
             uid=pod.uid,

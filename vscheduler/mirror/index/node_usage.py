@@ -1,4 +1,4 @@
-"""Nodes and what their pods hold: the columns of a NodeTable, their names, and sums by node."""
+"""Node usage: the columns of a NodeTable, their resource names, and running sums per node."""
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator
@@ -14,27 +14,32 @@ from vscheduler.mirror.translate import pods, translation
 T = TypeVar("T")
 
 Ports: TypeAlias = dict[str, tuple[constraints.HostPort, ...]]
-"""Host ports that are taken, sorted, by node name; only nodes with some."""
+"""Host ports in use, sorted, by node name; nodes without any are left out."""
 
-NOWHERE_MAX = 64
-"""Resources that pods ask for, and no node or queue has, that are told apart: the first by name."""
+REQUESTED_ONLY_MAX = 64
+"""How many resources that only pods request, and no node or queue names, get a column each: the
+first by name.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What the pods of one node hold. Releasing pods are in both amounts."""
+    """Resources held by the pods of a node. `used` includes `releasing`."""
 
     used: resources.ResourceMap
     releasing: resources.ResourceMap
     ours: resources.ResourceMap
-    """What those pods hold that are seated: ours, that stay and count for a queue."""
+    """Held by our pods that stay and whose PodGroup exists."""
     ports: tuple[constraints.HostPort, ...]
-    """Of pods that stay."""
+    """Host ports of pods that stay."""
     leaving_ports: tuple[constraints.HostPort, ...]
 
 
 def usage(held: Iterable[pods.Pod], groups: Container[object]) -> Usage:
-    """The sum over these pods, which all hold room; these are the PodGroups that are there."""
+    """Sum up the resources of pods on a node.
+
+    Every pod in `held` must hold room; `groups` are the existing PodGroups.
+    """
     every: defaultdict[jobs.PodClass, int] = defaultdict(int)
     leaving: defaultdict[jobs.PodClass, int] = defaultdict(int)
     ours: defaultdict[jobs.PodClass, int] = defaultdict(int)
@@ -60,20 +65,20 @@ def usage(held: Iterable[pods.Pod], groups: Container[object]) -> Usage:
 
 
 class NodeColumns:
-    """Rows sorted by name; only rows whose node or pods changed are worked out anew."""
+    """Node rows sorted by name; a row is recomputed only when its node or pods changed."""
 
     def __init__(self, work: Counter[str], groups: Container[object]) -> None:
         self._work = work
         self._groups = groups
-        """PodGroups that are there, as they come and go: `reseat` tells of them."""
+        """A live view of the existing PodGroups; `reseat` reports changes."""
         self._nodes: dict[str, translation.Node] = {}
         self._pods: dict[str, dict[jobs.TaskId, pods.Pod]] = {}
-        """Those that hold room, by node name, whether the node is there or not."""
+        """Pods that hold room, by node name, whether the node exists or not."""
         self._dirty: set[str] = set()
         self._respecified = False
-        """Whether a NodeSpec came, went or changed, so that the layout must be made anew."""
+        """Whether a NodeSpec came, went or changed: the layout must be rebuilt."""
         self._resized = False
-        """Whether a node came, went or changed, so that what they have must be copied anew."""
+        """Whether a node came, went or changed: the allocatable column must be copied again."""
         self._ports: Ports = {}
         self._leaving_ports: Ports = {}
         self._space = resources.ResourceSpace.of(())
@@ -85,7 +90,7 @@ class NodeColumns:
     def move_node(
         self, name: str, old: translation.Node | None, new: translation.Node | None
     ) -> None:
-        """The node came (no old one), changed or went (no new one)."""
+        """Apply a node that came (old is None), changed or went (new is None)."""
         self._resized = True
         if new is None:
             del self._nodes[name]
@@ -98,7 +103,7 @@ class NodeColumns:
             self._respecified = True
 
     def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
-        """The pod came, changed or went."""
+        """Apply a pod that came, changed or went."""
         if old is not None and old.node is not None and old.holds_room:
             held = self._pods[old.node]
             del held[old.uid]
@@ -110,18 +115,20 @@ class NodeColumns:
             self._dirty.add(new.node)
 
     def reseat(self, members: Iterable[pods.Pod]) -> None:
-        """The PodGroup of these pods came or went, and so they are seated now, or no more."""
+        """Mark the nodes of these pods for recomputation, for the PodGroup of the pods came or
+        went.
+        """
         for pod in members:
             if pod.task is not None and pod.node is not None and pod.holds_room:
                 self._dirty.add(pod.node)
 
     def residents(self) -> Iterator[pods.Pod]:
-        """All pods that hold room, those on nodes that aren't there included."""
+        """Iterate over all pods that hold room, including pods on unknown nodes."""
         for held in self._pods.values():
             yield from held.values()
 
     def table(self, space: resources.ResourceSpace) -> nodes.NodeTable:
-        """The table in these columns; the last one again when nothing changed."""
+        """Return the table with these columns; the last table object again when nothing changed."""
         if space != self._space:
             shape = (self._layout.size, space.size)
             self._arrays = [np.zeros(shape, dtype=np.int64) for _ in self._arrays]
@@ -130,7 +137,7 @@ class NodeColumns:
             self._dirty.update(self._nodes)
         if self._respecified:
             self._rearrange()
-        # A node that nobody has told of stays out, until it is there: then it is dirty anew.
+        # Rows exist only for known nodes. A node that arrives later is marked dirty then.
         dirty = self._dirty & self._nodes.keys()
         self._dirty.clear()
         if self._table is None or dirty or self._table.layout is not self._layout:
@@ -140,7 +147,7 @@ class NodeColumns:
         return self._table
 
     def _rearrange(self) -> None:
-        """Make a new layout, and bring the rows into its order."""
+        """Build a new layout, and move the rows into its order."""
         self._respecified = False
         before = self._layout.rows
         self._layout = nodes.NodeLayout([self._nodes[name].spec for name in sorted(self._nodes)])
@@ -155,7 +162,7 @@ class NodeColumns:
             self._arrays[at] = moved
 
     def _refresh(self, name: str) -> None:
-        """Work out one row anew, from the node and its pods."""
+        """Recompute a row from its node and pods."""
         self._work["rows"] += 1
         row = self._layout.rows[name]
         found = usage(self._pods.get(name, {}).values(), self._groups)
@@ -191,29 +198,29 @@ class NodeColumns:
 
 
 class ResourceNames:
-    """Which resources anything in the cluster names: the columns of a snapshot.
+    """The resources named by any object in the cluster, which become the columns of a snapshot.
 
-    Keeps count of who names what; a resource that nobody names any more is no column.
+    References are counted: a resource that no object names any longer loses its column.
     """
 
     def __init__(self) -> None:
         self._classes: Counter[jobs.PodClass] = Counter()
-        """How many pods that count are of a class."""
+        """How many counted pods are of a class."""
         self._named: Counter[str] = Counter()
         """How many nodes and queues name a resource."""
         self._asked: Counter[str] = Counter()
-        """How many classes of pods, and groups, do."""
+        """How many pod classes and PodGroups name a resource."""
         self._space = resources.ResourceSpace.of(())
 
     def move(self, old: entries.Value | None, new: entries.Value | None) -> None:
-        """Something that is no pod came, changed or went."""
+        """Apply an object, not a pod, that came, changed or went."""
         for value, step in ((old, -1), (new, 1)):
             asks = isinstance(value, translation.Group)
             counter = self._asked if asks else self._named
             _count(counter, entries.resources_of(value), step)
 
     def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
-        """A pod came, changed or went."""
+        """Apply a pod that came, changed or went."""
         for pod, step in ((new, 1), (old, -1)):
             if pod is not None and (pod.ours or pod.holds_room):
                 _count(self._classes, (pod.kind,), step)
@@ -221,17 +228,17 @@ class ResourceNames:
                     _count(self._asked, pod.kind.request, step)
 
     def space(self) -> resources.ResourceSpace:
-        """The columns; the last answer again if they are the same.
+        """Return the resources as columns; the last object again when they are unchanged.
 
-        Whoever writes pods may name any resources, and each would be a column of every node: of
-        those that no node and no queue has only so many are told apart.
+        Anyone who creates pods can name arbitrary resources, and each would add a column to every
+        node. So at most REQUESTED_ONLY_MAX resources get a column that no node or queue names.
         """
-        nowhere = self._asked.keys() - self._named.keys() - {*resources.FIRST}
-        folded = len(nowhere) > NOWHERE_MAX
+        requested_only = self._asked.keys() - self._named.keys() - {*resources.FIRST}
+        folded = len(requested_only) > REQUESTED_ONLY_MAX
         if folded:
-            names = {*self._named, *sorted(nowhere)[:NOWHERE_MAX]}
+            names = {*self._named, *sorted(requested_only)[:REQUESTED_ONLY_MAX]}
         else:
-            names = {*self._named, *nowhere}
+            names = {*self._named, *requested_only}
         space = resources.ResourceSpace.of(names, folded=folded)
         if space != self._space:
             self._space = space
@@ -239,7 +246,7 @@ class ResourceNames:
 
 
 def _count(counter: Counter[T], items: Iterable[T], step: int) -> None:
-    """Count up or down; what is down to nothing is gone."""
+    """Add or subtract a reference for each item; items without references are removed."""
     for item in items:
         counter[item] += step
         if not counter[item]:
@@ -248,23 +255,24 @@ def _count(counter: Counter[T], items: Iterable[T], step: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """A bind that was sent and that the watch hasn't shown yet."""
+    """A sent bind that the watch hasn't confirmed yet."""
 
     node: str
     since: float
 
 
 class NodeUsage:
-    """What all pods of a node hold, kept up to date at each step, for a last look before a bind.
+    """Resources held on each node, updated with every pod event, for a last check before a bind is
+    sent.
 
-    Sums by node, whoever schedules the pods; those that are being bound are in them.
+    The sums include pods of all schedulers and pods being bound.
     """
 
     def __init__(self) -> None:
         self._held: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
-        """The pod came, changed or went."""
+        """Apply a pod that came, changed or went."""
         if old is not None and new is not None and _holds_the_same(old, new):
             return
         for pod, step in ((new, 1), (old, -1)):
@@ -278,16 +286,20 @@ class NodeUsage:
             if not held:
                 del self._held[pod.node]
 
-    def fits(self, kind: jobs.PodClass, node: translation.Node, before: nodes.NodeSpec) -> bool:
-        """Whether a node still takes pods like this one, which is counted there already, and has
-        as much as all pods hold there of what it asks for.
+    def fits(
+        self, pod_class: jobs.PodClass, node: translation.Node, before: nodes.NodeSpec
+    ) -> bool:
+        """Whether the node still takes pods of this class and has room for all its pods.
+
+        A pod of the class is already counted on the node. Only resources that the class requests
+        are compared. `before` is the node as the decision saw it.
         """
         held = self._held[node.spec.name]
-        return nodes.still_takes(before, node.spec, kind.constraints.tolerations) and all(
-            held[name] <= node.allocatable.get(name, 0) for name in kind.request
+        return nodes.still_takes(before, node.spec, pod_class.constraints.tolerations) and all(
+            held[name] <= node.allocatable.get(name, 0) for name in pod_class.request
         )
 
 
 def _holds_the_same(old: pods.Pod, new: pods.Pod) -> bool:
-    """Whether it holds the same room."""
+    """Whether both versions of the pod hold equal resources on the same node."""
     return old.kind is new.kind and old.node == new.node and old.holds_room == new.holds_room

@@ -1,4 +1,6 @@
-"""Who is where, counted for those who ask: the numbers behind core.model.pod_affinity."""
+"""Index of pods by node for pod affinity and topology spread: the counts behind
+core.model.pod_affinity.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -11,7 +13,7 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 class CountsByNode(Generic[Item]):
-    """How many pods of a kind are on each node, for as long as somebody wants to know."""
+    """How many matching pods are on each node, for every item that has at least one holder."""
 
     def __init__(self) -> None:
         self._holders: Counter[Item] = Counter()
@@ -26,7 +28,7 @@ class CountsByNode(Generic[Item]):
         return bool(self._holders)
 
     def hold(self, item: Item) -> bool:
-        """One more wants to know; whether it is the first, and nothing was counted so far."""
+        """Add a holder; return whether the item is new and has no counts yet."""
         self._holders[item] += 1
         if self._holders[item] > 1:
             return False
@@ -35,7 +37,9 @@ class CountsByNode(Generic[Item]):
         return True
 
     def release(self, item: Item) -> bool:
-        """One less wants to know; whether it was the last, and nothing is counted any more."""
+        """Remove a holder; return whether the item had no further holder and its counts are
+        dropped.
+        """
         self._holders[item] -= 1
         if self._holders[item]:
             return False
@@ -44,7 +48,7 @@ class CountsByNode(Generic[Item]):
         return True
 
     def seat(self, item: Item, pod: pods.Pod, step: int) -> None:
-        """The pod is one of them, and has come to its node (1) or gone (-1)."""
+        """Count a matching pod that came to its node (step 1) or left (step -1)."""
         assert pod.node is not None
         seats = self._seats[item]
         staying, leaving = seats.get(pod.node, (0, 0))
@@ -59,16 +63,16 @@ class CountsByNode(Generic[Item]):
         self._stale.add(item)
 
     def clear(self, item: Item) -> None:
-        """Forget where they are: they are counted anew."""
+        """Reset the counts of an item before a recount."""
         self._seats[item].clear()
         self._stale.add(item)
 
     def items(self) -> list[Item]:
-        """What somebody wants to know."""
+        """Return the items with at least one holder."""
         return list(self._holders)
 
     def frozen(self) -> Mapping[Item, pod_affinity.Seats]:
-        """All counts; what didn't change since the last time is the same object."""
+        """Return all counts. Counts unchanged since the last call are the same objects."""
         if self._stale:
             self._frozen = dict(self._frozen)
             for item in self._stale:
@@ -81,16 +85,16 @@ class CountsByNode(Generic[Item]):
 
 
 class PodAffinityIndexer:
-    """Keeps the counts as pods come, change and go.
+    """Maintains pod counts as pods come, change and go.
 
-    What no waiting pod of ours asks about isn't counted. A new question costs one look at the
-    pods that have a label that it names; from then on, only those that change are looked at.
+    Only terms of our waiting pods are counted. A new term costs a single pass over the pods with a
+    label that the term names. Afterwards only changed pods are looked at.
     """
 
     def __init__(self, work: Counter[str], everyone: Callable[[], Iterable[pods.Pod]]) -> None:
         self._work = work
         self._everyone = everyone
-        """All pods that hold room, as they stand."""
+        """Returns all pods that hold room at present."""
         self._companies: CountsByNode[pod_affinity.Company] = CountsByNode()
         self._finder: pod_affinity.SelectorIndex[pod_affinity.Company] = (
             pod_affinity.SelectorIndex()
@@ -100,14 +104,14 @@ class PodAffinityIndexer:
             pod_affinity.SelectorIndex()
         )
         self._named: dict[str, dict[str, dict[jobs.TaskId, pods.Pod]]] = {}
-        """Pods that hold room by label and value; only labels that questions name."""
+        """Pods that hold room, by label key and value, for label keys named in terms."""
         self._namers: Counter[str] = Counter()
-        """How many companies are looked up by a label."""
+        """How many companies are looked up by a label key."""
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._frozen = pod_affinity.NOBODY
 
     def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
-        """The pod came, changed or went; `everyone` knows already."""
+        """Apply a pod that came, changed or went. `everyone` must already reflect the change."""
         if old is not None and new is not None and _same(old, new):
             return
         if old is not None and old.holds_room:
@@ -122,7 +126,7 @@ class PodAffinityIndexer:
             self._release(old)
 
     def move_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
-        """The namespace came, changed or went (None)."""
+        """Apply a namespace that came, changed or went (None)."""
         self._namespaces = dict(self._namespaces)
         if labels is None:
             del self._namespaces[name]
@@ -134,7 +138,7 @@ class PodAffinityIndexer:
                 self._count(company)
 
     def freeze(self) -> pod_affinity.PodAffinityIndex:
-        """All counts as they stand; the last ones again when nothing changed."""
+        """Return all counts; the last object again when nothing changed."""
         companies, ties = self._companies.frozen(), self._ties.frozen()
         last = self._frozen
         known = (last.companies, last.ties, last.namespaces)
@@ -190,7 +194,7 @@ class PodAffinityIndexer:
                 self._companies.seat(company, pod, 1)
 
     def _candidates(self, company: pod_affinity.Company) -> Iterable[pods.Pod]:
-        """All pods that could be in it."""
+        """Return all pods that may match the company."""
         anchor = pod_affinity.anchor(company)
         if anchor is None:
             return self._everyone()
@@ -219,7 +223,7 @@ class PodAffinityIndexer:
                 del self._named[key][value]
 
     def _naming(self, pod: pods.Pod) -> Iterable[tuple[str, str]]:
-        """The pod's labels that questions name: both may be very many."""
+        """Return those labels of the pod that terms name, by way of the smaller of the two sets."""
         named, labels = self._named, pod.labels
         if len(named) < len(labels):
             return [(key, labels[key]) for key in named if key in labels]
@@ -238,7 +242,7 @@ class PodAffinityIndexer:
 
 
 def _same(old: pods.Pod, new: pods.Pod) -> bool:
-    """Whether nothing changed that counts are about."""
+    """Whether nothing relevant for the counts changed."""
     return all(
         getattr(old, name) == getattr(new, name)
         for name in ("node", "holds_room", "waits", "leaves", "labels")
@@ -246,7 +250,7 @@ def _same(old: pods.Pod, new: pods.Pod) -> bool:
 
 
 def _asked(pod: pods.Pod) -> Iterable[pod_affinity.Company]:
-    """What the pod asks about, while it waits; each once."""
+    """Return the companies that the pod's terms count while the pod waits, without duplicates."""
     limits = pod.kind.constraints
     if limits is constraints.ANYWHERE or not pod.waits:
         return ()
@@ -254,7 +258,9 @@ def _asked(pod: pods.Pod) -> Iterable[pod_affinity.Company]:
 
 
 def _carried(pod: pods.Pod) -> Iterable[pod_affinity.AffinityTermOfPods]:
-    """What the pod carries with it, or will; each once."""
+    """Return the affinity terms that the pod imposes on pods nearby, now or once placed, without
+    duplicates.
+    """
     limits = pod.kind.constraints
     if limits is constraints.ANYWHERE or not (pod.waits or pod.holds_room):
         return ()

@@ -1,6 +1,7 @@
-"""Which pods count for which queue, and where: the numbers behind Snapshot.seats and .elsewhere.
+"""Counts of pods by class, node and queue: the figures behind Snapshot.seats and
+Snapshot.elsewhere.
 
-Volcano: a job's Allocated, which there is known for its own scheduler's pods only.
+Volcano: Allocated of a job, which Volcano knows only for pods of its own scheduler.
 """
 
 import bisect
@@ -18,15 +19,15 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ClassPlaces:
-    """Where the pods of one class are: sorted by node and queue, so that a copy is all it takes
-    to freeze them.
-    """
+    """Where the pods of a class are, sorted by node and queue; freezing is a plain copy."""
 
-    def __init__(self, kind: jobs.PodClass) -> None:
+    def __init__(self, pod_class: jobs.PodClass) -> None:
         self.rank = _encode(
-            (list(kind.request.items()), kind.constraints, list(kind.hints.items()))
+            (list(pod_class.request.items()), pod_class.constraints, list(pod_class.hints.items()))
         )
-        """Orders classes, whatever order they came in: no two of them are written alike."""
+        """Sort key that is unique per class, so the order of classes doesn't depend on the order of
+        events.
+        """
         self._nodes: list[str] = []
         self._queues: list[str] = []
         self._counts = array("q")
@@ -35,7 +36,7 @@ class ClassPlaces:
         return bool(self._nodes)
 
     def move(self, node: str, queue: str, step: int) -> None:
-        """A pod has come (1) or gone (-1)."""
+        """Count a pod that came (step 1) or left (step -1)."""
         at = bisect.bisect_left(self._nodes, node)
         while self._is_at(at, node) and self._queues[at] < queue:
             at += 1
@@ -44,12 +45,12 @@ class ClassPlaces:
             self._queues.insert(at, queue)
             self._counts.insert(at, 0)
         self._counts[at] += step
-        assert self._counts[at] >= 0, "only who has come can go"
+        assert self._counts[at] >= 0, "a pod can't leave twice"
         if not self._counts[at]:
             del self._nodes[at], self._queues[at], self._counts[at]
 
     def freeze(self) -> snapshot.ClassCounts:
-        """They, as they stand."""
+        """Return the counts as frozen arrays."""
         return snapshot.ClassCounts(
             nodes=tuple(self._nodes),
             queues=tuple(self._queues),
@@ -61,34 +62,34 @@ class ClassPlaces:
 
 
 class PodsByClass:
-    """Keeps count as pods and PodGroups come, change and go.
+    """Counts pods as pods and PodGroups come, change and go.
 
-    A pod that holds room and isn't leaving counts for the queue that its PodGroup names, whether
-    that queue and the pod's node are there or not; without its PodGroup it counts for nobody. Only
-    what changed is frozen anew.
+    A pod that holds room and stays counts for the queue named by its PodGroup, whether the queue
+    and the pod's node exist or not. A pod without an existing PodGroup counts for no queue. Only
+    changed counts are frozen again.
     """
 
     def __init__(self, work: Counter[str]) -> None:
         self._work = work
         self._queues: dict[jobs.JobId, str] = {}
-        """The queues of the PodGroups that are there."""
+        """The queues of the existing PodGroups."""
         self._places: dict[jobs.PodClass, ClassPlaces] = {}
-        """Of our pods; only classes that have some."""
-        self._moved: set[jobs.PodClass] = set()
+        """Our pods; classes without pods are left out."""
+        self._changed_classes: set[jobs.PodClass] = set()
         self._seats: snapshot.ByClass = {}
-        self._others: dict[str, Counter[jobs.PodClass]] = {}
-        """Pods of other schedulers by queue; only queues that have some."""
-        self._stirred: set[str] = set()
-        """Queues whose pods of other schedulers changed."""
+        self._foreign_pods: dict[str, Counter[jobs.PodClass]] = {}
+        """Pods of foreign schedulers by queue; queues without any are left out."""
+        self._changed_queues: set[str] = set()
+        """Queues whose pods of foreign schedulers changed."""
         self._elsewhere: Mapping[str, resources.ResourceMap] = {}
 
     @property
     def groups(self) -> Container[object]:
-        """The PodGroups that are there: what is said of them here changes as they come and go."""
+        """A live view of the existing PodGroups."""
         return self._queues.keys()
 
     def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
-        """The pod came, changed or went."""
+        """Apply a pod that came, changed or went."""
         before, after = self._queue(old), self._queue(new)
         if before == after and (before is None or _same(old, new)):
             return
@@ -98,7 +99,9 @@ class PodsByClass:
             self._count(new, after, 1)
 
     def move_group(self, key: jobs.JobId, queue: str | None, members: Iterable[pods.Pod]) -> None:
-        """The PodGroup came, changed or went (None); these pods name it."""
+        """Apply a PodGroup that came, changed or went (queue is None); `members` are the pods that
+        name the PodGroup.
+        """
         before = self._queues.pop(key, None)
         if queue is not None:
             self._queues[key] = queue
@@ -112,39 +115,41 @@ class PodsByClass:
                     self._count(pod, queue, 1)
 
     def seats(self) -> snapshot.ByClass:
-        """Where our pods are, by class; the last answer again when none of them moved."""
-        if not self._moved:
+        """Return where our pods are, by class; the last object again when no pod moved."""
+        if not self._changed_classes:
             return self._seats
         found = dict(self._seats)
-        for kind in self._moved:
-            places = self._places.get(kind)
+        for pod_class in self._changed_classes:
+            places = self._places.get(pod_class)
             if places is None:
-                found.pop(kind, None)
+                found.pop(pod_class, None)
             else:
                 self._work["seats"] += 1
-                found[kind] = places.freeze()
-        self._moved.clear()
+                found[pod_class] = places.freeze()
+        self._changed_classes.clear()
         if found.keys() != self._seats.keys():
             found = dict(sorted(found.items(), key=lambda item: self._places[item[0]].rank))
         self._seats = found
         return found
 
     def elsewhere(self) -> Mapping[str, resources.ResourceMap]:
-        """What pods of other schedulers hold, by queue; the last answer if it is the same."""
-        if self._stirred:
+        """Return the resources held by pods of foreign schedulers, by queue; the last object again
+        when unchanged.
+        """
+        if self._changed_queues:
             found = dict(self._elsewhere)
-            for queue in self._stirred:
+            for queue in self._changed_queues:
                 found.pop(queue, None)
-                if queue in self._others:
+                if queue in self._foreign_pods:
                     self._work["elsewhere"] += 1
-                    found[queue] = dict(sorted(total(self._others[queue]).items()))
-            self._stirred.clear()
+                    found[queue] = dict(sorted(total(self._foreign_pods[queue]).items()))
+            self._changed_queues.clear()
             if found != self._elsewhere:
                 self._elsewhere = dict(sorted(found.items()))
         return self._elsewhere
 
     def _queue(self, pod: pods.Pod | None) -> str | None:
-        """For which queue the pod counts."""
+        """Return the queue that the pod counts for, or None."""
         if pod is None or pod.group is None or not _holds(pod):
             return None
         return self._queues.get(pod.group)
@@ -154,40 +159,40 @@ class PodsByClass:
         if pod.task is not None:
             self._move_seat(pod.kind, pod.node, queue, step)
         elif not pod.ours:
-            others = self._others.setdefault(queue, Counter())
-            others[pod.kind] += step
-            if not others[pod.kind]:
-                del others[pod.kind]
-            if not others:
-                del self._others[queue]
-            self._stirred.add(queue)
+            pods_by_class = self._foreign_pods.setdefault(queue, Counter())
+            pods_by_class[pod.kind] += step
+            if not pods_by_class[pod.kind]:
+                del pods_by_class[pod.kind]
+            if not pods_by_class:
+                del self._foreign_pods[queue]
+            self._changed_queues.add(queue)
 
-    def _move_seat(self, kind: jobs.PodClass, node: str, queue: str, step: int) -> None:
-        places = self._places.get(kind)
+    def _move_seat(self, pod_class: jobs.PodClass, node: str, queue: str, step: int) -> None:
+        places = self._places.get(pod_class)
         if places is None:
-            places = self._places[kind] = ClassPlaces(kind)
+            places = self._places[pod_class] = ClassPlaces(pod_class)
         places.move(node, queue, step)
         if not places:
-            del self._places[kind]
-        self._moved.add(kind)
+            del self._places[pod_class]
+        self._changed_classes.add(pod_class)
 
 
 def total(classes: Mapping[jobs.PodClass, int]) -> dict[str, int]:
-    """What so many pods of these classes hold together."""
+    """Return the total request of these numbers of pods by class."""
     sums: defaultdict[str, int] = defaultdict(int)
-    for kind, count in classes.items():
-        for name, amount in kind.request.items():
+    for pod_class, count in classes.items():
+        for name, amount in pod_class.request.items():
             sums[name] += amount * count
     return dict(sums)
 
 
 def _holds(pod: pods.Pod) -> bool:
-    """Whether it counts as allocated, if its group is there."""
+    """Whether the pod counts as allocated, provided its PodGroup exists."""
     return pod.node is not None and pod.status in jobs.HOLDING
 
 
 def _same(old: pods.Pod | None, new: pods.Pod | None) -> bool:
-    """Whether two that count for one queue count alike."""
+    """Whether two versions of a pod, both counted for the same queue, count alike."""
     assert old is not None
     assert new is not None
     return (

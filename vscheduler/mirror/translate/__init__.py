@@ -1,1 +1,1 @@
-"""From the wire to the model, one kind of object a module."""
+"""Translation from wire objects to the model, a module for each kind of object."""

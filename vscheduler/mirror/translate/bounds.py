@@ -1,8 +1,8 @@
-"""Bounds: how much one pod may ask for before it isn't looked at any more.
+"""Upper bounds on the constraints of a pod.
 
-Every condition costs time in each cycle, and a tenant may write as many as an object holds. A pod
-that waits and asks for more is refused, and told which bound it is. One that has a node can't be
-refused: what counts of its conditions is in pod_constraints.in_short.
+Every constraint costs time in each cycle, and tenants may write as many constraints as an object
+can hold. A waiting pod beyond a bound is refused with a message that names the bound. A pod with a
+node can't be refused; pod_constraints.in_short decides how much of its constraints counts.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The most that is looked at, of one pod; each field has a flag of its name."""
+    """Bounds per pod. Each field has a flag of equal name."""
 
     max_pod_affinity_terms: int = 100
-    """Terms of pod affinity and anti-affinity, required and preferred."""
+    """Pod affinity and anti-affinity terms, required and preferred."""
     max_pod_selector_values: int = 5000
-    """Labels, expressions, values and namespaces that all its selectors list, and node selector
-    terms."""
+    """Labels, expressions, values and namespaces in all selectors, plus node selector terms."""
     max_pod_topology_spreads: int = 50
     """Topology spread constraints."""
     max_pod_tolerations: int = 500
     """Tolerations."""
     max_pod_resources: int = 64
-    """Resources that it names in its requests: each is a column of every node."""
+    """Resources named in requests: each adds a column to every node."""
     max_pod_bytes: int = 131_072
-    """Size of what is read of it: containers without environment, conditions, labels; as JSON."""
+    """Size in bytes of the decoded part as JSON: containers without environment, conditions,
+    labels.
+    """
 
     def excess(self, spec: wire.PodSpec) -> errors.FieldError | None:
-        """What of the pod's conditions is more than is looked at; None: all can be."""
+        """Return an error for the first exceeded bound of the constraints, or None."""
         affinity = spec.affinity
         checks = [
             (len(spec.tolerations), "max_pod_tolerations", "tolerations", "spec.tolerations"),
@@ -63,13 +64,13 @@ class Bounds:
         return None
 
     def check_size(self, size: int, labels: Mapping[str, str]) -> None:
-        """FieldError for a pod of which more is to be read; size is that of all but labels."""
+        """Raise FieldError for a pod beyond max_pod_bytes; `size` is the size without labels."""
         size += sum(map(len, labels)) + sum(map(len, labels.values()))
         if size > self.max_pod_bytes:
             raise self._error("", size, "max_pod_bytes", "bytes")
 
     def check_resources(self, request: Mapping[str, int]) -> None:
-        """FieldError for a pod that names more resources."""
+        """Raise FieldError for a pod beyond max_pod_resources."""
         if len(request) > self.max_pod_resources:
             field = "spec.containers"
             raise self._error(field, len(request), "max_pod_resources", "resources")
@@ -89,12 +90,14 @@ NAMES = tuple(field.name for field in fields(Bounds))
 
 
 def flag(bound: str) -> str:
-    """The flag that sets a bound."""
+    """Return the flag that sets a bound."""
     return f"--{bound.replace('_', '-')}"
 
 
 def node_values(spec: wire.PodSpec) -> int:
-    """How much the pod's conditions on nodes list."""
+    """Count the labels, terms, expressions and values in the pod's node selector and node
+    affinity.
+    """
     count = len(spec.node_selector)
     affinity = spec.affinity.node_affinity if spec.affinity else None
     if affinity is None:
@@ -107,7 +110,7 @@ def node_values(spec: wire.PodSpec) -> int:
 
 
 def pod_values(terms: Iterable[wire_terms.PodAffinityTerm]) -> int:
-    """How much the selectors of these terms list."""
+    """Count the labels, expressions, values and namespaces in pod affinity terms."""
     return sum(
         _selected(term.label_selector) + _selected(term.namespace_selector) + len(term.namespaces)
         for term in terms
@@ -147,5 +150,5 @@ def _listed(expressions: Iterable[wire_terms.Requirement]) -> int:
 
 
 def of(values: Mapping[str, Any]) -> Bounds:
-    """Out of these values by name, whatever else is among them."""
+    """Return Bounds with the values of the fields' names; further names are ignored."""
     return Bounds(**{name: values[name] for name in NAMES})

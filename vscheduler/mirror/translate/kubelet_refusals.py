@@ -1,10 +1,10 @@
-"""What others say of nodes in the status of pods: kubelets that refuse pods of ours, and schedulers
-that nominate their own.
+"""Nodes reserved or avoided because of pod statuses: refusals by kubelets, and nominations by
+foreign schedulers.
 
-Two schedulers that bind to one node at the same moment can't know of each other; the kubelet takes
-who comes first and refuses the other, for good: the pod is Failed, and its controller makes a new
-one at once. So that it isn't bound there and refused again, over and over, the node is left alone:
-for half a minute at first, longer each time, until a pod of ours starts there.
+Two schedulers that bind to a node at the same moment can't know of each other. The kubelet admits
+the first pod and refuses the second for good: the pod is Failed, and its controller creates a
+replacement at once. To avoid an endless series of refusals, we stop using the node for a while:
+half a minute at first, longer after each further refusal, until a pod of ours starts there.
 """
 
 from collections import defaultdict
@@ -17,11 +17,12 @@ from vscheduler.mirror.decode import fields, wire
 FIRST_SECONDS = 30
 LONGEST_SECONDS = 300
 KEPT_SECONDS = 3600.0
-"""How long a refusal counts towards later ones. An hour has room for the refusals that lead to the
-longest pause."""
+"""How long a refusal counts towards later pauses, in seconds. An hour is enough for the series of
+refusals that leads to the longest pause.
+"""
 
 SHORT_OF = "OutOf"
-"""Beginning of the reason where a resource is short: `OutOfcpu`, `OutOfnvidia.com/gpu`."""
+"""Prefix of reasons for a lack of a resource: `OutOfcpu`, `OutOfnvidia.com/gpu`."""
 
 REASONS = frozenset(
     {
@@ -30,38 +31,46 @@ REASONS = frozenset(
         *("NodeAffinity", "NodeAffinityChanged", "TaintToleration"),
     }
 )
-"""Other reasons that are about the node (Kubernetes: kubelet lifecycle, nodeshutdown). Those that
-are about what the pod asks for (SysctlForbidden, AppArmor, PodOSNotSupported and so on) aren't
-among them: with such pods one user could keep all others from every node."""
+"""Further reasons that concern the node (Kubernetes: kubelet lifecycle, nodeshutdown). Reasons that
+concern the pod's own request (SysctlForbidden, AppArmor, PodOSNotSupported and more) are left out:
+otherwise a single user could make every node unusable for everybody.
+"""
 
 UNDER_PRESSURE = "Evicted"
 REJECTED = "Pod was rejected"
-"""The reason of a node under pressure is that of evictions, too: these say something else."""
+"""Message prefix of a refusal by a node under pressure. The reason alone doesn't tell refusals from
+evictions.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the kubelet said of a pod of ours that was bound to its node."""
+    """The kubelet's answer about a pod of ours that was bound to its node."""
 
     at: float
     """Seconds since the epoch."""
     refusal: str = ""
-    """Its reason; empty where it has started the pod."""
+    """The reason of a refusal; empty if the kubelet started the pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletRefusal:
-    """One pod that was refused."""
+    """A pod refused by a kubelet."""
 
     reason: str
     at: float
-    """By the kubelet's clock."""
+    """Time by the kubelet's clock, in seconds since the epoch."""
     since: float
-    """The same, or when it was first seen, if that clock is ahead."""
+    """Like `at`, but not after the refusal was first seen here, for the kubelet's clock may be
+    ahead.
+    """
 
 
 class KubeletRefusals:
-    """Keeps them, beyond the life of the pods: who made a pod deletes it, and makes another."""
+    """Refusals by node, and the resulting pauses.
+
+    Refusals outlive the pods: controllers delete a refused pod and create a replacement.
+    """
 
     def __init__(self) -> None:
         self._refused: defaultdict[str, dict[jobs.TaskId, KubeletRefusal]] = defaultdict(dict)
@@ -70,14 +79,14 @@ class KubeletRefusals:
         """When a pod of ours was last started, by node."""
 
     def note(self, pod: jobs.TaskId, node: str, answer: Answer) -> None:
-        """What the kubelet said of a pod; to say so again changes nothing."""
+        """Record the kubelet's answer about a pod. Repetitions change nothing."""
         if not answer.refusal:
             self._started[node] = max(answer.at, self._started.get(node, answer.at))
         elif pod not in self._refused[node]:
             self._refused[node][pod] = KubeletRefusal(answer.refusal, answer.at, answer.at)
 
     def standing(self, now: float) -> Mapping[str, snapshot.Refused]:
-        """The nodes that are to be left alone now, sorted."""
+        """Return the nodes to avoid at present, sorted."""
         found = {}
         for node in sorted(self._refused):
             refused = self._refused[node]
@@ -96,7 +105,7 @@ class KubeletRefusals:
         return found
 
     def expire(self, now: float) -> None:
-        """Forget what doesn't count any more."""
+        """Forget answers that no longer count."""
         oldest = now - KEPT_SECONDS
         self._started = {node: at for node, at in self._started.items() if at > oldest}
         for node, refused in list(self._refused.items()):
@@ -107,9 +116,10 @@ class KubeletRefusals:
 
 
 def answer_of(pod: wire.Pod) -> Answer | None:
-    """What the kubelet has said of this pod, if it has.
+    """Return the kubelet's answer in the status of a pod, or None.
 
-    Whatever its clock says, it was after the pod was made and bound.
+    The time of an answer is never before the pod was created and bound, whatever the kubelet's
+    clock says.
     """
     status = pod.status
     refusal = ""
@@ -123,7 +133,7 @@ def answer_of(pod: wire.Pod) -> Answer | None:
 
 
 def _is_refusal(status: wire.PodStatus) -> bool:
-    """Whether the pod never ran, for a reason that is about its node."""
+    """Whether the pod never ran, for a reason that concerns its node."""
     reason = status.reason
     if reason == UNDER_PRESSURE:
         return status.message.startswith(REJECTED)
@@ -131,12 +141,12 @@ def _is_refusal(status: wire.PodStatus) -> bool:
 
 
 def _pause(refusals: Iterable[KubeletRefusal]) -> snapshot.Refused | None:
-    """The last pause that these, one after the other, led to."""
+    """Return the last pause caused by a series of refusals, sorted by time."""
     pause: snapshot.Refused | None = None
     for each in refusals:
         seconds = FIRST_SECONDS
         if pause is not None:
-            if each.since < pause.until:  # it was bound before the pause began
+            if each.since < pause.until:  # the pod was bound before the pause began
                 continue
             if each.since < pause.until + LONGEST_SECONDS:
                 seconds = min(2 * pause.seconds, LONGEST_SECONDS)
@@ -145,17 +155,14 @@ def _pause(refusals: Iterable[KubeletRefusal]) -> snapshot.Refused | None:
 
 
 class NominatedPods:
-    """Pods of other schedulers that wait for room that is nominated to them.
-
-    Kept as pods come, change and go; sorted anew only when one of them did.
-    """
+    """Pods of foreign schedulers with a nominated node. Sorted again only after a change."""
 
     def __init__(self) -> None:
         self._found: dict[jobs.TaskId, snapshot.Nominated] = {}
         self._frozen: tuple[snapshot.Nominated, ...] | None = ()
 
     def note(self, uid: jobs.TaskId, found: snapshot.Nominated | None) -> None:
-        """What this pod is nominated to, if anything: None, too, when it has gone."""
+        """Record the nomination of a pod; None without a nomination, or when the pod is gone."""
         if self._found.get(uid) == found:
             return
         if found is None:
@@ -165,7 +172,9 @@ class NominatedPods:
         self._frozen = None
 
     def freeze(self) -> tuple[snapshot.Nominated, ...]:
-        """The highest priority first, then by name; the last answer again if nothing changed."""
+        """Return nominated pods, highest priority first, then by name; the last tuple again if
+        unchanged.
+        """
         if self._frozen is None:
             order = sorted(self._found.values(), key=lambda each: (-each.priority, each.key))
             self._frozen = tuple(order)
@@ -179,11 +188,12 @@ def nomination_of(
     status: jobs.TaskStatus,
     labels: Mapping[str, str],
 ) -> snapshot.Nominated | None:
-    """A pod of another scheduler, if it counts on the node that it is nominated to.
+    """Return the nomination of a foreign pod, if the pod counts on its nominated node.
 
-    kube-scheduler writes the node down when it evicts others for the pod, or is about to bind it,
-    and takes that back when it finds no room for it after all; it forgets pods that are bound or
-    deleted (its nominator). What is being deleted won't start, nor does what waits at a gate.
+    kube-scheduler nominates a node when evicting pods in favour of this pod, or just before
+    binding. kube-scheduler clears the nomination when the pod turns out not to fit, and forgets
+    pods that are bound or deleted (its nominator). A pod that is being deleted or gated won't
+    start, and doesn't count either.
     """
     node = pod.status.nominated_node_name
     if not node or status is not jobs.TaskStatus.PENDING:

@@ -1,4 +1,4 @@
-"""Where pods and PodGroups come from: their owners, and what an automatic PodGroup is made from."""
+"""Owners of pods and PodGroups, and the pod fields that automatic PodGroups are built from."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,19 +7,22 @@ from functools import lru_cache
 from vscheduler.mirror.decode import wire
 
 AUTOMATIC = "podgroup-"
-"""Beginning of the name of a PodGroup that was made for pods that had none; then comes the UID of
-their controller, or of the pod (Volcano: helpers.GeneratePodgroupName)."""
+"""Name prefix of automatic PodGroups, followed by the UID of the pods' controller or of the pod
+itself (Volcano: helpers.GeneratePodgroupName).
+"""
 
 DOMAIN = "volcano.sh/"
-"""In the annotations that a PodGroup takes over from its pods, or is made by."""
+"""Part of annotation names that an automatic PodGroup copies, or is built from."""
 
 KEPT = 4096
-"""How many different owners and origins are shared."""
+"""How many distinct owners and templates are cached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """An owner reference: of a pod its controller, of a PodGroup whatever it was made for."""
+    """An owner reference: the controller of a pod, or the object that a PodGroup was created
+    for.
+    """
 
     api_version: str
     kind: str
@@ -29,35 +32,36 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerTemplate:
-    """What the PodGroup of a pod without one depends on, beside its labels and requests.
+    """Pod fields that an automatic PodGroup depends on, apart from labels and requests.
 
-    Pods of one controller share theirs.
+    Pods of a controller share the same object.
     """
 
     owner: Owner | None
     """The controller; None for a bare pod."""
     annotations: Mapping[str, str]
-    """Those of Volcano's domains."""
+    """Annotations in Volcano's domains."""
     priority_class: str
     scheduler: str
-    """Which of ours the pod names."""
+    """The pod's spec.schedulerName."""
 
 
 def of_pod(pod: wire.Pod, group: str | None) -> OwnerTemplate | None:
-    """The origin of a pod that names this PodGroup (its name only), or none.
+    """Return the template for the PodGroup of a pod; `group` is the PodGroup's name in the pod, if
+    any.
 
-    A pod that names one that somebody else has made needs none.
+    A pod with a PodGroup created by somebody else needs no template: None.
     """
     if group is not None and not group.startswith(AUTOMATIC):
         return None
     metadata = pod.metadata
     kept = tuple(sorted(each for each in metadata.annotations.items() if DOMAIN in each[0]))
     spec = pod.spec
-    return _origin(controller(metadata), kept, spec.priority_class_name, spec.scheduler_name)
+    return _template(controller(metadata), kept, spec.priority_class_name, spec.scheduler_name)
 
 
 def controller(metadata: wire.Metadata) -> Owner | None:
-    """The one owner that manages the object."""
+    """Return the owner that is the object's controller, or None."""
     for each in metadata.owner_references:
         if each.controller:
             return _owner(each)
@@ -65,7 +69,7 @@ def controller(metadata: wire.Metadata) -> Owner | None:
 
 
 def owner_of_group(metadata: wire.Metadata) -> Owner | None:
-    """What a PodGroup was made for: its controller, else its first owner."""
+    """Return the owner of a PodGroup: its controller, else its first owner."""
     found = metadata.owner_references
     return controller(metadata) or (_owner(found[0]) if found else None)
 
@@ -80,7 +84,7 @@ def _shared(api_version: str, kind: str, name: str, uid: str) -> Owner:
 
 
 @lru_cache(maxsize=KEPT)
-def _origin(
+def _template(
     owner: Owner | None,
     annotations: tuple[tuple[str, str], ...],
     priority_class: str,

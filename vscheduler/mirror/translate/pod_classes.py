@@ -1,4 +1,4 @@
-"""Classes of pods: equal pods share one PodClass for as long as any of them is there."""
+"""Pod classes: equal pods share a PodClass object for as long as any of the pods exists."""
 
 import hashlib
 import weakref
@@ -14,22 +14,22 @@ NONE: Mapping[str, str] = {}
 """No hints."""
 
 LONG = 4096
-"""Bytes that a class is worked out from: of more, only a digest is kept."""
+"""Longest cache key in bytes. A longer key is replaced by its digest."""
 
 REFUSED_MAX = 4096
-"""Large pods that can't be used, of which it is kept what is wrong with them."""
+"""How many errors of unusable large pods are cached."""
 
 MESSAGE_MAX = 512
-"""What is longer isn't kept: it may quote what somebody wrote."""
+"""Longer errors aren't cached, for they may quote text from tenants."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Classes:
-    """All that are in use."""
+    """All pod classes in use."""
 
     def __init__(self, most: bounds.Bounds) -> None:
-        """`most` is what a pod may ask for."""
+        """Create an empty cache; `most` holds the bounds of a pod."""
         self._most = most
         self._classes: weakref.WeakValueDictionary[object, jobs.PodClass] = (
             weakref.WeakValueDictionary()
@@ -37,13 +37,19 @@ class Classes:
         self._known: weakref.WeakValueDictionary[bytes, jobs.PodClass] = (
             weakref.WeakValueDictionary()
         )
-        """The same, by what they were worked out from: most pods are like others of their job."""
+        """Classes by the pod fields they were built from: most pods equal earlier pods of their
+        job.
+        """
         self._large_known: weakref.WeakValueDictionary[bytes, jobs.PodClass] = (
             weakref.WeakValueDictionary()
         )
-        """One with the conditions of a large pod, by what those were worked out from."""
+        """For large pods: a class with the same constraints, by the fields that constraints depend
+        on.
+        """
         self._refused: dict[bytes, tuple[str, str]] = {}
-        """What is wrong with large pods, by the same: field and message; the latest."""
+        """Errors of large pods by the same key as `_large_known`: field and message, latest
+        last.
+        """
 
     def __len__(self) -> int:
         return len(self._classes)
@@ -51,10 +57,10 @@ class Classes:
     def kind(
         self, pod: wire.Pod, hints: Mapping[str, str], *, ours: bool, waits: bool
     ) -> jobs.PodClass:
-        """What the pod asks for; that of others only as far as it means something on its node.
+        """Return the class of a pod: its request, constraints and hints.
 
-        FieldError where there is something wrong with that, or a pod that waits for us asks for
-        more than is looked at.
+        Of foreign pods only constraints with an effect on their node count. Raises FieldError for a
+        defect in the pod, and for a waiting pod of ours beyond a bound.
         """
         if isinstance(pod, large_pods.LargePod):
             return self._large(pod, hints, ours=ours, waits=waits)
@@ -78,7 +84,10 @@ class Classes:
     def _large(
         self, pod: large_pods.LargePod, hints: Mapping[str, str], *, ours: bool, waits: bool
     ) -> jobs.PodClass:
-        """The same; all of the pod is read only where what its conditions come to isn't known."""
+        """Return the class of a large pod, as `kind` does.
+
+        The pod's affinity is decoded only if its constraints aren't known yet.
+        """
         stands_for = (pod.digest, waits)
         key = hashlib.blake2b(_basis(pod, hints, ours=ours, stands_for=stands_for)).digest()
         request = {} if waits else pod_requests.of_pod(pod)
@@ -100,7 +109,7 @@ class Classes:
         return kind
 
     def _refuse(self, key: bytes, error: fields.FieldError) -> None:
-        """Keep what is wrong with a large pod, for the next time."""
+        """Cache the error of a large pod for the next time."""
         if len(error.field) + len(error.message) > MESSAGE_MAX:
             return
         self._refused[key] = (error.field, error.message)
@@ -110,14 +119,16 @@ class Classes:
     def _conditions(
         self, pod: wire.Pod, excess: fields.FieldError | None, *, ours: bool
     ) -> constraints.Constraints:
-        """The pod's, in short where it asks for more than is looked at."""
+        """Return the constraints of a pod; reduced ones where the pod exceeds a bound."""
         if excess is not None:
             return pod_constraints.in_short(pod.spec, pod.metadata, self._most, ours=ours)
         terms = pod_constraints.of_pod if ours else pod_constraints.of_resident
         return terms(pod.spec, pod.metadata)
 
     def held(self, pod: wire.Pod) -> jobs.PodClass:
-        """What a pod with a mistake in it holds on its node, as far as that can be read."""
+        """Return a class for a defective pod: the request that the pod holds on its node, if
+        readable.
+        """
         try:
             request = pod_requests.of_pod(pod)
             self._most.check_resources(request)
@@ -140,7 +151,7 @@ class Classes:
 
 
 def _whole(pod: large_pods.LargePod) -> wire.Pod:
-    """The pod with its affinity; FieldError where that isn't what pods have there."""
+    """Return the pod with its affinity decoded; raises FieldError for an invalid affinity."""
     found = events.whole(pod)
     if isinstance(found, events.DecodeFailed):
         raise fields.FieldError(found.field, found.message)
@@ -151,10 +162,10 @@ def _whole(pod: large_pods.LargePod) -> wire.Pod:
 def _basis(
     pod: wire.Pod, hints: Mapping[str, str], *, ours: bool, stands_for: object = None
 ) -> bytes:
-    """All that a pod's class is worked out from, in bytes, which are made and compared quickly.
+    """Return all fields that the class of a pod depends on, encoded as bytes for fast comparison.
 
-    With what stands for the affinity of a large pod, all that its conditions are worked out from:
-    what it was given on its node changes as it starts.
+    With `stands_for`, the digest of a large pod's affinity, only fields that constraints depend on
+    are included: resources granted on the node change while the pod starts.
     """
     spec, status, metadata = pod.spec, pod.status, pod.metadata
     given: object = None

@@ -1,4 +1,4 @@
-"""A pod's conditions on its node and on other pods, from the wire to core.model.constraints.
+"""Constraints of pods on nodes and on other pods, translated to core.model.constraints.
 
 Kubernetes: core/v1 NodeAffinity, PodAffinity, PodAntiAffinity, TopologySpreadConstraint.
 """
@@ -15,8 +15,9 @@ ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - Kubernetes' spelling of every address; n
 RESTART_ALL = "RestartAllContainers"
 RESTARTS_ALL = "RestartAllContainersOnContainerExits"
 USERS_ON_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
-"""An action of restart rules, and the features that such a pod and one that has its own users on
-the host's network need, by the names that kubelets declare them by."""
+"""A restart rule action, and the node features needed by two kinds of pods, under the names that
+kubelets declare: pods with the action, and pods with their own users on the host network.
+"""
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _NODE_REQUIRED = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
@@ -27,8 +28,9 @@ _POLICIES = {"Honor": True, "Ignore": False}
 
 
 def of_pod(spec: wire.PodSpec, metadata: wire.Metadata) -> constraints.Constraints:
-    """All of a pod's conditions, on nodes and on other pods; FieldError for what no API server
-    would store.
+    """Return all constraints of a pod, on nodes and on other pods.
+
+    Raises FieldError for values that no API server would store.
     """
     found = _on_nodes(spec)
     if not (_names_pods(spec.affinity) or spec.topology_spread_constraints):
@@ -43,8 +45,8 @@ def of_pod(spec: wire.PodSpec, metadata: wire.Metadata) -> constraints.Constrain
 
 
 def of_resident(spec: wire.PodSpec, metadata: wire.Metadata) -> constraints.Constraints:
-    """What still means something once the pod is on a node: the ports that it takes there, and
-    its conditions on pods that come later.
+    """Return the constraints that matter once a pod is on its node: host ports, and affinity
+    towards pods that arrive later.
     """
     return _with_affinity(of_ports(spec), spec.affinity, metadata)
 
@@ -52,11 +54,11 @@ def of_resident(spec: wire.PodSpec, metadata: wire.Metadata) -> constraints.Cons
 def in_short(
     spec: wire.PodSpec, metadata: wire.Metadata, most: bounds.Bounds, *, ours: bool
 ) -> constraints.Constraints:
-    """What counts of a pod that can't be refused, and asks for more than is looked at.
+    """Return reduced constraints of a pod that exceeds a bound but can't be refused.
 
-    Whom its required anti-affinity keeps away stays away. Where that is too much to look at, it
-    keeps away every pod of the namespaces that any of its terms names, from the same topology
-    domains. Its affinity and its preferences, which are about scores only, count for nothing.
+    Required anti-affinity must keep other pods away. If its terms exceed a bound, they are replaced
+    by wider terms: in the same topology domains, and for all pods of the namespaces that any term
+    names. Affinity and preferences of such a pod are dropped: they only influence scores.
     """
     nodes = bounds.node_values(spec) <= most.max_pod_selector_values
     whole = ours and nodes and len(spec.tolerations) <= most.max_pod_tolerations
@@ -75,9 +77,9 @@ def in_short(
 
 
 def _on_nodes(spec: wire.PodSpec) -> constraints.Constraints:
-    """Everything that the pod says about nodes, other pods aside.
+    """Return the constraints of a pod on nodes, without pod affinity and topology spread.
 
-    FieldError for what no API server would store.
+    Raises FieldError for values that no API server would store.
     """
     ports, needed = host_ports(spec), features(spec)
     affinity = spec.affinity.node_affinity if spec.affinity else None
@@ -104,7 +106,7 @@ def _on_nodes(spec: wire.PodSpec) -> constraints.Constraints:
 
 
 def features(spec: wire.PodSpec) -> tuple[str, ...]:
-    """What the pod needs of its node's kubelet, of that which kubelets may not have; sorted.
+    """Return the optional kubelet features that the pod needs on its node, sorted.
 
     Kubernetes: component-helpers nodedeclaredfeatures InferForPodScheduling.
     """
@@ -119,16 +121,16 @@ def features(spec: wire.PodSpec) -> tuple[str, ...]:
 
 
 def of_ports(spec: wire.PodSpec) -> constraints.Constraints:
-    """Only the ports that the pod takes on its node."""
+    """Return constraints with the host ports of a pod only."""
     ports = host_ports(spec)
     return constraints.Constraints(ports=ports) if ports else constraints.ANYWHERE
 
 
 def host_ports(spec: wire.PodSpec) -> tuple[constraints.HostPort, ...]:
-    """The ports that the pod takes on its node, sorted.
+    """Return the host ports of a pod, sorted.
 
-    On the host's network every container port is one. Init containers give theirs back before
-    the others start; sidecars don't. (Kubernetes: scheduler util.GetHostPorts.)
+    On the host network every container port is a host port. Init containers free their ports before
+    the containers start, except for sidecars. (Kubernetes: scheduler util.GetHostPorts.)
     """
     found = set()
     sidecars = [each for each in spec.init_containers if each.restart_policy == pod_requests.ALWAYS]
@@ -142,7 +144,7 @@ def host_ports(spec: wire.PodSpec) -> tuple[constraints.HostPort, ...]:
 
 
 def of_labels(selector: wire_terms.LabelSelector, field: str) -> constraints.Selector:
-    """What an object's labels must be like (Kubernetes: meta/v1 LabelSelectorAsSelector)."""
+    """Return a selector for labels of objects (Kubernetes: meta/v1 LabelSelectorAsSelector)."""
     expressions = _requirements(selector.match_expressions, f"{field}.matchExpressions")
     for at, each in enumerate(expressions):
         if each.operator in _NUMERIC:
@@ -154,7 +156,7 @@ def of_labels(selector: wire_terms.LabelSelector, field: str) -> constraints.Sel
 
 
 def effect(text: str, field: str) -> constraints.Effect:
-    """The effect of a taint or a toleration."""
+    """Return the effect of a taint or a toleration."""
     try:
         return constraints.Effect(text)
     except ValueError as error:
@@ -171,7 +173,7 @@ def _tolerations(listed: Sequence[wire_terms.Toleration]) -> tuple[constraints.T
 
 @lru_cache(maxsize=4096)
 def _toleration(
-    key: str, operator: str, value: str, hindrance: str, at: int
+    key: str, operator: str, value: str, effect_name: str, at: int
 ) -> constraints.Toleration:
     field = f"spec.tolerations[{at}]"
     if operator not in ("", "Equal", "Exists"):
@@ -183,7 +185,7 @@ def _toleration(
         key=key,
         exists=operator == "Exists",
         value=value,
-        effect=effect(hindrance, f"{field}.effect") if hindrance else None,
+        effect=effect(effect_name, f"{field}.effect") if effect_name else None,
     )
 
 
@@ -210,9 +212,9 @@ def _requirements(
 
 
 def _requirement(requirement: wire_terms.Requirement, field: str) -> constraints.Requirement:
-    """Kubernetes: validation.ValidateNodeSelectorRequirement.
+    """Translate a requirement. Kubernetes: validation.ValidateNodeSelectorRequirement.
 
-    API servers store a Gt or Lt of anything; that of no integer matches nothing.
+    API servers store Gt and Lt with any value; a value other than an integer matches nothing.
     """
     try:
         operator = constraints.Operator(requirement.operator)
@@ -235,8 +237,10 @@ def _requirement(requirement: wire_terms.Requirement, field: str) -> constraints
 def _widest(
     terms: Sequence[wire_terms.PodAffinityTerm], metadata: wire.Metadata, most: int
 ) -> Iterator[constraints.PodTerm]:
-    """One term for each topology key, about all pods that any of these could be about; for so many
-    keys at most, by name, and for all namespaces where more are named.
+    """Return a term for each topology key, wide enough for all pods that any given term selects.
+
+    At most `most` topology keys are kept, by name. With more than `most` namespaces, a term selects
+    all namespaces.
     """
     distinct = {
         (term.topology_key, tuple(term.namespaces), term.namespace_selector is not None)
@@ -283,7 +287,7 @@ def _with_affinity(
 def _required_pod_terms(
     found: wire_terms.PodAffinity | None, metadata: wire.Metadata, name: str
 ) -> tuple[constraints.PodTerm, ...]:
-    """The required terms of an affinity, or of an anti-affinity."""
+    """Return the required terms of pod affinity or pod anti-affinity."""
     return tuple(
         _pod_term(term, metadata, f"spec.affinity.{name}.{_REQUIRED}[{at}]")
         for at, term in enumerate(found.required if found else ())
@@ -293,7 +297,7 @@ def _required_pod_terms(
 def _preferred_pod_terms(
     affinity: wire_terms.Affinity, metadata: wire.Metadata
 ) -> Iterator[constraints.PreferredPodTerm]:
-    """The preferred terms of both, those of anti-affinity with weights below 0."""
+    """Iterate over the preferred terms of affinity, and of anti-affinity with negative weights."""
     for name, sign, found in (
         ("podAffinity", 1, affinity.pod_affinity),
         ("podAntiAffinity", -1, affinity.pod_anti_affinity),
@@ -311,7 +315,11 @@ def _preferred_pod_terms(
 def _pod_term(
     term: wire_terms.PodAffinityTerm, metadata: wire.Metadata, field: str
 ) -> constraints.PodTerm:
-    """Without any namespaces it is about the pod's own; an empty selector of them is about all."""
+    """Translate a pod affinity term.
+
+    A term without any namespaces is about the pod's own namespace. An empty namespace selector
+    means all namespaces.
+    """
     if not term.topology_key:
         raise fields.FieldError(f"{field}.topologyKey", "is missing")
     labels = _labels(term.label_selector, f"{field}.labelSelector")
@@ -343,7 +351,7 @@ def _spread(
     if labels is not None:
         keys = found.match_label_keys
         labels = _with_own(labels, metadata.labels, keys, constraints.Operator.IN)
-        # kube-scheduler counts no pods at all where nothing is asked of them.
+        # kube-scheduler matches no pods with an empty selector.
         labels = labels if labels.requirements else None
     return constraints.Spread(
         pods=constraints.PodSet((metadata.namespace,), labels),
@@ -368,9 +376,9 @@ def _with_own(
     keys: Sequence[str],
     operator: constraints.Operator,
 ) -> constraints.Selector:
-    """The selector with the pod's own values of these labels in it, where it has them.
+    """Return the selector extended by the pod's own values of the given labels, if present.
 
-    API servers write them into the selectors that they store; manifests are as people write them.
+    API servers do the same before storing a pod; manifests don't have the values yet.
     """
     own = (constraints.Requirement(key, operator, (labels[key],)) for key in keys if key in labels)
     return constraints.Selector(tuple(dict.fromkeys((*selector.requirements, *own))))

@@ -1,4 +1,4 @@
-"""What a pod asks for.
+"""Resource requests of pods.
 
 Kubernetes: component-helpers resource.PodRequests, with in-place resize and pod-level resources.
 Volcano: api.GetPodResourceRequest.
@@ -13,19 +13,20 @@ ALWAYS = "Always"
 """The restartPolicy that makes an init container a sidecar."""
 
 POD_LEVEL = (resources.CPU, resources.MEMORY)
-"""Resources that spec.resources can name for the pod as a whole; hugepages are the others."""
+"""Resources that spec.resources may set for the whole pod, beside hugepages."""
 
 HUGE_PAGES = "hugepages-"
 INFEASIBLE = "Infeasible"
-"""Reason of the condition PodResizePending when the node can never give what is wished for."""
+"""Reason of condition PodResizePending when the node can never grant the resize."""
 
 
 def of_pod(pod: wire.Pod) -> dict[str, int]:
-    """Amounts by name, sorted, without zeros, `pods: 1` included; FieldError for a bad quantity.
+    """Return the request of a pod by resource, sorted, without zeros, including `pods: 1`.
 
-    The larger of what runs together (containers and sidecars) and what starts before it (each
-    init container beside the sidecars started before it); spec.resources in its place where
-    given; and the overhead of the runtime class on top.
+    The request is the larger of two amounts: the sum of all containers and sidecars, and the
+    largest init container together with the sidecars started before. spec.resources replaces the
+    amounts it names, and the overhead of the runtime class is added. Raises FieldError for a bad
+    quantity.
     """
     spec = pod.spec
     total = _together(pod)
@@ -41,21 +42,21 @@ def of_pod(pod: wire.Pod) -> dict[str, int]:
 
 def _together(pod: wire.Pod) -> dict[str, int]:
     spec, status = pod.spec, pod.status
-    given = _given(status.container_statuses) if spec.node_name else {}
-    infeasible = bool(given) and _resize_is_infeasible(pod)
+    granted = _granted(status.container_statuses) if spec.node_name else {}
+    infeasible = bool(granted) and _resize_is_infeasible(pod)
     total: dict[str, int] = {}
     for index, container in enumerate(spec.containers):
         request = _container(container, f"spec.containers[{index}]")
-        total = _plus(total, _with_given(request, given.get(container.name), infeasible))
+        total = _plus(total, _with_granted(request, granted.get(container.name), infeasible))
     if not spec.init_containers:
         return total
-    started = _given(status.init_container_statuses) if spec.node_name else {}
+    started = _granted(status.init_container_statuses) if spec.node_name else {}
     sidecars: dict[str, int] = {}
     before: dict[str, int] = {}
     for index, container in enumerate(spec.init_containers):
         request = _container(container, f"spec.initContainers[{index}]")
         if container.restart_policy == ALWAYS:
-            request = _with_given(request, started.get(container.name), infeasible)
+            request = _with_granted(request, started.get(container.name), infeasible)
             sidecars = _plus(sidecars, request)
         else:
             before = _larger(before, _plus(sidecars, request))
@@ -69,7 +70,9 @@ def _container(container: wire.Container, field: str) -> dict[str, int]:
 
 
 def _requests(required: wire.ResourceRequirements, field: str) -> dict[str, int]:
-    """The requests, and the limits of what isn't requested (Kubernetes: SetDefaults_Pod)."""
+    """Return the requests, with limits in place of missing requests (Kubernetes:
+    SetDefaults_Pod).
+    """
     limit = resources.REQUEST_MAX
     found = fields.amounts(required.requests, f"{field}.requests", limit)
     if required.limits.keys() <= required.requests.keys():
@@ -77,8 +80,8 @@ def _requests(required: wire.ResourceRequirements, field: str) -> dict[str, int]
     return fields.amounts(required.limits, f"{field}.limits", limit) | found
 
 
-def _given(statuses: Sequence[wire.ContainerStatus]) -> dict[str, dict[str, int]]:
-    """What the node has given to each container so far: a resize may not be through yet.
+def _granted(statuses: Sequence[wire.ContainerStatus]) -> dict[str, dict[str, int]]:
+    """Return the resources granted to each container so far: a resize may be in progress.
 
     Kubernetes: component-helpers resource determineEffectiveRequests.
     """
@@ -87,29 +90,34 @@ def _given(statuses: Sequence[wire.ContainerStatus]) -> dict[str, dict[str, int]
     for index, status in enumerate(statuses):
         if status.resources is not None:
             field = f"status.containerStatuses[{index}]"
-            given = fields.amounts(status.resources.requests, f"{field}.resources.requests", limit)
+            granted = fields.amounts(
+                status.resources.requests, f"{field}.resources.requests", limit
+            )
             allocated = fields.amounts(
                 status.allocated_resources, f"{field}.allocatedResources", limit
             )
-            found[status.name] = _larger(given, allocated)
+            found[status.name] = _larger(granted, allocated)
     return found
 
 
-def _with_given(
-    request: dict[str, int], given: dict[str, int] | None, infeasible: bool
+def _with_granted(
+    request: dict[str, int], granted: dict[str, int] | None, infeasible: bool
 ) -> dict[str, int]:
-    """The larger of wish and gift, or the gift where the wish can't come true."""
-    if given is None:
+    """Return the larger of requested and granted, or the granted amount if the resize is
+    infeasible.
+    """
+    if granted is None:
         return request
-    return given if infeasible else _larger(request, given)
+    return granted if infeasible else _larger(request, granted)
 
 
 def _with_pod_level(
     total: dict[str, int], pod: wire.Pod, whole: wire.ResourceRequirements
 ) -> dict[str, int]:
-    """Requests of the pod as a whole replace the sum; its limits stand in where there is none.
+    """Apply pod-level requests, which replace the sum, and pod-level limits where no request
+    exists.
 
-    Those of a pod on a node can be resized, too.
+    Pod-level resources of a pod with a node can be resized, too.
     """
     limit = resources.REQUEST_MAX
     requested = fields.amounts(whole.requests, "spec.resources.requests", limit)
@@ -117,11 +125,11 @@ def _with_pod_level(
     status = pod.status
     counted = requested
     if pod.spec.node_name and status.resources is not None:
-        given = _larger(
+        granted = _larger(
             fields.amounts(status.resources.requests, "status.resources.requests", limit),
             fields.amounts(status.allocated_resources, "status.allocatedResources", limit),
         )
-        counted = _with_given(requested, given, _resize_is_infeasible(pod))
+        counted = _with_granted(requested, granted, _resize_is_infeasible(pod))
     found = {name: limits[name] for name in limits if _pod_level(name)}
     return found | total | {name: counted.get(name, 0) for name in requested if _pod_level(name)}
 

@@ -1,4 +1,4 @@
-"""Pods: from the wire to Tasks, and to the room that they hold.
+"""Pods of all schedulers, translated to Tasks and to room held on nodes.
 
 Volcano: api.NewTaskInfo, getTaskStatus.
 """
@@ -15,122 +15,123 @@ from vscheduler.mirror.decode import events, fields, wire
 from vscheduler.mirror.translate import bounds, kubelet_refusals, owner_references, pod_classes
 
 GROUPS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
-"""Annotations that name a pod's PodGroup; the second is a newer alias."""
+"""Annotations that name a pod's PodGroup. The second is a newer alias."""
 
 ROLE = "volcano.sh/task-spec"
 REVOCABLE_ZONE = "volcano.sh/revocable-zone"
 ANY_ZONE = "*"
-"""The one value that counts (Volcano: GetPodRevocableZone)."""
+"""The only value with a meaning (Volcano: GetPodRevocableZone)."""
 
 SCORING = ("volcano.sh/resource-strategy-scoring-type", "volcano.sh/resource-strategy-weight")
-"""How a pod wants its nodes scored (Volcano: resource-strategy-fit)."""
+"""Annotations about scoring nodes for a pod (Volcano: resource-strategy-fit)."""
 
 OWN = "volcano.sh/"
-"""Beginning of the annotations that tasks keep."""
+"""Prefix of annotations that tasks keep."""
 
 NONE: Mapping[str, str] = {}
-"""Shared by all that have none: of labels, annotations, hints."""
+"""Shared by all pods without labels, annotations or hints."""
 
 TRUE = ("1", "t", "T", "true", "TRUE", "True")
-"""What Go's ParseBool takes for true."""
+"""Values that Go's ParseBool accepts as true."""
 
 DEFAULT_SCHEDULER = "default-scheduler"
 FINISHED = frozenset({jobs.TaskStatus.SUCCEEDED, jobs.TaskStatus.FAILED})
 
 
 class Pod(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod of any scheduler, as far as decisions depend on it.
+    """A pod of any scheduler, reduced to the fields that decisions depend on.
 
-    A Struct, like Entry: a large cluster's are all made while its first cycle is waited for.
+    A Struct, like Entry, for speed: before the first cycle all pods of a large cluster are created.
     """
 
     uid: jobs.TaskId
     key: str
     group: jobs.JobId | None
-    """The PodGroup that it says it belongs to, there or not."""
+    """The PodGroup named by the pod, whether the PodGroup exists or not."""
     ours: bool
     node: str | None
     status: jobs.TaskStatus
     kind: jobs.PodClass
     labels: Mapping[str, str]
     task: jobs.Task | None = None
-    """Only of a pod of ours that nothing is wrong with."""
+    """Only for pods of ours without defects."""
     rejection: events.DecodeError | None = None
     origin: owner_references.OwnerTemplate | None = None
-    """Only of a pod of ours whose PodGroup, if it names one, was made for it."""
+    """Only for pods of ours without a PodGroup, or with an automatic PodGroup."""
     answer: kubelet_refusals.Answer | None = None
-    """Only of a pod of ours."""
+    """Only for pods of ours."""
     nominated: snapshot.Nominated | None = None
-    """Only of a pod of another scheduler that waits for room which is kept for it."""
+    """Only for pods of foreign schedulers with a nominated node."""
 
     @property
     def holds_room(self) -> bool:
-        """Whether it counts on its node: until it has finished, while it is deleted too."""
+        """Whether the pod counts on its node: until the pod has finished, even while being
+        deleted.
+        """
         return self.node is not None and self.status not in FINISHED
 
     @property
     def waits(self) -> bool:
-        """Whether we are to find a node for it."""
+        """Whether we have to find a node for the pod."""
         return self.task is not None and self.status is jobs.TaskStatus.PENDING
 
     @property
     def stays(self) -> bool:
-        """Whether an eviction of it can still be on the way."""
+        """Whether the pod can still be evicted."""
         return self.task is not None and self.status in jobs.EVICTABLE
 
     @property
     def leaves(self) -> bool:
-        """Whether it is being deleted."""
+        """Whether the pod is being deleted."""
         return self.status is jobs.TaskStatus.RELEASING
 
     @property
     def lives(self) -> bool:
-        """Whether it has neither finished nor is on its way out."""
+        """Whether the pod has neither finished nor is being deleted."""
         return self.status not in FINISHED and not self.leaves
 
     @property
     def namespace(self) -> str:
-        """Where its key says it is."""
+        """The namespace in the pod's key."""
         return self.key.partition("/")[0]
 
     def bound_to(self, node: str) -> "Pod":
-        """The same pod while its bind is on the way."""
+        """Return the pod as Binding to a node, while its bind is in flight."""
         assert self.task is not None
         status = jobs.TaskStatus.BINDING
         task = replace(self.task, status=status, node=node)
         return structs.replace(self, status=status, node=node, task=task)
 
     def leaving(self) -> "Pod":
-        """The same pod while its eviction is on the way."""
+        """Return the pod as Releasing, while its eviction is in flight."""
         assert self.task is not None
         status = jobs.TaskStatus.RELEASING
         return structs.replace(self, status=status, task=replace(self.task, status=status))
 
 
 class Translator:
-    """Makes Pods; equal ones share one PodClass for as long as any of them is there."""
+    """Translates pods. Equal pods share a PodClass for as long as any of the pods exists."""
 
     def __init__(
         self, scheduler_names: tuple[str, ...], most: bounds.Bounds = bounds.DEFAULT
     ) -> None:
-        """`most` is what a pod may ask for."""
+        """Create a translator; `most` holds the bounds of a pod."""
         self._ours = frozenset(scheduler_names)
         self._classes = pod_classes.Classes(most)
 
     def serve(self, scheduler_names: tuple[str, ...]) -> None:
-        """Whose pods are ours from now on."""
+        """Set the scheduler names whose pods are ours from now on."""
         self._ours = frozenset(scheduler_names)
 
     @property
     def classes(self) -> int:
-        """How many distinct classes there are."""
+        """How many distinct pod classes exist."""
         return len(self._classes)
 
     def pod(self, pod: wire.Pod) -> Pod:
-        """The pod; where something is wrong with it, with a rejection in place of the task.
+        """Translate a pod. A defective pod has a rejection instead of a task.
 
-        A pod that has a node keeps its room there in any case: where its requests can't be read,
-        its slot.
+        Even a defective pod with a node keeps its room there; with unreadable requests, a pod slot.
         """
         metadata, spec = pod.metadata, pod.spec
         key = events.key_of(metadata.namespace, metadata.name)
@@ -173,7 +174,7 @@ class Translator:
 
 
 def uid_of(metadata: wire.Metadata) -> jobs.TaskId:
-    """The pod's UID; manifests have none, there its name stands in."""
+    """Return the pod's UID. Manifests have no UID, so their `namespace/name` stands in."""
     return jobs.TaskId(metadata.uid or events.key_of(metadata.namespace, metadata.name))
 
 
@@ -213,13 +214,12 @@ def _task(
 
 
 def check_supported(spec: wire.PodSpec) -> None:
-    """FieldError for what a pod requires and we can't honour, so that nobody waits in the dark.
+    """Raise FieldError for a requirement that isn't supported, so users learn why the pod waits.
 
-    Claims: a claim that the pod brings along
-    (`ephemeral`) is never bound beforehand, and binding it is the scheduler's part, so such a pod
-    is refused. A persistentVolumeClaim is taken as bound already, like most shared storage; that
-    of a class with WaitForFirstConsumer stays unbound, and so the pod stays in
-    ContainerCreating.
+    An ephemeral volume's claim is never bound beforehand, and binding the claim would be the
+    scheduler's task, so the pod is refused. A persistentVolumeClaim is assumed to be bound already,
+    like most shared storage. If its class has WaitForFirstConsumer, the claim stays unbound and the
+    pod stays in ContainerCreating.
     """
     if spec.resource_claims:
         raise fields.FieldError("spec.resourceClaims", "dynamic resources aren't supported")
@@ -232,7 +232,9 @@ def check_supported(spec: wire.PodSpec) -> None:
 
 
 def _status(pod: wire.Pod) -> jobs.TaskStatus:
-    """Volcano: getTaskStatus. A phase that nobody knows counts like Running or Pending."""
+    """Return the status of a pod (Volcano: getTaskStatus). Unknown phases count as Running or
+    Pending.
+    """
     match pod.status.phase:
         case "Succeeded":
             return jobs.TaskStatus.SUCCEEDED
@@ -247,7 +249,7 @@ def _status(pod: wire.Pod) -> jobs.TaskStatus:
 
 
 def _group(metadata: wire.Metadata) -> str | None:
-    """The name of the PodGroup that the pod says it belongs to."""
+    """Return the name of the PodGroup in the pod's annotations, or None."""
     for key in GROUPS:
         if name := metadata.annotations.get(key):
             return name
@@ -255,7 +257,7 @@ def _group(metadata: wire.Metadata) -> str | None:
 
 
 def _preemptable(metadata: wire.Metadata) -> bool:
-    """Volcano: GetPodPreemptable. What is neither true nor false protects the pod."""
+    """Whether the pod is preemptable (Volcano: GetPodPreemptable). Unreadable text means False."""
     text = metadata.annotations.get(jobs.PREEMPTABLE)
     if text is None:
         text = metadata.labels.get(jobs.PREEMPTABLE, "true")
@@ -267,9 +269,10 @@ def _own(annotations: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _hints(metadata: wire.Metadata) -> Mapping[str, str]:
-    """What plugins filter and score by, as far as it says something; sorted by name.
+    """Return the annotations that plugins filter and score by, sorted by name, without empty
+    values.
 
-    A pod that says it is preemptable, and nothing of zones, may use any (Volcano:
+    A pod that declares itself preemptable and names no zone may use any revocable zone (Volcano:
     GetPodRevocableZone).
     """
     annotations = metadata.annotations
@@ -283,7 +286,9 @@ def _hints(metadata: wire.Metadata) -> Mapping[str, str]:
 
 
 def _scheduled_at(pod: wire.Pod) -> float | None:
-    """When a node was found for it; where nobody wrote that down, when it was started there."""
+    """Return when the pod was scheduled, or, if that isn't recorded, when the kubelet started the
+    pod.
+    """
     at = pod.status.start_time
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "True":
@@ -292,7 +297,7 @@ def _scheduled_at(pod: wire.Pod) -> float | None:
 
 
 def _shared(texts: Mapping[str, str]) -> Mapping[str, str]:
-    """The same object for equal labels: pods of a job mostly have those of its other pods."""
+    """Return the same object for equal labels: pods of a job mostly have equal labels."""
     return _shared_items(tuple(sorted(texts.items()))) if texts else NONE
 
 

@@ -1,7 +1,7 @@
-"""Nodes, queues, PodGroups, priority classes, budgets and quotas: from the wire to the model.
+"""Nodes, queues, PodGroups, priority classes, budgets and quotas, translated to the model.
 
-Each function raises fields.FieldError where a field can't be used; `reject` makes a DecodeError of
-it. Pods are in `pods`.
+Every function raises fields.FieldError for an unusable field; `reject` turns the error into a
+DecodeError. Module `pods` translates pods.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,27 +24,28 @@ from vscheduler.mirror.translate import (
 )
 
 SCHEDULER = "scheduling.volcano.sh/scheduler-name"
-"""Annotation: who schedules a PodGroup that has no pods yet."""
+"""Annotation: the scheduler of a PodGroup without pods."""
 
 SOFT = "soft"
-"""The mode of a network topology that is a preference only."""
+"""Mode of a network topology that is only a preference."""
 
 QUEUE = "scheduling.volcano.sh/queue-name"
-"""Annotation of a namespace: the queue of PodGroups that are made for its pods."""
+"""Annotation of a namespace: the queue of automatic PodGroups for its pods."""
 
 NAMESPACES = "vscheduler.io/namespaces"
-"""The annotation of a Queue that lists the namespaces whose jobs it takes."""
+"""Annotation of a Queue: the namespaces whose jobs the queue accepts."""
 
 GROUP_LIMITS = "volcano.sh/nodegroup-resource-limits"
-"""The annotation by which a Queue is limited in groups of nodes:
-`{"group1": {"cpu": "3", "memory": "8Gi"}}`."""
+"""Annotation of a Queue: its limits in groups of nodes, as `{"group1": {"cpu": "3", "memory":
+"8Gi"}}`.
+"""
 
 REQUESTS = "requests."
-"""Beginning of a quota's names for what pods request in sum."""
+"""Prefix of quota names that limit the sum of pod requests."""
 
 HUGE_PAGES = "hugepages-"
 STORAGE = f"{REQUESTS}storage"
-"""What volume claims ask for: nothing that pods request."""
+"""Requests of volume claims, not of pods."""
 
 _QUEUE_STATES = {"": queues.QueueState.OPEN, **{str(state): state for state in queues.QueueState}}
 _PHASES = {str(phase): phase for phase in jobs.Phase}
@@ -57,7 +58,7 @@ _QUOTA_NAMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node: what it is, and how much it has."""
+    """A node: its spec and its allocatable resources."""
 
     spec: nodes.NodeSpec
     allocatable: resources.ResourceMap
@@ -65,22 +66,22 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A PodGroup: a job without its pods and its priority."""
+    """A PodGroup: a job without pods and priority."""
 
     job: jobs.Job
     priority_class: str
     scheduler: str
-    """Who the annotation says; empty where it doesn't."""
+    """The scheduler named in the annotation; empty without the annotation."""
     owner: owner_references.Owner | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
-    """A namespace, which other pods' affinity may select by its labels."""
+    """A namespace. Pod affinity may select namespaces by label."""
 
     labels: Mapping[str, str]
     queue: str = ""
-    """Where PodGroups go that are made for its pods; empty where it doesn't say."""
+    """The queue of automatic PodGroups; empty without the annotation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,14 +96,16 @@ class PriorityClass:
 def reject(
     kind: events.Kind, metadata: wire.Metadata, error: fields.FieldError
 ) -> events.DecodeError:
-    """What people are told about an object with a field that can't be used."""
+    """Return the error of an object with an unusable field, as users see it."""
     key = events.key_of(metadata.namespace, metadata.name)
     return events.DecodeError(kind=kind, key=key, field=error.field, message=error.message)
 
 
 def node(node: wire.Node) -> Node:
-    """A node. One without `allocatable` has its capacity; one without a Ready condition is ready
-    (Volcano: NodeInfo.setNodeState). A resource of which it has nothing is one that it hasn't.
+    """Translate a node.
+
+    Without `allocatable` the capacity counts. A node without a Ready condition is ready (Volcano:
+    NodeInfo.setNodeState). Resources with an amount of zero are dropped.
     """
     status = node.status
     listed, place = status.allocatable, "status.allocatable"
@@ -124,9 +127,10 @@ def node(node: wire.Node) -> Node:
 
 
 def queue(queue: wire.Queue, scheduler_names: Sequence[str]) -> queues.Queue:
-    """A queue. No state means Open, an unknown one Unknown: no pods are placed.
+    """Translate a queue. A missing state means Open; no pods are placed in a queue with an unknown
+    state.
 
-    scheduler_names tell our own record of what it has used from those of others.
+    `scheduler_names` tell our own usage record from foreign records.
     """
     spec = queue.spec
     fields.check_int32(spec.weight, "spec.weight")
@@ -154,15 +158,17 @@ def queue(queue: wire.Queue, scheduler_names: Sequence[str]) -> queues.Queue:
 
 
 def _namespaces(text: str | None) -> tuple[str, ...] | None:
-    """As manifests/admission/optional/namespaces.yaml reads it: an empty text is for nobody."""
+    """Return the namespaces as manifests/admission/optional/namespaces.yaml reads them: empty text
+    allows none.
+    """
     return None if text is None else tuple(each.strip() for each in text.split(","))
 
 
 def _group_limits(annotations: Mapping[str, str]) -> queues.GroupLimits | None:
-    """The limits of a queue, if it has any.
+    """Return the limits of a queue by node group, or None.
 
-    A text that can't be read doesn't reject the queue: only plugin nodegroup looks at it, and it
-    lets the queue use no node at all (Volcano: parseNodeGroupResourceLimits).
+    Unreadable text doesn't reject the queue: only plugin nodegroup reads the limits, and then lets
+    the queue use no node at all (Volcano: parseNodeGroupResourceLimits).
     """
     text = annotations.get(GROUP_LIMITS)
     if not text:
@@ -197,8 +203,10 @@ def _node_groups(affinity: wire.QueueAffinity) -> queues.NodeGroups:
 
 
 def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
-    """A PodGroup. A missing minMember is 0, as in Go; minResources isn't the same as an empty one:
-    only without it the group is admitted unseen.
+    """Translate a PodGroup.
+
+    A missing minMember is 0, as in Go. Missing minResources differ from empty minResources: a
+    PodGroup without minResources is admitted unconditionally.
     """
     metadata, spec = group.metadata, group.spec
     _check_count(spec.min_member, "spec.minMember")
@@ -237,7 +245,7 @@ def pod_group(group: wire.PodGroup, default_queue: str) -> Group:
 
 
 def namespace(namespace: wire.Namespace) -> Namespace:
-    """A namespace; its name is a label in any case, which API servers see to."""
+    """Translate a namespace. Its name is always a label: API servers set the label."""
     metadata = namespace.metadata
     return Namespace(
         labels={**metadata.labels, pod_affinity.NAME_LABEL: metadata.name},
@@ -246,7 +254,7 @@ def namespace(namespace: wire.Namespace) -> Namespace:
 
 
 def priority_class(priority: wire.PriorityClass) -> PriorityClass:
-    """A PriorityClass."""
+    """Translate a PriorityClass."""
     fields.check_int32(priority.value, "value")
     return PriorityClass(
         name=priority.metadata.name, value=priority.value, is_default=priority.global_default
@@ -254,7 +262,7 @@ def priority_class(priority: wire.PriorityClass) -> PriorityClass:
 
 
 def budget(budget: wire.PodDisruptionBudget) -> snapshot.Budget:
-    """A budget. One that no controller has looked at yet allows nothing, as on the server."""
+    """Translate a budget. Without a status no disruption is allowed, as on the API server."""
     selector = budget.spec.selector
     return snapshot.Budget(
         namespace=budget.metadata.namespace,
@@ -265,10 +273,10 @@ def budget(budget: wire.PodDisruptionBudget) -> snapshot.Budget:
 
 
 def quota(quota: wire.ResourceQuota) -> snapshot.Quota | None:
-    """A quota; None where it counts some of the namespace's pods only (scopes), or none at all.
+    """Translate a quota; None if the quota has scopes, or limits no resources of pods.
 
-    Volcano's plugin takes no notice of scopes, and so refuses jobs for the sake of pods that the
-    quota doesn't count. The server still enforces those, pod by pod.
+    Volcano's plugin ignores scopes, and so refuses jobs because of pods that the quota doesn't
+    count. The API server still enforces quotas with scopes, pod by pod.
     """
     if quota.spec.scopes or quota.spec.scope_selector is not None:
         return None
@@ -285,7 +293,9 @@ def quota(quota: wire.ResourceQuota) -> snapshot.Quota | None:
 
 
 def _sub_group(policy: wire.SubGroupPolicy, field: str) -> jobs.SubGroup:
-    """A policy; without a size a sub-group is one pod (Volcano: NewSubJobInfo)."""
+    """Translate a policy. The default size of a sub-group is a single pod (Volcano:
+    NewSubJobInfo).
+    """
     size = 1 if policy.sub_group_size is None else policy.sub_group_size
     _check_count(size, f"{field}.subGroupSize")
     if size < 1:
@@ -303,14 +313,14 @@ def _sub_group(policy: wire.SubGroupPolicy, field: str) -> jobs.SubGroup:
 
 
 def _check_count(number: int, field: str) -> None:
-    """FieldError for what is no number of pods."""
+    """Raise FieldError for a number that can't count pods."""
     fields.check_int32(number, field)
     if number < 0:
         raise fields.FieldError(field, f"{number} is negative")
 
 
 def _hard_topologies(spec: wire.PodGroupSpec) -> Iterator[str]:
-    """The fields by which pods must be near together; whatever isn't soft is hard."""
+    """Iterate over the fields with a hard network topology: any mode but soft is hard."""
     fields_of = {"spec.networkTopology": spec.network_topology}
     for at, policy in enumerate(spec.sub_group_policy):
         fields_of[f"spec.subGroupPolicy[{at}].networkTopology"] = policy.network_topology
@@ -320,7 +330,9 @@ def _hard_topologies(spec: wire.PodGroupSpec) -> Iterator[str]:
 
 
 def _state(status: wire.PodGroupStatus) -> jobs.GroupState:
-    """The stored status. It is the scheduler's own to write, so an unknown phase is a Pending."""
+    """Translate the stored status. Only the scheduler writes the phase, so an unknown phase is
+    Pending.
+    """
     return jobs.GroupState(
         phase=_PHASES.get(status.phase, jobs.Phase.PENDING),
         blank=status.phase not in _PHASES,
@@ -342,8 +354,10 @@ def _state(status: wire.PodGroupStatus) -> jobs.GroupState:
 
 
 def _is_requested(name: str) -> bool:
-    """Whether pods request it. Volcano's job controller lists, beside `cpu`, what a ResourceQuota
-    may count (`requests.cpu`, `limits.cpu`); its scheduler takes no notice of that.
+    """Whether pods request the resource.
+
+    Volcano's job controller copies quota names (`requests.cpu`, `limits.cpu`) into minResources
+    beside `cpu`; its scheduler ignores them.
     """
     return not name.startswith(("requests.", "limits."))
 
@@ -356,7 +370,7 @@ def _taint(taint: wire.Taint, at: int) -> constraints.Taint:
 def _quota_amounts(
     listed: Mapping[str, quantities.Quantity], field: str
 ) -> dict[str, tuple[int, ...]]:
-    """By resource; a quota may have two names for one (`cpu` and `requests.cpu`)."""
+    """Return amounts by resource; a quota may name a resource twice (`cpu` and `requests.cpu`)."""
     found: dict[str, tuple[int, ...]] = {}
     for key, quantity in sorted(listed.items()):
         name = _quota_resource(key)
@@ -370,7 +384,7 @@ def _quota_amounts(
 
 
 def _quota_resource(key: str) -> str | None:
-    """The resource of pods that a quota's name is about; None for all other things it may limit."""
+    """Return the pod resource that a quota name limits; None for anything else."""
     if key in _QUOTA_NAMES or key.startswith(HUGE_PAGES):
         return _QUOTA_NAMES.get(key, key)
     if key.startswith(REQUESTS) and key != STORAGE:

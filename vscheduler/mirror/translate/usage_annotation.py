@@ -1,9 +1,9 @@
-"""The annotation in which a scheduler keeps what a queue has used: text ↔ model.
+"""The annotation that stores the past usage of a queue, between its JSON text and the model.
 
     vscheduler/fair-share-usage: {"version":1,"time":"2026-01-01T12:00:00.000000Z","usage":86400.0,
       "rate":24.0,"namespaces":{"team-a":{"usage":86400.0,"rate":24.0}}}
 
-Its prefix is the scheduler's name. usage is in unit-seconds, decayed to `time`, and grows by
+The prefix is the scheduler's name. `usage` is in unit-seconds, decayed to `time`, and grows by
 `rate` each second from then on.
 """
 
@@ -20,7 +20,7 @@ SUFFIX = "/fair-share-usage"
 VERSION = 1
 
 DIGITS = 9
-"""Of a usage. A rate is written as it is: one that is read back is the one that was written."""
+"""Significant digits of a usage. A rate is written in full, so reading returns the written rate."""
 
 _Number = Annotated[float, msgspec.Meta(ge=0, le=queues.NUMBER_MAX)]
 _Instant = Annotated[dt.datetime, msgspec.Meta(tz=True)]
@@ -47,22 +47,23 @@ _decode_record = msgspec.json.Decoder(_Record).decode
 
 
 def annotation(scheduler: str) -> str:
-    """The annotation that belongs to the scheduler of this name."""
+    """Return the annotation key of a scheduler."""
     return f"{scheduler}{SUFFIX}"
 
 
 def without_records(annotations: Mapping[str, str]) -> Mapping[str, str]:
-    """A queue's annotations that people and other programs write."""
+    """Return a queue's annotations without usage records."""
     if not any(key.endswith(SUFFIX) for key in annotations):
         return annotations
     return {key: text for key, text in annotations.items() if not key.endswith(SUFFIX)}
 
 
 def read(annotations: Mapping[str, str], scheduler_names: Sequence[str]) -> dict[str, queues.Usage]:
-    """A queue's records by scheduler, ours as usages.OURS; those that can't be read are left out.
+    """Return a queue's records by scheduler name, our own as queues.OURS; unreadable records are
+    left out.
 
-    Who schedules under several names writes under the first, and goes on from the first that has
-    a record: the others' would count the same pods twice.
+    A scheduler with several names writes under the first name and reads from the first name with a
+    record: further records would count the same pods twice.
     """
     found: dict[str, queues.Usage] = {}
     for scheduler, text in _texts(annotations).items():
@@ -75,7 +76,7 @@ def read(annotations: Mapping[str, str], scheduler_names: Sequence[str]) -> dict
 
 
 def problem(annotations: Mapping[str, str]) -> fields.FieldError | None:
-    """What is wrong with the first record that can't be read."""
+    """Return an error for the first unreadable record, or None."""
     for scheduler, text in sorted(_texts(annotations).items()):
         try:
             parse(text)
@@ -86,7 +87,7 @@ def problem(annotations: Mapping[str, str]) -> fields.FieldError | None:
 
 
 def _texts(annotations: Mapping[str, str]) -> dict[str, str]:
-    """The annotations' texts by scheduler."""
+    """Return the annotation texts by scheduler name."""
     return {
         key.removesuffix(SUFFIX): text
         for key, text in annotations.items()
@@ -95,7 +96,7 @@ def _texts(annotations: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse(text: str) -> queues.Usage:
-    """The record that the text is; ValueError for any other."""
+    """Parse a record; raises ValueError for any other text."""
     try:
         version = _decode_version(text).version
         if version != VERSION:
@@ -114,7 +115,7 @@ def parse(text: str) -> queues.Usage:
 
 
 def text(usage: queues.Usage) -> str:
-    """The other way round."""
+    """Return a record as annotation text."""
     instant = dt.datetime.fromtimestamp(usage.time, dt.UTC)
     record = {
         "version": VERSION,

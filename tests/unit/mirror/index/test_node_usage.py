@@ -18,7 +18,7 @@ def waiting(number: int, **amounts: str) -> manifests.Document:
 
 def test_so_many_are_told_apart_and_the_rest_is_one() -> None:
     """The first by name; nobody has any of the rest, whatever it is called."""
-    most = node_usage.NOWHERE_MAX
+    most = node_usage.REQUESTED_ONLY_MAX
     pods = [waiting(number) for number in range(most)]
     seen = manifests.mirror(manifests.node("n"), manifests.group("g"), *pods)
     assert seen.snapshot(0.0).space.size == 3 + most
@@ -39,7 +39,7 @@ def test_so_many_are_told_apart_and_the_rest_is_one() -> None:
 
 def test_what_a_node_or_a_queue_names_has_its_column() -> None:
     """However many names there are."""
-    most = node_usage.NOWHERE_MAX
+    most = node_usage.REQUESTED_ONLY_MAX
     pods = [waiting(number) for number in range(most + 5)]
     last, limited = f"example.com/r{most + 4:03}", f"example.com/r{most + 3:03}"
     seen = manifests.mirror(
