@@ -1,4 +1,4 @@
-"""What a Lease says: coordination.k8s.io/v1 as plain values, and back."""
+"""Leases (coordination.k8s.io/v1) decoded to plain values, and encoded again."""
 
 import math
 from collections.abc import Mapping
@@ -10,47 +10,51 @@ import msgspec
 from vscheduler.cluster.http import responses
 
 INT32_MAX = 2**31 - 1
-"""What the wire's numbers may be."""
+"""Largest value of the API's int32 fields."""
 
 Object: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """The fields of a Lease's spec that an election is about, as they are stored.
+    """The fields of a Lease's spec used by leader election, as stored.
 
-    Two equal records mean that nobody has renewed in between.
+    When two reads return equal records, nobody renewed the Lease in between.
     """
 
     holder: str = ""
-    """Empty: nobody, it was given back."""
+    """Identity of the leader. Empty when the Lease was released."""
     duration_seconds: float = 0.0
-    """0 where it is missing or no number."""
+    """0 when the field is missing or not a number."""
     acquired: str = ""
     renewed: str = ""
-    """Times as they are stored: another's clock, so they are compared and never reckoned with."""
+    """`acquired` and `renewed` keep the stored text. The times come from another machine's clock,
+    so they are only compared for equality, never used in arithmetic."""
     transitions: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A Lease as it was read, or as a write was answered."""
+    """A Lease as read, or as returned by a write."""
 
     record: Record
     uid: str
     version: str
-    """resourceVersion: the precondition of the next write."""
+    """The resourceVersion, sent as the precondition of the next write."""
     whole: Mapping[str, Any]
-    """The object as it came; a write keeps what it doesn't know of it."""
+    """The complete decoded object. A write keeps all fields unknown to this module."""
 
     @property
     def name(self) -> str:
-        """Its name in its namespace."""
+        """The Lease's `metadata.name`."""
         return str(self.whole["metadata"]["name"])
 
 
 def read(body: bytes) -> Stored | None:
-    """The Lease in an answer, whatever its fields say; None where there is none in it."""
+    """Decode the Lease in a response body, or return None when the body is not a Lease.
+
+    Fields of the spec with wrong types do not make the Lease unreadable.
+    """
     try:
         whole = msgspec.json.decode(body)
     except responses.GARBAGE:
@@ -73,7 +77,7 @@ def read(body: bytes) -> Stored | None:
 
 
 def made(namespace: str, name: str, record: Record) -> Object:
-    """A new Lease."""
+    """Return the body of a new Lease."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -83,13 +87,13 @@ def made(namespace: str, name: str, record: Record) -> Object:
 
 
 def changed(over: Stored, record: Record) -> Object:
-    """A Lease with this record in it; what others keep there stays."""
+    """Return the body of an update with a new record; fields written by others are kept."""
     spec = {**_mapping(over.whole.get("spec")), **_fields(record)}
     return {**over.whole, "spec": spec}
 
 
 def _fields(record: Record) -> Object:
-    """The part of a Lease's spec that we write; a time that is missing can't be written."""
+    """Return the fields of the spec owned by leader election. An absent time is written as null."""
     times = {"acquireTime": record.acquired, "renewTime": record.renewed}
     return {
         "holderIdentity": record.holder,
@@ -104,7 +108,9 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """Text; what is something else is nobody we know, and not nobody."""
+    """Return a string field. A value of another type becomes its repr, since the Lease has a holder
+    in any case.
+    """
     return value if isinstance(value, str) else "" if value is None else repr(value)
 
 
@@ -114,5 +120,5 @@ def _number(value: Any) -> float:
 
 
 def _count(value: Any) -> int:
-    """A count that can be counted up; else it begins anew."""
+    """Return a counter with room for an increment. Any value out of range starts again at 0."""
     return value if type(value) is int and 0 <= value < INT32_MAX else 0

@@ -1,8 +1,8 @@
-"""Reads and writes Leases: the way of an election to the API server.
+"""Client for Leases (coordination.k8s.io/v1), used by leader election.
 
-It has a connection of its own, in the event loop of whoever opens it, so that nothing that keeps
-the daemon's loop busy holds up a renewal. The client library's own functions are its transport;
-bodies go in and out as they are.
+The client has its own connection in the event loop of its caller. Work in the daemon's main loop
+therefore cannot delay a renewal. Requests use the Kubernetes client library as transport only:
+bodies are encoded and decoded here, without the library's models.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from vscheduler.cluster.http import connection, responses
 
 
 class Leases:
-    """The Leases of one namespace."""
+    """Reads and writes the Leases of one namespace."""
 
     def __init__(
         self, api: client.CoordinationV1Api, namespace: str, *, call_seconds: float
@@ -28,7 +28,7 @@ class Leases:
         self._call_seconds = call_seconds
 
     async def get(self, name: str) -> lease_records.Stored | None:
-        """The Lease of this name; None where there is none. Raises connection.ApiError."""
+        """Return the Lease of this name, or None when there is none. Raises connection.ApiError."""
         try:
             return await self._call(
                 self._api.read_namespaced_lease_without_preload_content(
@@ -39,10 +39,10 @@ class Leases:
             return None
 
     async def create(self, name: str, record: lease_records.Record) -> lease_records.Stored:
-        """Make this Lease. Raises connection.ApiError.
+        """Create a Lease and return the stored object. Raises connection.ApiError.
 
-        Conflict is that there is one, NotFound that there is no such namespace, and Unavailable
-        that it may be made or not.
+        Conflict: the Lease already exists. NotFound: the namespace does not exist. Unavailable: no
+        usable answer came, and the Lease may have been created or not.
         """
         body = lease_records.made(self._namespace, name, record)
         return await self._call(
@@ -54,10 +54,10 @@ class Leases:
     async def replace(
         self, over: lease_records.Stored, record: lease_records.Record
     ) -> lease_records.Stored:
-        """Put a record into this Lease, if it is still as it was read. Raises connection.ApiError.
+        """Replace the record of a Lease if nobody changed the Lease since `over` was read.
 
-        Conflict is that it isn't, NotFound that it is gone, and Unavailable that it may be written
-        or not.
+        Raises connection.ApiError. Conflict: the Lease was changed since. NotFound: the Lease was
+        deleted. Unavailable: no usable answer came, and the record may have been written or not.
         """
         body = lease_records.changed(over, record)
         return await self._call(
@@ -67,7 +67,7 @@ class Leases:
         )
 
     async def _call(self, sending: Awaitable[aiohttp.ClientResponse]) -> lease_records.Stored:
-        """The Lease that a request is answered with."""
+        """Wait for the response and return the Lease in the body. Raises connection.ApiError."""
         try:
             async with await sending as response:
                 answer = await responses.body(response, responses.WRITTEN_MAX_BYTES)
@@ -83,19 +83,21 @@ class Leases:
 
 
 class _Body(client.V1Lease):
-    """What a write sends: the library's own model would drop the fields that it doesn't know."""
+    """A request body for the client library. The library's own model would drop fields unknown to
+    the library.
+    """
 
     _whole: lease_records.Object
 
     @classmethod
     def of(cls, whole: lease_records.Object) -> "_Body":
         body = cls.model_construct()
-        body._whole = whole  # noqa: SLF001 - ours
+        body._whole = whole  # noqa: SLF001 - a private attribute of this class
         return body
 
     def to_dict(self, serialize: bool = False) -> lease_records.Object:
-        """As it is sent."""
-        del serialize  # it is the same both ways
+        """Return the object as sent to the API server."""
+        del serialize  # the object is already in its serialized form
         return self._whole
 
 
@@ -103,7 +105,7 @@ class _Body(client.V1Lease):
 async def opened(
     access: connection.Access, namespace: str, *, call_seconds: float
 ) -> AsyncIterator[Leases]:
-    """The Leases of a namespace over a connection of their own, whose credentials stay fresh.
+    """Open the Leases of a namespace over a separate connection with refreshed credentials.
 
     Raises connection.CredentialsError.
     """
@@ -113,7 +115,7 @@ async def opened(
         yield Leases(link.coordination(), namespace, call_seconds=call_seconds)
     finally:
         refreshing.cancel()
-        # What it may have died of, the daemon's own connection tells.
+        # Errors of the refresh are ignored: the daemon's own connection logs the same problem.
         await asyncio.gather(refreshing, return_exceptions=True)
         await link.close()
 
@@ -121,10 +123,12 @@ async def opened(
 async def _send_writes_once(
     request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Keep aiohttp from sending a PUT again by itself when a keep-alive connection breaks.
+    """Keep aiohttp from repeating a write when a keep-alive connection breaks.
 
-    The first one may have been done: the second would then be answered with a conflict, and look
-    as if another had written. It repeats after two of its own errors, which this makes another.
+    The first request may already have been executed. A repeated request would then get a Conflict,
+    as if another candidate had written the Lease. aiohttp repeats a request after
+    ServerDisconnectedError and ClientOSError, so both errors are raised as connection.Unavailable
+    instead.
     """
     try:
         return await send(request)

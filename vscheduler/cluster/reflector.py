@@ -1,12 +1,15 @@
-"""List + watch: what the API server shows, as events for the Mirror, in order.
+"""Reflector: list and watch of the API server, turned into an ordered stream of events for the
+Mirror.
 
-One Reflector per kind. It lists, follows from there, and resumes at the last resourceVersion it saw
-when the connection ends. When that version is too old (410) it lists anew, and what isn't in the
-list is gone. All pods are followed, finished ones too: with a field selector that leaves them out,
-a pod that finishes would look deleted, and jobs count their succeeded and failed pods.
+Each watched kind has its own Reflector. A Reflector lists the objects, watches from the list's
+resourceVersion, and resumes at the last resourceVersion seen when the connection ends. When the
+resourceVersion is too old (410 Gone), the Reflector lists again, and objects missing from the new
+list count as deleted. The watch covers all pods, including finished pods: under a field selector
+without finished pods, a pod would appear deleted as soon as the pod finishes, and jobs count their
+succeeded and failed pods.
 
-Watches are short. A connection that stays open and carries nothing looks like a quiet cluster, but
-for the end of the watch and the bookmark before it, which come from the server in time.
+Watches are short. A dead connection looks like a quiet cluster, except for the bookmark and the end
+of the watch, both of which the server sends on time.
 """
 
 import asyncio
@@ -33,43 +36,43 @@ UNAUTHORIZED = 401
 
 
 class Codec(Protocol[Event, Read]):
-    """How objects of one kind become events. Items are JSON, whole and well-formed."""
+    """Turns objects of one kind into events. Items are complete, well-formed JSON."""
 
     def read(self, items: Sequence[msgspec.Raw]) -> list[Read]:
-        """Some objects of a list."""
+        """Decode some objects of a list."""
 
     def begin(self, found: Sequence[Read]) -> list[Event]:
-        """Some objects of the first list, as they were read: there is more to come."""
+        """Return the events for a part of the first list, before the list is complete."""
 
     def replace(self, found: Sequence[Read]) -> list[Event]:
-        """A whole list, as it was read: what isn't in it is gone."""
+        """Return the events for a complete list: objects missing from the list are deleted."""
 
     def change(self, kind: str, item: bytes) -> list[Event]:
-        """One object that is ADDED, MODIFIED or DELETED."""
+        """Return the events for one object that was ADDED, MODIFIED or DELETED."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How patient a watch is. Seconds."""
+    """Timing of lists and watches, in seconds."""
 
     page_size: int = 500
     watch_seconds: float = 16.0
-    """The server ends a watch after this time, up to a quarter longer, so that not all end at once.
-    It sends a bookmark two seconds before."""
+    """Timeout of a watch, set by the server. Up to a quarter is added at random, so that not all
+    watches end at the same time. The server sends a bookmark two seconds before the end."""
     silence_seconds: float = 24.0
-    """A connection that is silent for longer than any watch takes is dead."""
+    """A connection silent for longer than the longest watch is dead."""
     moment_seconds: float = 2.0
-    """A watch that was heard of within this time isn't overtaken, but busy."""
+    """A watch with data within this time is busy rather than stalled, and is not restarted."""
     gather_seconds: float = 0.0
-    """How long changes may wait after others, to be read with those that come meanwhile: to be
-    woken costs more than to read one."""
+    """How long received changes may wait, so that several are read together: waking the event loop
+    costs more than decoding one change."""
     retry_seconds: float = 0.25
-    """First pause after a failure; it doubles up to retry_max_seconds."""
+    """First pause after a failure; the pause doubles up to retry_max_seconds."""
     retry_max_seconds: float = 30.0
     at_once_seconds: float = 1.0
-    """A watch that ends sooner has failed, whatever it says."""
+    """A watch that ends sooner than this counts as failed, even without an error."""
     absent_max_seconds: float = 5.0
-    """Longest pause while the API itself is missing: its CRD may be installed any moment."""
+    """Longest pause while the API itself is missing: its CRD may be installed at any moment."""
 
 
 Version = Annotated[str, msgspec.Meta(max_length=responses.VERSION_MAX)]
@@ -94,7 +97,7 @@ class _List(msgspec.Struct):
 class _Change(msgspec.Struct):
     type: str
     object: _Object
-    """Of the object only its version: it is decoded by its codec."""
+    """Only the version of the object is decoded here. The codec decodes the rest."""
 
 
 class _RawChange(msgspec.Struct):
@@ -108,9 +111,9 @@ _decode_raw_change = msgspec.json.Decoder(_RawChange).decode
 
 
 class Reflector(Generic[Event]):
-    """Follows one kind for ever."""
+    """Lists and watches one kind for ever."""
 
-    def __init__(  # noqa: PLR0913 - whom it asks, what about, and whom it tells
+    def __init__(  # noqa: PLR0913 - the connection, the collection, and the receiver of events
         self,
         link: connection.Connection,
         path: paths.Path,
@@ -133,35 +136,38 @@ class Reflector(Generic[Event]):
         self._size = pace.page_size
         self._open: asyncio.Timeout | None = None
         self.heard_at = time.monotonic()
-        """When the API server last said anything of this kind: time.monotonic()."""
+        """When the API server last sent anything about this kind, by time.monotonic()."""
         self.listed = asyncio.Event()
-        """Set when the first list has been handed on, or the first one after `forget`."""
+        """Set once the first list was passed on to the sink; `forget` clears the event."""
         self.ever_listed = False
         self.relists = 0
         self.reconnects = 0
         self.problem: connection.ApiError | None = None
-        """Why nothing comes in; None: it does, or nobody has tried yet."""
+        """The error of the last failed attempt. None while data comes in, and before the first
+        attempt."""
         self.problem_since = 0.0
-        """When the first of the failures in a row was, by the monotonic clock."""
+        """When the current row of failures began, by time.monotonic()."""
 
     @property
     def path(self) -> paths.Path:
-        """The collection that is followed."""
+        """The watched collection."""
         return self._path
 
-    def _hear(self) -> None:
-        """Something came in: a page of a list, a watch that is open, a part of it."""
+    def _mark_alive(self) -> None:
+        """Record a sign of life: a page of a list, an opened watch, or a chunk of a watch."""
         self.heard_at = time.monotonic()
         self.problem = None
 
     def forget(self) -> None:
-        """Where it is run next, begin with a list."""
+        """Start the next run with a list."""
         self._version = ""
         self.listed.clear()
 
     def overtake(self) -> bool:
-        """Something newer is known than this has shown: unless it was heard of a moment ago, go on
-        from the last version over another connection. Whether it does.
+        """Restart a watch that lags behind a newer version known to the caller.
+
+        A watch with data within the last `moment_seconds` is left alone. Otherwise the watch
+        resumes from the last version over a new connection. Return whether the watch was restarted.
         """
         silent = time.monotonic() - self.heard_at
         if self._open is None or silent < self._pace.moment_seconds:
@@ -173,7 +179,9 @@ class Reflector(Generic[Event]):
         return True
 
     async def run(self) -> None:
-        """List and watch for ever; errors of the API server are logged and waited out."""
+        """List and watch for ever. Errors of the API server are logged and retried after a
+        pause.
+        """
         listed_at = 0.0
         while True:
             try:
@@ -190,17 +198,17 @@ class Reflector(Generic[Event]):
                     await self._pause(error)
             except connection.ApiError as error:
                 await self._pause(error)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the rest is followed on
+            except Exception as error:  # noqa: BLE001 - a defect must not end the watch
                 self._version = ""
                 self._contained.failed("watch", self._path, error)
                 await self._pause(connection.Unavailable(f"{type(error).__name__}: {error}"))
 
     async def _list(self) -> None:
-        """The newest state, in pages.
+        """List the newest state, in pages, and pass the objects on.
 
-        No resourceVersion is asked for: any older state could show pods unbound that are bound.
-        When the list changes under the continue token for too long, it is taken in one piece.
-        Where a page is too large, pages are smaller from then on.
+        The request names no resourceVersion, because an older state could show bound pods as
+        unbound. When the continue token expires, the list is repeated in one piece. When a page is
+        too large, later pages are smaller.
         """
         try:
             version, found = await self._pages(self._size)
@@ -218,9 +226,10 @@ class Reflector(Generic[Event]):
         log.info("watch.listed", path=self._path, objects=len(found), version=version)
 
     async def _pages(self, size: int) -> tuple[str, list[Any]]:
-        """All pages, as the codec reads them; the server makes the next one meanwhile.
+        """Return the list's version and all objects, as decoded by the codec.
 
-        None is kept as it came: of a pod's four thousand bytes few are read.
+        The next page is requested while the current page is decoded. No raw page is kept: the codec
+        needs only a few of a pod's four thousand bytes.
         """
         found: list[Any] = []
         token = ""
@@ -228,7 +237,7 @@ class Reflector(Generic[Event]):
         try:
             while True:
                 page = await ahead
-                self._hear()
+                self._mark_alive()
                 if page.metadata.continue_ == token != "":
                     raise connection.Unavailable("the list never ends")
                 token = page.metadata.continue_
@@ -247,12 +256,12 @@ class Reflector(Generic[Event]):
             ahead.cancel()
 
     def _read_some(self, items: Sequence[msgspec.Raw]) -> list[Any]:
-        """Some objects of a list, without those that the codec fails at."""
+        """Decode some objects of a list, leaving out objects on which the codec fails."""
         try:
             return self._codec.read(items)
-        except UnicodeDecodeError as error:  # no API server writes that
+        except UnicodeDecodeError as error:  # no API server sends invalid UTF-8
             raise connection.Unavailable(f"not a list: {error}") from error
-        except Exception as error:  # noqa: BLE001 - one object hides no other
+        except Exception as error:  # noqa: BLE001 - one bad object must not hide the others
             if len(items) == 1:
                 self._contained.failed(
                     "object", f"{self._path} {responses.name_of(items[0])}", error
@@ -261,6 +270,7 @@ class Reflector(Generic[Event]):
             return [each for item in items for each in self._read_some([item])]
 
     async def _page(self, size: int, token: str) -> _List:
+        """Request one page of the list. Raises connection.ApiError."""
         query = {"limit": str(size), "continue": token}
         query = {name: value for name, value in query.items() if value not in ("", "0")}
         path = self._path.with_query(query)
@@ -276,7 +286,7 @@ class Reflector(Generic[Event]):
         return page
 
     async def _follow(self) -> None:
-        """Hand on changes from the last version on, until the server ends the watch."""
+        """Pass on changes since the last version until the server ends the watch."""
         seconds = self._pace.watch_seconds * (1 + self._chance.random() / 4)
         query = {
             "watch": "true",
@@ -288,7 +298,7 @@ class Reflector(Generic[Event]):
         try:
             async with asyncio.timeout(None) as self._open:
                 await self._read_lines(self._path.with_query(query))
-        except TimeoutError:  # it was overtaken
+        except TimeoutError:  # `overtake` restarts the watch
             return
         finally:
             self._open = None
@@ -296,15 +306,15 @@ class Reflector(Generic[Event]):
             raise connection.Unavailable("the watch ended at once")
 
     async def _read_lines(self, path: paths.Path) -> None:
-        """Hand on what one watch says, until it ends."""
+        """Pass on the changes of one watch until the watch ends."""
         pace = self._pace
         async with self._link.stream(
             path, silence_seconds=pace.silence_seconds, gather_seconds=pace.gather_seconds
         ) as chunks:
-            self._hear()
+            self._mark_alive()
             text = responses.Lines()
             async for chunk in chunks:
-                self._hear()
+                self._mark_alive()
                 whole = text.take(chunk)
                 if text.waiting_bytes > responses.LINE_MAX_BYTES:
                     raise connection.Unavailable("a change without an end")
@@ -314,7 +324,9 @@ class Reflector(Generic[Event]):
                     self._hand_on(some)
 
     def _hand_on(self, some: Sequence[bytes]) -> None:
-        """One batch of lines; an error among them ends the watch after those before it."""
+        """Pass on one batch of lines. After an error, the lines before the error are still passed
+        on.
+        """
         events: list[Event] = []
         try:
             for line in some:
@@ -326,7 +338,7 @@ class Reflector(Generic[Event]):
         self._failures = 0
 
     def _read(self, line: bytes) -> list[Event]:
-        """One line of a watch."""
+        """Return the events of one line of a watch."""
         try:
             change = _decode_change(line)
             if change.type == "ERROR":
@@ -335,18 +347,18 @@ class Reflector(Generic[Event]):
             if change.type != "BOOKMARK":
                 events = self._changed(change.type, _item(change.type, line))
         except responses.GARBAGE as error:
-            self._version = ""  # what it said is lost: list anew
+            self._version = ""  # the change is lost, so only a new list is complete
             raise connection.Unavailable(f"not a watch event: {error}") from error
         self._version = change.object.metadata.resourceVersion
         return events
 
     def _changed(self, kind: str, item: bytes) -> list[Event]:
-        """One object; none where the codec fails at it."""
+        """Return the events of one object; no events when the codec fails on the object."""
         try:
             return self._codec.change(kind, item)
-        except UnicodeDecodeError:  # no API server writes that
+        except UnicodeDecodeError:  # no API server sends invalid UTF-8
             raise
-        except Exception as error:  # noqa: BLE001 - one object hides no other
+        except Exception as error:  # noqa: BLE001 - one bad object must not hide the others
             self._contained.failed("object", f"{self._path} {responses.name_of(item)}", error)
             return []
 
@@ -366,10 +378,9 @@ class Reflector(Generic[Event]):
 
 
 def _item(kind: str, line: bytes) -> bytes:
-    """The object in a line of a watch.
+    """Return the object in a line of a watch.
 
-    It is cut out where the line is written as API servers write it, which saves a second look at
-    all of it.
+    A line in the API server's usual form is sliced, which saves decoding the line a second time.
     """
     before = b'{"type":"%s","object":' % kind.encode()
     if line.startswith(before) and line.endswith(b"}"):
@@ -378,7 +389,9 @@ def _item(kind: str, line: bytes) -> bytes:
 
 
 def pause(pace: Pace, error: connection.ApiError, failures: int, chance: random.Random) -> float:
-    """Seconds to wait after so many failures in a row: longer each time, with chance in it."""
+    """Return the pause in seconds after the given number of failures in a row: growing, with
+    jitter.
+    """
     longest = pace.retry_max_seconds
     if isinstance(error, connection.NotFound):
         longest = pace.absent_max_seconds

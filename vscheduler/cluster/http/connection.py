@@ -1,8 +1,8 @@
-# ruff: noqa: N818 - an error reads as what the server said: Conflict, Gone, NotFound
-"""One client for the API server: credentials, time-outs, and errors of our own.
+# ruff: noqa: N818 - errors are named after the server's answer: Conflict, Gone, NotFound
+"""Client for the API server: requests, streams, time-outs and typed errors.
 
-Bodies go in and out as bytes. The generated models of the client library cost about a millisecond
-a pod, so only its credentials and its transport are used.
+Bodies are bytes in both directions. The client library's generated models cost about a millisecond
+for each pod, so only the library's credentials and transport are used.
 """
 
 import asyncio
@@ -27,16 +27,17 @@ JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 WRITES = ("POST", "PATCH")
-"""Methods whose requests are sent once, and go over channels."""
+"""Methods whose requests are sent at most once, over the connection pool for writes."""
 
 APPLY_PATCH = "application/apply-patch+yaml"
-"""Server-side apply; JSON is YAML."""
+"""Server-side apply; JSON is valid YAML."""
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-"""What to accept where of a list's objects only their metadata is wanted."""
+"""Accept header of a list that needs only the objects' metadata."""
 
 BUDGET = "DisruptionBudget"
-"""The cause that the Eviction API names where a budget forbids (policy/v1)."""
+"""The cause that the Eviction API (policy/v1) reports when a PodDisruptionBudget forbids an
+eviction."""
 
 
 Access = credentials.Access
@@ -44,7 +45,9 @@ CredentialsError = credentials.CredentialsError
 
 
 class ApiError(Exception):
-    """The API server, or the way to it, said no; the message is the server's."""
+    """Base class: the API server refused a request, or could not be reached. The message is the
+    server's.
+    """
 
     def __init__(self, message: str, *, status: int = 0, reason: str = "") -> None:
         super().__init__(message)
@@ -53,7 +56,7 @@ class ApiError(Exception):
 
 
 class Conflict(ApiError):
-    """409: a precondition (uid, resourceVersion) doesn't hold, or the object exists already."""
+    """409: a precondition (uid, resourceVersion) failed, or the object already exists."""
 
 
 class Gone(ApiError):
@@ -61,19 +64,19 @@ class Gone(ApiError):
 
 
 class NotFound(ApiError):
-    """404: there is no such object, or no such API."""
+    """404: the object, or the whole API, does not exist."""
 
 
 class Forbidden(ApiError):
-    """401 or 403: we may not."""
+    """401 or 403: the credentials are unknown, or do not permit the request."""
 
 
 class Invalid(ApiError):
-    """Any other 4xx: the request can't be right, however often it is sent."""
+    """Any other 4xx: the request is wrong, and repeating the request does not help."""
 
 
 class Throttled(ApiError):
-    """429: later, please."""
+    """429: the API server is too busy; try again after `retry_after_seconds`."""
 
     def __init__(
         self, message: str, *, status: int = 429, reason: str = "", retry_after_seconds: float = 1.0
@@ -83,11 +86,11 @@ class Throttled(ApiError):
 
 
 class Protected(ApiError):
-    """429 of another kind: a PodDisruptionBudget keeps the pod from being evicted."""
+    """429 from the Eviction API: a PodDisruptionBudget forbids the eviction."""
 
 
 class Unavailable(ApiError):
-    """5xx, or no answer at all: what was asked may have been done or not."""
+    """5xx, or no answer at all: the request may have been executed or not."""
 
 
 class _Cause(msgspec.Struct):
@@ -100,7 +103,7 @@ class _Details(msgspec.Struct):
 
 
 class _Status(msgspec.Struct):
-    """The part of meta/v1 Status that errors are made of."""
+    """The fields of a meta/v1 Status used to build errors."""
 
     message: str | None = None
     reason: str | None = None
@@ -119,9 +122,9 @@ _decode_status = msgspec.json.Decoder(_Status).decode
 
 
 def error_of(status: int, body: bytes, retry_after: str | None = None) -> ApiError:
-    """The typed error for an answer of this HTTP status; status 0 takes it from the body.
+    """Return the typed error for a response. With status 0, the status is taken from the body.
 
-    Every body is taken: one that is no Status is shown as it is, shortened.
+    A body that is no Status becomes the message, shortened.
     """
     try:
         told = _decode_status(body)
@@ -151,25 +154,26 @@ class Connection:
     ) -> None:
         configuration = known.configuration
         self._credentials = known
-        self._home = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         self._on_throttled: Callable[[], None] | None = None
         self._host: str = configuration.host.rstrip("/")
         self._proxy: str | None = configuration.proxy or sessions.proxy_of(self._host)
         self._server_name: str | None = configuration.tls_server_name
-        signing = sessions.Authorizing(known, self._home, self._server_name)
+        signing = sessions.Authorizing(known, self._loop, self._server_name)
         self._sessions = sessions.Sessions(
             partial(sessions.made, known.held.context, signing, *middlewares, most=CONNECTIONS_MAX)
         )
-        self._channels = None if middlewares or self._proxy else self._open_channels()
+        self._write_pool = None if middlewares or self._proxy else self._open_write_pool()
         self._call_timeout = aiohttp.ClientTimeout(
             total=CALL_TIMEOUT_SECONDS, sock_connect=CONNECT_TIMEOUT_SECONDS
         )
 
     @classmethod
     async def open(cls, access: Access, *middlewares: aiohttp.ClientMiddlewareType) -> Self:
-        """Work out the credentials; nothing is sent yet. Raises CredentialsError.
+        """Read the credentials and return a connection, without sending anything. Raises
+        CredentialsError.
 
-        The middlewares are around each request that is sent.
+        The middlewares wrap every request.
         """
         return cls(await credentials.Credentials.read(access), *middlewares)
 
@@ -179,28 +183,29 @@ class Connection:
         return self._host
 
     async def close(self) -> None:
-        """Drop all connections, and give TLS a moment to take its leave.
+        """Drop all connections, and give TLS a moment to shut down.
 
-        aiohttp: Graceful Shutdown; its transports close only in later turns of the event loop.
+        aiohttp's transports close only in later iterations of the event loop (aiohttp: Graceful
+        Shutdown).
         """
-        if self._channels is not None:
-            self._channels.close()
+        if self._write_pool is not None:
+            self._write_pool.close()
         await self._sessions.close()
         await asyncio.sleep(CLOSE_SECONDS)
 
     def tell_of_throttling(self, told: Callable[[], None]) -> None:
-        """From now on call this whenever the API server is too busy (429)."""
+        """Set the callback for every 429 answer (too many requests)."""
         self._on_throttled = told
 
     async def refresh_credentials(self) -> None:
-        """Read credentials again whenever what they come from changes, for ever."""
+        """Reload the credentials whenever their sources change, for ever."""
         await self._credentials.keep_fresh()
 
     async def wait_for_credentials(self, seconds: float) -> None:
-        """Until there are others than now, but no longer than this."""
+        """Wait until the credentials change, at most this many seconds."""
         await self._credentials.wait_for_others(seconds)
 
-    async def call(  # noqa: PLR0913 - what a request is made of
+    async def call(  # noqa: PLR0913 - the parts of a request
         self,
         method: str,
         path: str,
@@ -211,18 +216,18 @@ class Connection:
         may_send: Callable[[], bool] | None = None,
         most_bytes: int = responses.PAGE_MAX_BYTES,
     ) -> bytes:
-        """One request; the answer's body, of no more than so many bytes. Raises an ApiError.
+        """Send a request and return the body, at most `most_bytes` long. Raises ApiError.
 
-        Whether a body may be sent is asked when it is written. Without leave this is a
-        send_guard.NotSentError.
+        `may_send` is asked at the moment when the body is written to the connection. When
+        `may_send` returns False, send_guard.NotSentError is raised.
         """
         headers = {} if body is None else {"Content-Type": content_type}
         headers |= {"Accept": accept, "User-Agent": sessions.USER_AGENT}
         try:
-            if self._channels is None or body is None or method not in WRITES:
+            if self._write_pool is None or body is None or method not in WRITES:
                 answer = await self._ask(method, path, headers, body, may_send, most_bytes)
             else:
-                answer = await self._write(self._channels, method, path, headers, body, may_send)
+                answer = await self._write(self._write_pool, method, path, headers, body, may_send)
         except (aiohttp.ClientError, TimeoutError, OSError) as lost:
             if isinstance(lost, TimeoutError):
                 self.doubt()
@@ -243,7 +248,9 @@ class Connection:
         may_send: Callable[[], bool] | None,
         most_bytes: int,
     ) -> http_pool.Answer:
-        """One request by aiohttp, which repeats it where that does no harm."""
+        """Send a request with aiohttp, which repeats idempotent requests after a broken
+        connection.
+        """
         data = body if body is None or may_send is None else send_guard.Body(body, may_send)
         try:
             async with self._sessions.current.request(
@@ -267,34 +274,34 @@ class Connection:
 
     async def _write(
         self,
-        over: http_pool.HttpPool,
+        pool: http_pool.HttpPool,
         method: str,
         path: str,
         headers: dict[str, str],
         body: bytes,
         may_send: Callable[[], bool] | None,
     ) -> http_pool.Answer:
-        """One request over a channel; where the server doesn't know us, and there are other
-        credentials by then, another one.
+        """Send a request over the pool for writes. After a 401, try once more if newer credentials
+        exist.
         """
         known = self._credentials
         for again in (False, True):
             held = known.held
-            over.use(held.context)
+            pool.use(held.context)
             async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
-                answer = await over.send(method, path, {**headers, **held.headers}, body, may_send)
+                answer = await pool.send(method, path, {**headers, **held.headers}, body, may_send)
             if again or answer.status != sessions.UNAUTHORIZED or not await known.renew(held):
                 break
         return answer
 
     def doubt(self) -> None:
-        """Nothing came in time over one connection: what was opened before may be as dead, and
-        nothing more is sent over it.
+        """Stop using connections opened before now: one connection timed out, so the rest may be
+        dead, too.
         """
-        if self._sessions.doubt() and self._channels is not None:
-            self._channels.drop_idle()
+        if self._sessions.doubt() and self._write_pool is not None:
+            self._write_pool.drop_idle()
 
-    def _open_channels(self) -> http_pool.HttpPool | None:
+    def _open_write_pool(self) -> http_pool.HttpPool | None:
         context = self._credentials.held.context
         address = http_pool.Address.of(self._host, context, self._server_name)
         if address is None:
@@ -310,10 +317,10 @@ class Connection:
     async def stream(
         self, path: str, *, silence_seconds: float, gather_seconds: float = 0.0
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """An answer that goes on for long, as chunks of bytes.
+        """Open a long-lived response, as an iterator over chunks of bytes.
 
-        No bytes for `silence_seconds` counts as a dead connection. After each chunk nothing is
-        read for `gather_seconds`. Raises an ApiError, at the start or in the middle.
+        `silence_seconds` without any bytes count as a dead connection. After each chunk, reading
+        pauses for `gather_seconds`. Raises ApiError, at the start or in the middle.
         """
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=silence_seconds
@@ -332,7 +339,7 @@ class Connection:
             raise unavailable(error) from error
 
     def coordination(self) -> client.CoordinationV1Api:
-        """The library's functions for Leases, over this connection."""
+        """Return the client library's functions for Leases, sent over this connection."""
         api = client.ApiClient(self._credentials.configuration)
         api.rest_client.pool_manager = self._sessions.current
         api.rest_client.proxy = self._proxy
@@ -340,12 +347,14 @@ class Connection:
         return client.CoordinationV1Api(api)
 
     def session_elsewhere(self) -> aiohttp.ClientSession:
-        """A session with our credentials for the event loop of another thread, where it is made,
-        used and closed. This one's loop goes on running: it is asked for others after a 401.
+        """Return a session with this connection's credentials for another thread's event loop.
+
+        The calling thread creates, uses and closes the session. After a 401, the session asks this
+        connection's event loop for newer credentials, so this loop must keep running.
         """
         return sessions.made(
             self._credentials.held.context,
-            sessions.Authorizing(self._credentials, self._home, self._server_name),
+            sessions.Authorizing(self._credentials, self._loop, self._server_name),
             sessions.refuse_nonsense,
             most=CONNECTIONS_MAX,
             proxy=self._proxy,
@@ -360,7 +369,7 @@ async def _chunks(response: aiohttp.ClientResponse, gather_seconds: float) -> As
         yield chunk
         transport = response.connection and response.connection.transport
         if gather_seconds and transport:
-            transport.pause_reading()  # else the event loop is woken by each packet all the same
+            transport.pause_reading()  # without this, every packet would wake the event loop
             try:
                 await asyncio.sleep(gather_seconds)
             finally:
@@ -369,7 +378,7 @@ async def _chunks(response: aiohttp.ClientResponse, gather_seconds: float) -> As
 
 
 def unavailable(error: Exception) -> Unavailable:
-    """What it comes to that there was no answer."""
+    """Return the Unavailable error for a request that got no usable answer."""
     reason = responses.TOO_LARGE if isinstance(error, responses.TooLargeError) else ""
     said = f"no answer: {type(error).__name__}: {error}".rstrip(": ")
     return Unavailable(said[: responses.MESSAGE_MAX], reason=reason)

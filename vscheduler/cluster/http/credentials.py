@@ -1,8 +1,8 @@
-"""Who we are to the API server: from a kubeconfig or as a pod, and again when that changes.
+"""Credentials for the API server, from a kubeconfig or a pod's service account, kept fresh.
 
-Tokens and certificates are renewed on disk while the daemon runs. All files that they come from are
-looked at once a second, and everything is read again where one has changed, where a plugin's token
-runs out, and when the API server doesn't know us any more (401).
+Tokens and certificates are rotated on disk while the daemon runs. Once a second, all source files
+are checked for changes. Everything is read again when a file changed, when a credential plugin's
+token is about to expire, and after the API server answered 401.
 """
 
 import asyncio
@@ -24,90 +24,96 @@ from kubernetes.aio.config import incluster_config, kube_config
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 1.0
-"""Between two looks at the files."""
+"""Interval between two checks of the files."""
 AGAIN_SECONDS = 1.0
-"""The least time between two attempts to read them for want of others."""
+"""Minimum time between two reads caused by a 401."""
 PLUGIN_AGAIN_SECONDS = 5.0
-"""The same where a plugin is run for that."""
+"""Minimum time between two reads when a read runs a credential plugin."""
 PLUGIN_SECONDS = 30.0
-"""How long a plugin may take."""
+"""Time limit of a credential plugin."""
 BEFORE_END = dt.timedelta(minutes=5)
-"""How long before it runs out a plugin's token is asked for anew."""
+"""How long before expiry a plugin's token is replaced."""
 RUN_OUT_SECONDS = 60.0
-"""The least time between two tokens of a plugin, however short they live."""
+"""Minimum time between two runs of a plugin because of expiry, however short-lived the tokens
+are."""
 
 
 class CredentialsError(Exception):
-    """No way to the API server can be worked out from what was given."""
+    """The given flags and files do not lead to usable credentials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """How to reach the API server; all empty means: as a pod in it, else ~/.kube/config."""
+    """How to reach the API server. With all fields empty: the pod's service account, else
+    ~/.kube/config.
+    """
 
     kubeconfig: str = ""
     context: str = ""
     master: str = ""
-    """An address that wins over the kubeconfig's."""
+    """Address of the API server; overrides the kubeconfig."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Held:
-    """Credentials as they were at one time; others are another object."""
+    """Credentials at one point in time. New credentials are a new object."""
 
     context: ssl.SSLContext
-    """With the client's certificate, and whom we trust. Unless these change, the same object."""
+    """TLS context with the client certificate and the trusted CAs. The object stays the same until
+    the TLS files change."""
     headers: Mapping[str, str]
-    """The token, where there is one."""
+    """The Authorization header, if the credentials have a token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """What was read at one time."""
+    """The result of reading all sources once."""
 
     configuration: client.Configuration
     held: Held
     files: tuple[Path, ...]
-    """What all of it comes from."""
+    """Every source file of the credentials."""
     digest: bytes
-    """Of these files."""
+    """Digest of the source files."""
     tls: bytes
-    """A digest of what the context was made of."""
+    """Digest of the files behind the TLS context."""
     plugin: bool = False
-    """Whether a program gave it."""
+    """Whether a credential plugin (`exec` in a kubeconfig) provided the credentials."""
     ends: dt.datetime | None = None
-    """When its token does, where the plugin said so."""
+    """Expiry of the plugin's token, if the plugin reported an expiry."""
 
 
 class Credentials:
-    """Those of one connection; they belong to the event loop that they were read in."""
+    """The credentials of one connection. An instance belongs to the event loop of its creation."""
 
     def __init__(self, access: Access, found: _Found) -> None:
         self._access = access
         self._found = found
         self._reading = asyncio.Lock()
         self._changed = asyncio.Event()
-        self._complaint = ""
+        self._last_warning = ""
         self._read_at = time.monotonic()
         self._not_before = 0.0
 
     @classmethod
     async def read(cls, access: Access) -> Self:
-        """Read them for the first time. Raises CredentialsError."""
+        """Read the credentials for the first time. Raises CredentialsError."""
         return cls(access, await _read(access))
 
     @property
     def held(self) -> Held:
-        """Those of now. Any thread may ask."""
+        """The current credentials. Safe to call from any thread."""
         return self._found.held
 
     @property
     def configuration(self) -> client.Configuration:
-        """Of the client library, as it was read first: its address and proxy stay."""
+        """The client library's configuration from the first read: address and proxy never
+        change.
+        """
         return self._found.configuration
 
     async def keep_fresh(self) -> None:
-        """For ever: read them again when what they come from has changed."""
+        """Read the credentials again whenever their sources change, for ever."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if self._outdated() and time.monotonic() >= self._not_before:
@@ -115,9 +121,10 @@ class Credentials:
                     await self._read_again()
 
     async def renew(self, refused: Held) -> bool:
-        """Whether there are others than these, which the API server doesn't know (401).
+        """Return whether newer credentials exist than `refused`, which the API server answered with
+        401.
 
-        Where there are none so far, they are read again.
+        The sources are read again first, unless newer credentials were already loaded.
         """
         async with self._reading:
             if self.held is refused and self._found.files and time.monotonic() >= self._not_before:
@@ -127,7 +134,7 @@ class Credentials:
         return self.held is not refused
 
     async def wait_for_others(self, seconds: float) -> None:
-        """Until there are others, but no longer than this."""
+        """Wait until the credentials change, at most this many seconds."""
         try:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
@@ -141,16 +148,18 @@ class Credentials:
         return bool(found.files) and _digest(found.files) != found.digest
 
     async def _read_again(self) -> None:
-        """Take what there is now; where that can't be used, the old ones stay."""
+        """Load the current credentials. Unusable ones are logged, and the old credentials stay in
+        use.
+        """
         self._read_at = time.monotonic()
         before = self._found
         try:
             async with asyncio.timeout(PLUGIN_SECONDS):
                 found = _checked(await _read(self._access), before)
         except (CredentialsError, TimeoutError) as error:
-            self._complain(str(error) or "the plugin takes too long")
+            self._warn_once(str(error) or "the plugin takes too long")
             return
-        self._complaint = ""
+        self._last_warning = ""
         held = found.held
         if found.tls == before.tls:
             held = replace(held, context=before.held.context)
@@ -162,17 +171,17 @@ class Credentials:
             self._changed.set()
             self._changed = asyncio.Event()
 
-    def _complain(self, why: str) -> None:
-        """Log it once; the next look is soon, but a plugin isn't run all the time."""
+    def _warn_once(self, why: str) -> None:
+        """Log a problem once. Files are checked again soon, a plugin is run again later."""
         if self._found.plugin:
             self._not_before = time.monotonic() + PLUGIN_AGAIN_SECONDS
-        if why != self._complaint:
+        if why != self._last_warning:
             log.warning("credentials.unusable", message=why, retry=True)
-        self._complaint = why
+        self._last_warning = why
 
 
 def _checked(found: _Found, before: _Found) -> _Found:
-    """What was found, if it does in place of the earlier. Raises CredentialsError."""
+    """Return the new credentials if they can replace the old ones. Raises CredentialsError."""
     host = found.configuration.host
     if host != before.configuration.host:
         raise CredentialsError(f"the credentials are for another server by now: {host}")
@@ -182,7 +191,7 @@ def _checked(found: _Found, before: _Found) -> _Found:
 
 
 async def _read(access: Access) -> _Found:
-    """All of it as it is now. Raises CredentialsError."""
+    """Read all sources. Raises CredentialsError."""
     first = _first_files(access)
     before = _digest(first)
     try:
@@ -194,9 +203,9 @@ async def _read(access: Access) -> _Found:
         ]
         tls = _digest(material)
         context = rest.RESTClientObject(configuration).ssl_context
-    except Exception as error:  # the library raises whatever a bad file leads it to
+    except Exception as error:  # the library raises errors of many types for a bad file
         where = access.kubeconfig or "neither flags, nor a pod's own, nor ~/.kube/config"
-        why = str(error).partition("{")[0]  # the library names objects by all that is in them
+        why = str(error).partition("{")[0]  # the library prints whole objects, secrets included
         raise CredentialsError(f"no usable credentials ({where}): {why}") from error
     if (_digest(first), _digest(material)) != (before, tls):
         raise CredentialsError("their files are being written")
@@ -217,7 +226,7 @@ async def _read(access: Access) -> _Found:
 async def _load(
     access: Access,
 ) -> tuple[client.Configuration, kube_config.KubeConfigLoader | None]:
-    """What the library makes of it; it raises anything."""
+    """Let the client library load the configuration. Raises exceptions of any type."""
     configuration, loader = client.Configuration(), None
     if _from_kubeconfig(access):
         _forget_lost_files()
@@ -242,7 +251,7 @@ def _from_kubeconfig(access: Access) -> bool:
 
 
 def _first_files(access: Access) -> tuple[Path, ...]:
-    """Where reading begins."""
+    """Return the files with which loading starts: the kubeconfigs, or the pod's token."""
     if _from_kubeconfig(access):
         named = access.kubeconfig or kube_config.KUBE_CONFIG_DEFAULT_LOCATION
         return tuple(Path(each).expanduser() for each in named.split(os.pathsep) if each)
@@ -254,21 +263,25 @@ def _user(loader: kube_config.KubeConfigLoader | None) -> kube_config.ConfigNode
 
 
 def _token_file(user: kube_config.ConfigNode | None) -> list[Path]:
-    """The file that a kubeconfig's user has its token in, if any."""
+    """Return the token file of the kubeconfig's user, if the user has a token file."""
     if user is None or "tokenFile" not in user or user.value.get("token"):
         return []
     return [Path(user.path or "").parent / user["tokenFile"]]
 
 
 def _forget_lost_files() -> None:
-    """The library puts a kubeconfig's certificates into files below /tmp, where others clean up."""
+    """Make the client library write missing certificate files again.
+
+    The library stores a kubeconfig's inline certificates in files under /tmp, where cleanup jobs
+    may delete them.
+    """
     known = kube_config._temp_files  # noqa: SLF001 - it looks there without looking at the disk
     for text in [text for text, path in list(known.items()) if not Path(path).exists()]:
         known.pop(text, None)
 
 
 def _digest(files: Iterable[Path]) -> bytes:
-    """Of what these files hold; one that can't be read counts as empty."""
+    """Return a digest of the files' contents. An unreadable file counts as empty."""
     whole = hashlib.sha256()
     for each in files:
         try:

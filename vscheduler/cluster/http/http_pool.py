@@ -1,7 +1,8 @@
-"""Keep-alive connections for writes: HTTP/1.1, one request at a time on each.
+"""Connection pool for writes: HTTP/1.1 with keep-alive, one request at a time on each connection.
 
-There is a bind and an event for every pod, and aiohttp takes more time for one than all else that
-the daemon does about the pod. Streams, lists, and whatever goes through a proxy are aiohttp's.
+Each pod causes a bind and an event. aiohttp spends more time on one of these requests than the
+daemon spends on the rest of its work for the pod. Streams, lists and requests through a proxy still
+use aiohttp.
 """
 
 import asyncio
@@ -16,40 +17,40 @@ import httptools
 from vscheduler.cluster.http import responses, send_guard
 
 FINAL = 200
-"""Statuses below it come before an answer."""
+"""Smallest status of a final answer; lower statuses are informational."""
 
 
 class ConnectionBrokenError(ConnectionError):
-    """The connection ended without an answer, or what came is none: the request may be done."""
+    """The connection ended without a valid answer; the request may have been executed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer."""
+    """A complete HTTP response."""
 
     status: int
     body: bytes
     retry_after: str | None = None
     reusable: bool = False
-    """Whether another request may follow on its connection."""
+    """Whether the connection can carry another request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where the API server is."""
+    """Network address of the API server."""
 
     host: str
     port: int
     authority: str
-    """What the Host header says."""
+    """Value of the Host header."""
     prefix: str
-    """What all paths begin with."""
+    """Common prefix of all paths."""
     context: ssl.SSLContext | None
     server_name: str | None
 
     @classmethod
     def of(cls, url: str, context: ssl.SSLContext, server_name: str | None) -> Self | None:
-        """Of http://HOST[:PORT][/PREFIX], or https; None where there is more to it."""
+        """Parse http(s)://HOST[:PORT][/PREFIX]. Return None for any other form of URL."""
         parts = urllib.parse.urlsplit(url)
         secure = parts.scheme == "https"
         if not parts.hostname or parts.username or not (secure or parts.scheme == "http"):
@@ -65,13 +66,13 @@ class Address:
 
 
 class HttpPool:
-    """The connections; the one that was used last is used first."""
+    """A pool of connections. The most recently used connection is used first."""
 
     def __init__(
         self, address: Address, *, most: int, connect_seconds: float, keep_alive_seconds: float
     ) -> None:
         self._address = address
-        self._room = asyncio.Semaphore(most)
+        self._slots = asyncio.Semaphore(most)
         self._connect_seconds = connect_seconds
         self._keep_alive_seconds = keep_alive_seconds
         self._all: set[PooledConnection] = set()
@@ -86,41 +87,43 @@ class HttpPool:
         body: bytes,
         may_send: Callable[[], bool] | None,
     ) -> Answer:
-        """Send a request; its answer.
+        """Send a request and return the answer.
 
-        Whether it may be sent is asked when there is a connection; without leave not a byte is,
-        and this is a send_guard.NotSentError. Raises OSError and TimeoutError.
+        `may_send` is asked once a connection is free. When `may_send` returns False, no byte is
+        sent and send_guard.NotSentError is raised. Raises OSError and TimeoutError.
         """
         request = self._head(method, path, headers, len(body)) + body
-        async with self._room:
-            channel = self._taken() or await self._open()
+        async with self._slots:
+            connection = self._pop_idle() or await self._open()
             reusable = True
             try:
                 if may_send is not None and not may_send():
                     raise send_guard.NotSentError
                 reusable = False
-                answer = await channel.send(request)
+                answer = await connection.send(request)
                 reusable = answer.reusable
             finally:
-                self._give_back(channel, reusable=reusable)
+                self._give_back(connection, reusable=reusable)
         return answer
 
     def use(self, context: ssl.SSLContext) -> None:
-        """From now on connect so; connections that were made in another way carry nothing more."""
+        """Set the TLS context of new connections. Connections with an older context carry no
+        further requests.
+        """
         if self._address.context is not None and self._address.context is not context:
             self._address = replace(self._address, context=context)
             self.drop_idle()
 
     def drop_idle(self) -> None:
-        """Connections that carry nothing now, and may be dead, aren't used again."""
-        for channel in self._idle:
-            channel.drop()
+        """Close all idle connections, because they may be dead."""
+        for connection in self._idle:
+            connection.drop()
         self._idle.clear()
 
     def close(self) -> None:
-        """Drop all of them; requests under way fail."""
-        for channel in list(self._all):
-            channel.drop()
+        """Close all connections; requests in progress fail."""
+        for connection in list(self._all):
+            connection.drop()
         self._idle.clear()
         if self._sweep is not None:
             self._sweep.cancel()
@@ -135,44 +138,46 @@ class HttpPool:
             raise ConnectionBrokenError("a control character in a request's headers")
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
-    def _taken(self) -> "PooledConnection | None":
+    def _pop_idle(self) -> "PooledConnection | None":
         while self._idle:
-            channel = self._idle.pop()
-            if channel.open:
-                return channel
+            connection = self._idle.pop()
+            if connection.open:
+                return connection
         return None
 
     async def _open(self) -> "PooledConnection":
         loop, at = asyncio.get_running_loop(), self._address
         async with asyncio.timeout(self._connect_seconds):
-            _, channel = await loop.create_connection(
+            _, connection = await loop.create_connection(
                 lambda: PooledConnection(loop, self._all.discard, at.context),
                 at.host,
                 at.port,
                 ssl=at.context,
                 server_hostname=at.server_name,
             )
-        self._all.add(channel)
-        return channel
+        self._all.add(connection)
+        return connection
 
-    def _give_back(self, channel: "PooledConnection", *, reusable: bool) -> None:
-        if not (reusable and channel.open and channel.context is self._address.context):
-            channel.drop()
+    def _give_back(self, connection: "PooledConnection", *, reusable: bool) -> None:
+        if not (reusable and connection.open and connection.context is self._address.context):
+            connection.drop()
             return
         loop = asyncio.get_running_loop()
-        channel.idle_since = loop.time()
-        self._idle.append(channel)
+        connection.idle_since = loop.time()
+        self._idle.append(connection)
         if self._sweep is None:
             self._sweep = loop.call_later(self._keep_alive_seconds, self._drop_unused)
 
     def _drop_unused(self) -> None:
-        """Close those that nobody has needed for long, and look again while there are others."""
+        """Close connections idle for longer than the keep-alive time, and schedule the next
+        sweep.
+        """
         loop = asyncio.get_running_loop()
         limit = loop.time() - self._keep_alive_seconds
         unused = [each for each in self._idle if each.idle_since <= limit]
         self._idle = [each for each in self._idle if each.idle_since > limit and each.open]
-        for channel in unused:
-            channel.drop()
+        for connection in unused:
+            connection.drop()
         self._sweep = None
         if self._idle:
             due = self._idle[0].idle_since + self._keep_alive_seconds
@@ -180,7 +185,7 @@ class HttpPool:
 
 
 class PooledConnection(asyncio.Protocol):
-    """One connection."""
+    """A connection of the pool."""
 
     def __init__(
         self,
@@ -191,14 +196,14 @@ class PooledConnection(asyncio.Protocol):
         self._loop = loop
         self._on_end = on_end
         self.context = context
-        """How it was connected."""
+        """The TLS context of the connection."""
         self._transport: asyncio.Transport | None = None
         self._waiting: asyncio.Future[Answer] | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._body = bytearray()
         self._retry_after: str | None = None
-        self._left = 0
-        """How many more bytes may come."""
+        self._bytes_left = 0
+        """How many more bytes the answer may have."""
         self._headers = 0
         self.idle_since = 0.0
 
@@ -208,12 +213,12 @@ class PooledConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     async def send(self, request: bytes) -> Answer:
-        """Send a request, and wait for its answer."""
+        """Send a request and wait for the answer."""
         assert self._waiting is None, "one at a time"
         if self._transport is None:
             raise ConnectionBrokenError("the connection is closed")
         self._waiting = self._loop.create_future()
-        self._left, self._headers = responses.HEADERS_MAX_BYTES, 0
+        self._bytes_left, self._headers = responses.HEADERS_MAX_BYTES, 0
         self._transport.write(request)
         try:
             return await self._waiting
@@ -221,62 +226,64 @@ class PooledConnection(asyncio.Protocol):
             self._waiting = None
 
     def drop(self) -> None:
-        """End it at once."""
+        """Abort the connection."""
         if self._transport is not None:
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is there."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's isn't one by its class
+        """asyncio: the connection is established."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class is no subclass
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has ended: an answer that isn't whole never will be."""
+        """asyncio: the connection ended. A waiting request fails."""
         self._transport = None
         self._on_end(self)
         why = "the server has closed the connection" if exc is None else str(exc)
         self._fail(ConnectionBrokenError(why))
 
     def data_received(self, data: bytes) -> None:
-        """A piece of an answer; what nobody has asked for ends the connection."""
+        """asyncio: bytes of an answer arrived. Bytes without a waiting request end the
+        connection.
+        """
         if self._waiting is None or self._waiting.done():
             self.drop()
             return
-        self._left -= len(data)
+        self._bytes_left -= len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.drop()
             self._fail(ConnectionBrokenError(f"not an answer: {error}"))
-        if self._beyond():
+        if self._over_limits():
             self.drop()
             self._fail(responses.TooLargeError("an answer beyond its bounds"))
 
     def on_message_begin(self) -> None:
-        """httptools: an answer, or what comes before it. More than one ends the connection."""
+        """httptools: an answer begins. A second answer to the same request ends the connection."""
         self._body.clear()
         self._retry_after = None
         if self._waiting is None or self._waiting.done():
             self.drop()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """httptools: one of its headers."""
+        """httptools: a header was parsed."""
         self._headers += 1
         if name.lower() == b"retry-after":
             self._retry_after = value.decode("latin-1").strip()
 
     def on_headers_complete(self) -> None:
-        """httptools: those were all."""
+        """httptools: all headers were parsed."""
         if self._parser.get_status_code() >= FINAL:
-            self._left += responses.WRITTEN_MAX_BYTES
+            self._bytes_left += responses.WRITTEN_MAX_BYTES
 
     def on_body(self, body: bytes) -> None:
-        """httptools: a piece of its body."""
+        """httptools: a part of the body was parsed."""
         self._body += body
 
     def on_message_complete(self) -> None:
-        """httptools: it is whole."""
+        """httptools: the answer is complete."""
         status = self._parser.get_status_code()
-        if status < FINAL or self._waiting is None or self._waiting.done() or self._beyond():
+        if status < FINAL or self._waiting is None or self._waiting.done() or self._over_limits():
             return
         self._waiting.set_result(
             Answer(
@@ -287,9 +294,9 @@ class PooledConnection(asyncio.Protocol):
             )
         )
 
-    def _beyond(self) -> bool:
-        """Whether it is more than an answer may be."""
-        return self._left < 0 or self._headers > responses.HEADERS_MAX
+    def _over_limits(self) -> bool:
+        """Whether the answer exceeds the limits on size or number of headers."""
+        return self._bytes_left < 0 or self._headers > responses.HEADERS_MAX
 
     def _fail(self, error: ConnectionError) -> None:
         if self._waiting is not None and not self._waiting.done():

@@ -1,4 +1,4 @@
-"""One object at a time, as plain data: for the few that aren't worth a fast path."""
+"""Reads and writes of single objects as plain data, for callers without need of a fast path."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -11,23 +11,23 @@ from vscheduler.mirror import paths
 PAGE_SIZE = 500
 
 MANAGER_MAX = 128
-"""Characters that a field manager may have."""
+"""Maximum length of a field manager's name."""
 
 Object: TypeAlias = dict[str, Any]
 
 MaySend: TypeAlias = Callable[[], bool] | None
-"""Whether a write may be sent, asked when its bytes are written; None: it may."""
+"""Asked whether a write may be sent, when its bytes are written. None: always."""
 
 PARTIAL = "PartialObjectMetadata"
-"""The kind of objects of which only the metadata was asked for."""
+"""The kind of objects in a metadata-only list."""
 
 
 class UnexpectedError(connection.Unavailable):
-    """The answer isn't what was asked for: another object, a list, or neither."""
+    """The response is not the requested object or list."""
 
 
 class _Owner(msgspec.Struct):
-    apiVersion: str  # noqa: N815 - the wire's name, like those below
+    apiVersion: str  # noqa: N815 - the wire's name, like the names below
     kind: str
     name: str
     uid: str
@@ -35,7 +35,7 @@ class _Owner(msgspec.Struct):
 
 
 class _Metadata(msgspec.Struct):
-    """What an object has that is stored, and the types of what it may have."""
+    """Metadata of a stored object, with the expected types of optional fields."""
 
     name: str
     uid: str
@@ -70,14 +70,14 @@ class _List(msgspec.Struct):
 
 
 def field_manager(scheduler: str) -> dict[str, str]:
-    """The query of a write that is known by the scheduler's name."""
+    """Return the query parameters that name the scheduler as field manager of a write."""
     return {"fieldManager": scheduler[:MANAGER_MAX]}
 
 
 async def get(link: connection.Connection, path: paths.Path) -> Object:
-    """The object at this path. Raises connection.ApiError, NotFound among them.
+    """Return the object at this path. Raises connection.ApiError, for example NotFound.
 
-    UnexpectedError where what is there is another object; of a collection, where it is no list.
+    Raises UnexpectedError when the response is a different object or, for a collection, not a list.
     """
     return _checked(await link.call("GET", path), path)
 
@@ -85,10 +85,10 @@ async def get(link: connection.Connection, path: paths.Path) -> Object:
 async def create(
     link: connection.Connection, collection: paths.Path, body: Object, *, may_send: MaySend = None
 ) -> Object:
-    """Create an object in a collection, and give it as it is stored.
+    """Create an object in a collection and return the stored object.
 
-    Raises connection.ApiError: Conflict with reason AlreadyExists where the name is taken; and
-    send_guard.NotSentError, as all that writes here.
+    Raises connection.ApiError: Conflict with reason AlreadyExists when the name is taken. Like
+    every write in this module, raises send_guard.NotSentError when `may_send` returns False.
     """
     answer = await link.call("POST", collection, msgspec.json.encode(body), may_send=may_send)
     name = body.get("metadata", {}).get("name", "")
@@ -104,10 +104,10 @@ async def patch(
     *,
     may_send: MaySend = None,
 ) -> Object:
-    """Change an object, and give it as it is stored.
+    """Patch an object and return the stored object.
 
-    Raises connection.ApiError: Conflict where the body's metadata has another UID or
-    resourceVersion than what is stored.
+    Raises connection.ApiError: Conflict when the UID or resourceVersion in the body's metadata
+    differs from the stored object.
     """
     answer = await link.call(
         "PATCH",
@@ -127,9 +127,9 @@ async def delete(
     resource_version: str | None,
     may_send: MaySend = None,
 ) -> None:
-    """Delete the object of this UID, in this version where one is given.
+    """Delete the object with this UID and, if given, this resourceVersion.
 
-    Raises connection.ApiError: Conflict where it is another one by now.
+    Raises connection.ApiError: Conflict when the stored object has a different UID or version.
     """
     preconditions = {"uid": uid}
     if resource_version is not None:
@@ -150,10 +150,11 @@ async def list_all(
     *,
     metadata_only: bool = False,
 ) -> list[Object]:
-    """All objects of a collection, in their newest state; or of each only its metadata.
+    """Return all objects of a collection in their newest state, or only their metadata.
 
-    Where a page is too large, that one and those after it are smaller. The token of a list that
-    takes too long grows too old; then it is taken in one piece. Raises connection.ApiError.
+    When a page is too large, the page is requested again with fewer objects, and later pages stay
+    small. When the continue token expires, the whole list is requested in one piece. Raises
+    connection.ApiError.
     """
     accept = connection.METADATA_LIST if metadata_only else connection.JSON
     try:
@@ -165,7 +166,7 @@ async def list_all(
 async def _pages(
     link: connection.Connection, path: paths.Path, params: Mapping[str, str], accept: str, size: int
 ) -> list[Object]:
-    """All objects, so many a page; 0: in one piece."""
+    """Return all objects, `size` objects per page; 0 means in one piece."""
     kind = PARTIAL if accept == connection.METADATA_LIST else path.kind
     found: list[Object] = []
     token = ""
@@ -187,9 +188,9 @@ async def _pages(
 
 
 async def ensure_queue(link: connection.Connection, name: str, *, may_send: MaySend = None) -> bool:
-    """Make the Queue that jobs go to which name none; False where it is there already.
+    """Create the default Queue, used by jobs without a queue; return False when the Queue exists.
 
-    Volcano: the scheduler's cache makes it at its start, with weight 1.
+    Volcano: the scheduler's cache creates the default queue at start-up, with weight 1.
     """
     body: Object = {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
@@ -205,13 +206,15 @@ async def ensure_queue(link: connection.Connection, name: str, *, may_send: MayS
         return False
     try:
         await create(link, paths.QUEUES.everywhere, body, may_send=may_send)
-    except connection.Conflict:  # another instance was quicker
+    except connection.Conflict:  # another instance created the Queue first
         return False
     return True
 
 
 def _checked(answer: bytes, path: paths.Path, name: str = "") -> Object:
-    """An answer that is what is at this path, or what was created there under this name."""
+    """Decode a response and check that kind and name match the path, or the created object's
+    name.
+    """
     name = name or path.name
     stored = _decoded(answer)
     if not path.kind:
@@ -230,7 +233,7 @@ def _checked(answer: bytes, path: paths.Path, name: str = "") -> Object:
 
 
 def _page(listed: Object, kind: str) -> _List:
-    """A page of a list, if that is what it is."""
+    """Validate one page of a list. Raises UnexpectedError."""
     try:
         page = msgspec.convert(listed, _List)
     except msgspec.ValidationError as error:
@@ -243,5 +246,5 @@ def _page(listed: Object, kind: str) -> _List:
 def _decoded(body: bytes) -> Object:
     try:
         return msgspec.json.decode(body, type=Object)
-    except responses.GARBAGE as error:  # a proxy's page
+    except responses.GARBAGE as error:  # for example a proxy's error page
         raise UnexpectedError(f"not an object: {error}") from error

@@ -1,47 +1,49 @@
-"""Answers of an API server: how large they may be, how long they may have us wait, their lines.
+"""Limits on API server responses (sizes, Retry-After), and splitting of streams into lines.
 
-A proxy in between, or a server that is broken, may answer anything. What is beyond these bounds is
-no answer, as if the connection had broken.
+A proxy in between, or a broken server, may send anything. A response beyond these limits is treated
+like a broken connection.
 """
 
 import aiohttp
 import msgspec
 
 PAGE_MAX_BYTES = 2**27
-"""128 MiB: a page of 500 objects is a few, unless tenants make objects of a megabyte each. Then
-smaller pages are asked for."""
+"""128 MiB. A page of 500 objects usually has a few MiB. When tenants create objects of a megabyte
+each, smaller pages are requested."""
 LIST_MAX_BYTES = 2**30
-"""1 GiB: a list that is asked for in one piece."""
+"""1 GiB: a list requested in one piece."""
 SHRINK = 8
-"""By how much pages become smaller that were too large: each one that is costs its bound."""
+"""Factor by which the page size shrinks after a page beyond its limit. A large factor, because
+every failed attempt reads up to the limit."""
 WRITTEN_MAX_BYTES = 2**24
-"""16 MiB: what a write is answered with, one object; etcd takes none above 1.5 MiB."""
+"""16 MiB: the answer to a write, a single object. etcd stores no object above 1.5 MiB."""
 LINE_MAX_BYTES = 2**25
-"""32 MiB: one change in a watch."""
+"""32 MiB: a single event of a watch."""
 HEADERS_MAX_BYTES = 2**16
-"""64 KiB: status line and headers."""
+"""64 KiB: status line and all headers."""
 HEADERS_MAX = 128
 HEADER_MAX_BYTES = 8190
-"""One of them."""
+"""A single header."""
 MESSAGE_MAX = 4096
-"""Characters of a message that are kept."""
+"""Maximum length of an error message, in characters."""
 VERSION_MAX = 256
-"""Characters of a resourceVersion: a number."""
+"""Maximum length of a resourceVersion, a number, in characters."""
 TOKEN_MAX = 8192
-"""Characters of a continue token: a version and a key."""
+"""Maximum length of a continue token (a version and a key), in characters."""
 RETRY_AFTER_MAX_SECONDS = 60.0
 RETRY_AFTER_SECONDS = 1.0
-"""Where nothing that makes sense is said."""
+"""Used when the server names no valid time."""
 
 TOO_LARGE = "TooLarge"
-"""The reason of the connection.Unavailable that an answer beyond its bound comes to."""
+"""The reason of a connection.Unavailable raised for a response beyond its limit."""
 
 GARBAGE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
-"""What reading an answer raises that is no JSON, not what was expected, or nested too deeply."""
+"""Errors raised when decoding a body of invalid JSON, of unexpected structure, or nested too
+deeply."""
 
 
 class TooLargeError(ConnectionError):
-    """An answer beyond its bound; it isn't read to its end."""
+    """A response exceeds its limit. The rest is not read."""
 
 
 class _Metadata(msgspec.Struct):
@@ -58,7 +60,7 @@ _decode_object = msgspec.json.Decoder(_Object).decode
 
 
 async def body(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """An answer's body. Raises TooLargeError where it has more bytes than that."""
+    """Return a response's body. Raises TooLargeError above `most` bytes."""
     pieces: list[bytes] = []
     size = response.content_length or 0
     if size <= most:
@@ -75,18 +77,18 @@ async def body(response: aiohttp.ClientResponse, most: int) -> bytes:
 
 
 class Lines:
-    """Splits one stream, which comes in pieces, into its lines.
+    """Splits a stream of chunks into lines.
 
-    Each byte is looked at once, however many pieces a line comes in.
+    Every byte is scanned once, however many chunks a line spans.
     """
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self.waiting_bytes = 0
-        """How much of a line has come that isn't whole yet."""
+        """Bytes received of the incomplete last line."""
 
     def take(self, piece: bytes) -> list[bytes]:
-        """The lines that are whole with this piece."""
+        """Add a chunk and return all lines completed by the chunk."""
         end, *more = piece.split(b"\n")
         self._pieces.append(end)
         if not more:
@@ -99,7 +101,7 @@ class Lines:
 
 
 def patience(header: str | None, details: float | None) -> float:
-    """For how many seconds to leave a server alone that says so, by header or in its Status."""
+    """Return how many seconds to wait after a 429, from the Retry-After header or the Status."""
     told = details or 0.0
     if header is not None and header.isascii() and header.isdecimal():
         told = float(header[:9])
@@ -107,18 +109,18 @@ def patience(header: str | None, details: float | None) -> float:
 
 
 def smaller(page: int) -> int:
-    """How many objects to ask for where a page of so many was too large; one at least."""
+    """Return the next page size after a page beyond its limit; at least 1."""
     return max(1, page // SHRINK)
 
 
 def name_of(item: bytes | msgspec.Raw) -> str:
-    """`namespace/name` of an object, for the log; empty where it has none."""
+    """Return `namespace/name` of an object, for the log; empty when the object has no name."""
     metadata = _metadata(item)
     return f"{metadata.namespace}/{metadata.name}".lstrip("/")
 
 
 def version_of(item: bytes) -> str:
-    """The resourceVersion of the object that a write was answered with; empty where it has none."""
+    """Return the resourceVersion in the answer to a write; empty when the answer has none."""
     return _metadata(item).resourceVersion
 
 

@@ -1,4 +1,4 @@
-"""Requests that ask for leave at the last moment."""
+"""Request bodies that ask for permission at the last moment before sending."""
 
 from collections.abc import Callable
 
@@ -7,26 +7,28 @@ from aiohttp import abc
 
 
 class NotSentError(Exception):
-    """Not sent: it may not be sent any more."""
+    """The request was not sent, because sending is no longer permitted."""
 
 
 class Body(aiohttp.BytesPayload):
-    """A request's body that asks for leave when it is written to a connection.
+    """A request body that asks `may_send` when the body is written to a connection.
 
-    All that takes long lies before: a token from a file, a free connection, TLS. The headers are
-    written with the body: without leave not a byte is sent, and the connection is closed.
+    All slow steps come before: reading a token, waiting for a free connection, the TLS handshake.
+    Headers are written together with the body. Without permission, no byte is sent and the
+    connection is closed.
     """
 
     def __init__(self, body: bytes, may_send: Callable[[], bool]) -> None:
         super().__init__(body)
         self._may_send = may_send
         self.withheld = False
-        """Whether there was no leave. The client wraps what is raised here."""
+        """Whether permission was refused. Callers need the flag because aiohttp wraps exceptions
+        raised here."""
 
     async def write_with_length(
         self, writer: abc.AbstractStreamWriter, content_length: int | None
     ) -> None:
-        """Write it, or raise NotSentError."""
+        """Write the body, or raise NotSentError."""
         if not self._may_send():
             self.withheld = True
             raise NotSentError

@@ -1,4 +1,6 @@
-"""aiohttp's sessions as this daemon wants them; what goes through a proxy, and which."""
+"""aiohttp sessions for the API server: limits, authorization, replacement of suspect connections,
+proxies.
+"""
 
 import asyncio
 import ssl
@@ -15,9 +17,9 @@ from vscheduler.cluster.http import credentials, responses
 READ_BUFFER_BYTES = 2**18
 KEEP_ALIVE_SECONDS = 75.0
 DOUBT_SECONDS = 20.0
-"""The least time between two sessions, however much is lost on the way."""
+"""Minimum age of a session before the next replacement, however many time-outs occur."""
 RETIRE_SECONDS = 60.0
-"""How long a session that is in doubt may go on with what it has begun."""
+"""How long a replaced session may finish its requests."""
 UNAUTHORIZED = 401
 BUSY = 429
 USER_AGENT = f"vscheduler/{metadata.version('vscheduler')}"
@@ -29,9 +31,10 @@ def made(
     most: int,
     proxy: str | None = None,
 ) -> aiohttp.ClientSession:
-    """The client's transport; the library's own takes proxies anew from the environment each time.
+    """Return a session with the given TLS context, middlewares and connection limit.
 
-    With `trust_env` aiohttp reads ~/.netrc and the proxy variables for every request.
+    `trust_env` stays off, because with `trust_env` aiohttp reads ~/.netrc and the proxy variables
+    again for every request.
     """
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
@@ -49,24 +52,26 @@ def made(
 
 
 class Authorizing:
-    """Signs requests with the credentials of now, and sends again what is answered with 401 where
-    there are others by then: nothing was done. A middleware, for the event loop of any thread.
+    """A middleware that adds the current credentials to each request, in any thread's event loop.
+
+    A request answered with 401 was not executed. The request is sent again if newer credentials
+    exist by then.
     """
 
     def __init__(
         self,
         known: credentials.Credentials,
-        home: asyncio.AbstractEventLoop,
+        loop: asyncio.AbstractEventLoop,
         server_name: str | None,
     ) -> None:
         self._known = known
-        self._home = home
+        self._loop = loop
         self._server_name = server_name
 
     async def __call__(
         self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """One request."""
+        """Send a request, and a second time after a 401 with newer credentials."""
         request.server_hostname = self._server_name
         held = self._sign(request)
         response = await send(request)
@@ -80,21 +85,24 @@ class Authorizing:
         held = self._known.held
         request.headers.update(held.headers)
         if request.is_ssl():
-            # Connections are kept by their context: none is used again that an earlier one made.
-            request._ssl = held.context  # noqa: SLF001 - a session has one context for ever
+            # aiohttp keys idle connections by TLS context, so a new context gets new connections.
+            request._ssl = held.context  # noqa: SLF001 - a session's context cannot be changed
         return held
 
     async def _renew(self, refused: credentials.Held) -> bool:
-        if asyncio.get_running_loop() is self._home:
+        if asyncio.get_running_loop() is self._loop:
             return await self._known.renew(refused)
-        asked = asyncio.run_coroutine_threadsafe(self._known.renew(refused), self._home)
+        asked = asyncio.run_coroutine_threadsafe(self._known.renew(refused), self._loop)
         return await asyncio.wrap_future(asked)
 
 
 async def refuse_nonsense(
     request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """A middleware for those who take every Retry-After for a number: others lose their answer."""
+    """A middleware that turns a 429 with an unusable Retry-After header into a lost connection.
+
+    Needed for clients that parse every Retry-After header as a number of seconds.
+    """
     response = await send(request)
     told = response.headers.get("Retry-After")
     if response.status == BUSY and told is not None:
@@ -106,10 +114,10 @@ async def refuse_nonsense(
 
 
 class Sessions:
-    """A session, and those before it until what they carry is over.
+    """The current session, and replaced sessions until their requests are finished.
 
-    A connection that says nothing makes all that were opened before suspect: a firewall may have
-    forgotten them. What is asked from then on goes over others.
+    After a time-out, all connections opened before are suspect: a firewall may have dropped their
+    state. New requests use a new session.
     """
 
     def __init__(self, make: Callable[[], aiohttp.ClientSession]) -> None:
@@ -119,7 +127,9 @@ class Sessions:
         self.current = make()
 
     def doubt(self) -> bool:
-        """Something was lost on the way; whether there is another session for that."""
+        """Replace the session after a time-out. Return False when the last replacement is too
+        recent.
+        """
         if time.monotonic() < self._since + DOUBT_SECONDS:
             return False
         self._since = time.monotonic()
@@ -130,7 +140,7 @@ class Sessions:
         return True
 
     async def close(self) -> None:
-        """Drop all connections."""
+        """Close all connections."""
         for task, session in list(self._retiring.items()):
             task.cancel()
             await session.close()
@@ -143,7 +153,7 @@ class Sessions:
 
 
 def proxy_of(host: str) -> str | None:
-    """The proxy that the environment (HTTPS_PROXY, NO_PROXY) names for this address."""
+    """Return the proxy for this address from the environment (HTTPS_PROXY, NO_PROXY), or None."""
     address = urllib.parse.urlsplit(host)
     if urllib.request.proxy_bypass(address.netloc):
         return None
