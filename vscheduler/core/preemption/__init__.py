@@ -1,1 +1,1 @@
-"""Which pods are evicted for whom: preemptors, victims, the planner, reprieves, nominations."""
+"""Preemption and reclaim: preemptors, victims, the planner, reprieves and nominations."""

@@ -1,4 +1,6 @@
-"""Room that was made for a job by evictions is kept for it until it starts, or gives it up."""
+"""Nominations: resources freed by evictions are reserved for a job until the job starts or gives
+up.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,48 +13,51 @@ if TYPE_CHECKING:
     from vscheduler.core.session import session as working
 
 TASK_COST = 20
-"""Microseconds, about: one promise looked at."""
+"""Microseconds, about, for one nominated task."""
 
 
 def keep(session: "working.Session") -> None:
-    """Before any action: those who were promised room wait on their nodes again.
+    """Pipeline nominated tasks onto the nominated nodes again, before any action runs.
 
-    A job gives its room up, all of it, when a node that it counted on doesn't take its pod any
-    more, so that it can't start with what is left.
+    A job gives up all its reservations when a node no longer takes its nominated pod and the job
+    can't start with the remaining pods.
     """
-    promised: defaultdict[jobs.JobId, list[tuple[jobs.Task, int]]] = defaultdict(list)
-    named = session.snapshot.carried.nominations
+    pending: defaultdict[jobs.JobId, list[tuple[jobs.Task, int]]] = defaultdict(list)
+    nominations = session.snapshot.carried.nominations
     rows = session.layout.rows
-    if not named:
+    if not nominations:
         return
     for gang in session.unsettled():
         if gang.counts[jobs.TaskStatus.PENDING] and reasons.barred(session, gang) is None:
             for task in gang.tasks(jobs.TaskStatus.PENDING):
-                if named.get(task.uid) in rows:
-                    promised[gang.job.id].append((task, rows[named[task.uid]]))
-    for gang in _in_order(session, promised, _by_age(named, promised)):
+                if nominations.get(task.uid) in rows:
+                    pending[gang.job.id].append((task, rows[nominations[task.uid]]))
+    for gang in _in_order(session, pending, _by_age(nominations, pending)):
         with session.statement() as trial:
-            for task, row in promised[gang.job.id]:
+            for task, row in pending[gang.job.id]:
                 session.spend("promises", TASK_COST)
                 if session.placement.feasible(task, row):
                     trial.pipeline(task, row)
             if gang.waiting_tasks and session.dispatch.vote("job_pipelined", gang):
                 waiting = list(gang.tasks(jobs.TaskStatus.PIPELINED))
-                session.nominations.update((task.uid, named[task.uid]) for task in waiting)
+                session.nominations.update((task.uid, nominations[task.uid]) for task in waiting)
                 trial.hold()
 
 
 def extend(session: "working.Session", gang: job_state.JobState) -> None:
-    """Others are evicted for the job: all room that it waits for is kept, idle or not."""
+    """Nominate all pipelined tasks of a job for which pods are evicted, including tasks on idle
+    resources.
+    """
     for task in gang.tasks(jobs.TaskStatus.PIPELINED):
         session.nominations[task.uid] = session.pipelined[task.uid].node
 
 
 def redeemable(session: "working.Session") -> list[job_state.JobState]:
-    """Jobs that wait for room that was promised to them, in order.
+    """Return the jobs that wait on reserved resources, in the order of their turns.
 
-    Where preempt or reclaim come first, that is also idle room that they found; those for which
-    they evict others wait where the planner has them.
+    With `compatibility: volcano`, these are the jobs with nominations. Otherwise all jobs with
+    pipelined tasks count, since preempt and reclaim also place tasks on idle resources; jobs for
+    which pods are evicted in this cycle are left out, and stay on the planner's nodes.
     """
     if session.as_volcano:
         waiting = {
@@ -69,19 +74,20 @@ def redeemable(session: "working.Session") -> list[job_state.JobState]:
 
 
 def _by_age(
-    named: Mapping[jobs.TaskId, str],
-    promised: Mapping[jobs.JobId, Sequence[tuple[jobs.Task, int]]],
+    nominations: Mapping[jobs.TaskId, str],
+    pending: Mapping[jobs.JobId, Sequence[tuple[jobs.Task, int]]],
 ) -> dict[jobs.JobId, int]:
-    """When each job's first promise was given: its place among all."""
-    places = {uid: place for place, uid in enumerate(named)}
-    return {job: min(places[task.uid] for task, _ in tasks) for job, tasks in promised.items()}
+    """Return the position of each job's oldest nomination."""
+    places = {uid: place for place, uid in enumerate(nominations)}
+    return {job: min(places[task.uid] for task, _ in tasks) for job, tasks in pending.items()}
 
 
 def _in_order(
     session: "working.Session", waiting: Iterable[jobs.JobId], ages: Mapping[jobs.JobId, int]
 ) -> list[job_state.JobState]:
-    """The oldest promise first, else the room that was freed for it could go to a newer one of
-    the same node; then those that come first in their queues' lines.
+    """Sort jobs by the age of the oldest nomination, then by job order.
+
+    Otherwise resources freed for an older job could go to a newer job nominated on the same node.
     """
     found = [session.gangs[job] for job in waiting]
     last = len(ages)

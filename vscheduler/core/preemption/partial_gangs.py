@@ -1,7 +1,7 @@
-"""Gangs of which only a part could be bound: they have some time to become whole, then it goes.
+"""Partial gangs: gangs with only some members bound are evicted when their start timeout expires.
 
-The API server may refuse one bind of a gang and take the others. The rest is tried again in every
-cycle; what never comes together must not hold its room for ever.
+The API server may refuse one bind of a gang and accept the rest. Every cycle tries to bind the
+missing members; a gang that never becomes complete must not hold resources for ever.
 """
 
 from typing import TYPE_CHECKING
@@ -13,22 +13,24 @@ if TYPE_CHECKING:
     from vscheduler.core.session import session as working
 
 RULE = "gang"
-"""The plugin that says how long; named in the evictions."""
+"""The plugin that sets the timeout; recorded as the action of the evictions."""
 
 
 def settle(session: "working.Session") -> None:
-    """Before any action: evict what was bound of gangs whose time is over, wake up for the others.
+    """Evict partial gangs whose start timeout has expired, and schedule a cycle for the next
+    timeout.
 
-    Not in Volcano's way, which leaves them as they are.
+    Runs before any action. With `compatibility: volcano` partial gangs are left alone, as in
+    Volcano.
     """
     if session.as_volcano:
         return
     for gang in session.unsettled():
-        if not _is_half(gang):
+        if not _is_partial(gang):
             continue
         uid = gang.job.uid
         since = session.snapshot.carried.partial_since.get(uid)
-        if since is None and gang.job.phase not in jobs.YOUNG:  # it had its minimum once
+        if since is None and gang.job.phase not in jobs.YOUNG:  # had its minimum before
             continue
         seconds = session.dispatch.first("start_timeout", None, gang)
         if seconds is None:
@@ -39,18 +41,20 @@ def settle(session: "working.Session") -> None:
             _evict(session, gang)
 
 
-def _is_half(gang: job_state.JobState) -> bool:
-    """Whether pods of it have nodes, and fewer than its minimum (binds on the way don't count)."""
+def _is_partial(gang: job_state.JobState) -> bool:
+    """Whether some pods of the gang have nodes, but fewer than minMember; binds in flight don't
+    count.
+    """
     return 0 < gang.scheduled_tasks < gang.job.min_member
 
 
 def _since(session: "working.Session", gang: job_state.JobState) -> float:
-    """Since when a gang that no cycle before has seen so is bound in part: an instant.
+    """Return the instant from which a newly found partial gang counts as bound in part.
 
-    The first cycle of all has it from the API server, whose pods say when they were bound: the
-    time of a gang doesn't begin anew with each leader. Later cycles go by their own clock, so that
-    none that is being bound goes too soon where that is ahead of the API server's. A PodGroup that
-    is younger than its pods has had no longer than it is there.
+    The first cycle of a process takes the instant from the pods' PodScheduled conditions, so that a
+    new leader doesn't restart the timeout. Later cycles use their own clock: with a clock ahead of
+    the API server's, a gang whose binds are in flight could otherwise be evicted too early. The
+    PodGroup's creation is the earliest possible instant.
     """
     now = session.snapshot.now
     if session.snapshot.carried.seen is not None:
@@ -64,20 +68,24 @@ def _since(session: "working.Session", gang: job_state.JobState) -> float:
 
 
 def _evict(session: "working.Session", gang: job_state.JobState) -> None:
-    """All that can go, at once; nothing where the API server just refused one of them, or a
-    PodDisruptionBudget would.
+    """Evict all bound pods of the gang at once.
+
+    Nothing is evicted if the API server has just refused to evict any of the pods, or if a
+    PodDisruptionBudget doesn't allow the evictions.
     """
-    held = [
+    bound_pods = [
         task
         for task in gang.job.tasks
         if gang.status(task) in jobs.EVICTABLE and task.node in session.layout.rows
     ]
-    if not session.snapshot.carried.eviction_refused_pods.isdisjoint(task.uid for task in held):
+    if not session.snapshot.carried.eviction_refused_pods.isdisjoint(
+        task.uid for task in bound_pods
+    ):
         return
-    if not session.budgets.spare(held):
+    if not session.budgets.spare(bound_pods):
         return
     with session.statement() as trial:
-        for task in held:
+        for task in bound_pods:
             assert task.node is not None
             trial.evict(
                 decisions.Evict(

@@ -1,8 +1,9 @@
-"""The planner of evictions: a least set of pods without which a starving job fits, or none.
+"""The planner of evictions: finds a minimal set of victims that lets a starving job start.
 
-Nothing is evicted before the whole job, or the next pod of one that has its minimum, was placed on
-the cluster as it will be then: all filters, the queues' limits and PodDisruptionBudgets hold, free
-room is used first, and nobody goes without whom it fits as well.
+A plan is made by placing the whole job, or the next pod of a job that has its minimum, on the
+cluster as evictions would leave it. All filters, the queues' limits and PodDisruptionBudgets are
+respected. Free resources are used first, and a victim is spared when the job fits without evicting
+the victim. If no plan works, nothing is evicted.
 """
 
 from collections.abc import Hashable, Mapping
@@ -18,17 +19,19 @@ if TYPE_CHECKING:
     from vscheduler.core.session import session as working
 
 CLAIM_COST = 20
-"""Microseconds, about: one job that asks, whatever comes of it."""
+"""Microseconds, about, for one job that asks for victims, whatever the result."""
 
 VAIN_COST = 20
-"""Microseconds, about: one job like another that found nothing."""
+"""Microseconds, about, for one job skipped because a similar job found no victims."""
 
 
 KEEP = "reclaim.keepRoom"
 
 
 def arguments(action: str, whole_gangs: victims.WholeGangs) -> Mapping[str, contracts.Argument]:
-    """What an action that plans evictions takes; whole_gangs is its default."""
+    """Return the arguments of an action that plans evictions; whole_gangs is the default of
+    `wholeGangs`.
+    """
     return {
         f"{action}.wholeGangs": contracts.Argument(
             str, whole_gangs.value, choices=tuple(victims.WholeGangs)
@@ -38,7 +41,7 @@ def arguments(action: str, whole_gangs: victims.WholeGangs) -> Mapping[str, cont
 
 
 class Planner:
-    """Plans for one action of one cycle."""
+    """Plans evictions for one action in one cycle."""
 
     def __init__(
         self,
@@ -46,34 +49,35 @@ class Planner:
         action: contracts.Configured,
         hook: str,
     ) -> None:
-        """Action takes `arguments`; hook is the one that says who may lose pods to whom."""
+        """Read the action's arguments. hook is `preemptable` or `reclaimable`."""
         self.session = session
         self.action = action.name
         self.hook = hook
         self.whole_gangs = victims.WholeGangs(str(action.argument(f"{action.name}.wholeGangs")))
         self.min_runtime = action.seconds(f"{action.name}.minRuntime")
         self.keep = action.seconds(KEEP) if KEEP in action.arguments else 0.0
-        """How long room is kept for the next pods of owners whose pods are moved."""
-        self._vain: set[Hashable] = set()
-        """What jobs are like that found nothing since something last changed."""
+        """Seconds for which resources are reserved for the replacements of moved pods."""
+        self._failed: set[Hashable] = set()
+        """Likenesses of jobs that found no victims since the last successful plan."""
         self._only_moving: set[Hashable] = set()
-        """Queues and pods alike for which nobody can go, but somebody may be moved: surpluses only
-        get smaller while claims are met."""
+        """Queues and similar pods for which no victims exist except pods that can be moved. Such an
+        entry stays valid during the cycle, since surpluses only shrink while plans succeed."""
         self._most: dict[str, resources.Vector] = {}
 
     def claim(
         self, queue: queues.Queue, claim: preemptors.Preemptor, candidate: victims.Candidate
     ) -> bool:
-        """Make room for the job's minimum, or for one more pod; False: nothing was changed.
+        """Make room for the job's minimum, or for the next pod of a started job. Return False if no
+        plan works, with nothing changed.
 
-        Tasks that got room leave the claim.
+        Placed tasks are removed from the claim.
         """
         session = self.session
         if not session.dispatch.first_tier("job_starving", claim.gang):
             return False
         session.spend("asked", CLAIM_COST)
         likeness = claim.likeness(session)
-        if likeness in self._vain:
+        if likeness in self._failed:
             return False
         gangs = (False,) if self.whole_gangs is victims.WholeGangs.NEVER else (False, True)
         pods = (queue.name, nominated_pods.alike(session, claim.tasks[0]))
@@ -84,12 +88,12 @@ class Planner:
                 with session.statement() as trial:
                     terms = self._terms(whole=whole, moving=moving)
                     attempt = search.VictimSearch(self, trial, queue, claim, candidate, terms)
-                    if self._comes_off(attempt, trial, claim):
+                    if self._carry_out(attempt, trial, claim):
                         return True
                     if attempt.might_move:
                         self._only_moving.add(pods)
         if likeness is not None:
-            self._vain.add(likeness)
+            self._failed.add(likeness)
         return False
 
     def _terms(self, *, whole: bool, moving: bool) -> victims.EvictionRules:
@@ -99,10 +103,10 @@ class Planner:
             removal=relocations.Relocation(self.session) if moving else None,
         )
 
-    def _comes_off(
+    def _carry_out(
         self, attempt: search.VictimSearch, trial: statement.Statement, claim: preemptors.Preemptor
     ) -> bool:
-        """Whether the attempt finds room: then what it decided stands."""
+        """Whether the attempt finds a plan; if so, the plan is committed."""
         if not attempt.succeeds():
             return False
         if trial.evicts:
@@ -114,18 +118,20 @@ class Planner:
             nominations.extend(self.session, claim.gang)
         else:
             trial.hold()
-        # Whatever kept it waiting before, now it waits for others to go.
+        # The earlier reason is obsolete: now the job waits for its victims to terminate.
         self.session.reasons.pop(claim.gang.job.id, None)
         claim.drop(attempt.placed)
-        self._vain.clear()
+        self._failed.clear()
         return True
 
     def is_vain(self, claim: preemptors.Preemptor) -> bool:
-        """Whether one like it has found nothing, and nothing has changed since."""
-        return claim.likeness(self.session) in self._vain
+        """Whether a similar job has found no victims, with no successful plan since."""
+        return claim.likeness(self.session) in self._failed
 
     def most(self, queue: queues.Queue) -> resources.Vector:
-        """The most that could ever be freed for the queue on each node; found once."""
+        """Return an upper bound, (N, R), of what evictions could free for the queue; computed
+        once.
+        """
         if queue.name not in self._most:
             self._most[queue.name] = victims.most(self.session, queue, self.hook)
         return self._most[queue.name]

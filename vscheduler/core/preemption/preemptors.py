@@ -1,4 +1,4 @@
-"""Who may ask others for room: starving jobs, queue by queue."""
+"""Preemptors: starving jobs for which pods may be evicted, sorted by queue."""
 
 import functools
 from collections import deque
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Preemptor:
-    """A starving job, and those of its tasks that haven't asked yet."""
+    """A starving job with the tasks that haven't been placed yet."""
 
     __slots__ = ("_dispatch", "_tasks", "gang")
 
@@ -22,23 +22,26 @@ class Preemptor:
         self.gang = gang
         self._dispatch = dispatch
         self._tasks: deque[jobs.Task] | None = None
-        """None until somebody asks: of many jobs alike, only one is looked at."""
+        """None until first used, since only one of many similar jobs is examined."""
 
     @property
     def tasks(self) -> deque[jobs.Task]:
-        """In the order in which they ask."""
+        """The tasks in placement order."""
         if self._tasks is None:
             pending = self.gang.tasks(jobs.TaskStatus.PENDING)
             self._tasks = deque(ordering.tasks(self._dispatch, self.gang, pending))
         return self._tasks
 
     def drop(self, placed: Container[jobs.TaskId]) -> None:
-        """These tasks have room and ask no more."""
+        """Remove placed tasks."""
         self._tasks = deque(task for task in self.tasks if task.uid not in placed)
 
     def likeness(self, session: "working.Session") -> Hashable:
-        """Equal for jobs of one queue of which none finds room where one found none; None for a
-        job that is like no other, as it has something already.
+        """Return a key for similar jobs: if no victims exist for one job, none exist for jobs with
+        an equal key.
+
+        None for a job with sub-groups, or with any task not Pending: such a job resembles no other
+        job.
         """
         gang, job = self.gang, self.gang.job
         if gang.sub_groups is not None or len(job.tasks) > gang.counts[jobs.TaskStatus.PENDING]:
@@ -51,13 +54,13 @@ class Preemptor:
 
 
 def _needs(job: jobs.Job) -> Hashable:
-    """What likeness goes by of the job itself."""
+    """Return the part of the likeness for the job itself."""
     texts = map(_frozen, (job.min_task_member, job.annotations, job.labels))
     return (job.queue, job.priority, job.min_member, *texts)
 
 
 def _traits(task: jobs.Task) -> Hashable:
-    """What likeness goes by of one of its tasks."""
+    """Return the part of the likeness for one task."""
     return (
         *(task.pod_class, task.role, task.priority, task.preemptable, task.never_preempts),
         *(task.priority_class, _frozen(task.annotations), _frozen(task.labels)),
@@ -67,14 +70,15 @@ def _traits(task: jobs.Task) -> Hashable:
 def line_up(
     session: "working.Session", action: str
 ) -> tuple[ordering.Line[queues.Queue], dict[str, ordering.Line[Preemptor]]]:
-    """Queues that have starving jobs, and those of each.
+    """Return the queues with starving jobs, and the starving jobs of each queue.
 
-    A job that wasn't admitted doesn't ask (Volcano: preempt and reclaim skip Pending jobs), nor
-    does one for which this action looked in vain in the unfinished cycles just before.
+    Jobs that weren't admitted are left out (Volcano: preempt and reclaim skip Pending jobs). So are
+    jobs for which this action found no victims in the unfinished cycles just before, and jobs for
+    which the API server has refused evictions repeatedly.
     """
     waiting: ordering.Line[queues.Queue] = ordering.Line()
     lines: dict[str, ordering.Line[Preemptor]] = {}
-    denied, asked = (
+    refused, failed = (
         session.snapshot.carried.eviction_refused_jobs,
         session.snapshot.carried.reclaim_failed,
     )
@@ -82,7 +86,7 @@ def line_up(
     for gang in session.unsettled():
         if not gang.counts[jobs.TaskStatus.PENDING] or gang.phase is jobs.Phase.PENDING:
             continue
-        if gang.job.id in denied or (asked and (action, gang.job.id) in asked):
+        if gang.job.id in refused or (failed and (action, gang.job.id) in failed):
             continue
         if reasons.invalid(session, gang) is not None:
             continue
@@ -92,9 +96,9 @@ def line_up(
         line = lines.get(queue.name)
         if line is None:
             line = lines[queue.name] = ordering.Line()
-        has_had = hurried and session.spending.has_had_its_part(gang.job.namespace)
-        place = (has_had, *ordering.job_key(session.dispatch, gang))
-        line.join(place, Preemptor(session.dispatch, gang))
+        comes_last = hurried and session.spending.has_had_its_part(gang.job.namespace)
+        key = (comes_last, *ordering.job_key(session.dispatch, gang))
+        line.join(key, Preemptor(session.dispatch, gang))
     for name, line in lines.items():
         queue = session.queues[name]
         waiting.join(queue_place(session, queue, line), queue)
@@ -102,19 +106,21 @@ def line_up(
 
 
 def job_place(session: "working.Session", gang: job_state.JobState) -> ordering.SortKey:
-    """Where the job stands in its queue's line; in a hurry, behind those whose namespaces have cost
-    less.
+    """Return the job's sort key within the queue. In a hurry, jobs of namespaces with a high cost
+    come last.
     """
-    has_had = session.spending.has_had_its_part(gang.job.namespace)
-    return (has_had, *ordering.job_key(session.dispatch, gang))
+    comes_last = session.spending.has_had_its_part(gang.job.namespace)
+    return (comes_last, *ordering.job_key(session.dispatch, gang))
 
 
 def queue_place(
     session: "working.Session", queue: queues.Queue, line: ordering.Line[Preemptor]
 ) -> ordering.SortKey:
-    """The same for a queue, which stands where the first of its line would."""
-    has_had = bool(line) and session.spending.has_had_its_part(line.first.gang.job.namespace)
-    return (has_had, *ordering.queue_key(session.dispatch, queue))
+    """Return the queue's sort key. In a hurry, a queue comes last if the first job's namespace has
+    a high cost.
+    """
+    comes_last = bool(line) and session.spending.has_had_its_part(line.first.gang.job.namespace)
+    return (comes_last, *ordering.queue_key(session.dispatch, queue))
 
 
 def _frozen(texts: Mapping[str, Hashable]) -> Hashable:

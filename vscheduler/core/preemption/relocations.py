@@ -1,8 +1,9 @@
-"""Kept rooms: pods of a queue within its share are moved, not taken away.
+"""Relocations: pods of a queue within its share are evicted only if a replacement fits elsewhere.
 
-Others may need the very nodes that such a queue is on. Then its pods are evicted only if there is
-room elsewhere for what they ask, and that room is kept until their owner has made them anew. Else
-the queue would claim its place back, and so on for ever.
+A starving job may need nodes where a queue within its share has pods. Such pods are evicted if the
+same amount is free on other nodes, and a reservation holds these resources until the owner creates
+the replacement pod. Without a reservation, the queue would claim the old nodes back, and evictions
+would never end.
 """
 
 import dataclasses
@@ -15,23 +16,25 @@ from vscheduler.core.session import interfaces, job_state, statement
 if TYPE_CHECKING:
     from vscheduler.core.session import session as working
 
-NEXT = "/next"
-"""Behind the UID of a pod: the one that its owner makes in its place."""
+REPLACEMENT_SUFFIX = "/next"
+"""Suffix added to a pod's UID for the replacement that the owner will create."""
 
 ROOM_COST = 50
-"""Microseconds, about: one pod for which room elsewhere is looked for, or kept."""
+"""Microseconds, about, for finding or keeping the resources for one pod."""
 
 
 def successor(task: jobs.Task) -> jobs.Task | None:
-    """The pod that its owner will make in its place; None where nobody could tell where it may go:
-    counts of pods that it must be near, apart from or even with are kept for waiting pods only.
+    """Return the expected replacement of the pod.
+
+    None for pods with affinity, anti-affinity or topology spread: counts for such constraints are
+    kept for waiting pods only, so feasible nodes of a future pod are unknown.
     """
     limits = task.pod_class.constraints
     if limits.pod_affinity or limits.pod_anti_affinity or limits.spread:
         return None
     return dataclasses.replace(
         task,
-        uid=jobs.TaskId(task.uid + NEXT),
+        uid=jobs.TaskId(task.uid + REPLACEMENT_SUFFIX),
         status=jobs.TaskStatus.PENDING,
         node=None,
         nominated_node=None,
@@ -40,32 +43,34 @@ def successor(task: jobs.Task) -> jobs.Task | None:
 
 
 class Relocation:
-    """Where pods of queues within their shares could go, for one plan."""
+    """Finds new places for pods of queues within their shares, for one plan."""
 
     def __init__(self, session: "working.Session") -> None:
         self._session = session
         self._waiting: dict[str, list[jobs.Task]] = {}
-        """By queue, pods that could start one by one."""
+        """By queue, waiting pods that could start alone."""
 
     def is_possible(self, tasks: Sequence[jobs.Task]) -> bool:
-        """Whether there seems to be room elsewhere for each of these pods, or for one that waits
-        in its queue and asks for as much.
+        """Whether each pod's replacement seems to fit elsewhere, or a waiting pod of the queue with
+        at least the same request does.
         """
-        return all(map(self._finds, tasks))
+        return all(map(self._fits_elsewhere, tasks))
 
     def find(self, trial: statement.Statement, tasks: Sequence[jobs.Task], until: float) -> bool:
-        """Keep room for those that follow these pods, or give it to others of their queues that
-        ask for as much: for all of them, or it comes to nothing.
+        """Reserve resources for the replacement of each pod, or start a waiting pod of the queue
+        instead.
+
+        Return False if any of the pods has neither.
         """
         for task in tasks:
-            following = successor(task)
-            choice = None if following is None else self._choose(following)
-            if following is not None and choice is not None:
+            replacement = successor(task)
+            choice = None if replacement is None else self._choose(replacement)
+            if replacement is not None and choice is not None:
                 node = self._session.layout.names[choice.row]
                 queue = self._session.gang_of(task).job.queue
                 trial.keep(
                     snapshot.ReplacementReservation(
-                        task=following, queue=queue, node=node, until=until
+                        task=replacement, queue=queue, node=node, until=until
                     )
                 )
             elif not self._start_another(trial, task):
@@ -76,31 +81,31 @@ class Relocation:
         self._session.spend("moves", ROOM_COST)
         return self._session.placement.choose(task)
 
-    def _finds(self, task: jobs.Task) -> bool:
-        following = successor(task)
-        if following is not None and self._choose(following) is not None:
+    def _fits_elsewhere(self, task: jobs.Task) -> bool:
+        replacement = successor(task)
+        if replacement is not None and self._choose(replacement) is not None:
             return True
-        kinds = {each.pod_class: each for each in self._substitutes(task)}
-        return any(self._choose(each) is not None for each in kinds.values())
+        classes = {each.pod_class: each for each in self._substitutes(task)}
+        return any(self._choose(each) is not None for each in classes.values())
 
     def _start_another(self, trial: statement.Statement, task: jobs.Task) -> bool:
-        """Let a pod start that waits in the same queue, in the place of this one."""
+        """Start a waiting pod of the same queue instead of this pod."""
         queue = self._session.queues[self._session.gang_of(task).job.queue]
-        vain: set[jobs.PodClass] = set()
+        failed: set[jobs.PodClass] = set()
         for each in self._substitutes(task):
             waits = self._session.gang_of(each).status(each) is jobs.TaskStatus.PENDING
-            if not waits or each.pod_class in vain:
+            if not waits or each.pod_class in failed:
                 continue
             choice = self._choose(each)
             if choice is None or not self._session.dispatch.all_agree("allocatable", queue, each):
-                vain.add(each.pod_class)
+                failed.add(each.pod_class)
                 continue
             trial.pipeline(each, choice.row)
             return True
         return False
 
     def _substitutes(self, task: jobs.Task) -> list[jobs.Task]:
-        """Pods that wait in the task's queue and ask for no less of anything."""
+        """Return the waiting pods in the task's queue that request no less of any resource."""
         queue = self._session.gang_of(task).job.queue
         if queue not in self._waiting:
             self._waiting[queue] = [
@@ -116,47 +121,50 @@ class Relocation:
 
 
 def _starts_singly(gang: job_state.JobState) -> bool:
-    """Whether each of its pods could start by itself."""
+    """Whether each pod of the gang could start alone."""
     admitted = gang.phase is not jobs.Phase.PENDING
     return admitted and (gang.has_minimum or gang.job.min_member <= 1) and not gang.sub_groups
 
 
 def awaited(session: "working.Session") -> list[snapshot.ReplacementReservation]:
-    """Rooms whose pods aren't there yet: they ask for something all the same."""
+    """Return the reservations whose replacement pods don't exist yet; they still count as demand of
+    their queues.
+    """
     found: list[snapshot.ReplacementReservation] = []
-    for job, rooms in _lasting(session).items():
-        _, left = _matched(session, job, rooms)
-        found += (room for room in left if room.queue in session.queues)
+    for job, reservations in _valid(session).items():
+        _, left = _match(session, job, reservations)
+        found += (reservation for reservation in left if reservation.queue in session.queues)
     return found
 
 
 def resume(session: "working.Session") -> None:
-    """Before any action: pods that have come wait in the rooms that were kept for them, as if these
-    had been promised to them; for the others rooms are kept on.
+    """Give reservations to replacement pods that have appeared, and renew the remaining
+    reservations.
 
-    A job that can't start with those that have come waits for the rest of them.
+    Runs before any action. If a job can't start with the replacements present, all reservations of
+    the job are renewed.
     """
-    for job, rooms in _lasting(session).items():
-        pairs, left = _matched(session, job, rooms)
-        moved_in = bool(pairs) and _move_in(session, session.gangs[job], pairs)
+    for job, reservations in _valid(session).items():
+        pairs, left = _match(session, job, reservations)
+        moved_in = bool(pairs) and _nominate(session, session.gangs[job], pairs)
         with session.statement() as trial:
-            for room in left if moved_in else rooms:
+            for reservation in left if moved_in else reservations:
                 session.spend("moves", ROOM_COST)
-                if _is_there(session, room):
-                    trial.keep(room)
+                if _is_available(session, reservation):
+                    trial.keep(reservation)
             trial.hold()
 
 
-def _move_in(
+def _nominate(
     session: "working.Session",
     gang: job_state.JobState,
     pairs: Iterable[tuple[jobs.Task, snapshot.ReplacementReservation]],
 ) -> bool:
-    """Promise the rooms to these pods, if the job could start with them."""
+    """Nominate the pods on the reserved nodes, if the job could then start."""
     with session.statement() as trial:
-        for task, room in pairs:
+        for task, reservation in pairs:
             session.spend("moves", ROOM_COST)
-            row = session.layout.rows[room.node]
+            row = session.layout.rows[reservation.node]
             if session.placement.feasible(task, row):
                 trial.pipeline(task, row)
         if not gang.waiting_tasks or not session.dispatch.vote("job_pipelined", gang):
@@ -168,54 +176,62 @@ def _move_in(
     return True
 
 
-def _is_there(session: "working.Session", room: snapshot.ReplacementReservation) -> bool:
-    """Whether the room can still be had. Of a job whose pods are all gone, amounts have to do."""
-    row = session.layout.rows[room.node]
-    if room.task.job in session.gangs:
-        return session.placement.feasible(room.task, row)
+def _is_available(session: "working.Session", reservation: snapshot.ReplacementReservation) -> bool:
+    """Whether the reservation can still be met. If the job has no pods left, only amounts are
+    checked.
+    """
+    row = session.layout.rows[reservation.node]
+    if reservation.task.job in session.gangs:
+        return session.placement.feasible(reservation.task, row)
     free = session.allocatable[row] - session.future_used[row]
-    return bool((session.request(room.task) <= free).all())
+    return bool((session.request(reservation.task) <= free).all())
 
 
-def _lasting(
+def _valid(
     session: "working.Session",
 ) -> Mapping[jobs.JobId, Sequence[snapshot.ReplacementReservation]]:
-    """Rooms that were kept so far on nodes that are there, and whose time isn't up, by job; not for
-    those that stayed after all, as the API server refused to evict them.
+    """Return the valid reservations by job: not expired, and on an existing node.
+
+    Reservations for pods that stayed, because the API server refused the eviction, are dropped.
     """
     by_job: dict[jobs.JobId, list[snapshot.ReplacementReservation]] = {}
-    for room in session.snapshot.carried.kept_rooms:
-        if room.until > session.snapshot.now and room.node in session.layout.rows:
-            by_job.setdefault(room.task.job, []).append(room)
+    for reservation in session.snapshot.carried.kept_rooms:
+        if reservation.until > session.snapshot.now and reservation.node in session.layout.rows:
+            by_job.setdefault(reservation.task.job, []).append(reservation)
     for job in by_job.keys() & session.gangs.keys():
         tasks = session.gangs[job].job.tasks
-        stayed = {task.uid + NEXT for task in tasks if task.status in jobs.EVICTABLE}
-        by_job[job] = [room for room in by_job[job] if room.task.uid not in stayed]
+        stayed = {task.uid + REPLACEMENT_SUFFIX for task in tasks if task.status in jobs.EVICTABLE}
+        by_job[job] = [
+            reservation for reservation in by_job[job] if reservation.task.uid not in stayed
+        ]
     return by_job
 
 
-def _matched(
-    session: "working.Session", job: jobs.JobId, rooms: Sequence[snapshot.ReplacementReservation]
+def _match(
+    session: "working.Session",
+    job: jobs.JobId,
+    reservations: Sequence[snapshot.ReplacementReservation],
 ) -> tuple[
     list[tuple[jobs.Task, snapshot.ReplacementReservation]], list[snapshot.ReplacementReservation]
 ]:
-    """A pod of its kind for each room, of those that wait and have been promised nothing; and the
-    rooms for which there is none yet.
+    """Pair each reservation with a waiting pod of an equal class that has no nomination.
+
+    Return the pairs, and the reservations without a pod.
     """
-    promised = session.snapshot.carried.nominations
+    nominated = session.snapshot.carried.nominations
     gang = session.gangs.get(job)
     newcomers = [
         task
         for task in (gang.job.tasks if gang is not None else ())
-        if task.status is jobs.TaskStatus.PENDING and task.uid not in promised
+        if task.status is jobs.TaskStatus.PENDING and task.uid not in nominated
     ]
     pairs, left = [], []
-    for room in rooms:
-        alike = (task for task in newcomers if task.pod_class.equals(room.task.pod_class))
+    for reservation in reservations:
+        alike = (task for task in newcomers if task.pod_class.equals(reservation.task.pod_class))
         task = next(alike, None)
         if task is None:
-            left.append(room)
+            left.append(reservation)
         else:
             newcomers.remove(task)
-            pairs.append((task, room))
+            pairs.append((task, reservation))
     return pairs, left

@@ -1,7 +1,7 @@
-"""Reprieves: who needn't go after all, once everybody who asked for room has been answered.
+"""Reprieves: cancel evictions that turn out to be unnecessary after all actions have run.
 
-Each plan is a least one by itself. Several of them can free more together than is needed: a gang
-that goes whole for one job leaves room that would have done for another one as well.
+Each plan is minimal by itself, but several plans together can free more than needed. For example, a
+whole gang evicted for one job may leave enough resources for a second job, too.
 """
 
 import itertools
@@ -17,30 +17,31 @@ if TYPE_CHECKING:
     from vscheduler.core.session import session as working
 
 ROUNDS_MAX = 3
-"""Claimants that move when one unit is spared can leave room for another one."""
+"""Rounds of reprieves: sparing a victim may move the preemptor's pods, which can make another
+victim unnecessary."""
 
 UNIT_COST = 100
-"""Microseconds, about: one unit looked at, its claimant's pods aside."""
+"""Microseconds, about, for examining one victim group, without placing the preemptor's pods."""
 
 TASK_COST = 50
-"""Microseconds, about: one pod placed anew."""
+"""Microseconds, about, for placing one pod again."""
 
 
 def grant(session: "working.Session") -> None:
-    """After all actions: spare those without whom the job that they go for still fits.
+    """Spare every victim without whose eviction the preemptor still fits, the costliest first.
 
-    The dearest first. Where there was one plan only, it is a least one already.
+    Runs after all actions. A single plan is minimal already, so at least two are required.
     """
     if session.as_volcano or session.work["evictions"] < 2:
         return
     for _ in range(ROUNDS_MAX):
-        spared = [_spared(session, evicts) for evicts in _dearest_first(session)]
+        spared = [_try_to_spare(session, evicts) for evicts in _costliest_first(session)]
         if not any(spared):
             return
 
 
-def _spared(session: "working.Session", evicts: list[decisions.Evict]) -> bool:
-    """Whether these pods stay from now on."""
+def _try_to_spare(session: "working.Session", evicts: list[decisions.Evict]) -> bool:
+    """Try to spare these victims, and return whether all of them stay."""
     if session.spending.exhausted:
         return False
     session.spend("reprieves", UNIT_COST)
@@ -53,9 +54,11 @@ def _spared(session: "working.Session", evicts: list[decisions.Evict]) -> bool:
     return fits
 
 
-def _dearest_first(session: "working.Session") -> list[list[decisions.Evict]]:
-    """Evictions for the sake of jobs, by unit: all pods of a gang of which nothing stays. Those who
-    are only moved have room elsewhere already.
+def _costliest_first(session: "working.Session") -> list[list[decisions.Evict]]:
+    """Group the evictions for jobs by victim group, the costliest first.
+
+    A gang evicted whole is one group. Moved pods are left out, since space elsewhere is already
+    reserved for the replacements.
     """
     found: defaultdict[str, list[decisions.Evict]] = defaultdict(list)
     gone = {evict.task.job for evict in session.evicts.values() if evict.whole}
@@ -63,7 +66,7 @@ def _dearest_first(session: "working.Session") -> list[list[decisions.Evict]]:
         if evict.beneficiary is not None and not evict.moves:
             found[evict.task.job if evict.task.job in gone else evict.task.uid].append(evict)
 
-    def dearness(evicts: list[decisions.Evict]) -> tuple[object, ...]:
+    def group_cost(evicts: list[decisions.Evict]) -> tuple[object, ...]:
         tasks = tuple(evict.task for evict in evicts)
         gang = session.gang_of(tasks[0])
         return (
@@ -73,14 +76,15 @@ def _dearest_first(session: "working.Session") -> list[list[decisions.Evict]]:
             tasks[0].key,
         )
 
-    return sorted(found.values(), key=dearness, reverse=True)
+    return sorted(found.values(), key=group_cost, reverse=True)
 
 
 def _fits(
     session: "working.Session", trial: statement.Statement, evicts: list[decisions.Evict]
 ) -> bool:
-    """Whether all pods that wait for evictions fit again, now that these stay; the claimants' own
-    pods may move.
+    """Whether all pods waiting for these evictions still fit if the victims stay.
+
+    The preemptors' own pods may be placed on different nodes.
     """
     claimants = {evict.beneficiary for evict in evicts}
     waiting: list[jobs.Task] = []
@@ -107,9 +111,9 @@ def _fits(
 
 
 def _leaves_others_alone(session: "working.Session", evicts: list[decisions.Evict]) -> bool:
-    """Whether the pods that stay take nothing from other jobs that wait.
+    """Whether sparing the victims takes nothing from other waiting jobs.
 
-    Pods about which other pods have conditions are left as they are.
+    A victim is never spared if pod affinity of any kind involves the victim.
     """
     for evict in evicts:
         row = session.layout.rows[evict.node]
@@ -126,8 +130,8 @@ def _leaves_others_alone(session: "working.Session", evicts: list[decisions.Evic
 
 
 def _leaves_nominated_room(session: "working.Session", evict: decisions.Evict) -> bool:
-    """Whether what is placed on its node leaves pods of other schedulers what is nominated to them,
-    with this pod still there.
+    """Whether the victim's node still has the resources nominated for other schedulers' pods if the
+    victim stays, considering all pods placed there in this cycle.
     """
     if not session.nominated:
         return True

@@ -1,4 +1,4 @@
-"""Attempts: one job's try to fit, free room first, then where others make room.
+"""VictimSearch: one attempt to place a job, on free resources first, then with evictions.
 
 Everything happens in a statement that is undone unless the planner commits it.
 """
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from vscheduler.core.preemption import planner
 
 PROPORTION = 2.0
-"""How many times what a gang lacks may be freed by whole gangs, where that is proportionate."""
+"""Whole gangs may free at most this multiple of what the preemptor lacks, if limited at all."""
 
 TASK_COST = 100
-"""Microseconds, about: one task that looks for room, nodes aside."""
+"""Microseconds, about, for one task to be placed, without the search on nodes."""
 
 NODE_COST = 450
-"""Microseconds, about: one node on which victims are looked for."""
+"""Microseconds, about, for one node searched for victims."""
 
 
 class VictimSearch:
-    """One try to fit a job, on these terms."""
+    """One attempt to place a job under the given eviction rules."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class VictimSearch:
         self._queue = queue
         self._gang = claim.gang
         self._has_minimum = self._is_pipelined()
-        self._tasks = self._asking(claim)
-        self._removal = terms.removal
+        self._tasks = self._tasks_to_place(claim)
+        self._relocation = terms.removal
         self._pool = victims.VictimCandidates(
             self._session,
             hook=planner.hook,
@@ -56,49 +56,52 @@ class VictimSearch:
             terms=terms,
         )
         self.placed: dict[jobs.TaskId, tuple[jobs.Task, int]] = {}
-        """Tasks with their rows, in the order in which they were found."""
+        """Placed tasks with their rows, in the order of placement."""
         self._chosen: dict[object, victims.VictimGroup] = {}
-        """Whole gangs by job, single pods by UID."""
-        self._lack = np.full(self._session.space.size, np.inf)
+        """Chosen victims: whole gangs by job, single pods by UID."""
+        self._scarce = np.full(self._session.space.size, np.inf)
         self._freed_whole = self._session.space.zeros()
-        self._offered: dict[Hashable, victims.NodeCandidates] = {}
-        """By what makes tasks alike to nodes, as are the rows that were vacated."""
+        self._candidates: dict[Hashable, victims.NodeCandidates] = {}
+        """Candidate nodes, by what makes tasks equal to nodes; `_vacated` has the same keys."""
         self._version = 0
         self._vacated: defaultdict[Hashable, set[int]] = defaultdict(set)
-        """Rows that may cost less than their heap has it."""
+        """Rows where the cost may have fallen below the lower bound."""
 
     def succeeds(self) -> bool:
-        """Place what the job needs: where there is room, then where others make room."""
-        left = [task for task in self._tasks if not self._place_free(task)]
+        """Place what the job needs, on free resources if possible, else with evictions; return
+        success.
+        """
+        left = [task for task in self._tasks if not self._place_idle(task)]
         if self._done():
             return True
         asking = [task for task in left if not task.best_effort]
-        self._lack = self._lacking(asking)
+        self._scarce = self._scarce_request(asking)
         needed = self._needed_of(asking)
         lacking, counted = self._sum(needed), {task.uid for task in needed}
-        vain: set[Hashable] = set()
+        failed: set[Hashable] = set()
         for task in left:
             if self._done():
                 break
             alike = nominated_pods.alike(self._session, task)
-            if alike in vain:
+            if alike in failed:
                 continue
             if task.best_effort:
-                self._place_free(task)  # perhaps on a pod slot that is freed for another one
-            elif self._is_needed(task) and self._is_owed(task):
+                self._place_idle(task)  # perhaps on a pod slot freed for a larger task
+            elif self._is_needed(task) and self._may_claim(task):
                 self._session.spend("claims", TASK_COST)
                 self._pool.asks_anew(lacking)
-                if self._make_room(task, alike):
-                    vain.clear()
+                if self._place_with_victims(task, alike):
+                    failed.clear()
                     if task.uid in counted:
                         lacking = lacking - self._session.request(task)
                 elif self._session.neighbours.standing(task) is None:
-                    vain.add(alike)
+                    failed.add(alike)
         return self._done()
 
-    def _asking(self, claim: preemptors.Preemptor) -> list[jobs.Task]:
-        """The tasks that look for room, those last for which nobody goes, as they ask for nothing:
-        they have a say only where others do, in what the minimum needs.
+    def _tasks_to_place(self, claim: preemptors.Preemptor) -> list[jobs.Task]:
+        """Return the tasks to place; best-effort tasks, for which nothing is evicted, come last.
+        Pods with preemptionPolicy Never are left out. Best-effort tasks count only towards a
+        minimum that larger tasks also need.
         """
         sized = [task for task in claim.tasks if not (task.never_preempts or task.best_effort)]
         if not sized or self._has_minimum:
@@ -106,10 +109,10 @@ class VictimSearch:
         return sized + [task for task in claim.tasks if task.best_effort]
 
     def spare_the_unneeded(self) -> None:
-        """Take back evictions, the dearest first, without which all that was placed still fits.
+        """Cancel evictions, the costliest first, without which all placed tasks still fit.
 
-        Tasks of one class are interchangeable, so that only those on the nodes concerned move;
-        else, or where pods depend on each other's places, all are placed anew.
+        Tasks of one class are interchangeable, so only tasks on the victims' nodes are placed
+        again. If classes differ or placements depend on each other, all tasks are.
         """
         order = sorted(self._chosen.items(), key=lambda item: self._pool.preference(item[1]))
         for key, unit in reversed(order):
@@ -117,7 +120,7 @@ class VictimSearch:
             before = dict(self.placed)
             for task in unit.tasks:
                 self._trial.spare(task)
-            if self._replaced(unit):
+            if self._fits_without(unit):
                 del self._chosen[key]
             else:
                 self._trial.rollback(checkpoint)
@@ -125,16 +128,18 @@ class VictimSearch:
 
     @property
     def might_move(self) -> bool:
-        """Whether somebody was left alone who could perhaps be moved."""
+        """Whether moving pods could provide more victims."""
         return self._pool.left_movable
 
     def moves_the_displaced(self, until: float) -> bool:
-        """Find room elsewhere for those who are only moved, and keep it until then."""
+        """Reserve resources elsewhere for replacements of moved pods, until then; return
+        success.
+        """
         tasks = [task for unit in self._chosen.values() if unit.moves for task in unit.tasks]
-        return self._removal is None or self._removal.find(self._trial, tasks, until)
+        return self._relocation is None or self._relocation.find(self._trial, tasks, until)
 
     def _needed_of(self, left: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
-        """As many of these as the job lacks."""
+        """Return as many tasks as the job needs for its minimum, or for one more pod."""
         gang = self._gang
         count = max(1, gang.job.min_member - gang.ready_tasks - gang.waiting_tasks)
         return left[: 1 if self._has_minimum else count]
@@ -148,8 +153,8 @@ class VictimSearch:
         return self._is_pipelined()
 
     def _is_pipelined(self) -> bool:
-        """Whether the job could start with what it has and waits for. That a plugin lets it hold
-        less (sla) is no reason to evict anybody: it might never start.
+        """Whether the job could start with current and awaited resources. A plugin (sla) may let a
+        job hold less, but such a job might never start and doesn't justify evictions.
         """
         gang, dispatch = self._gang, self._session.dispatch
         placed = gang.ready_tasks + gang.waiting_tasks + gang.pending_best_effort
@@ -159,8 +164,8 @@ class VictimSearch:
             return False
         return dispatch.vote("job_pipelined", gang)
 
-    def _place_free(self, task: jobs.Task) -> bool:
-        if self._done() or not self._is_needed(task) or not self._is_owed(task):
+    def _place_idle(self, task: jobs.Task) -> bool:
+        if self._done() or not self._is_needed(task) or not self._may_claim(task):
             return False
         return self._is_allowed(task) and self._place(task)
 
@@ -172,8 +177,8 @@ class VictimSearch:
         self.placed[task.uid] = (task, choice.row)
         return True
 
-    def _is_owed(self, task: jobs.Task) -> bool:
-        """Whether its queue may ask others for this much more."""
+    def _may_claim(self, task: jobs.Task) -> bool:
+        """Whether the queue may reclaim resources for this task."""
         if self._planner.hook != "reclaimable":
             return True
         return self._session.dispatch.all_agree("preemptive", self._queue, (task,))
@@ -182,7 +187,7 @@ class VictimSearch:
         return self._session.dispatch.all_agree("allocatable", self._queue, task)
 
     def _is_needed(self, task: jobs.Task) -> bool:
-        """Whether one more of its role brings the job nearer to its minimum."""
+        """Whether one more pod of the task's role brings the job closer to its minimum."""
         gang, job = self._gang, self._gang.job
         if self._has_minimum or not job.roles_count:
             return True
@@ -194,12 +199,13 @@ class VictimSearch:
         more = job.min_member - gang.ready_tasks - gang.waiting_tasks - sum(missing.values())
         return more > 0 or missing.get(task.role, 0) > 0
 
-    def _lacking(self, left: Sequence[jobs.Task]) -> resources.Share:
-        """What the tasks that are needed and found no room ask for, of what is short, (R,).
+    def _scarce_request(self, left: Sequence[jobs.Task]) -> resources.Share:
+        """Return the request of needed but unplaced tasks for scarce resources, (R,); inf
+        elsewhere.
 
-        Short is what there is too little of, whatever else is free; where nothing is, and only no
-        node has all of it together, everything that they ask for counts. What isn't short is
-        unlimited, and so are pod slots.
+        A resource is scarce if free amounts don't suffice for all tasks, regardless of other
+        resources. If only the combination is scarce, every requested resource counts. Pod slots
+        never count.
         """
         space, needed = self._session.space, self._needed_of(left)
         if not needed:
@@ -215,81 +221,83 @@ class VictimSearch:
         return lack
 
     def _sum(self, tasks: Iterable[jobs.Task]) -> resources.Vector:
-        """What these ask for together, (R,)."""
+        """Return the total request, (R,)."""
         total = self._session.space.zeros()
         for task in tasks:
             total += self._session.request(task)
         return total
 
-    def _make_room(self, task: jobs.Task, alike: Hashable) -> bool:
-        """Place the task where the least is lost; False: it fits nowhere.
+    def _place_with_victims(self, task: jobs.Task, alike: Hashable) -> bool:
+        """Place the task where evictions cost least. Return False if no node is suitable.
 
-        Evictions only make others dearer, but for whole gangs, which leave room on other nodes:
-        so but for these an old cost is a lower bound, and only the cheapest is looked at again.
+        Evictions only raise the costs of other nodes, so a stored cost is a lower bound and only
+        the cheapest node is computed again. Whole gangs are the exception: `_vacated` lists the
+        rows of further nodes on which they free resources.
         """
         if self._is_allowed(task) and self._place(task):
             return True
-        known = self._offered.get(alike)
-        if known is None:
-            known = self._offered[alike] = self._offers(task)
+        stored = self._candidates.get(alike)
+        if stored is None:
+            stored = self._candidates[alike] = self._find_candidates(task)
         for row in sorted(self._vacated.pop(alike, ())):
-            if (offer := self._offer(task, row)) is not None:
-                known.put(offer, row, self._version)
-        while (bound := known.cheapest(self._pool.rank)) is not None:
-            offer = self._offer(task, bound.row)
-            if offer is None:
+            if (candidate_node := self._candidate_on(task, row)) is not None:
+                stored.put(candidate_node, row, self._version)
+        while (bound := stored.cheapest(self._pool.rank)) is not None:
+            candidate_node = self._candidate_on(task, bound.row)
+            if candidate_node is None:
                 continue
-            cost = victims.ranked_cost(offer.cost, offer.losers, self._pool.rank)
-            known.put(offer, bound.row, self._version)
+            cost = victims.ranked_cost(candidate_node.cost, candidate_node.losers, self._pool.rank)
+            stored.put(candidate_node, bound.row, self._version)
             if bound.version == self._version or cost <= bound.cost:
-                self._accept(task, bound.row, offer)
+                self._accept(task, bound.row, candidate_node)
                 return True
         return False
 
-    def _offers(self, task: jobs.Task) -> victims.NodeCandidates:
-        """All nodes on which enough could go, with what that would cost."""
+    def _find_candidates(self, task: jobs.Task) -> victims.NodeCandidates:
+        """Return all nodes where evictions could make room, with costs."""
         session = self._session
         room = nominated_pods.room(session, task) + self._planner.most(self._queue)
         enough = resources.fits(session.request(task), room)
         found = victims.NodeCandidates()
         for row in np.flatnonzero(enough & session.placement.reachable(task)).tolist():
-            offer = self._offer(task, row)
-            if offer is not None:
-                found.put(offer, row, self._version)
+            candidate_node = self._candidate_on(task, row)
+            if candidate_node is not None:
+                found.put(candidate_node, row, self._version)
         return found
 
-    def _offer(self, task: jobs.Task, row: int) -> victims.NodeCandidate | None:
-        """Who would have to go for the task to start on this node; nothing is changed."""
+    def _candidate_on(self, task: jobs.Task, row: int) -> victims.NodeCandidate | None:
+        """Return the victims needed to start the task on this node, or None; nothing is changed."""
         session = self._session
         session.spend("offers", NODE_COST)
         checkpoint = self._trial.checkpoint()
         if self._starts(task, row):
             return victims.NodeCandidate((), ())
-        every = self._pool.units(task, row)
-        chosen, starts = self._together(task, row, every)
+        groups = self._pool.units(task, row)
+        chosen, starts = self._evict_until_start(task, row, groups)
         self._trial.rollback(checkpoint)
         if chosen and not starts:
-            # Those who come first may use up what may be taken from a queue, and not be in the way.
-            for unit in every:
+            # The preferred victims may use up what their queue can lose without freeing what the
+            # task needs, a host port for instance: try each sufficient group alone.
+            for unit in groups:
                 if self._frees_enough(task, row, unit):
-                    chosen, starts = self._together(task, row, [unit])
+                    chosen, starts = self._evict_until_start(task, row, [unit])
                     self._trial.rollback(checkpoint)
                 if starts:
                     break
         if not starts:
             return None
-        needed = self._needed(task, row, chosen, checkpoint)
+        needed = self._minimal(task, row, chosen, checkpoint)
         self._trial.rollback(checkpoint)
         return victims.NodeCandidate(victims.cost(needed), tuple(needed))
 
-    def _together(
-        self, task: jobs.Task, row: int, every: Sequence[victims.VictimGroup]
+    def _evict_until_start(
+        self, task: jobs.Task, row: int, groups: Sequence[victims.VictimGroup]
     ) -> tuple[list[victims.VictimGroup], bool]:
-        """One of these after the other, until the task starts here: who went, and whether it does.
-        They are left evicted.
+        """Evict groups one by one until the task could start here. Return the victims, which remain
+        evicted, and whether the task could.
         """
         chosen: list[victims.VictimGroup] = []
-        for unit in every:
+        for unit in groups:
             current = self._pool.legal(task, unit)
             if current is None or not self._is_proportionate(current, chosen):
                 continue
@@ -300,17 +308,19 @@ class VictimSearch:
         return chosen, False
 
     def _frees_enough(self, task: jobs.Task, row: int, unit: victims.VictimGroup) -> bool:
-        """Whether there is room for the task here without this unit, whatever else it needs."""
+        """Whether evicting this group alone frees enough resources for the task, other obstacles
+        aside.
+        """
         session = self._session
         name, request = session.layout.names[row], session.request(task)
         room = session.allocatable[row] - session.future_used[row]
         room += self._sum(each for each in unit.tasks if each.node == name)
         return bool((request <= room)[request > 0].all())
 
-    def _needed(
+    def _minimal(
         self, task: jobs.Task, row: int, chosen: list[victims.VictimGroup], checkpoint: int
     ) -> list[victims.VictimGroup]:
-        """Those without which the task doesn't start here; the last of them is always needed."""
+        """Return the victims without which the task can't start here; the last is always needed."""
         needed = list(chosen)
         for unit in reversed(chosen[:-1]):
             without = [each for each in needed if each is not unit]
@@ -324,16 +334,18 @@ class VictimSearch:
     def _is_proportionate(
         self, unit: victims.VictimGroup, chosen: Sequence[victims.VictimGroup]
     ) -> bool:
-        """Whether it may go for what is lacking; for a pod above a minimum always by proportion."""
+        """Whether the gang frees no more than PROPORTION times what is lacking, or no limit
+        applies. The limit always applies when the preemptor already has its minimum.
+        """
         always = self._planner.whole_gangs is victims.WholeGangs.ALWAYS and not self._has_minimum
         if not unit.whole or always:
             return True
         gangs = [each for each in (*chosen, unit) if each.whole]
         freed = self._freed_whole + self._sum(task for each in gangs for task in each.tasks)
-        return bool((freed <= PROPORTION * self._lack).all())
+        return bool((freed <= PROPORTION * self._scarce).all())
 
     def _starts(self, task: jobs.Task, row: int) -> bool:
-        """Whether room, queue and filters all let the task in, now or once what leaves is gone."""
+        """Whether resources, queue and filters admit the task, now or after pending releases."""
         session = self._session
         request = session.request(task)
         room = session.allocatable[row] - session.future_used[row]
@@ -355,26 +367,26 @@ class VictimSearch:
                 )
             )
 
-    def _accept(self, task: jobs.Task, row: int, offer: victims.NodeCandidate) -> None:
+    def _accept(self, task: jobs.Task, row: int, candidate_node: victims.NodeCandidate) -> None:
         self._version += 1
-        for unit in offer.units:
+        for unit in candidate_node.units:
             self._evict(unit)
             self._remember(unit)
         self._trial.pipeline(task, row)
         self.placed[task.uid] = (task, row)
-        leaving = [each for unit in offer.units if unit.whole for each in unit.tasks]
+        leaving = [each for unit in candidate_node.units if unit.whole for each in unit.tasks]
         if leaving and self._depends_on_others(task):
-            self._offered.clear()
+            self._candidates.clear()
         vacated = {self._session.layout.rows[each.node or ""] for each in leaving} - {row}
-        for alike in self._offered:
+        for alike in self._candidates:
             self._vacated[alike] |= vacated
 
     def _depends_on_others(self, task: jobs.Task) -> bool:
-        """Whether what happens on one node may change what holds for the task on another."""
+        """Whether a change on one node may affect the task on a different node."""
         return any(each is not None for each in self._session.dispatch.every("outlook", task))
 
     def _remember(self, unit: victims.VictimGroup) -> None:
-        """A gang that goes whole takes the surplus with it that went before."""
+        """Record the victims. A gang evicted whole absorbs single pods chosen before."""
         if not unit.whole:
             self._chosen[unit.tasks[0].uid] = unit
             return
@@ -383,13 +395,13 @@ class VictimSearch:
         self._freed_whole += self._sum(unit.tasks)
         self._chosen[gang.gang.job.id] = gang
 
-    def _replaced(self, spared: victims.VictimGroup) -> bool:
-        """Whether all that was placed finds room again, now that these stay."""
+    def _fits_without(self, spared: victims.VictimGroup) -> bool:
+        """Whether all placed tasks still fit if these victims stay."""
         rows = {self._session.layout.rows[task.node or ""] for task in spared.tasks}
-        every = list(self.placed.values())
-        kinds = {task.pod_class for task, _ in every}
-        alike = len(kinds) == 1 and not self._depends_on_others(every[0][0])
-        moved = [task for task, row in every if not alike or row in rows] or [every[-1][0]]
+        placed = list(self.placed.values())
+        classes = {task.pod_class for task, _ in placed}
+        alike = len(classes) == 1 and not self._depends_on_others(placed[0][0])
+        moved = [task for task, row in placed if not alike or row in rows] or [placed[-1][0]]
         for task in moved:
             self._trial.withdraw(task)
             del self.placed[task.uid]

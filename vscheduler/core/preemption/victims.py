@@ -1,12 +1,12 @@
-"""Units: what may be evicted together, so that no gang is left with a part of its minimum.
+"""Victims: candidates for eviction, grouped so that no gang keeps only a part of its minimum.
 
-A pod above its job's minimum, or of a group of one, may go alone; all other pods of a job only
-together, as a whole gang.
+A pod beyond the minimum of a job, or the only pod of a job, may be evicted alone. All other pods of
+a job are evicted only together, as a whole gang.
 
-Offers are nodes by what it would cost to make room there, the cheapest first. What a node costs is
-a lower bound once others have gone: evictions only make nodes dearer. Where queues stand among
-those that may lose pods is left out of it, as that changes with each eviction, for all nodes alike:
-nodes are kept apart by whose pods would go, and compared as queues stand then.
+NodeCandidates sorts nodes by the cost of the evictions needed there, the cheapest first. A known
+cost remains a lower bound after further evictions, since evictions only make nodes more expensive.
+The rank of the losing queues isn't part of the stored cost, because each eviction changes ranks on
+all nodes alike: nodes are stored by losing queues, and compared with current ranks.
 """
 
 import dataclasses
@@ -35,56 +35,58 @@ class WholeGangs(StrEnum):
 
 
 Rank = tuple[tuple[float, ...], ...]
-"""Where a queue stands among those that may lose pods to another one: the smallest is the first."""
+"""A queue's position among queues that may lose pods to the claimant; the smallest rank loses
+first."""
 
 Cost = tuple[Any, ...]
-"""What evictions cost: the smaller is the better."""
+"""The cost of evictions; smaller is better."""
 
 Candidate = Callable[[job_state.JobState, jobs.Task], bool]
-"""Whether a pod of a job may be asked for at all."""
+"""Whether a pod of a job may be considered as a victim at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionRules:
-    """Who may go at all."""
+    """Which evictions an attempt may consider."""
 
     whole: bool
-    """Whether gangs may go whole."""
+    """Whether gangs may be evicted whole."""
     always: bool
-    """Whether they may even if their queues end with less of their shares than the claimant's."""
+    """Whether a gang may be evicted whole even if its queue ends with a smaller part of its share
+    than the claimant."""
     removal: relocations.Relocation | None
-    """Where pods of queues within their shares may go; None: they stay."""
+    """Where pods of queues within their shares may move; None if such pods stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VictimGroup:
-    """Pods of one job that go together."""
+    """Pods of one job that are evicted together."""
 
     gang: job_state.JobState
     tasks: tuple[jobs.Task, ...]
     whole: bool
-    """Whether nothing of the job stays, though it is more than one pod."""
+    """Whether a gang of several pods is evicted completely."""
     overshoot: float = 0.0
-    """How far below its share its queue ends, as a part of the share."""
+    """How far below its share the queue ends, as a fraction of the share."""
     rank: Rank = ()
-    """Where its queue stands among those that may lose pods: the smallest is the first."""
+    """The queue's position among queues that may lose pods; the smallest rank loses first."""
     moves: bool = False
-    """Whether its queue is within its share, so that there must be room for it elsewhere."""
+    """Whether the queue is within its share, so that replacement pods must fit elsewhere."""
 
     @property
     def started(self) -> float:
-        """When the first of its pods got its node."""
+        """When the first pod of the group got a node."""
         return min(map(start, self.tasks)) if len(self.tasks) > 1 else start(self.tasks[0])
 
     @property
     def priority(self) -> int:
-        """The highest of its pods."""
+        """The highest priority among the pods."""
         if len(self.tasks) == 1:
             return self.tasks[0].priority
         return max(task.priority for task in self.tasks)
 
     def judged(self, rank: Rank, overshoot: float = 0.0, *, moves: bool = False) -> "VictimGroup":
-        """The same with what is known of its queue."""
+        """Return a copy with the effects of the eviction on the queue."""
         return VictimGroup(
             gang=self.gang,
             tasks=self.tasks,
@@ -96,19 +98,24 @@ class VictimGroup:
 
 
 def start(task: jobs.Task) -> float:
-    """Since when a pod has its node, or exists where that isn't known."""
+    """Return when the pod got a node, or the creation time if unknown."""
     return task.created if task.scheduled_at is None else task.scheduled_at
 
 
 def surplus(gang: job_state.JobState, task: jobs.Task) -> VictimGroup | None:
-    """The pod alone, where the rest of its job keeps the minimum or there is no rest."""
+    """Return the pod as a group, if the rest of the job keeps the minimum or no other pod holds
+    resources; else None.
+    """
     if gang.spares(task) or _is_last(gang):
         return VictimGroup(gang=gang, tasks=(task,), whole=False)
     return None
 
 
 def whole(gang: job_state.JobState) -> VictimGroup | None:
-    """All pods that hold room, unless one of them can't be evicted now."""
+    """Return all pods that hold resources as a group.
+
+    None for fewer than two pods, or if one of the pods can't be evicted now.
+    """
     held = [task for task in gang.job.tasks if gang.status(task) in jobs.HOLDING]
     if len(held) < 2 or any(gang.status(task) not in jobs.EVICTABLE for task in held):
         return None
@@ -116,7 +123,7 @@ def whole(gang: job_state.JobState) -> VictimGroup | None:
 
 
 def merged(chosen: Sequence[VictimGroup], more: VictimGroup) -> list[VictimGroup]:
-    """One unit more; a gang that goes whole takes its single pods that were chosen before."""
+    """Add a group to the chosen groups. A whole gang absorbs pods of the gang chosen before."""
     if not more.whole:
         return [*chosen, more]
     tasks = [task for each in chosen if each.gang is more.gang for task in each.tasks]
@@ -125,8 +132,10 @@ def merged(chosen: Sequence[VictimGroup], more: VictimGroup) -> list[VictimGroup
 
 
 def cost(chosen: Sequence[VictimGroup]) -> Cost:
-    """What is lost with these: fewer gangs, the smallest overshoot, lower priorities, fewer pods,
-    less run time.
+    """Return the cost of evicting these groups.
+
+    Compared in order: whole gangs, overshoot, job priority, pod priority, number of pods, run time
+    of the oldest pod.
     """
     if not chosen:
         return ()
@@ -141,7 +150,7 @@ def cost(chosen: Sequence[VictimGroup]) -> Cost:
 
 
 def most(session: "working.Session", queue: queues.Queue, hook: str) -> resources.Vector:
-    """The most that could ever be freed for a queue on each node, (N, R), plugins aside."""
+    """Return an upper bound, (N, R), of what evictions could free for a queue, ignoring plugins."""
     inside = hook == "preemptable"
     freed = np.zeros_like(session.future_used)
     for row in range(session.layout.size):
@@ -156,7 +165,7 @@ def _is_last(gang: job_state.JobState) -> bool:
 
 
 class VictimCandidates:
-    """Who may be asked to go for one queue, node by node."""
+    """Candidates for eviction on behalf of one queue, node by node."""
 
     def __init__(
         self,
@@ -176,25 +185,27 @@ class VictimCandidates:
         """Pods that started after this instant are left alone."""
         self._terms = terms
         self.left_movable = False
-        """Whether there was a unit that may be moved, and nobody was to be."""
+        """Whether a group was skipped only because moving pods isn't allowed in this attempt."""
         self._claimed = session.space.zeros()
-        """What the claimant's job still asks for, (R,)."""
+        """What the claimant's job still requests, (R,)."""
         self._ranks: dict[str, Rank] = {}
         self._overshoots: dict[jobs.JobId, float] = {}
-        """Of whole gangs, for the task that asks."""
+        """Overshoots of whole gangs, for the current task."""
 
     def residents(self, row: int) -> list[jobs.Task]:
-        """Pods on the node that may be asked."""
-        return [task for task in self._session.residents(row) if self._askable(task)]
+        """Return the candidates on the node."""
+        return [task for task in self._session.residents(row) if self._is_candidate(task)]
 
     def asks_anew(self, claimed: resources.Vector) -> None:
-        """Another task of the claimant's asks for room; with those behind it, for so much, (R,)."""
+        """Start the search for another task. claimed is the request of the task and all later
+        tasks, (R,).
+        """
         self._claimed = claimed
         self._ranks.clear()
         self._overshoots.clear()
 
     def rank(self, queue: str) -> Rank:
-        """Where this queue stood when the task began to ask."""
+        """Return the queue's rank when the search for the task began."""
         if queue not in self._ranks:
             owner = self._session.queues[queue]
             key = self._session.dispatch.key("victim_queue_key", self._claimant, owner)
@@ -202,7 +213,9 @@ class VictimCandidates:
         return self._ranks[queue]
 
     def units(self, claimant: jobs.Task, row: int) -> list[VictimGroup]:
-        """What could go from this node, in order of preference, whether it may or not."""
+        """Return all groups with pods on this node, most preferred victims first, without checking
+        legality.
+        """
         found: list[VictimGroup] = []
         owners: dict[jobs.JobId, job_state.JobState] = {}
         for task in self.residents(row):
@@ -218,8 +231,10 @@ class VictimCandidates:
         return sorted(found, key=self.preference)
 
     def _overshoot(self, claimant: jobs.Task, unit: VictimGroup) -> float:
-        """How far below its share the queue of a whole gang would end, as things stood when the
-        task began to ask: the same on every node on which the gang has pods.
+        """Return how far below its share the queue ends without this gang, as of the start of the
+        search for the task.
+
+        The value is computed once per gang, for all nodes with pods of the gang.
         """
         job = unit.gang.job.id
         if job not in self._overshoots:
@@ -228,9 +243,10 @@ class VictimCandidates:
         return self._overshoots[job]
 
     def preference(self, unit: VictimGroup) -> Cost:
-        """Who goes first: single pods, gangs without which their queues keep the most of their
-        share, pods of the queue with the largest surplus, the lower priority, the younger; a total
-        order.
+        """Return the sort key of victims; smaller keys are evicted first, and the order is total.
+
+        Single pods come first, then gangs whose queues keep most of their shares, then pods of the
+        queue with the largest surplus, lower priorities and younger pods.
         """
         return (
             unit.whole,
@@ -243,31 +259,40 @@ class VictimCandidates:
         )
 
     def legal(self, claimant: jobs.Task, unit: VictimGroup) -> VictimGroup | None:
-        """The unit as things stand, if it may go for this task; else None."""
+        """Return the group in its present state if every rule permits the eviction for this task;
+        else None.
+        """
         current = whole(unit.gang) if unit.whole else surplus(unit.gang, unit.tasks[0])
-        if current is None or not all(map(self._askable, current.tasks)):
+        if current is None or not all(map(self._is_candidate, current.tasks)):
             return None
         stays = not unit.whole and unit.gang.spares(unit.tasks[0])
-        if not stays and self._is_promised_room(unit.gang):
+        if not stays and self._has_nominations(unit.gang):
             return None
         session, hook, tasks = self._session, self._hook, current.tasks
         if not session.budgets.spare(tasks) or session.neighbours.would_miss(tasks):
             return None
         if len(session.dispatch.unprotected(hook, claimant, tasks)) < len(tasks):
             return None
-        # Between queues, a gang goes whole when its queue is above its share as it is chosen.
+        # In reclaim, a gang may go whole if its queue is above its share at this moment, so one
+        # entitled pod is enough. In preempt, every pod must be entitled.
         enough = 1 if hook == "reclaimable" else len(tasks)
         if len(session.dispatch.entitled(hook, claimant, tasks)) < enough:
             return None
-        return self._weighed(claimant, current, unit.rank)
+        return self._within_rules(claimant, current, unit.rank)
 
-    def _is_promised_room(self, gang: job_state.JobState) -> bool:
-        """Whether others go for a pod of it: they would have gone for nothing if it went whole."""
+    def _has_nominations(self, gang: job_state.JobState) -> bool:
+        """Whether a pod of the gang has a nomination: evicting the whole gang would waste those
+        evictions.
+        """
         promised = gang.tasks(jobs.TaskStatus.PIPELINED)
         return any(task.uid in self._session.nominations for task in promised)
 
-    def _weighed(self, claimant: jobs.Task, unit: VictimGroup, rank: Rank) -> VictimGroup | None:
-        """The unit with where its queue stands and where it leaves it, if that is right."""
+    def _within_rules(
+        self, claimant: jobs.Task, unit: VictimGroup, rank: Rank
+    ) -> VictimGroup | None:
+        """Return the group with the queue's rank and resulting share; None if shares don't permit
+        the eviction.
+        """
         after = self._share_after(claimant, unit.tasks)
         if after is None:
             return unit.judged(rank)
@@ -291,7 +316,7 @@ class VictimCandidates:
         )
         return after
 
-    def _askable(self, task: jobs.Task) -> bool:
+    def _is_candidate(self, task: jobs.Task) -> bool:
         gang = self._session.gang_of(task)
         return (
             task.preemptable
@@ -306,12 +331,12 @@ class VictimCandidates:
 
 
 RankOf = Callable[[str], Rank]
-"""Where a queue stands now."""
+"""Returns the current rank of a queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCandidate:
-    """What a node costs: who would have to go for one task."""
+    """The victims and their cost if one task is placed on a node."""
 
     cost: Cost
     units: tuple[VictimGroup, ...]
@@ -324,26 +349,28 @@ class NodeCandidate:
 
 @dataclass(frozen=True, slots=True)
 class CostLowerBound:
-    """The cheapest node: it costs no less than this, as queues stand now."""
+    """The node with the lowest known cost, under current ranks."""
 
     cost: Cost
     row: int
     version: int
-    """How many offers had been accepted when it was worked out."""
+    """The number of accepted candidates when the cost was computed."""
 
 
 class NodeCandidates:
-    """The nodes on which room could be made for tasks of one kind."""
+    """The nodes where evictions could make room for tasks with equal needs."""
 
     def __init__(self) -> None:
         self._heaps: dict[frozenset[str], list[tuple[Cost, int, int]]] = {}
 
-    def put(self, offer: NodeCandidate, row: int, version: int) -> None:
-        """Another node, or one that was taken out: more may go there, for no less."""
-        heapq.heappush(self._heaps.setdefault(offer.losers, []), (offer.cost, row, version))
+    def put(self, candidate: NodeCandidate, row: int, version: int) -> None:
+        """Add a node, or return a node taken out by `cheapest`, with a new cost that is no
+        lower.
+        """
+        heapq.heappush(self._heaps.setdefault(candidate.losers, []), (candidate.cost, row, version))
 
     def cheapest(self, rank: RankOf) -> CostLowerBound | None:
-        """Take out the node that costs the least, the first of those that cost the same."""
+        """Remove and return the node with the lowest cost; ties go to the first row."""
         found: tuple[Cost, int, int] | None = None
         heap: list[tuple[Cost, int, int]] = []
         for losers, each in self._heaps.items():
@@ -359,8 +386,8 @@ class NodeCandidates:
 
 
 def ranked_cost(cost: Cost, losers: frozenset[str], rank: RankOf) -> Cost:
-    """The cost with where its queues stand in its place: behind how many gangs go whole, and how
-    far below their shares queues end.
+    """Return the cost with the current rank of the losing queues, placed after the number of whole
+    gangs and the overshoot.
     """
     if not cost:
         return cost

@@ -320,7 +320,7 @@ class Dispatch:
 
     def _stands_in(self, call: Call, hook: str, error: Exception, default: Answer) -> Answer:
         if isinstance(error, PluginFailedError):
-            raise error  # another one, which this one asked
+            raise error  # another plugin failed, which this plugin called
         if call.plugin not in self._guarded:
             raise PluginFailedError(call.plugin, hook, error) from error
         return default
@@ -385,7 +385,7 @@ def tried(
     try:
         return made()
     except PluginFailedError:
-        raise  # another one, which this one asked
+        raise  # another plugin failed, which this plugin called
     except Exception as error:
         name = setting.plugin.name
         if name not in guarded:

@@ -49,9 +49,7 @@ def _check_rows(session: "working.Session") -> None:
 
 
 class _PlacedTasks:
-    """Decisions as arrays with one entry each, since a loop over pods would cost as much as placing
-    them.
-    """
+    """Decisions as arrays, since a loop over pods would cost as much as their placement."""
 
     def __init__(
         self,
@@ -74,7 +72,7 @@ class _PlacedTasks:
         indexes = {pod_class: index for index, pod_class in enumerate(classes)}
         class_of = np.array([indexes[task.pod_class] for task in tasks], dtype=np.int64)
         self.requests = by_class.reshape(-1, session.space.size)[class_of]
-        """(n, R)."""
+        """The resource requests, (n, R)."""
 
     def add_to(self, used: resources.Vector, future: resources.Vector) -> None:
         """Add the requests to the rows of touched nodes."""

@@ -40,9 +40,9 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
     """Return everything that the session decided, in canonical order."""
     tried: frozenset[jobs.JobId] = frozenset()
     if session.spending.exhausted:
-        # A job that only waits for room to be freed has had its turn as well: it would wait again
-        # in the next cycle, and could use up that one's budget too.
-        # One whose pods are still to come has had none: it may be whole by the next cycle.
+        # A job that waits for resources being released has had its turn, too: the job would wait
+        # again in the next cycle, and could use up the next budget as well.
+        # A job with too few pods has had no turn: the job may be complete by the next cycle.
         waiting = {pipeline.task.job for pipeline in session.pipelined.values()}
         waiting |= {
             job for job, each in session.reasons.items() if each.code not in reasons.LACKS_PODS
@@ -143,7 +143,7 @@ def _groups(session: "working.Session") -> tuple[decisions.GroupStatus, ...]:
         if not gang.untouched:
             statuses.append(_group(session, gang))
         elif job not in session.unreached:
-            # Most jobs have nothing to wait for, and stand as they did in the last cycle.
+            # Most jobs wait for nothing and haven't changed: their status is kept with the job.
             same = job not in session.reasons and gang.phase is gang.job.state.phase
             ask = functools.partial(_group, session, gang)
             if same:
@@ -166,8 +166,8 @@ def _group(session: "working.Session", gang: job_state.JobState) -> decisions.Gr
     waits = (
         reason is not None
         and gang.counts[jobs.TaskStatus.PENDING]
-        # Autoscalers make nodes for pods that are said to be unschedulable. Of groups that aren't
-        # admitted, only those that nothing but the cluster has no room for are helped by that.
+        # Autoscalers add nodes for pods with the condition Unschedulable. Pods of a group that
+        # isn't admitted get the condition only if more nodes would help the group.
         and (gang.phase is not jobs.Phase.PENDING or reason.code in REPORTED_TO_PODS)
     )
     return decisions.GroupStatus(

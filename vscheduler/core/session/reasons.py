@@ -211,7 +211,7 @@ def _task_without_node(session: "working.Session", turn: JobTurn) -> jobs.Task |
     """Return a task of the job that no node could take even if empty, and that no share would
     help.
     """
-    if len(turn.gang.job.classes) < 2:  # then the first task is like all others
+    if len(turn.gang.job.classes) < 2:  # all tasks are like the first one
         return None
     by_class = {task.pod_class: task for task in reversed(turn.tasks)}
     return next((task for task in by_class.values() if session.nowhere(task)), None)

@@ -342,13 +342,13 @@ class Session:
     def take(self, task: jobs.Task, row: int, status: jobs.TaskStatus) -> None:
         """Place the task on a node, as allocated or pipelined. Called by Statement."""
         request = self.request(task)
-        future = self.future_used[row]  # a view; in one step, `+=` would write it twice
+        future = self.future_used[row]  # a view: `self.future_used[row] += …` would store it again
         future += request
         if status is jobs.TaskStatus.ALLOCATED:
             used = self.used[row]
             used += request
             over = used > self.allocatable[row]
-            full = True in over.tolist()  # `any` takes ten times as long on so few
+            full = True in over.tolist()  # ten times as fast as `any` on so few elements
             assert not full or not request[over].any(), f"{task.key} overfills a node"
         name = self.layout.names[row]
         work_budget.take_ports(self.ports, name, task)

@@ -183,7 +183,7 @@ class Statement:
                 self._session.pipelined.pop(task.uid, None)
             elif step in (Step.PLACED, Step.STARTED):
                 if self._session.gang_of(task).status(task) is jobs.TaskStatus.ALLOCATED:
-                    # Who was to start waits with its gang: it is nobody's company yet.
+                    # The task waits with its gang, so it can't satisfy another pod's affinity yet.
                     self._move_affinity(task, row, pod_affinity.Seat.PROMISED)
                 self._hold(task, row)
         self._forget()
