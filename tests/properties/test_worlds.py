@@ -1,8 +1,18 @@
+import dataclasses
 from collections.abc import Iterable
 
 import pytest
 
-from tests.properties.worlds import configurations, division_rules, generator, histories, moments
+from tests import pictures
+from tests.properties.worlds import (
+    configurations,
+    division_rules,
+    eviction_rules,
+    generator,
+    histories,
+    moments,
+)
+from tests.properties.worlds import world as worlds
 
 SEEDS = 3
 """Of each configuration in every run: 20 s."""
@@ -42,6 +52,32 @@ def test_shares_are_recounted_in_plain_worlds() -> None:
 def test_a_world_comes_to_rest_that_once_did_not(seed: int, configuration: str) -> None:
     """Two branches of a tree took a pod from each other in turns."""
     lives_well(histories.Plan(seed=seed, configuration=configuration))
+
+
+def test_volcanos_way_may_swap_pods_of_a_job_that_cannot_start() -> None:
+    """But not for a pod that goes elsewhere, nor at the cost of other jobs."""
+    picture = """
+        node  n1 cpu=4 pods=2 label=zone=a
+        node  n2 cpu=1 pods=9
+        queue q
+        job   q/gang  min=4 select=zone=a   n1@4 n1@0 -@0*2
+        job   q/other min=1 cpu=0           n2
+        """
+    moment = worlds.World(pictures.documents(picture), "preempt-volcano", 0).step()
+    (swap,) = moment.evicts
+    assert swap.pod == "default/gang-1"
+
+    def problems(pod: str, node: str) -> list[str]:
+        evicts = (dataclasses.replace(swap, pod=pod, node=node),)
+        return list(
+            eviction_rules.nobody_goes_for_nothing(dataclasses.replace(moment, evicts=evicts))
+        )
+
+    assert problems("default/gang-1", "n1") == []
+    elsewhere = "VAIN default/gang-1 is evicted for its own job, of which none comes to its node"
+    assert problems("default/gang-1", "n2") == [elsewhere]
+    others = "VAIN pods are evicted for default/gang, which has 3 of 4"
+    assert problems("default/other-0", "n2") == [others]
 
 
 @pytest.mark.at_length

@@ -242,3 +242,25 @@ def test_a_gang_that_has_just_been_bound_loses_no_part_of_it(
     later = running.run(running.obey(documents, first), tree)
     goes = ["low-0"] if compatibility else ["low-0", "low-1"]
     assert [each.task.name for each in later.evicts] == goes
+
+
+@pytest.mark.parametrize(
+    ("compatibility", "goes"), [({}, []), ({"compatibility": "volcano"}, ["gang-1"])]
+)
+def test_pods_of_a_job_that_cannot_start_keep_their_places(
+    compatibility: dict[str, str], goes: list[str]
+) -> None:
+    """Volcano lets them take each other's: it asks only between jobs whether the job starts then.
+
+    The pods ask for nothing but a slot, so drf calls them equals; gang's tier has no veto there.
+    """
+    documents = pictures.documents(
+        """
+        node  n1 cpu=4 pods=2 label=zone=a
+        node  n2 cpu=1 pods=9
+        queue q
+        job   q/gang min=4 select=zone=a   n1@4 n1@0 -@0*2
+        """
+    )
+    tree = {"actions": "preempt", "tiers": running.tiers(TIERS), **compatibility}
+    assert [each.task.name for each in running.run(documents, tree).evicts] == goes

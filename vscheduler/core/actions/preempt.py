@@ -98,7 +98,11 @@ MakeRoom = Callable[[node_by_node.NodeByNodeSearch], bool]
 def _node_by_node(
     session: working.Session, line: ordering.Line[preemptors.Preemptor], make_room: MakeRoom
 ) -> None:
-    """Volcano's way: each starving job gets one attempt, then its tasks try their own job."""
+    """Volcano's way: each starving job gets one attempt, then its tasks try their own job.
+
+    Volcano asks JobPipelined only of the attempt: a pod may take the place of another one in a job
+    that can't start with either.
+    """
     starving = []
     while line:
         claim = line.leave()
