@@ -150,6 +150,22 @@ def test_nobody_goes_for_pods_that_ask_for_nothing() -> None:
     )
 
 
+def test_who_went_for_one_pod_stays_where_a_gang_goes_for_the_next_one() -> None:
+    """It leaves room for both."""
+    assert preempt("""
+        node  n1 cpu=5
+        node  n2 cpu=1
+        queue q
+        job   q/gang  min=5 cpu=1         n1*5
+        job   q/loose min=1 cpu=1         n2
+        job   q/high  min=2 priority=10   -@1 -@4
+        """) == [
+        *(evict(f"gang-{n}", for_="high") for n in range(5)),
+        pipeline("high-0", "n1"),
+        pipeline("high-1", "n1"),
+    ]
+
+
 def test_room_that_a_gang_leaves_elsewhere_is_looked_at_again() -> None:
     """On n2 it takes one pod more once the gang on n1 is gone, and no second gang."""
     assert preempt("""

@@ -1,0 +1,42 @@
+import pytest
+
+from tests import pictures, running
+from vscheduler.core.model import decisions, jobs
+from vscheduler.core.preemption import victims
+
+PICTURE = """
+    node  n1 cpu=6
+    queue poor   queue rich
+    job   rich/gang  min=4   n1 n1 n1 n1
+    job   rich/loose min=1   n1 n1
+    job   poor/needy min=2   - -
+    """
+
+
+def test_each_task_that_asks_sees_what_was_taken_for_those_before_it() -> None:
+    """Of the 4 cpu that rich deserves the gang would leave 2, and beside an evicted pod only 1."""
+    tree = {**running.TREE, "actions": "allocate, reclaim"}
+    session = running.open_session(pictures.documents(PICTURE), tree)
+    gang, loose, needy = (
+        session.gangs[jobs.JobId(f"default/{name}")] for name in ("gang", "loose", "needy")
+    )
+    pool = victims.VictimCandidates(
+        session,
+        hook="reclaimable",
+        claimant=session.queues["poor"],
+        candidate=lambda each, _: each is not needy,
+        oldest=session.snapshot.now,
+        terms=victims.EvictionRules(whole=True, always=False, removal=None),
+    )
+    task, victim = needy.job.tasks[0], loose.job.tasks[0]
+
+    def overshoot() -> float:
+        (unit,) = (each for each in pool.units(task, 0) if each.whole and each.gang is gang)
+        return unit.overshoot
+
+    pool.asks_anew(session.request(task))
+    assert overshoot() == pytest.approx(0.5, abs=1e-3)
+    with session.statement() as trial:
+        trial.evict(decisions.Evict(task=victim, node="n1", action="reclaim", beneficiary=None))
+        pool.asks_anew(session.request(task))
+        assert overshoot() == pytest.approx(0.75, abs=1e-3)
