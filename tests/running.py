@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tests import pictures
-from vscheduler.core import actions, cycle, plugins
+from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, snapshot
 from vscheduler.core.session import session
@@ -45,7 +45,7 @@ TREE = {"actions": "allocate", "tiers": tiers(STANDARD)}
 
 def policy_of(tree: Mapping[str, Any]) -> policy.Policy:
     """The policy of a configuration that has no problems."""
-    parsed = policy.parse(tree, plugins.PLUGINS, actions.ACTIONS)
+    parsed = policy.parse(tree, plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO)
     assert parsed.policy is not None, parsed.problems
     return parsed.policy
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from tests.conformance import expectations
-from vscheduler.core import actions, plugins
+from vscheduler.core import actions, compat, plugins
 from vscheduler.core.config import policy as policies
 from vscheduler.simulator import run as simulator
 
@@ -81,7 +81,7 @@ def run(scenario: Scenario, *, as_volcano: bool = True) -> list[str]:
     """What doesn't hold after one cycle: one sentence per key of `expect`."""
     compatibility = {"compatibility": "volcano"} if as_volcano else {}
     tree = {**compatibility, **scenario.scheduler}
-    parsed = policies.parse(tree, plugins.PLUGINS, actions.ACTIONS)
+    parsed = policies.parse(tree, plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO)
     if parsed.policy is None:
         return [str(problem) for problem in parsed.problems]
     options = simulator.Options(

@@ -8,7 +8,7 @@ import pytest
 
 from tests import attacks
 from tests.unit.mirror import manifests
-from vscheduler.core import actions, cycle, plugins
+from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.actions import enqueue
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, jobs, snapshot
@@ -72,7 +72,7 @@ class Cluster:
 
 def built_in() -> policy.Policy:
     """The built-in configuration."""
-    parsed = policy.parse(policy.BUILT_IN, plugins.PLUGINS, actions.ACTIONS)
+    parsed = policy.parse(policy.BUILT_IN, plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO)
     assert parsed.policy is not None
     return parsed.policy
 

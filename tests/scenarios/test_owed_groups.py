@@ -4,7 +4,7 @@ import pytest
 
 from tests import pictures, running
 from tests.scenarios.admitting import CLUSTER_FULL, cycles, phases, reasons
-from vscheduler.core import cycle
+from vscheduler.core import compat, cycle
 from vscheduler.core.actions import ACTIONS
 from vscheduler.core.api import contracts
 from vscheduler.core.config import policy
@@ -72,7 +72,10 @@ def test_a_queue_that_has_had_enough_is_owed_nothing(sated: bool) -> None:
     flags = {"enabledOverused": sated}
     tiers = [{"plugins": [{"name": "overcommit"}, {"name": "sated", **flags}]}]
     parsed = policy.parse(
-        {"actions": "enqueue, reclaim", "tiers": tiers}, [overcommit.Overcommit, Sated], ACTIONS
+        {"actions": "enqueue, reclaim", "tiers": tiers},
+        [overcommit.Overcommit, Sated],
+        ACTIONS,
+        compat.VOLCANO,
     )
     assert parsed.policy is not None
     picture = "node n1 cpu=1 queue q job q/a phase=Pending minresources=cpu:4 -"

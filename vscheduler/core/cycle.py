@@ -72,6 +72,7 @@ def _run(
     relocations.resume(opened)
     for setting in configured.actions:
         setting.action(setting.arguments).execute(opened)
-    reprieves.grant(opened)
+    if configured.rules.reprieves:
+        reprieves.grant(opened)
     invariants.check(opened)
     return job_status.close(opened, faults)

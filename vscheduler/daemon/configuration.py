@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from vscheduler.core import actions, plugins
+from vscheduler.core import actions, compat, plugins
 from vscheduler.core.api import contracts, hooks
 from vscheduler.core.config import policy, validation
 from vscheduler.mirror.decode import documents
@@ -96,7 +96,7 @@ def examine(text: str, path: str) -> Examined:
     if len(found) != 1:
         raise ConfigurationError([f"{path}: one document is needed, there are {len(found)}"])
     (document,) = found
-    parsed = policy.parse(document.content, known, actions.ACTIONS)
+    parsed = policy.parse(document.content, known, actions.ACTIONS, compat.VOLCANO)
     return Examined(document=document, parsed=parsed)
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tests.benchmarks.core import cases
-from vscheduler.core import actions, cycle, plugins
+from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.config import policy
 from vscheduler.core.model import snapshot
 from vscheduler.daemon import application
@@ -88,6 +88,6 @@ def _collecting_as_the_daemon() -> Iterator[None]:
 def _policy(wanted: str) -> policy.Policy:
     """The built-in configuration with other actions."""
     tree = {**policy.BUILT_IN, "actions": wanted}
-    parsed = policy.parse(tree, plugins.PLUGINS, actions.ACTIONS)
+    parsed = policy.parse(tree, plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO)
     assert parsed.policy is not None, parsed.problems
     return parsed.policy

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests import pictures, running
-from vscheduler.core import actions, cycle, plugins
+from vscheduler.core import actions, compat, cycle, plugins
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, snapshot
 from vscheduler.core.model import queues as model
@@ -229,7 +229,7 @@ def test_what_is_held_under_other_schedulers_is_part_of_a_guarantee() -> None:
 )
 def test_arguments_that_mean_nothing_are_refused(arguments: dict[str, Any]) -> None:
     """With the plugin's name and the argument's."""
-    parsed = policy.parse(tree(**arguments), plugins.PLUGINS, actions.ACTIONS)
+    parsed = policy.parse(tree(**arguments), plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO)
     assert parsed.policy is None
     (problem,) = parsed.problems
     assert f"fairshare.{next(iter(arguments))}" in str(problem)

@@ -4,7 +4,10 @@ from typing import Any
 import pytest
 
 from tests.unit.core import sessions
+from vscheduler.core import compat
 from vscheduler.core.api import contracts
+from vscheduler.core.compat import plugins as compat_plugins
+from vscheduler.core.config import cycle_rules
 from vscheduler.core.model import constraints, decisions, jobs
 from vscheduler.core.plugins import gang, priority
 from vscheduler.core.session import job_state
@@ -145,14 +148,18 @@ def test_sub_groups_follow_what_the_cycle_does() -> None:
     assert not PLUGIN.job_pipelined(subject)
 
 
-@pytest.mark.parametrize(("as_volcano", "valid"), [(False, True), (True, False)])
-def test_a_policy_without_keys_makes_one_sub_group(as_volcano: bool, valid: bool) -> None:
+@pytest.mark.parametrize(
+    ("rules", "valid"), [(cycle_rules.DEFAULT, True), (compat.VOLCANO.rules, False)]
+)
+def test_a_policy_without_keys_makes_one_sub_group(
+    rules: cycle_rules.CycleRules, valid: bool
+) -> None:
     """Of all pods that its selector matches; in Volcano it never has any."""
     selector = constraints.Selector(
         (constraints.Requirement("part", constraints.Operator.IN, ("a",)),)
     )
     job = divided(1, "a:p a:p b:p", minimum=1, keys=(), selector=selector)
-    subject = job_state.JobState(job, as_volcano=as_volcano)
+    subject = job_state.JobState(job, rules)
     assert (PLUGIN.job_valid(subject) is None) is valid
 
 
@@ -191,17 +198,17 @@ def test_nobody_is_evicted_for_a_part_of_a_sub_group(picture: str, whole: bool) 
     assert subject.sub_groups.completes(placed) is whole
 
 
-@pytest.mark.parametrize("as_volcano", [False, True])
-def test_gangs_without_their_minimum_come_first(as_volcano: bool) -> None:
+@pytest.mark.parametrize(
+    ("kind", "expected"), [(gang.Gang, [0, 0, 1, 2]), (compat_plugins.VolcanoGang, [0, 1, 0, 1])]
+)
+def test_gangs_without_their_minimum_come_first(kind: type[gang.Gang], expected: list[int]) -> None:
     """Of these such as have started; in Volcano's way they are all alike."""
-    plugin = gang.Gang({})
-    opened = sessions.opened()
-    opened.as_volcano = as_volcano
-    plugin.open(opened)
+    plugin = kind({})
+    plugin.open(sessions.opened())
     broken, fresh, whole = drawn(2, "r p"), drawn(2, "p p"), drawn(1, "r p")
     headless = drawn(2, "w:r w:r m:p", **BOTH)
     keys = [plugin.job_key(each) for each in (broken, headless, fresh, whole)]
-    assert keys == ([0, 1, 0, 1] if as_volcano else [0, 0, 1, 2])
+    assert keys == expected
 
 
 def test_orders() -> None:

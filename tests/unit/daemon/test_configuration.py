@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tests import running
-from vscheduler.core import actions
+from vscheduler.core import actions, compat
 from vscheduler.core.api import contracts
 from vscheduler.core.config import policy
 from vscheduler.daemon import configuration
@@ -136,7 +136,7 @@ def test_the_example_is_found_as_it_would_be_installed() -> None:
     assert found.problems == ()
     (spot,) = found.plugins
     given = {"actions": "allocate", "tiers": running.tiers("spot")}
-    assert policy.parse(given, [spot], actions.ACTIONS).problems == ()
+    assert policy.parse(given, [spot], actions.ACTIONS, compat.VOLCANO).problems == ()
 
 
 def test_a_configuration_can_name_what_is_installed(

@@ -6,15 +6,16 @@ problem, but for names that Volcano has and we don't: they are warned of and lef
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from vscheduler.core.api import contracts, hooks
-from vscheduler.core.config import validation
+from vscheduler.core.config import cycle_rules, validation
 
 Problem = validation.Problem
 
 Plugins = Sequence[type[contracts.Plugin]]
 Actions = Sequence[type[contracts.Action[Any]]]
+Configured = TypeVar("Configured", bound=contracts.Configured)
 
 BUILT_IN: Mapping[str, object] = {
     "actions": "enqueue, allocate, backfill, reclaim",
@@ -76,6 +77,8 @@ class Policy:
     tiers: tuple[tuple[PluginSetting, ...], ...]
     volcano: bool = False
     """`compatibility: volcano`: Volcano's outcomes where ours differ."""
+    rules: cycle_rules.CycleRules = cycle_rules.DEFAULT
+    """What is decided outside of plugins and actions."""
     hard_topology_waits: bool = True
     """Whether gangs wait that must be near together in the network; else they start anywhere."""
 
@@ -103,6 +106,18 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Compatibility:
+    """What a compatibility mode puts in place of the default plugins, actions and rules.
+
+    Each class takes the place of the default class of the same name.
+    """
+
+    plugins: Plugins = ()
+    actions: Actions = ()
+    rules: cycle_rules.CycleRules = cycle_rules.DEFAULT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
     """A policy, unless there are problems; warnings in any case."""
 
@@ -111,16 +126,18 @@ class Parsed:
     warnings: tuple[Problem, ...] = ()
 
 
-def parse(tree: object, plugins: Plugins, actions: Actions) -> Parsed:
-    """Read a configuration as plain data; plugins and actions are those that exist.
+def parse(tree: object, plugins: Plugins, actions: Actions, volcano: Compatibility) -> Parsed:
+    """Read a configuration as plain data; plugins and actions are those that exist, `volcano` is
+    what `compatibility: volcano` puts in their place.
 
     All problems are found at once; with any of them there is no policy.
     """
-    lenient = isinstance(tree, dict) and tree.get("compatibility") == VOLCANO
-    found = validation.Findings(lenient=lenient)
+    as_volcano = isinstance(tree, dict) and tree.get("compatibility") == VOLCANO
+    found = validation.Findings(lenient=as_volcano)
     sections = found.mapping((), tree, SECTIONS, needed=("actions", "tiers"))
-    by_action = {action.name: action for action in actions}
-    by_plugin = {plugin.name: plugin for plugin in plugins}
+    mode = volcano if as_volcano else Compatibility()
+    by_action = _by_name(actions, mode.actions)
+    by_plugin = _by_name(plugins, mode.plugins)
     names = _action_names(found, sections["actions"], by_action) if "actions" in sections else []
     given = _configurations(found, sections.get("configurations", []), by_action, names)
     seen: set[str] = set()
@@ -138,7 +155,8 @@ def parse(tree: object, plugins: Plugins, actions: Actions) -> Parsed:
             if name in by_action
         ),
         tiers=tiers,
-        volcano="compatibility" in sections,
+        volcano=as_volcano,
+        rules=mode.rules,
         hard_topology_waits=_hard_topology_waits(found, sections, seen),
     )
     return Parsed(
@@ -165,9 +183,18 @@ def _hard_topology_waits(
 
 def built_in(plugins: Plugins, actions: Actions) -> Policy:
     """BUILT_IN, as far as its plugins and actions exist."""
-    parsed = parse(dict(BUILT_IN), plugins, actions)
+    parsed = parse(dict(BUILT_IN), plugins, actions, Compatibility())
     assert parsed.policy is not None, parsed.problems
     return parsed.policy
+
+
+def _by_name(
+    existing: Sequence[type[Configured]], substitutes: Sequence[type[Configured]]
+) -> dict[str, type[Configured]]:
+    """Return the existing classes by name, with substitutes in place of those of the same name."""
+    names = {each.name for each in existing}
+    every = (*existing, *(each for each in substitutes if each.name in names))
+    return {each.name: each for each in every}
 
 
 def _action_names(found: validation.Findings, value: object, existing: Iterable[str]) -> list[str]:

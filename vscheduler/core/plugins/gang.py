@@ -74,23 +74,14 @@ class Gang(contracts.Plugin):
         """
         return gang.reaches(jobs.PLACED)
 
-    def start_timeout(self, gang: views.JobState) -> float:
+    def start_timeout(self, gang: views.JobState) -> float | None:
         """The same for all gangs."""
         del gang
         return self.seconds("gang.bindTimeout")
 
     def job_starving(self, gang: views.JobState) -> bool:
-        """Whether the minimum has no place yet, or, unlike in Volcano, any pod has none: an
-        elastic job gets its share back, too.
-
-        Volcano: gang jobStarvingFn (IsStarving).
-        """
-        if not self._session.as_volcano:
-            return gang.counts[jobs.TaskStatus.PENDING] > 0
-        if gang.ready_tasks + gang.waiting_tasks < gang.job.min_member:
-            return True
-        missing = gang.job.min_task_member.items()
-        return any(gang.role_tasks(role, jobs.PLACED) < least for role, least in missing)
+        """Whether any pod has no place yet: an elastic job gets its share back, too."""
+        return gang.counts[jobs.TaskStatus.PENDING] > 0
 
     def preemptable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
@@ -114,10 +105,8 @@ class Gang(contracts.Plugin):
 
     def job_key(self, gang: views.JobState) -> contracts.Key:
         """Jobs that lack their minimum first. Of these one that has room already leads: what it
-        holds is of no use until it is whole again. Volcano tells the two apart by age only.
+        holds is of no use until it is whole again.
         """
-        if self._session.as_volcano:
-            return 1 if gang.has_minimum else 0
         if gang.reaches(jobs.READY):
             return 2
         return 0 if gang.ready_tasks else 1

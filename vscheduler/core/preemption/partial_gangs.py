@@ -20,11 +20,8 @@ def settle(session: "working.Session") -> None:
     """Evict partial gangs whose start timeout has expired, and schedule a cycle for the next
     timeout.
 
-    Runs before any action. With `compatibility: volcano` partial gangs are left alone, as in
-    Volcano.
+    Runs before any action. A gang for which no plugin has a `start_timeout` is left alone.
     """
-    if session.as_volcano:
-        return
     for gang in session.unsettled():
         if not _is_partial(gang):
             continue

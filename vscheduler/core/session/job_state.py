@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import TypeAlias
 
+from vscheduler.core.config import cycle_rules
 from vscheduler.core.model import jobs
 from vscheduler.core.session import dispatch
 
@@ -20,13 +21,13 @@ class SubGroups:
 
     __slots__ = ("_counts", "_idlers", "_keys", "_policies")
 
-    def __init__(self, job: jobs.Job, *, as_volcano: bool = False) -> None:
+    def __init__(self, job: jobs.Job, rules: cycle_rules.CycleRules) -> None:
         self._policies = job.sub_groups
         self._keys: dict[jobs.TaskId, Key] = {}
         self._counts: Counter[tuple[Key, jobs.TaskStatus]] = Counter()
         self._idlers: Counter[Key] = Counter()
         for task in job.tasks:
-            key = self._find(task, as_volcano=as_volcano)
+            key = self._find(task, rules)
             if key is not None:
                 self._keys[task.uid] = key
                 self._count(key, task, task.status, 1)
@@ -111,16 +112,12 @@ class SubGroups:
                 ranks[task.uid] = (self._rank(key, whole), first.setdefault(key, place))
         return sorted(ordered, key=lambda task: ranks[task.uid])
 
-    def _find(self, task: jobs.Task, *, as_volcano: bool) -> Key | None:
-        """Return the sub-group selected by the task's labels (Volcano: getOrCreateSubJob).
-
-        In Volcano each pod of a policy without keys stands alone, so that minSubGroups can't be
-        met. Here all such pods form a single sub-group.
+    def _find(self, task: jobs.Task, rules: cycle_rules.CycleRules) -> Key | None:
+        """Return the sub-group of the first policy that selects the task (Volcano:
+        getOrCreateSubJob).
         """
         for place, policy in enumerate(self._policies):
-            if as_volcano and not policy.keys:
-                continue
-            values = policy.values(task.labels)
+            values = rules.sub_group_values(policy, task.labels)
             if values is not None:
                 return place, values
         return None
@@ -164,10 +161,10 @@ class JobState:
         *("role_counts", "scheduled_tasks", "settled", "sub_groups", "valid_tasks"),
     )
 
-    def __init__(self, job: jobs.Job, *, as_volcano: bool = False) -> None:
+    def __init__(self, job: jobs.Job, rules: cycle_rules.CycleRules = cycle_rules.DEFAULT) -> None:
         self.job = job
         self.phase = job.state.phase
-        self.protected = job.protected and not as_volcano
+        self.protected = job.protected
         """Whether the PodGroup's annotation forbids evictions. Volcano checks this annotation in
         gangpreempt and gangreclaim only."""
         self.settled = job.settled
@@ -190,7 +187,7 @@ class JobState:
         self.sub_groups: SubGroups | None = None
         """None if the job has no sub-group policies."""
         if job.sub_groups:
-            self.sub_groups = SubGroups(job, as_volcano=as_volcano)
+            self.sub_groups = SubGroups(job, rules)
 
     def status(self, task: jobs.Task) -> jobs.TaskStatus:
         """Return the task's current status."""

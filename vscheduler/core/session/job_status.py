@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vscheduler.core.config import cycle_rules
 from vscheduler.core.model import decisions, jobs, queues, snapshot
 from vscheduler.core.session import job_state, reasons
 
@@ -31,9 +32,6 @@ REPORTED_TO_PODS = NODES_HELP | {decisions.ReasonCode.QUEUE_BARRED}
 earlier message that their queue doesn't exist; the message would stay for ever if not replaced."""
 
 FINISHED = (jobs.TaskStatus.SUCCEEDED, jobs.TaskStatus.FAILED)
-
-WITHOUT_NODE = (*jobs.WAITING, jobs.TaskStatus.PIPELINED, *jobs.HOLDING - jobs.SCHEDULED)
-"""Statuses of pods that had no node when the cycle began, and should get one."""
 
 
 def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> decisions.CycleResult:
@@ -101,20 +99,21 @@ def _still(
     }
 
 
-def phase(gang: job_state.JobState, *, unschedulable: bool, as_volcano: bool = False) -> jobs.Phase:
+def phase(
+    gang: job_state.JobState, rules: cycle_rules.CycleRules, *, unschedulable: bool
+) -> jobs.Phase:
     """Return the phase of a PodGroup after this cycle.
 
     Binds of this cycle don't count yet; a pod being deleted counts while the pod is on a node.
-    Volcano: session.getPodGroupPhase, which considers only pods with a node. Here a group isn't
-    Completed while other pods wait, nor with a minMember of 0 when no pod ever ran.
+    Volcano: session.getPodGroupPhase. Here a group isn't Completed with a minMember of 0 when
+    no pod ever ran.
     """
     if gang.counts[jobs.TaskStatus.RUNNING] and unschedulable:
         return jobs.Phase.UNKNOWN
     scheduled = gang.scheduled_tasks + _releasing(gang)
     if scheduled >= max(1, gang.job.min_member):
         others = scheduled - sum(gang.counts[status] for status in FINISHED)
-        if not as_volcano:
-            others += sum(gang.counts[status] for status in WITHOUT_NODE) + len(gang.job.rejections)
+        others += rules.unfinished_without_node(gang)
         return jobs.Phase.RUNNING if others else jobs.Phase.COMPLETED
     return jobs.Phase.INQUEUE if gang.phase is jobs.Phase.INQUEUE else jobs.Phase.PENDING
 
@@ -156,12 +155,11 @@ def _groups(session: "working.Session") -> tuple[decisions.GroupStatus, ...]:
 
 
 def _group(session: "working.Session", gang: job_state.JobState) -> decisions.GroupStatus:
-    job = gang.job
+    job, rules = gang.job, session.policy.rules
     reason = session.reasons.get(job.id) or _waits(gang) or reasons.rejected(gang)
     reason = reason or reasons.short_sub_group(gang)
     placed = _placed(session, gang) if session.pipelined else gang.ready_tasks
-    ready = placed >= job.min_member
-    lacks = not (gang.has_minimum if session.as_volcano else ready)
+    lacks = rules.lacks_minimum(gang, placed)
     unschedulable = bool(job.tasks) and lacks and not _is_terminating(gang)
     waits = (
         reason is not None
@@ -174,11 +172,11 @@ def _group(session: "working.Session", gang: job_state.JobState) -> decisions.Gr
         job=job.id,
         uid=job.uid,
         queue=job.queue,
-        phase=phase(gang, unschedulable=unschedulable, as_volcano=session.as_volcano),
+        phase=phase(gang, rules, unschedulable=unschedulable),
         running=gang.counts[jobs.TaskStatus.RUNNING],
         succeeded=gang.counts[jobs.TaskStatus.SUCCEEDED],
         failed=gang.counts[jobs.TaskStatus.FAILED],
-        ready=ready,
+        ready=placed >= job.min_member,
         unplaced=tuple(gang.tasks(jobs.TaskStatus.PENDING)) if waits else (),
         rejections=job.rejections,
         reason=reason,
@@ -264,9 +262,9 @@ def exclusions(session: "working.Session") -> tuple[decisions.Exclusion, ...]:
 
     The largest group comes first.
     """
-    if session.as_volcano or not session.usable.left_out.size:
+    left = session.policy.rules.unused_nodes(session)
+    if not left.size:
         return ()
-    left = session.usable.left_out
     by_reason: dict[str, list[str]] = {}
     task = _some_task(session)
     verdicts = () if task is None else session.placement.verdicts(task, session.view())

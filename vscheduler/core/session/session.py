@@ -66,7 +66,7 @@ class Session:
         """Rows of changed nodes, in order of change; caches of answers about rows read them."""
         self.queues: Mapping[str, queues.Queue] = snapshot.queues
         self.gangs = {
-            job.id: job_state.JobState(job, as_volcano=self.as_volcano)
+            job.id: job_state.JobState(job, policy.rules)
             for job in snapshot.jobs
             if job.queue in self.queues
         }
@@ -156,13 +156,8 @@ class Session:
 
     @cached_property
     def total(self) -> resources.Vector:
-        """The resources that shares are computed from, (R,): whatever pods of any queue could use.
-        With `compatibility: volcano`, the allocatable resources of all ready nodes.
-        """
-        if self.as_volcano:
-            everything: resources.Vector = self.allocatable[self.layout.ready].sum(axis=0)
-            return everything
-        return self.usable.total
+        """The resources that shares are computed from, (R,)."""
+        return self.policy.rules.total(self)
 
     @cached_property
     def bars(self) -> bool:
@@ -206,11 +201,9 @@ class Session:
         return node_pools.NodePoolsBuilder(self)
 
     def nowhere(self, task: jobs.Task) -> bool:
-        """Whether the task earns its queue no share because no node could take the task. Always
-        false with `compatibility: volcano`, where shares don't depend on usable nodes.
-        """
+        """Whether the task earns its queue no share because no node could take the task."""
         queue = self.gang_of(task).job.queue
-        return not self.as_volcano and self.usable.nowhere(queue, task.pod_class)
+        return self.policy.rules.has_no_nodes(self, queue, task.pod_class)
 
     def usable_before(self, seconds: float) -> node_pools.NodePools | None:
         """Return the node pools as if no node had lost anything in the last `seconds`; None if no

@@ -6,7 +6,7 @@ import pytest
 
 from tests import pictures
 from vscheduler.cli.checks import policies
-from vscheduler.core import actions, plugins
+from vscheduler.core import actions, compat, plugins
 from vscheduler.core.config import policy
 from vscheduler.simulator import run
 
@@ -42,7 +42,7 @@ def parsed(words: str, *tiers: str, **more: Any) -> policy.Policy:
         "tiers": [{"plugins": [entry(word) for word in tier.split()]} for tier in tiers],
         **more,
     }
-    found = policy.parse(tree, plugins.PLUGINS, actions.ACTIONS)
+    found = policy.parse(tree, plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO)
     assert found.policy is not None, found.problems
     return found.policy
 

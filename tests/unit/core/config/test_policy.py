@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from vscheduler.core import actions, plugins
+from vscheduler.core import actions, compat, plugins
 from vscheduler.core.api import contracts
 from vscheduler.core.config import policy, validation
 
@@ -19,7 +19,7 @@ OFF_BY_DEFAULT = {"enableHierarchy", "enabledClusterOrder"}
 
 def parse(tree: object) -> policy.Parsed:
     """With all that exists."""
-    return policy.parse(tree, plugins.PLUGINS, actions.ACTIONS)
+    return policy.parse(tree, plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO)
 
 
 def configured(*entries: Any, **sections: Any) -> dict[str, Any]:
@@ -277,7 +277,7 @@ def test_what_has_no_effect_is_warned_of(tree: object, expected: list[str]) -> N
 def test_what_is_left_out_is_not_there() -> None:
     """Neither the plugin nor the action."""
     tree = configured({"name": "usage"}, {"name": "gang"}, configurations=[{"name": "shuffle"}])
-    parsed = policy.parse(tree | {"actions": "shuffle"}, plugins.PLUGINS, ())
+    parsed = policy.parse(tree | {"actions": "shuffle"}, plugins.PLUGINS, (), compat.VOLCANO)
     assert parsed.policy is not None
     assert [each.plugin.name for each in parsed.policy.tiers[0]] == ["gang"]
     assert parsed.policy.actions == ()
@@ -322,7 +322,7 @@ class Ranged(contracts.Plugin):
 def test_bounds_and_choices_are_kept(name: str, value: object, problem: str) -> None:
     """A whole number is a number, too."""
     tree = configured({"name": "ranged", "arguments": {name: value}})
-    parsed = policy.parse(tree, [Ranged], actions.ACTIONS)
+    parsed = policy.parse(tree, [Ranged], actions.ACTIONS, compat.VOLCANO)
     assert [each.message for each in parsed.problems] == ([problem] if problem else [])
 
 
@@ -330,7 +330,9 @@ def test_bounds_and_choices_are_kept(name: str, value: object, problem: str) -> 
 def test_as_in_volcano_an_argument_that_is_wrong_is_left_out(value: object) -> None:
     """With a warning, which Volcano writes to its log."""
     tree = configured({"name": "ranged", "arguments": {"factor": value, "mode": "fast"}})
-    parsed = policy.parse(tree | {"compatibility": "volcano"}, [Ranged], actions.ACTIONS)
+    parsed = policy.parse(
+        tree | {"compatibility": "volcano"}, [Ranged], actions.ACTIONS, compat.VOLCANO
+    )
     assert parsed.policy is not None
     assert parsed.policy.tiers[0][0].arguments == {"mode": "fast"}
     (warning,) = parsed.warnings
@@ -341,8 +343,10 @@ def test_as_in_volcano_an_argument_that_is_wrong_is_left_out(value: object) -> N
 def test_as_in_volcano_an_argument_that_nobody_knows_is_left_out() -> None:
     """A file made for an older Volcano loads, with a warning."""
     tree = configured({"name": "ranged", "arguments": {"sharing": True, "mode": "fast"}})
-    assert policy.parse(tree, [Ranged], actions.ACTIONS).policy is None
-    parsed = policy.parse(tree | {"compatibility": "volcano"}, [Ranged], actions.ACTIONS)
+    assert policy.parse(tree, [Ranged], actions.ACTIONS, compat.VOLCANO).policy is None
+    parsed = policy.parse(
+        tree | {"compatibility": "volcano"}, [Ranged], actions.ACTIONS, compat.VOLCANO
+    )
     assert parsed.policy is not None
     assert parsed.policy.tiers[0][0].arguments == {"mode": "fast"}
     (warning,) = parsed.warnings
@@ -360,7 +364,7 @@ def test_a_successor_means_the_action_itself() -> None:
     tree = configured(configurations=[{"name": "gangpreempt", "arguments": {"maxDomains": 8}}]) | {
         "actions": "gangpreempt"
     }
-    parsed = policy.parse(tree, plugins.PLUGINS, [Preempt])
+    parsed = policy.parse(tree, plugins.PLUGINS, [Preempt], compat.VOLCANO)
     assert parsed.policy is not None
     assert [each.action for each in parsed.policy.actions] == [Preempt]
     assert [str(warning) for warning in parsed.warnings] == [

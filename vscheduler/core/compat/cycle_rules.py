@@ -1,0 +1,55 @@
+"""VolcanoCycleRules: Volcano's decisions that belong to no plugin and to no action."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vscheduler.core.api import contracts, views
+from vscheduler.core.config import cycle_rules
+from vscheduler.core.model import jobs, resources
+
+
+class VolcanoCycleRules(cycle_rules.CycleRules):
+    """Shares count all nodes that are ready, and every victim goes."""
+
+    reprieves: ClassVar[bool] = False
+
+    def total(self, session: contracts.Session) -> resources.Vector:
+        """Return what all ready nodes have, (R,), whether any pod could use them or not."""
+        table = session.snapshot.nodes
+        total: resources.Vector = table.allocatable[table.layout.ready].sum(axis=0)
+        return total
+
+    def has_no_nodes(
+        self, session: contracts.Session, queue: str, pod_class: jobs.PodClass
+    ) -> bool:
+        """Return False: shares are computed without asking which nodes a pod could use."""
+        del session, queue, pod_class
+        return False
+
+    def unused_nodes(self, session: contracts.Session) -> NDArray[np.int64]:
+        """Return no rows: every ready node counts."""
+        del session
+        return np.empty(0, dtype=np.int64)
+
+    def sub_group_values(
+        self, policy: jobs.SubGroup, labels: Mapping[str, str]
+    ) -> tuple[str, ...] | None:
+        """Return None for a policy without keys, too: pods of such a policy stand by themselves,
+        and the minSubGroups of the policy can't be met (Volcano: getOrCreateSubJob).
+        """
+        return policy.values(labels) if policy.keys else None
+
+    def unfinished_without_node(self, gang: views.JobState) -> int:
+        """Return 0: a PodGroup is Completed once all pods that have a node are done."""
+        del gang
+        return 0
+
+    def lacks_minimum(self, gang: views.JobState, placed: int) -> bool:
+        """Whether fewer than minMember pods are ready; pending pods that ask for nothing count as
+        ready (Volcano: JobInfo.IsReady).
+        """
+        del placed
+        return not gang.has_minimum
