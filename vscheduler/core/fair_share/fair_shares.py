@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.fair_share import constrained_max_min, node_pools
-from vscheduler.core.model import decisions, jobs, queues, resources
+from vscheduler.core.model import decisions, queues, resources
 
 Rows = NDArray[np.float64]
 
