@@ -1,9 +1,8 @@
-"""Decisions → calls: every bind that a cycle decided is sent, and its outcome comes back.
+"""Binder: sends the binds of a cycle and reports the result of each.
 
-Whatever the API server says is a value here, never an exception. A bind carries the pod's UID, so
-that a pod of the same name that was made since isn't bound in its place (409). Where there is an
-election a bind says who is elected, so that the API server can refuse a former leader's
-(docs/fencing.md).
+Errors of the API server are returned as results, never raised. A bind carries the pod's UID, so
+that a newer pod of the same name is not bound instead (409). With leader election, a bind also
+names the leader, so that the API server can refuse binds of a former leader (docs/fencing.md).
 """
 
 from collections.abc import Callable, Iterable
@@ -19,60 +18,63 @@ from vscheduler.core.model import decisions
 from vscheduler.mirror import paths, statuses
 
 HOLDER = "vscheduler.io/lease-holder"
-"""A bind's annotation, which the API server copies onto the pod: the identity of who bound it."""
+"""Annotation of a Binding, copied onto the pod by the API server: the identity of the leader that
+bound the pod."""
 
 FENCED = "denied request: fenced: "
-"""What a refusal by the policies of manifests/fencing has in it, and no other refusal."""
+"""Part of the message when a policy of manifests/fencing refuses a bind, and of no other
+message."""
 
 
 class BindResult(StrEnum):
-    """What came of a bind; the values are for metrics."""
+    """Result of a bind. The values are metric labels."""
 
     BOUND = "bound"
     CONFLICT = "conflict"
-    """The pod has a node already, is another pod of that name, or is being deleted."""
+    """The pod already has a node, was replaced by another pod of the same name, or is being
+    deleted."""
     MISSING = "missing"
-    """There is no such pod."""
+    """The pod does not exist."""
     REFUSED = "refused"
-    """Admission or RBAC refuses it, or the body: 403, 422 and the like."""
+    """Refused by admission, RBAC or validation: 403, 422 and similar."""
     FENCED = "fenced"
-    """Refused because the Lease isn't ours any more."""
+    """Refused because another instance holds the Lease now."""
     THROTTLED = "throttled"
-    """The API server was too busy, several times over."""
+    """The API server was too busy, in several attempts."""
     FAILED = "failed"
-    """An error, and the pod was seen without a node afterwards."""
+    """An error, after which the pod was read and had no node."""
     UNKNOWN = "unknown"
-    """No answer, and the pod couldn't be read afterwards: it may be bound."""
+    """No answer, and the pod could not be read afterwards. The pod may be bound."""
     WITHHELD = "withheld"
-    """Not sent: we may not commit any more."""
+    """Not sent: this instance may no longer write."""
     OVERTAKEN = "overtaken"
-    """Not sent: by now the node has no room for the pod, or takes none."""
+    """Not sent: by now the node lacks space for the pod, or accepts no pods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one bind."""
+    """The result of one bind."""
 
     bind: decisions.Bind
     verdict: BindResult
     message: str = ""
-    """The server's, where it refused."""
+    """The API server's message, if the bind was refused."""
 
 
 Report = Callable[[Outcome], None]
 Still = Callable[[decisions.Bind], bool]
-"""Whether a bind is still right, as far as the watches have shown by now."""
+"""Whether a bind is still correct, according to the latest watch events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """Who commits, where there is an election."""
+    """Identity of the leader, where leader election is used."""
 
     holder: str
-    """Our identity, as the Lease has it."""
+    """This instance's identity in the Lease."""
     doubt: Callable[[str], None]
-    """Called with the server's message when it says that somebody else holds the Lease; from then
-    on we may not commit before that is cleared up."""
+    """Called with the API server's message when the answer says that another instance holds the
+    Lease. From then on nothing may be written until the Lease was read again."""
 
 
 class Binder:
@@ -87,30 +89,30 @@ class Binder:
         stamp: Stamp | None = None,
     ) -> None:
         self._link = link
-        self._lanes = queue
+        self._queue = queue
         self._may_commit = may_commit
         self._stamp = stamp
 
     def bind(self, binds: Iterable[decisions.Bind], report: Report, still: Still) -> None:
-        """Send these as soon as there is a free connection, in this order.
+        """Queue binds, in the given order.
 
-        Each outcome is reported as it comes in; whether we may commit, and whether the bind is
-        still right, is asked just before each call, and when it is written to its connection.
+        Each outcome is reported as soon as it is known. `still` and `may_commit` are asked right
+        before each call, and again when the request is written to the connection.
         """
         for bind in binds:
-            self._lanes.put(
+            self._queue.put(
                 write_queue.WritePriority.BIND, partial(self._bind, bind, report, still)
             )
 
     async def wait_for_room(self, most: int) -> None:
-        """Until no more than so many binds wait to be sent."""
-        await self._lanes.wait_for_room(write_queue.WritePriority.BIND, most)
+        """Wait until at most this many binds are waiting."""
+        await self._queue.wait_for_room(write_queue.WritePriority.BIND, most)
 
     async def _bind(self, bind: decisions.Bind, report: Report, still: Still) -> None:
         outcome = Outcome(
             bind=bind, verdict=BindResult.UNKNOWN, message="the scheduler failed at it"
         )
-        with self._lanes.failures.contained("bind", bind.task.key, _subject(bind)):
+        with self._queue.failures.contained("bind", bind.task.key, _subject(bind)):
             outcome = await self._outcome(bind, still)
         report(outcome)
 
@@ -138,7 +140,7 @@ class Binder:
         return Outcome(bind=bind, verdict=BindResult.BOUND)
 
     async def _look_after(self, bind: decisions.Bind, message: str) -> Outcome:
-        """What became of a bind that got no clear answer: it may have been done."""
+        """Find out the result of a bind without a clear answer by reading the pod."""
         task = bind.task
         path = paths.PODS.at(task.name, task.namespace)
         try:
@@ -168,7 +170,7 @@ def binding_path(bind: decisions.Bind) -> paths.Path:
 
 
 def binding_body(bind: decisions.Bind, holder: str = "") -> bytes:
-    """The core/v1 Binding; with a holder it says who binds."""
+    """Return the core/v1 Binding, annotated with the leader's identity if one is given."""
     task = bind.task
     metadata: dict[str, object] = {"name": task.name, "namespace": task.namespace, "uid": task.uid}
     if holder:

@@ -1,4 +1,4 @@
-"""So that no turn of the event loop takes long, however much there is to do at once."""
+"""Cooperative multitasking: keeps iterations of the event loop short under load."""
 
 import asyncio
 import time
@@ -10,29 +10,31 @@ import msgspec
 Piece = TypeVar("Piece", bytes, msgspec.Raw)
 
 SLICE = 10
-"""Objects that are read before others have a turn in the event loop: about a millisecond's worth.
-"""
+"""How many objects are decoded before other tasks get a turn: about a millisecond of work."""
 
 SLICE_BYTES = 65_536
-"""How large they are together, at most, but for one that is larger by itself."""
+"""Maximum size of a slice, unless a single object is larger."""
 
 TURN_SECONDS = 0.004
-"""About how much may be done in one turn."""
+"""Roughly how much work may be done in one iteration of the event loop."""
 
 TURNS_MAX = 4
-"""How many turns somebody gives way at most, so that everybody goes on however busy others are."""
+"""How many iterations a task gives way at most, so that every task makes progress under load."""
 
 
 class CooperativeYield:
-    """Shared by all whose work together is to take no longer; they ask before each piece of it."""
+    """A time budget for each iteration of the event loop, shared by several tasks.
+
+    Tasks call give_way before each piece of work.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._began: float | None = None
-        """When the first of them asked in this turn."""
+        """When the first task asked in the current iteration."""
 
     async def give_way(self) -> None:
-        """Go on at once in a turn that has just begun, else in one of the next."""
+        """Return at once if the iteration has time left, else wait for a later iteration."""
         for _ in range(TURNS_MAX):
             now = self._clock()
             if self._began is None:
@@ -47,7 +49,7 @@ class CooperativeYield:
 
 
 def slices(items: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
-    """So much at a time that others don't wait long for their turn."""
+    """Split items into parts small enough that other tasks get their turn soon."""
     begin = size = 0
     for at, item in enumerate(items):
         more = len(memoryview(item))

@@ -1,6 +1,7 @@
-"""Events: what is told of objects, for `kubectl describe`.
+"""Event recorder: Kubernetes events about objects, shown by `kubectl describe`.
 
-They go out after all that is more urgent. Where too many wait they are dropped and counted.
+Events have the lowest priority of all writes. When too many wait, new events are dropped and
+counted.
 """
 
 import time
@@ -17,7 +18,7 @@ from vscheduler.mirror import paths, statuses
 
 NAME_MAX = 230
 NOTE_MAX = 1000
-"""Of a name and a note that an Event may have, with some left."""
+"""Length limits of an Event's name and note, a little below the API server's limits."""
 INSTANCE_MAX = 128
 API_VERSIONS = {
     "Pod": "v1",
@@ -29,23 +30,23 @@ API_VERSIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who reports."""
+    """The reporter named in events."""
 
     controller: str
     """The scheduler's name."""
     instance: str
-    """This process."""
+    """The identity of this process."""
 
 
 class Recorder(Protocol):
-    """Tells of objects."""
+    """Records events."""
 
     def notify(self, notice: statuses.EventNotice) -> None:
-        """Record an event, after all that is more urgent."""
+        """Record an event, with the lowest priority of all writes."""
 
 
 class EventRecorder:
-    """Records events; each as it is, as often as it is told."""
+    """Records each event as given; repeated events are not merged."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class EventRecorder:
         observe: Callable[[str, str], None],
     ) -> None:
         self._link = link
-        self._lanes = queue
+        self._queue = queue
         self._identity = identity
         self._observe = observe
         self._errors = retries.WriteErrors(observe)
@@ -64,16 +65,17 @@ class EventRecorder:
         self._started = f"{time.time_ns():x}"
 
     def under(self, may_send: Callable[[], bool]) -> Recorder:
-        """Who tells for as long as that may be; what waits after that isn't sent."""
+        """Return a recorder whose events are sent only while `may_send` returns True."""
         return _Permitted(self, may_send)
 
     def notify(self, notice: statuses.EventNotice, may_send: Callable[[], bool]) -> None:
-        """Record an event, after all that is more urgent; where too many wait it is dropped.
+        """Record an event. When too many wait, the event is dropped.
 
-        Whether it may be sent is asked just before, and when its bytes are written.
+        `may_send` is asked right before the call, and again when the request is written to the
+        connection.
         """
         record = partial(self._record, notice, time.time(), may_send)
-        taken = self._lanes.put(write_queue.WritePriority.EVENT, record)
+        taken = self._queue.put(write_queue.WritePriority.EVENT, record)
         if not taken:
             self._observe("event", "dropped")
 
@@ -99,17 +101,17 @@ class EventRecorder:
 
 @dataclass(frozen=True, slots=True)
 class _Permitted:
-    """Tells for as long as it may."""
+    """A recorder bound to a permission."""
 
-    herald: EventRecorder
+    recorder: EventRecorder
     may_send: Callable[[], bool]
 
     def notify(self, notice: statuses.EventNotice) -> None:
-        self.herald.notify(notice, self.may_send)
+        self.recorder.notify(notice, self.may_send)
 
 
 def event_body(notice: statuses.EventNotice, name: str, when: float, identity: Identity) -> bytes:
-    """An events.k8s.io/v1 Event; `when` is in seconds since the epoch."""
+    """Return an events.k8s.io/v1 Event; `when` is in seconds since the epoch."""
     return msgspec.json.encode(
         {
             "apiVersion": "events.k8s.io/v1",
@@ -134,7 +136,9 @@ def event_body(notice: statuses.EventNotice, name: str, when: float, identity: I
 
 
 def _namespace(notice: statuses.EventNotice) -> str:
-    """Where its event is kept: the API server wants those about objects in no namespace there."""
+    """Return the namespace of the event. The API server requires `default` for cluster-scoped
+    objects.
+    """
     return notice.namespace or "default"
 
 

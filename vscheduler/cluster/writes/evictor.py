@@ -1,8 +1,9 @@
-"""Evictions → calls: all that make room for one job are one plan, rehearsed whole and then done.
+"""Evictor: carries out eviction plans. All evictions for one job form a plan: dry run first, then
+the real run.
 
-The Eviction API is asked, so that PodDisruptionBudgets and admission hold. A plan of which it would
-refuse a part isn't begun: nobody loses a pod for a job that can't start. Each eviction carries the
-pod's UID, so that a pod of the same name that was made since doesn't go in its place.
+The Eviction API enforces PodDisruptionBudgets and admission. When the API server would refuse any
+part of a plan, nothing of the plan is done, so no pod is lost for a job that cannot start. Each
+eviction carries the pod's UID, so that a newer pod of the same name is not evicted instead.
 """
 
 from collections import defaultdict
@@ -20,71 +21,71 @@ from vscheduler.mirror import paths
 
 
 class EvictionResult(StrEnum):
-    """What came of an eviction; the values are for metrics."""
+    """Result of an eviction. The values are metric labels."""
 
     EVICTED = "evicted"
     GONE = "gone"
-    """The pod has gone by itself."""
+    """The pod ended without an eviction."""
     PROTECTED = "protected"
     """A PodDisruptionBudget forbids it."""
     REFUSED = "refused"
-    """Admission or RBAC refuses it: 403, 422 and the like."""
+    """Refused by admission or RBAC: 403, 422 and similar."""
     THROTTLED = "throttled"
-    """The API server was too busy, several times over."""
+    """The API server was too busy, in several attempts."""
     FAILED = "failed"
-    """An error, such as 500 for a pod under two budgets; the pod is there as before."""
+    """An error, such as 500 for a pod under two budgets. The pod is unchanged."""
     UNKNOWN = "unknown"
-    """No answer, and the pod couldn't be read afterwards: it may be going."""
+    """No answer, and the pod could not be read afterwards. The pod may be terminating."""
     WITHHELD = "withheld"
-    """Not sent: we may not commit any more."""
+    """Not sent: this instance may no longer write."""
     SPARED = "spared"
     """Not sent: another eviction of the plan was refused."""
 
 
 FREED = frozenset({EvictionResult.EVICTED, EvictionResult.GONE})
-"""Verdicts after which the pod's room is free, or is being freed."""
+"""Results after which the pod's resources are free, or are being freed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Evictions that are worth making together only."""
+    """Evictions that make sense only together."""
 
     evicts: tuple[decisions.Evict, ...]
-    """In the order in which they are sent; all of one action and one beneficiary."""
+    """In sending order. All have the same action and beneficiary."""
     claims: tuple[decisions.Pipeline, ...] = ()
-    """The waiting pods that the room is made for."""
+    """The waiting pods that need the freed resources."""
 
     @property
     def action(self) -> str:
-        """The action that decided it."""
+        """The action that decided the plan."""
         return self.evicts[0].action
 
     @property
     def beneficiary(self) -> jobs.JobId | None:
-        """The job that it makes room for, if any."""
+        """The job that gets the freed resources, if any."""
         return self.evicts[0].beneficiary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What came of one eviction."""
+    """The result of one eviction."""
 
     evict: decisions.Evict
     verdict: EvictionResult
     message: str = ""
-    """The server's, where it refused."""
+    """The API server's message, if the eviction was refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a plan: a step for each of its evictions."""
+    """The result of a plan, with a step for each eviction."""
 
     plan: Plan
     steps: tuple[Step, ...]
 
     @property
     def obstacle(self) -> Step | None:
-        """The step at which the plan stopped; None where all of it was done."""
+        """The step at which the plan stopped, or None when the whole plan was done."""
         stopped = (
             step for step in self.steps if step.verdict not in FREED | {EvictionResult.SPARED}
         )
@@ -92,7 +93,7 @@ class Outcome:
 
     @property
     def evicted(self) -> tuple[decisions.Evict, ...]:
-        """Those that were really done."""
+        """The evictions that were really carried out."""
         return tuple(step.evict for step in self.steps if step.verdict is EvictionResult.EVICTED)
 
 
@@ -101,9 +102,11 @@ Tell = Callable[[decisions.Evict], None]
 
 
 def plans(result: decisions.CycleResult, budgets: Sequence[snapshot.Budget]) -> list[Plan]:
-    """What a cycle wants evicted, by beneficiary and action; pods under a budget go first.
+    """Group a cycle's evictions into plans by beneficiary and action, with pods under a budget
+    first.
 
-    Without a beneficiary a whole gang is one plan, and any other pod is a plan of its own.
+    Without a beneficiary, a gang evicted as a whole is one plan, and any other pod is a plan of its
+    own.
     """
     kept = result.carried.nominations
     claims: defaultdict[jobs.JobId, list[decisions.Pipeline]] = defaultdict(list)
@@ -133,7 +136,7 @@ def _is_covered(evict: decisions.Evict, budgets: Iterable[snapshot.Budget]) -> b
 
 
 class Evictor:
-    """Carries plans out."""
+    """Carries out eviction plans."""
 
     def __init__(
         self,
@@ -142,29 +145,32 @@ class Evictor:
         may_commit: Callable[[], bool],
     ) -> None:
         self._link = link
-        self._lanes = queue
+        self._queue = queue
         self._may_commit = may_commit
 
     def carry_out(self, plan: Plan, tell: Tell, report: Report) -> None:
-        """Do this after the binds that wait; tell of each eviction at once, of the plan at its end.
+        """Queue a plan behind the waiting binds. `tell` is called after each eviction, `report` at
+        the end of the plan.
 
-        Whether we may commit is asked just before each call, and when it is written to its
-        connection. Nothing else fences evictions: docs/fencing.md.
+        `may_commit` is asked right before each call, and again when the request is written to the
+        connection. Evictions have no other fencing: docs/fencing.md.
         """
-        self._lanes.put(
+        self._queue.put(
             write_queue.WritePriority.EVICTION, partial(self._carry_out, plan, tell, report)
         )
 
     async def _carry_out(self, plan: Plan, tell: Tell, report: Report) -> None:
-        steps = await self._take(plan, None)
+        steps = await self._evict_in_turn(plan, None)
         if all(step.verdict in FREED for step in steps):
-            steps = await self._take(plan, tell)
+            steps = await self._evict_in_turn(plan, tell)
         else:
             steps = [_unsent(step) for step in steps]
         report(Outcome(plan=plan, steps=tuple(steps)))
 
-    async def _take(self, plan: Plan, tell: Tell | None) -> list[Step]:
-        """Each eviction in turn, up to the first that is refused; a rehearsal tells nobody."""
+    async def _evict_in_turn(self, plan: Plan, tell: Tell | None) -> list[Step]:
+        """Evict pod by pod until an eviction is refused. Without `tell`, all evictions are dry
+        runs.
+        """
         steps: list[Step] = []
         for evict in plan.evicts:
             if steps and steps[-1].verdict not in FREED:
@@ -173,10 +179,10 @@ class Evictor:
             step = Step(
                 evict=evict, verdict=EvictionResult.UNKNOWN, message="the scheduler failed at it"
             )
-            with self._lanes.failures.contained("eviction", evict.task.key):
+            with self._queue.failures.contained("eviction", evict.task.key):
                 step = await self._evict(evict, rehearsal=tell is None)
             steps.append(step)
-            self._lanes.went_on()
+            self._queue.went_on()
             if tell is not None and steps[-1].verdict is EvictionResult.EVICTED:
                 tell(evict)
         return steps
@@ -191,14 +197,14 @@ class Evictor:
             if rehearsal:
                 return Step(evict=evict, verdict=EvictionResult.FAILED, message=str(error))
             return await self._look_after(evict, str(error))
-        except connection.Conflict as error:  # another pod of this name, or a race with somebody
+        except connection.Conflict as error:  # a newer pod of this name, or a concurrent change
             return await self._look_after(evict, str(error))
         except connection.ApiError as error:
             return Step(evict=evict, verdict=_verdict(error), message=str(error))
         return Step(evict=evict, verdict=EvictionResult.EVICTED)
 
     async def _look_after(self, evict: decisions.Evict, message: str) -> Step:
-        """What became of a pod after an answer that doesn't say."""
+        """Find out the result of an eviction without a clear answer by reading the pod."""
         task = evict.task
         path = paths.PODS.at(task.name, task.namespace)
         verdict = EvictionResult.FAILED
@@ -218,14 +224,15 @@ class Evictor:
 
 
 def eviction_path(evict: decisions.Evict) -> paths.Path:
-    """Where a pod's eviction is asked for."""
+    """Return the path of a pod's eviction subresource."""
     return paths.PODS.part(evict.task.name, evict.task.namespace, "eviction")
 
 
 def eviction_body(evict: decisions.Evict, *, rehearsal: bool) -> bytes:
-    """The policy/v1 Eviction; a rehearsal goes through admission and budgets, and changes nothing.
+    """Return the policy/v1 Eviction. A rehearsal is a dry run: admission and budgets are checked,
+    nothing changes.
 
-    The pod's own grace period holds.
+    The pod's own grace period applies.
     """
     task = evict.task
     options: dict[str, object] = {"preconditions": {"uid": task.uid}}
@@ -242,7 +249,9 @@ def eviction_body(evict: decisions.Evict, *, rehearsal: bool) -> bytes:
 
 
 def _unsent(step: Step) -> Step:
-    """A step of a rehearsal that went wrong: what went well there wasn't done."""
+    """Return the final step after a failed dry run: evictions that would have succeeded were not
+    sent.
+    """
     return Step(evict=step.evict, verdict=EvictionResult.SPARED) if step.verdict in FREED else step
 
 

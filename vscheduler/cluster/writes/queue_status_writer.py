@@ -1,4 +1,4 @@
-"""What a scheduler writes on Queues: their status, and the record of what they have used."""
+"""Writers for Queues: the status, and the usage record of plugin fairshare."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,19 +16,20 @@ from vscheduler.mirror.translate import usage_annotation
 log = structlog.get_logger(__name__)
 
 STATUS_SPACING_SECONDS = 1.0
-"""From one write of a queue's status to the next."""
+"""Minimum interval between two writes of a queue's status."""
 
 USAGE_SPACING_SECONDS = 30.0
-"""From one write of a queue's record to the next: how much a crash may lose."""
+"""Minimum interval between two writes of a queue's usage record, and so the most that a crash can
+lose."""
 
 UID_DIFFERS = "metadata.uid: Invalid value"
-"""What the API server says, with status 422, of a custom resource that is another by now; other
-kinds have a Conflict there."""
+"""The API server's message, with status 422, when the UID of a custom resource differs from the
+patch. For built-in kinds the answer is a Conflict instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
-    """What a queue's status is to say: the figures that it is worked out from."""
+class _Reported:
+    """The input of a queue's status: the figures of a cycle."""
 
     uid: str
     figures: decisions.QueueFigures
@@ -37,21 +38,21 @@ class _Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sent:
-    """What was last written to a queue's status."""
+    """The last status written to a queue."""
 
     uid: str
     whole: queue_status.Body
-    """What it was to say; of an earlier process, what was found."""
+    """The complete status. For a status written by an earlier process: the stored status."""
     status: queue_status.Body | None
-    """What of it was sent, and taken; None where nothing was."""
+    """The part that was written and accepted; None before the first write."""
 
 
 class QueueStatusWriter:
-    """The status of Queues: figures of the last cycle, and why they are what they are.
+    """Writes the status of Queues: figures of the last cycle, and the reason for a queue's share.
 
-    Written on change only, by server-side apply, so that every scheduler has its own condition and
-    nobody's `state` or counts are touched. What is to be written is compared with what was last
-    sent, not with what is stored, which may be less or another scheduler's.
+    The status is written on change only. Server-side apply gives every scheduler its own condition,
+    and leaves `state` and the counts alone. A new status is compared with the last status sent, not
+    with the stored status, which may lack fields or belong to another scheduler.
     """
 
     def __init__(
@@ -68,51 +69,52 @@ class QueueStatusWriter:
         self._query = {**objects.field_manager(scheduler), "force": "true"}
         self._may_commit = may_commit
         self._observe = observe
-        self._box = write_queue.CoalescingQueue(
+        self._coalescing = write_queue.CoalescingQueue(
             queue, write_queue.WritePriority.STATUS, spacing_seconds=STATUS_SPACING_SECONDS
         )
-        self._told: dict[str, _Told] = {}
+        self._reported: dict[str, _Reported] = {}
         self._sent: dict[str, _Sent] = {}
         self._narrow_until = 0.0
         self._narrowed = False
-        """Whether it was told that the CRD lacks fields."""
+        """Whether the missing CRD fields were logged."""
         self._errors = retries.WriteErrors(observe)
 
     def report(self, result: decisions.CycleResult, known: Mapping[str, queues.Queue]) -> None:
-        """Offer the figures of the queues of a snapshot, by name, that have changed."""
+        """Offer the changed figures of all queues in a snapshot; `known` maps names to queues."""
         for figures in result.queues:
             name = figures.name
             queue = known.get(name)
             if queue is None:
                 continue
-            told = _Told(uid=queue.uid, figures=figures, excluded=result.excluded)
-            if self._told.get(name) != told:
-                self._told[name] = told
-                self._box.offer(name, partial(self._write, name))
-        for name in self._told.keys() - known.keys():
+            reported = _Reported(uid=queue.uid, figures=figures, excluded=result.excluded)
+            if self._reported.get(name) != reported:
+                self._reported[name] = reported
+                self._coalescing.offer(name, partial(self._write, name))
+        for name in self._reported.keys() - known.keys():
             self._forget(name)
-            self._box.withdraw(name)
+            self._coalescing.withdraw(name)
 
     async def _write(self, name: str) -> None:
-        """Bring a queue's status to what the newest figures say."""
-        told = self._told.get(name)
-        if told is None or not self._may_commit():
+        """Bring a queue's status up to date with the newest figures."""
+        reported = self._reported.get(name)
+        if reported is None or not self._may_commit():
             return
         try:
-            sent = await self._sent_to(name, told.uid)
+            sent = await self._sent_to(name, reported.uid)
             if sent is not None:
-                await self._apply(told, sent)
+                await self._apply(reported, sent)
         except connection.NotFound:
             self._observe("queue", "notfound")
             self._forget(name)
         except connection.ApiError as error:
             again = self._errors.failed("queue", error)
             if again and queue_status.UNDECLARED not in str(error):
-                self._box.offer_again(name, partial(self._write, name))
+                self._coalescing.offer_again(name, partial(self._write, name))
 
     async def _sent_to(self, name: str, uid: str) -> _Sent | None:
-        """What was last written to the queue, by an earlier process too; None where the name is
-        another queue's by now, of which the watch will tell.
+        """Return the last status written to the queue, possibly by an earlier process.
+
+        None when the name now belongs to a new queue. The watch will report the new queue.
         """
         sent = self._sent.get(name)
         if sent is not None and sent.uid == uid:
@@ -122,21 +124,23 @@ class QueueStatusWriter:
             return None
         return _Sent(uid=uid, whole=stored.get("status", {}), status=None)
 
-    async def _apply(self, told: _Told, sent: _Sent) -> None:
-        """Write what is new."""
-        name = told.figures.name
-        wanted = queue_status.status(told.figures, told.excluded, self._scheduler)
+    async def _apply(self, reported: _Reported, sent: _Sent) -> None:
+        """Write the status if it changed."""
+        name = reported.figures.name
+        wanted = queue_status.status(reported.figures, reported.excluded, self._scheduler)
         whole = queue_status.since(wanted, sent.whole, time.time())
         if sent.status is not None and sent.whole == whole:
             return
         log.debug("queue.told", queue=name, **whole)
         status = await self._send(name, whole, sent.status)
-        self._sent[name] = _Sent(uid=told.uid, whole=whole, status=status)
+        self._sent[name] = _Sent(uid=reported.uid, whole=whole, status=status)
 
     async def _send(
         self, name: str, whole: queue_status.Body, before: queue_status.Body | None
     ) -> queue_status.Body:
-        """Write all of it, or as much as the CRD has a place for; gives what was written."""
+        """Write the complete status, or the fields declared in the CRD. Return the written
+        status.
+        """
         if time.monotonic() >= self._narrow_until:
             try:
                 await self._put(name, whole)
@@ -166,7 +170,7 @@ class QueueStatusWriter:
         self._observe("queue", "written")
 
     def _narrow(self, whole: queue_status.Body) -> None:
-        """Leave out for a while what the CRD has no place for."""
+        """Leave out the fields missing in the CRD for a while, and log them once."""
         self._narrow_until = time.monotonic() + queue_status.NARROW_SECONDS
         if not self._narrowed:
             self._narrowed = True
@@ -180,23 +184,24 @@ class QueueStatusWriter:
             )
 
     def _forget(self, name: str) -> None:
-        self._told.pop(name, None)
+        self._reported.pop(name, None)
         self._sent.pop(name, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """A record, and the very queue that it is of."""
+    """The usage record of a queue, with the queue's UID."""
 
     uid: str
     usage: queues.Usage
 
 
 class UsageWriter:
-    """What queues have used, written on them: plugin fairshare's memory beyond this process.
+    """Writes usage records onto Queues: the memory of plugin fairshare, which survives a restart.
 
-    A record says at which rate usage goes on, so it is written only when the rate has changed, and
-    not too often. A queue is no other for it: what was written causes no cycle when it comes back.
+    A record includes the current rate of usage, so only a changed rate needs a write, and writes
+    are spaced. An update of the record does not count as a change of the queue: the update's watch
+    event starts no cycle.
     """
 
     def __init__(
@@ -209,26 +214,26 @@ class UsageWriter:
         observe: Callable[[str, str], None],
     ) -> None:
         self._link = link
-        self._lanes = queue
+        self._queue = queue
         self._annotation = usage_annotation.annotation(scheduler)
         self._query = objects.field_manager(scheduler)
         self._may_commit = may_commit
         self._observe = observe
         self._errors = retries.WriteErrors(observe)
-        self._box = write_queue.CoalescingQueue(
+        self._coalescing = write_queue.CoalescingQueue(
             queue, write_queue.WritePriority.STATUS, spacing_seconds=USAGE_SPACING_SECONDS
         )
         self._wanted: dict[str, _Kept] = {}
-        """By queue, what should be written on it."""
+        """Records to be written, by queue."""
         self._written: dict[str, _Kept] = {}
-        """What is, by us or by an earlier process."""
+        """Records on the queues, written by this process or an earlier one."""
         self._under_way: set[str] = set()
         self._closing = False
 
     def report(
         self, figures: Sequence[decisions.QueueFigures], known: Mapping[str, queues.Queue]
     ) -> None:
-        """Offer the records of a cycle; known are the queues of its snapshot."""
+        """Offer the records of a cycle; `known` maps names to the snapshot's queues."""
         if self._closing:
             return
         found = {
@@ -238,7 +243,7 @@ class UsageWriter:
         }
         before, self._wanted = self._wanted, found
         for name in before.keys() - found.keys():
-            self._box.withdraw(name)
+            self._coalescing.withdraw(name)
             self._written.pop(name, None)
         for name, kept in found.items():
             if kept == before.get(name):
@@ -248,26 +253,28 @@ class UsageWriter:
             if stored is not None and (written is None or written.uid != kept.uid):
                 self._written[name] = _Kept(uid=kept.uid, usage=stored)
             if self._due(name) is not None:
-                self._box.offer(name, partial(self._write, name))
+                self._coalescing.offer(name, partial(self._write, name))
 
     def close(self, may_commit: Callable[[], bool]) -> None:
-        """The scheduler stops: write at once what isn't written yet, and nothing after that.
+        """Write all outstanding records at once before shutdown, and nothing afterwards.
 
-        From now on this is asked, as nothing else may be sent any more.
+        From now on the given `may_commit` decides, because other writes are no longer permitted.
         """
         self._closing = True
         self._may_commit = may_commit
         for name in self._wanted:
             if self._due(name) is not None:
-                self._lanes.put(write_queue.WritePriority.STATUS, partial(self._write, name))
+                self._queue.put(write_queue.WritePriority.STATUS, partial(self._write, name))
 
     def _due(self, name: str) -> _Kept | None:
-        """What is to be written on a queue, if it isn't."""
+        """Return the record to be written on a queue, or None when the queue is up to date."""
         wanted = self._wanted.get(name)
         return None if wanted == self._written.get(name) else wanted
 
     async def _write(self, name: str) -> None:
-        """Write the newest record of a queue; when we stop, also one that came in the meantime."""
+        """Write the newest record of a queue. During shutdown, also write a record that arrived
+        meanwhile.
+        """
         if name in self._under_way:
             return
         self._under_way.add(name)
@@ -279,7 +286,9 @@ class UsageWriter:
             self._under_way.discard(name)
 
     async def _send(self, name: str, kept: _Kept) -> bool:
-        """Whether it was written. A queue that is another by now, or gone, is left alone."""
+        """Write a record and return whether the write succeeded. A deleted or recreated queue is
+        skipped.
+        """
         body = {
             "metadata": {
                 "uid": kept.uid,
@@ -295,10 +304,10 @@ class UsageWriter:
                 may_send=self._may_commit,
             )
         except connection.ApiError as error:
-            if UID_DIFFERS in str(error):  # made anew, of which the watch will tell
+            if UID_DIFFERS in str(error):  # recreated: the watch will report the new queue
                 self._observe("usage", "conflict")
             elif self._errors.failed("usage", error):
-                self._box.offer_again(name, partial(self._write, name))
+                self._coalescing.offer_again(name, partial(self._write, name))
             return False
         self._written[name] = kept
         self._observe("usage", "written")

@@ -1,4 +1,4 @@
-"""Retries of calls while the API server is busy, and what becomes of writes that it refuses."""
+"""Retries while the API server is busy or unreachable, and the logging of failed writes."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,21 +12,21 @@ from vscheduler.mirror import paths
 log = structlog.get_logger(__name__)
 
 ATTEMPTS = 4
-"""How often a throttled call is made, and an unanswered one looked after."""
+"""How often a throttled call, or a read after an unanswered call, is tried."""
 
 PAUSE_MAX_SECONDS = 5.0
 
 LOOKS = backoff.Growth(first_seconds=1.0, longest_seconds=PAUSE_MAX_SECONDS)
-"""Pauses between looks after an object."""
+"""Pauses between attempts to read an object."""
 
 
 async def post(
     link: connection.Connection, path: str, body: bytes, may_commit: Callable[[], bool]
 ) -> None:
-    """Send this; where the server is too busy, again, as often and as late as is reasonable.
+    """Send a POST, and send again while the API server is too busy (429), up to ATTEMPTS times.
 
-    Whether we may commit is asked before each attempt, and again when its bytes are written.
-    Raises connection.ApiError, Throttled after the last attempt, and send_guard.NotSentError.
+    `may_commit` is asked before each attempt, and again when the bytes are written. Raises
+    connection.ApiError, Throttled after the last attempt, and send_guard.NotSentError.
     """
     for left in reversed(range(ATTEMPTS)):
         if not may_commit():
@@ -42,7 +42,7 @@ async def post(
 
 
 async def get(link: connection.Connection, path: paths.Path) -> objects.Object:
-    """An object, from a server that may need a moment to come back.
+    """Read an object, with retries while the API server does not answer.
 
     Raises connection.ApiError: Unavailable or Throttled after the last attempt.
     """
@@ -58,9 +58,9 @@ async def get(link: connection.Connection, path: paths.Path) -> objects.Object:
 
 
 class WriteErrors:
-    """Failed writes that only tell people something: counted, and each kind is logged once.
+    """Counts failed writes that only report a state, and logs each kind of failure once.
 
-    Scheduling goes on without them.
+    Scheduling continues without such writes.
     """
 
     def __init__(self, observe: Callable[[str, str], None]) -> None:
@@ -68,9 +68,9 @@ class WriteErrors:
         self._told: set[tuple[str, str]] = set()
 
     def failed(self, written: str, error: connection.ApiError) -> bool:
-        """Count and, the first time of its kind, log a failed write; True if it is worth another.
+        """Count a failed write, log the first of each kind, and return whether a retry makes sense.
 
-        An object that is gone, or a namespace that is being deleted, is nobody's mistake.
+        A deleted object, or a namespace being deleted, is not logged: nobody made a mistake.
         """
         kind = type(error).__name__
         self._observe(written, kind.lower())

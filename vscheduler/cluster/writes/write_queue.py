@@ -1,9 +1,10 @@
-"""The work queue of all writes: who goes first, how many at once, and how often for one object.
+"""Work queue for all writes to the API server: priorities, concurrency limit and coalescing.
 
-Who goes first to the API server: binds, evictions, what controllers do, statuses, events. Workers
-share the connections, fewer of them while the API server is too busy; each takes the most urgent
-call that waits, so that what is only said about a bind never delays one. Of writes that say how
-things are only the newest waits for each object, and not too often.
+Calls are made in order of priority: binds, evictions, controllers' calls, statuses, events. All
+workers share the connections, and fewer workers are active while the API server is too busy. Each
+worker takes the most urgent waiting call, so that reports about a bind never delay another bind. Of
+the writes that report a state, only the newest waits for each object, with a minimum interval
+between two writes.
 """
 
 import asyncio
@@ -18,63 +19,67 @@ from vscheduler.cluster.http import send_guard
 from vscheduler.cluster.writes import cooperative
 
 Call = Callable[[], Awaitable[None]]
-"""One call; what comes of it is its own business, and what it raises ends nothing but itself.
-send_guard.NotSentError says that it isn't sent any more."""
+"""A call to make. The call handles its own errors; an unexpected exception is logged and ends only
+this call. send_guard.NotSentError means that the call is no longer permitted."""
 
 
 class WritePriority(IntEnum):
-    """Kinds of calls, most urgent first."""
+    """Priorities of calls, most urgent first."""
 
     BIND = 0
     EVICTION = 1
     CONTROL = 2
-    """Controllers' calls: without its PodGroup nobody places a pod."""
+    """Calls of the controllers: a pod without its PodGroup cannot be placed."""
     STATUS = 3
     CONDITION = 4
     EVENT = 5
 
 
-NAMES = tuple(lane.name.lower() for lane in WritePriority)
-"""What calls of each lane are called in logs."""
+NAMES = tuple(priority.name.lower() for priority in WritePriority)
+"""Name of each priority in logs."""
 
 UNBOUNDED = (WritePriority.BIND, WritePriority.EVICTION, WritePriority.CONTROL)
-"""Always taken: there are no more of them than pods."""
+"""Priorities whose calls are always accepted: there are never more than pods."""
 
 CALLS_MIN = 8
-"""Never fewer, so that a few calls that are stuck don't hold up all others."""
+"""Smallest concurrency limit, so that a few stuck calls do not block all others."""
 
 LIMIT_SHRINK = 0.75
+"""Factor on the concurrency limit after a 429."""
 
-RESTS_MAX = 64
-"""How many rests the longest is, while a key's writes raise what nobody expects."""
+PAUSES_MAX = 64
+"""Longest pause of a key whose writes keep failing unexpectedly, as a multiple of the spacing."""
 
 
 class WriteQueue:
-    """Calls that wait, and the workers that make them; all in one event loop."""
+    """Waiting calls, and the workers that make the calls. All run in one event loop."""
 
     def __init__(
         self, *, workers: int, waiting_max: int, failures: containment.Failures | None = None
     ) -> None:
         self.failures = failures or containment.Failures()
-        """Who is told of calls that raise, and of what goes wrong around them."""
+        """Receives unexpected exceptions of calls."""
         self._workers = workers
         self._waiting_max = waiting_max
         self._waiting: tuple[deque[Call], ...] = tuple(deque() for _ in WritePriority)
         self._limit = ConcurrencyLimit(workers)
         self._idle: deque[asyncio.Future[None]] = deque()
-        """One for each worker that has nothing to do, or isn't to."""
-        self._taken = asyncio.Event()
-        self._done = asyncio.Event()
-        """Neither stays set: setting them wakes those who wait for room, or for quiet."""
+        """A future for each worker without work, or beyond the concurrency limit."""
+        self._call_taken = asyncio.Event()
+        self._call_ended = asyncio.Event()
+        """Both events are cleared right after being set: setting an event wakes the tasks in
+        wait_for_room or wait_until_quiet."""
         self._under_way = [0 for _ in WritePriority]
         self.steps = 0
-        """Calls that have ended, whatever came of them, and parts of those that are long."""
-        self._turns = cooperative.CooperativeYield()
+        """Number of calls that ended, with any result, plus the finished parts of long calls."""
+        self._yielder = cooperative.CooperativeYield()
 
-    def put(self, lane: WritePriority, call: Call) -> bool:
-        """Let a call wait for its turn; False, and it is dropped, where its lane is full."""
-        waiting = self._waiting[lane]
-        if lane not in UNBOUNDED and len(waiting) >= self._waiting_max:
+    def put(self, priority: WritePriority, call: Call) -> bool:
+        """Add a call. Return False, and drop the call, when too many calls of this priority
+        wait.
+        """
+        waiting = self._waiting[priority]
+        if priority not in UNBOUNDED and len(waiting) >= self._waiting_max:
             return False
         waiting.append(call)
         self._wake()
@@ -82,28 +87,30 @@ class WriteQueue:
 
     @property
     def busy(self) -> bool:
-        """Whether any call waits or is under way. Any thread may ask."""
+        """Whether any call waits or is in progress. Safe to call from any thread."""
         return any(self._waiting) or any(self._under_way)
 
     def went_on(self) -> None:
-        """A call that is long has done a part."""
+        """Record that a part of a long call is finished."""
         self.steps += 1
 
     def throttled(self) -> None:
-        """The API server was too busy: make fewer calls at once."""
+        """Lower the concurrency limit after a 429 of the API server."""
         self._limit.throttled()
 
-    async def wait_for_room(self, lane: WritePriority, most: int) -> None:
-        """Until no more than so many calls of this lane wait."""
-        while len(self._waiting[lane]) > most:
-            await self._taken.wait()
+    async def wait_for_room(self, priority: WritePriority, most: int) -> None:
+        """Wait until at most this many calls of the priority are waiting."""
+        while len(self._waiting[priority]) > most:
+            await self._call_taken.wait()
 
     async def wait_until_quiet(self, last: WritePriority = WritePriority.EVENT) -> None:
-        """Until no call waits or is under way that is as urgent as this, or more."""
+        """Wait until no call of this priority, or of a more urgent one, waits or is in progress."""
         while any(
-            self._waiting[lane] or self._under_way[lane] for lane in WritePriority if lane <= last
+            self._waiting[priority] or self._under_way[priority]
+            for priority in WritePriority
+            if priority <= last
         ):
-            await self._done.wait()
+            await self._call_ended.wait()
 
     async def run(self) -> None:
         """Make calls for ever."""
@@ -114,36 +121,36 @@ class WriteQueue:
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await self._turns.give_way()
+            await self._yielder.give_way()
             while not self._may_start() or not any(self._waiting):
                 self._idle.append(idle := loop.create_future())
                 await idle
-            lane, waiting = next(each for each in enumerate(self._waiting) if each[1])
+            priority, waiting = next(each for each in enumerate(self._waiting) if each[1])
             call = waiting.popleft()
-            self._taken.set()
-            self._taken.clear()
-            self._under_way[lane] += 1
+            self._call_taken.set()
+            self._call_taken.clear()
+            self._under_way[priority] += 1
             if any(self._waiting):
                 self._wake()
             try:
-                # What isn't sent any more is over.
+                # A call that is no longer permitted needs no retry.
                 with (
-                    self.failures.contained("call", NAMES[lane]),
+                    self.failures.contained("call", NAMES[priority]),
                     suppress(send_guard.NotSentError),
                 ):
                     await call()
             finally:
-                self._under_way[lane] -= 1
+                self._under_way[priority] -= 1
                 self.steps += 1
                 self._limit.answered()
-                self._done.set()
-                self._done.clear()
+                self._call_ended.set()
+                self._call_ended.clear()
 
     def _may_start(self) -> bool:
         return sum(self._under_way) < self._limit.size
 
     def _wake(self) -> None:
-        """Let one more worker look for a call."""
+        """Wake an idle worker, if the concurrency limit permits one more call."""
         while self._idle and self._may_start():
             idle = self._idle.popleft()
             if not idle.done():
@@ -152,29 +159,30 @@ class WriteQueue:
 
 
 class ConcurrencyLimit:
-    """How many calls are under way at once: all workers' calls, fewer while the API server is too
-    busy (429).
+    """How many calls may be in progress, over all workers. The limit shrinks while the API server
+    answers 429.
 
-    Additive increase, multiplicative decrease, as in TCP: the limit grows by one after each round,
-    one answer for each call that may be under way. Latency isn't a sign: on two busy cores 8, 16
-    and 64 binds at once made as many a second, and fewer at once made the client's own work dearer.
+    The limit follows additive increase, multiplicative decrease, as in TCP. It grows by one after
+    each round, that is, after as many answers as calls may be in progress. Latency is no useful
+    signal: with 8, 16 and 64 concurrent binds on two busy cores, throughput was equal, and fewer
+    calls at once raised the client's own cost per call.
     """
 
     def __init__(self, most: int) -> None:
         self._most = self._size = most
         self._least = min(CALLS_MIN, most)
         self._answers = 0
-        """Of this round."""
+        """Answers in the current round."""
         self._stale = 0
-        """Answers to come to calls that were made when the window was wider."""
+        """Outstanding answers to calls made before the limit was lowered."""
 
     @property
     def size(self) -> int:
-        """How many calls may be under way."""
+        """The current limit."""
         return self._size
 
     def answered(self) -> None:
-        """A call has ended."""
+        """Record that a call ended."""
         if self._stale:
             self._stale -= 1
             return
@@ -184,7 +192,9 @@ class ConcurrencyLimit:
             self._size = min(self._most, self._size + 1)
 
     def throttled(self) -> None:
-        """The server was too busy; what it says to calls of the same moment counts once."""
+        """Lower the limit after a 429. Further 429s for calls made before the reduction are
+        ignored.
+        """
         if self._stale or self._size == self._least:
             return
         self._stale = self._size
@@ -193,61 +203,65 @@ class ConcurrencyLimit:
 
 
 class CoalescingQueue:
-    """Writes that say how things are, by key (say, one PodGroup's status): the newest of each.
+    """Writes that report a state, by key (for example, the status of a PodGroup). Only the newest
+    of each key waits.
 
-    A write that waits is replaced by a newer one of its key. After a write the key rests for
-    `spacing_seconds`, so that a count that goes up by one twenty times is written once or twice.
+    A waiting write is replaced by a newer write of the same key. After each write, the key pauses
+    for `spacing_seconds`, so that a counter raised twenty times in a row is written once or twice.
     """
 
-    def __init__(self, queue: WriteQueue, lane: WritePriority, *, spacing_seconds: float) -> None:
-        self._lanes = queue
-        self._lane = lane
-        self._rests = backoff.Growth(
-            first_seconds=spacing_seconds, longest_seconds=RESTS_MAX * spacing_seconds
+    def __init__(
+        self, queue: WriteQueue, priority: WritePriority, *, spacing_seconds: float
+    ) -> None:
+        self._write_queue = queue
+        self._priority = priority
+        self._spacing = backoff.Growth(
+            first_seconds=spacing_seconds, longest_seconds=PAUSES_MAX * spacing_seconds
         )
         self._waiting: dict[Hashable, Call] = {}
         self._busy: set[Hashable] = set()
-        """Keys in their lane, under way, or at rest."""
+        """Keys that wait for a worker, are being written, or pause."""
         self._failures: dict[Hashable, int] = {}
-        """How often in a row a key's write has raised."""
+        """How often in a row a key's write raised an unexpected exception."""
 
     def offer(self, key: Hashable, write: Call) -> None:
-        """Write this as soon as it is the key's turn."""
+        """Write as soon as the key's pause permits."""
         self._waiting[key] = write
-        self._queue(key)
+        self._enqueue(key)
 
     def offer_later(self, key: Hashable, write: Call) -> None:
-        """Write this after a rest of the key, unless something newer is to be written by then."""
+        """Write after a pause of the key, unless a newer write replaces this write by then."""
         self._waiting[key] = write
         if key not in self._busy:
             self._busy.add(key)
-            self._rest(key)
+            self._pause(key)
 
     def offer_again(self, key: Hashable, write: Call) -> None:
-        """Write this after the key's rest, unless something newer waits."""
+        """Write after the key's pause, unless a newer write is already waiting."""
         self._waiting.setdefault(key, write)
 
     def withdraw(self, key: Hashable) -> None:
-        """There is nothing to write any more."""
+        """Drop the key's waiting write."""
         self._waiting.pop(key, None)
         self._failures.pop(key, None)
 
-    def _queue(self, key: Hashable) -> None:
-        # A lane that is full is tried again after the rest.
+    def _enqueue(self, key: Hashable) -> None:
+        # When the queue is full, the key tries again after its pause.
         if key in self._busy:
             return
         self._busy.add(key)
-        if not self._lanes.put(self._lane, partial(self._write, key)):
-            self._rest(key)
+        if not self._write_queue.put(self._priority, partial(self._write, key)):
+            self._pause(key)
 
     async def _write(self, key: Hashable) -> None:
         write = self._waiting.pop(key, None)
         if write is None:
             self._busy.discard(key)
             return
-        piece = self._lanes.failures.contained("write", str(key))
+        piece = self._write_queue.failures.contained("write", str(key))
         try:
-            with piece, suppress(send_guard.NotSentError):  # what isn't sent any more is over
+            # A write that is no longer permitted needs no retry.
+            with piece, suppress(send_guard.NotSentError):
                 await write()
         finally:
             if piece.failed:
@@ -255,13 +269,13 @@ class CoalescingQueue:
                 self._waiting.setdefault(key, write)
             else:
                 self._failures.pop(key, None)
-            self._rest(key)
+            self._pause(key)
 
-    def _rest(self, key: Hashable) -> None:
-        seconds = self._rests.after(self._failures.get(key, 0) + 1)
-        asyncio.get_running_loop().call_later(seconds, self._rested, key)
+    def _pause(self, key: Hashable) -> None:
+        seconds = self._spacing.after(self._failures.get(key, 0) + 1)
+        asyncio.get_running_loop().call_later(seconds, self._resume, key)
 
-    def _rested(self, key: Hashable) -> None:
+    def _resume(self, key: Hashable) -> None:
         self._busy.discard(key)
         if key in self._waiting:
-            self._queue(key)
+            self._enqueue(key)

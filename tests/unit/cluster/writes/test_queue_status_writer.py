@@ -87,7 +87,7 @@ class Desk:
     async def settle(self) -> None:
         """Until nothing waits, rests included."""
         async with asyncio.timeout(5):
-            while self.reporter._box._busy:  # noqa: ASYNC110 - of its end nobody tells
+            while self.reporter._coalescing._busy:  # noqa: ASYNC110 - of its end nobody tells
                 await asyncio.sleep(0.005)
 
     def statuses(self) -> list[dict[str, Any]]:
