@@ -43,8 +43,16 @@ def refused(
     return {text: [row for row in rows if not mask[row]] for text, mask in whole.items()}
 
 
+# Written out, and not taken from the plugin: people know kube-scheduler's words, and mirror/ tells
+# refusals by them.
+CORDONED = "node(s) were unschedulable"
 TAINTED = "node(s) had untolerated taint {dedicated: lab}"
-ALWAYS = {predicates.CORDONED: [2]}
+UNSELECTED = "node(s) didn't match Pod's node affinity/selector"
+FEATURELESS = "node(s) didn't match Pod's required features"
+PORTS_TAKEN = "node(s) didn't have free ports for the requested pod ports"
+OTHER_TAINTS = "node(s) had other untolerated taints"
+
+ALWAYS = {CORDONED: [2]}
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, list[int]]]] = {
     "a plain pod": ({}, {}, {**ALWAYS, TAINTED: [3, 4]}),
     "a pod that bears everything": (
@@ -55,22 +63,22 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, list[int]]]] = 
     "a selector": (
         {},
         {"node_selector": (("zone", "a"),)},
-        {**ALWAYS, TAINTED: [3, 4], predicates.UNSELECTED: [0, 1, 2, 3, 4]},
+        {**ALWAYS, TAINTED: [3, 4], UNSELECTED: [0, 1, 2, 3, 4]},
     ),
     "features of kubelets": (
         {},
         {"features": ("B", "C")},
-        {**ALWAYS, TAINTED: [3, 4], predicates.FEATURELESS: [0, 1, 2, 3, 4]},
+        {**ALWAYS, TAINTED: [3, 4], FEATURELESS: [0, 1, 2, 3, 4]},
     ),
     "features that no kubelet has": (
         {},
         {"features": ("A", "B")},
-        {**ALWAYS, TAINTED: [3, 4], predicates.FEATURELESS: [0, 1, 2, 3, 4, 5]},
+        {**ALWAYS, TAINTED: [3, 4], FEATURELESS: [0, 1, 2, 3, 4, 5]},
     ),
     "a port that is taken": (
         {},
         {"ports": (PORT,)},
-        {**ALWAYS, TAINTED: [3, 4], predicates.PORTS_TAKEN: [0]},
+        {**ALWAYS, TAINTED: [3, 4], PORTS_TAKEN: [0]},
     ),
     "filters that are switched off": (
         {
@@ -101,7 +109,7 @@ def test_pods_that_differ_in_features_alone_are_told_apart() -> None:
     for needed in ((), ("C",), ("A",)):
         pod = sessions.task("j", of=sessions.kind(features=needed))
         by_refusal = {each.refusal: each.passes for each in plugin.filter_nodes(pod, view)}
-        mask = by_refusal.get(predicates.FEATURELESS)
+        mask = by_refusal.get(FEATURELESS)
         passes.append(None if mask is None else mask.tolist())
     assert passes == [None, [False] * 5 + [True], [False] * 6]
 
@@ -147,5 +155,5 @@ def test_many_taints_end_up_in_one_refusal() -> None:
     )
     found = refused({}, sessions.view(layout, [{}] * count))
     assert len(found) == predicates.TAINTS_MAX + 1
-    assert found[predicates.OTHER_TAINTS] == list(range(predicates.TAINTS_MAX, count))
+    assert found[OTHER_TAINTS] == list(range(predicates.TAINTS_MAX, count))
     assert sorted(row for rows in found.values() for row in rows) == list(range(count))

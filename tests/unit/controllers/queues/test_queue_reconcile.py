@@ -95,6 +95,51 @@ def test_closing_goes_down_and_is_remembered() -> None:
     assert told(plans["root"])["WantedState"][0] == "RootStaysOpen"
 
 
+def unreadable(word: str) -> tuple[str, str]:
+    """The answer to a wish that nobody understands."""
+    message = f"annotation vscheduler.io/wanted-state is {word!r}; write Open or Closed"
+    return "Unreadable", message
+
+
+ROOT_STAYS = (
+    "RootStaysOpen",
+    "root can't be closed; close queues below it, and remove annotation vscheduler.io/wanted-state",
+)
+PARENT_CLOSED = (
+    "ParentClosed",
+    "queue shut, which is above this one, is closed; this one opens with it",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "parent", "wish", "answer"),
+    [
+        ("red", "", "", None),
+        ("red", "", "Open", None),
+        ("red", "", "Closed", None),
+        ("red", "", "closed", unreadable("closed")),
+        ("red", "", "x" * 65, unreadable("x" * 64)),
+        ("red", "shut", "", PARENT_CLOSED),
+        ("red", "shut", "Open", PARENT_CLOSED),
+        ("red", "shut", "Closed", None),
+        ("red", "shut", "what", unreadable("what")),
+        ("root", "", "Open", None),
+        ("root", "", "Closed", ROOT_STAYS),
+        ("root", "", "what", unreadable("what")),
+    ],
+)
+def test_a_wish_that_is_not_granted_is_answered(
+    name: str, parent: str, wish: str, answer: tuple[str, str] | None
+) -> None:
+    """By one condition that says why, and what to do; there is none for a wish that is granted."""
+    plans = plan(a_queue(name, parent, wanted=wish), a_queue("shut", wanted="Closed"))
+    conditions = plans[name].status.get("conditions", [])
+    assert [(each["reason"], each["message"]) for each in conditions] == [answer] * bool(answer)
+    assert {(each["type"], each["status"]) for each in conditions} <= {
+        ("vscheduler.io/WantedState", "False")
+    }
+
+
 def test_what_a_parent_closed_opens_with_it() -> None:
     """A stored Closed is the owner's wish only without the mark."""
     marked = a_queue("leaf", "top", closed_by_parent=True, status={"state": "Closed"})
