@@ -1,5 +1,5 @@
-"""What keeps Queues and automatic PodGroups in order; the only user of `kopf`.
+"""Controllers for Queues and automatic PodGroups; the only user of `kopf`.
 
-Decisions are pure (auto_groups, deletion, queues); whoever carries them out reaches the API server
-through the ports only.
+Decisions are pure (auto_groups, deletion, queue_reconcile). Code that carries decisions out reaches
+the API server only through `ports`.
 """

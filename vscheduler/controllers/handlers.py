@@ -1,7 +1,8 @@
-"""What Kopf calls: thin `on.event` handlers, which turn bodies into values and hand them on.
+"""Handlers that Kopf calls: thin `on.event` functions, which turn bodies into values and pass them
+on.
 
-Nothing but events, on a registry of their own: create, update and delete handlers, daemons and
-timers would put finalizers and annotations on every object of the users'.
+Only event handlers are used, in a registry of their own. Create, update and delete handlers,
+daemons and timers would add finalizers and annotations to every user object.
 """
 
 import asyncio
@@ -23,21 +24,21 @@ COLLECTIONS: Mapping[queue_objects.Kind, paths.Collection] = {
 }
 
 LOGIN_SECONDS = 2.0
-"""The least time between two logins: a server that refuses each is asked no more often."""
+"""Minimal time between two logins, so a server that refuses every login isn't flooded."""
 
 Sink = Callable[[queue_objects.Event], None]
-"""Where events go; called in Kopf's thread."""
+"""Receives events; called in Kopf's thread."""
 
 
 class Entry(Protocol):
-    """A way to the API server with the daemon's own credentials."""
+    """A connection to the API server with the daemon's own credentials."""
 
     @property
     def host(self) -> str:
         """The API server's address."""
 
     def session_elsewhere(self) -> aiohttp.ClientSession:
-        """A session for the event loop that runs now, which isn't the daemon's."""
+        """Return a session for the running event loop, which isn't the daemon's."""
 
 
 def registry(
@@ -46,7 +47,7 @@ def registry(
     sink: Sink,
     failures: containment.Failures | None = None,
 ) -> kopf.OperatorRegistry:
-    """Handlers for these kinds, and the login."""
+    """Return a registry with handlers for these kinds, and with the login."""
     contained = failures or containment.Failures()
     made = kopf.OperatorRegistry()
     kopf.on.login(registry=made, id="daemon")(_login(entry))
@@ -59,7 +60,10 @@ def registry(
 
 
 def event_of(kind: queue_objects.Kind, raw: Mapping[str, Any]) -> queue_objects.Event | None:
-    """What Kopf's event says; None where it is nothing to us. Its type is None for listed ones."""
+    """Return the value of Kopf's event, or None for an object that doesn't concern us.
+
+    Kopf's event type is None for listed objects.
+    """
     item = queue_objects.read(kind, raw["object"])
     if item is None:
         return None
@@ -69,10 +73,10 @@ def event_of(kind: queue_objects.Kind, raw: Mapping[str, Any]) -> queue_objects.
 
 
 def _login(entry: Entry) -> Callable[..., Any]:
-    """Kopf's login: a session that asks the daemon for its credentials at each request.
+    """Return Kopf's login handler, whose session asks the daemon for credentials with each request.
 
-    Kopf calls it at its start, and whenever the server doesn't know us. (It must be a function:
-    what is only callable would run in a thread of its own.)
+    Kopf logs in at startup, and after every 401 response. The handler must be a function: Kopf
+    would run any other callable in a separate thread.
     """
     last = float("-inf")
 
@@ -88,10 +92,10 @@ def _login(entry: Entry) -> Callable[..., Any]:
 def _handler(
     kind: queue_objects.Kind, sink: Sink, failures: containment.Failures
 ) -> Callable[..., Any]:
-    async def hand_on(event: Mapping[str, Any], name: str, **_: Any) -> None:
+    async def pass_on(event: Mapping[str, Any], name: str, **_: Any) -> None:
         with failures.contained("kopf handler", f"{kind} {name}"):
-            told = event_of(kind, event)
-            if told is not None:
-                sink(told)
+            known = event_of(kind, event)
+            if known is not None:
+                sink(known)
 
-    return hand_on
+    return pass_on

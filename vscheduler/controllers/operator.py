@@ -1,8 +1,8 @@
-"""Kopf, in a thread with an event loop of its own.
+"""Kopf in a thread with an event loop of its own.
 
-In one loop with others its stop would cancel tasks that aren't its own, and in the main thread it
-would take over the signal handlers. It starts when the kinds that it follows are there, and anew
-when another of them is, or when it has died.
+In a shared event loop Kopf's shutdown would cancel foreign tasks, and in the main thread Kopf would
+replace the signal handlers. Kopf is started once the kinds it follows are served. Kopf is restarted
+when a further kind is served, and after Kopf has died.
 """
 
 import asyncio
@@ -26,29 +26,33 @@ Kinds = frozenset[queue_objects.Kind]
 
 ALL: Kinds = frozenset(queue_objects.Kind)
 NEEDED: Kinds = frozenset({queue_objects.Kind.QUEUE, queue_objects.Kind.POD_GROUP})
-"""Without these there is nothing to do; Commands are followed where their CRD is installed."""
+"""Without these kinds the controller has no work. Commands are followed where their CRD is
+installed.
+"""
 
 END_SECONDS = 2.0
-"""How long Kopf's tasks may take to end after they are cancelled."""
+"""How long Kopf's tasks may take to end after cancellation, in seconds."""
 
 LOGIN = "credentials retriever"
-"""Kopf's name of the one task that it doesn't look after: without it, all others wait for ever."""
+"""Kopf's name of its login task, the only task that Kopf doesn't supervise. If the login task dies,
+all remaining tasks wait forever.
+"""
 
 BACKOFFS = (0.5, 1, 2, 4, 8, 15)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How often it looks for kinds, and how long it waits. Seconds."""
+    """Intervals between checks for kinds, and time limits. Seconds."""
 
     absent_seconds: float = 2.0
-    """Between two looks for kinds that are needed and missing."""
+    """Between two checks for required kinds that are missing."""
     look_seconds: float = 30.0
-    """Between two looks for one that may come."""
+    """Between two checks for an optional kind."""
     gone_seconds: float = 8.0
-    """After Kopf's death, how long a kind's end may take to show."""
+    """After Kopf's death, how long to wait for evidence that a kind is gone."""
     stop_seconds: float = 10.0
-    """How long Kopf may take to end."""
+    """How long Kopf may take to stop."""
 
 
 def _ignore() -> None:
@@ -57,21 +61,23 @@ def _ignore() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlets:
-    """Whom it tells, beside the sink."""
+    """Callbacks of the operator, in addition to the sink of events."""
 
     pulse: ports.Pulse
-    """Who asks whether Kopf's event loop still answers."""
+    """Monitors whether Kopf's event loop responds."""
     absent: Callable[[], None] = _ignore
-    """Called again and again while kinds are missing."""
+    """Called repeatedly while required kinds are missing."""
     failures: containment.Failures = field(default_factory=containment.Failures)
 
 
 class OperatorError(Exception):
-    """Kopf has ended by itself."""
+    """Kopf has ended on its own."""
 
 
-class Patience:
-    """Kopf's pauses between attempts: without end, where its own would make it give up and die."""
+class EndlessBackoffs:
+    """Endless pauses between Kopf's attempts. With Kopf's own finite list Kopf would give up and
+    die.
+    """
 
     def __iter__(self) -> Iterator[float]:
         yield from BACKOFFS
@@ -80,7 +86,7 @@ class Patience:
 
 
 class Operator:
-    """Runs Kopf, and hands what it hears to the daemon's event loop."""
+    """Runs Kopf, and passes events to the daemon's event loop."""
 
     def __init__(
         self,
@@ -100,11 +106,11 @@ class Operator:
         self._missed: Kinds = frozenset()
 
     async def run(self) -> None:
-        """For ever. A Kopf that dies of anything but a kind that has gone is one that failed."""
+        """Run forever. A death of Kopf counts as a failure unless a followed kind is gone."""
         await self._failures.keep_on("kopf", self._run)
 
     async def _run(self) -> None:
-        """Until Kopf dies of anything but a kind that has gone: that is an OperatorError."""
+        """Run until Kopf dies without a followed kind being gone; raises OperatorError then."""
         while True:
             kinds = await self._wait_for_kinds()
             died = await self._serve(kinds)
@@ -114,7 +120,7 @@ class Operator:
             raise OperatorError(f"Kopf has ended: {type(died).__name__}: {died}") from died
 
     async def _lost(self, kinds: Kinds) -> bool:
-        """Whether one of these kinds is gone, or will be seen to be in a moment."""
+        """Whether any of these kinds is gone, or is found gone within a few seconds."""
         looks = 8
         for _ in range(looks):
             now = await self._kinds()
@@ -124,7 +130,7 @@ class Operator:
         return False
 
     async def _wait_for_kinds(self) -> Kinds:
-        """The kinds that there are, as soon as those that are needed are among them."""
+        """Wait for the required kinds; return all kinds served by then."""
         while True:
             kinds = await self._kinds()
             if kinds is not None and kinds >= NEEDED:
@@ -139,10 +145,12 @@ class Operator:
             await asyncio.sleep(self._pace.absent_seconds)
 
     async def _kinds(self, among: Kinds = ALL) -> Kinds | None:
-        """Which of these kinds are served, and may be followed; None where the server doesn't say.
+        """Return the kinds that are served and that we may follow; None if the server gives no
+        answer.
 
-        Whether we may watch is asked by a write. So it is asked last, and not while a kind is
-        missing without which there is nothing to do: at rest nothing is written.
+        The permission to watch is checked by a write (SelfSubjectAccessReview). So watch
+        permissions are checked last, and not while a required kind is missing: an idle daemon must
+        write nothing.
         """
         found = set()
         try:
@@ -170,7 +178,7 @@ class Operator:
         return frozenset(each["name"] for each in listed.get("resources") or ())
 
     async def _listed(self, path: paths.Path) -> bool:
-        """Whether we may list this kind: a Kopf that may not gives up."""
+        """Whether we may list this kind. Without the permission Kopf would give up."""
         try:
             await self._api.get(path.with_query({"limit": "1"}))
         except ports.RefusedError as error:
@@ -180,7 +188,7 @@ class Operator:
         return True
 
     async def _watchable(self, kind: queue_objects.Kind) -> bool:
-        """Whether we may watch it, too."""
+        """Whether we may watch this kind."""
         group = handlers.COLLECTIONS[kind].api_version.partition("/")[0]
         spec = {"resourceAttributes": {"group": group, "resource": str(kind), "verb": "watch"}}
         review: ports.Object = {
@@ -192,13 +200,15 @@ class Operator:
         return bool(answer.get("status", {}).get("allowed"))
 
     async def _serve(self, kinds: Kinds) -> BaseException | None:
-        """Run Kopf until the kinds change (None), or until it dies, and what of."""
+        """Run Kopf until the kinds change, and return None; or until Kopf dies, and return the
+        cause.
+        """
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[BaseException] = loop.create_future()
         stop = threading.Event()
 
-        def hand_on(event: queue_objects.Event) -> None:
-            with suppress(RuntimeError):  # the daemon's loop is closed: nobody listens any more
+        def pass_on(event: queue_objects.Event) -> None:
+            with suppress(RuntimeError):  # the daemon's loop is closed already
                 loop.call_soon_threadsafe(self._sink, event)
 
         def tell_end(outcome: BaseException) -> None:
@@ -210,15 +220,15 @@ class Operator:
                 loop.call_soon_threadsafe(tell_end, outcome)
 
         log.info("kopf.started", kinds=sorted(kinds))
-        there = asyncio.new_event_loop()
-        self._pulse.begin(there)
+        kopf_loop = asyncio.new_event_loop()
+        self._pulse.begin(kopf_loop)
         threading.Thread(
             target=_operate,
             args=(
-                handlers.registry(kinds, self._entry, hand_on, self._failures),
+                handlers.registry(kinds, self._entry, pass_on, self._failures),
                 stop,
                 tell_from_thread,
-                there,
+                kopf_loop,
             ),
             name="kopf",
             daemon=True,
@@ -237,39 +247,39 @@ class Operator:
                 log.warning("kopf.lingers", seconds=self._pace.stop_seconds)
 
     async def _grown(self, kinds: Kinds) -> bool:
-        """Whether there is one more kind to follow."""
+        """Whether a further kind can be followed by now."""
         return kinds != ALL and bool(await self._kinds(ALL - kinds))
 
 
 class NoDiffs(kopf.DiffBaseStorage):
-    """Kopf works out what has changed in an object for handlers that we have none of; to copy all
-    of it for that takes a third of its time.
+    """Disables Kopf's diffs, which only matter for handlers that we don't use. The copies of whole
+    objects would take a third of Kopf's time.
     """
 
     def fetch(self, *, body: kopf.Body) -> None:
-        """There is no earlier state."""
+        """Return no earlier state."""
 
     def build(self, *, body: kopf.Body, extra_fields: Any = None) -> kopf.BodyEssence:
-        """Nothing of the object."""
+        """Return an empty essence."""
         del body, extra_fields
         return kopf.BodyEssence()
 
     def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
-        """Nothing is kept."""
+        """Store nothing."""
 
 
 def settings() -> kopf.OperatorSettings:
-    """How Kopf is to behave; what matters is said, whatever its defaults are."""
+    """Return Kopf's settings. Every setting that matters is explicit, whatever its default."""
     made = kopf.OperatorSettings()
     made.persistence.diffbase_storage = NoDiffs()
     made.posting.enabled = False
     made.scanning.disabled = True
     made.process.ultimate_exiting_timeout = None
-    made.networking.error_backoffs = Patience()
+    made.networking.error_backoffs = EndlessBackoffs()
     made.networking.request_timeout = 30.0
     made.networking.connect_timeout = 10.0
     made.watching.server_timeout = 20
-    made.watching.inactivity_timeout = 24.0  # silent for longer than any watch takes: it is dead
+    made.watching.inactivity_timeout = 24.0  # longer than any watch lasts: the connection is dead
     made.watching.chunk_size = 500
     made.queueing.idle_timeout = 1.0
     return made
@@ -281,14 +291,14 @@ def _operate(
     tell_end: Callable[[BaseException], None],
     loop: asyncio.AbstractEventLoop,
 ) -> None:
-    """Run Kopf in this thread until it is told to stop, or dies; why it ended is told at once.
+    """Run Kopf in the current thread until stopped or dead; `tell_end` learns the cause at once.
 
-    Its own end is not waited for without a bound: a watch that dies while others log in anew waits
-    for ever for credentials that nobody fetches any more.
+    Waiting for Kopf's own shutdown needs a time limit: a watch that dies during a login would wait
+    forever for credentials that no task fetches any longer.
     """
     try:
         loop.run_until_complete(_live(registry, stop, tell_end))
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the daemon is told
+    except BaseException as error:  # noqa: BLE001 - the daemon learns of every error
         tell_end(error)
     finally:
         stop.set()
@@ -300,12 +310,12 @@ async def _live(
     stop: threading.Event,
     tell_end: Callable[[BaseException], None],
 ) -> None:
-    """Kopf's tasks, until the first of them ends: all of them are to run for ever."""
+    """Run Kopf's tasks until the first task ends; normally all tasks run forever."""
     arguments: Mapping[str, Any] = {"identity": "vscheduler", "stop_flag": stop}
     roots = await kopf.spawn_tasks(
         registry=registry, settings=settings(), standalone=True, clusterwide=True, **arguments
     )
-    ours = asyncio.current_task()
+    own_task = asyncio.current_task()
     login = {each for each in asyncio.all_tasks() if each.get_name() == LOGIN}
     ended, _ = await asyncio.wait({*roots} | login, return_when=asyncio.FIRST_COMPLETED)
     errors = [each.exception() for each in ended if not each.cancelled()]
@@ -313,7 +323,7 @@ async def _live(
     tell_end(outcome or OperatorError("one of its tasks is done, which it never is by itself"))
     stop.set()  # else the thread that waits for it would outlive this loop
     await _end({*roots} - ended)
-    await _end({each for each in asyncio.all_tasks() if each is not ours})
+    await _end({each for each in asyncio.all_tasks() if each is not own_task})
     loop = asyncio.get_running_loop()
     with suppress(TimeoutError):
         async with asyncio.timeout(END_SECONDS):
@@ -322,7 +332,7 @@ async def _live(
 
 
 async def _end(tasks: Collection["asyncio.Task[Any]"]) -> None:
-    """Cancel these, and give them a moment; what they die of now is of no interest."""
+    """Cancel tasks and wait for them briefly; their errors are ignored."""
     for task in tasks:
         task.cancel()
     if tasks:

@@ -1,7 +1,7 @@
-"""What controllers ask of the API server; the daemon answers for it.
+"""Ports of the controllers: the calls they make to the API server, implemented by the daemon.
 
-They know no connection: every call goes through `Api`, and what the server refuses comes back as
-one RefusedError that says what kind of trouble it is.
+Controllers know no connections. Every call goes through `Api`, and every refusal comes back as a
+RefusedError with the kind of trouble.
 """
 
 import asyncio
@@ -13,40 +13,40 @@ from typing import Any, Protocol, TypeAlias
 from vscheduler.mirror import paths
 
 Object: TypeAlias = dict[str, Any]
-"""An object as plain data, as JSON has it."""
+"""An object as plain JSON data."""
 
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
-"""Server-side apply; JSON is YAML."""
+"""Server-side apply. The content is JSON, which is valid YAML."""
 
 
 class Trouble(StrEnum):
-    """Why a call came to nothing; the values are for metrics."""
+    """Why a call failed. The values are metric labels."""
 
     CONFLICT = "conflict"
     """A precondition (UID, resourceVersion) doesn't hold."""
     EXISTS = "exists"
     """The name is taken."""
     MISSING = "missing"
-    """There is no such object, or no such API."""
+    """The object or the API doesn't exist."""
     FORBIDDEN = "forbidden"
-    """We may not."""
+    """We lack the permission."""
     INVALID = "invalid"
-    """The request can't be right, however often it is sent; or admission refuses it."""
+    """The request is invalid, or refused by admission: repeating the request is useless."""
     THROTTLED = "throttled"
     """The server is too busy."""
     UNANSWERED = "unanswered"
-    """No clear answer: what was asked may have been done or not."""
+    """No clear answer: the request may have been executed or not."""
     WITHHELD = "withheld"
-    """Not sent: we may not write any more."""
+    """Not sent: we have lost the right to write."""
 
 
 LASTING = frozenset({Trouble.FORBIDDEN, Trouble.INVALID})
-"""A quota, a policy or a webhook has refused it, and will again."""
+"""Refused by a quota, a policy or a webhook, and likely to be refused again."""
 
 
 class RefusedError(Exception):
-    """The call came to nothing; the message is the server's."""
+    """The call failed. The message is the server's."""
 
     def __init__(self, trouble: Trouble, message: str) -> None:
         super().__init__(message)
@@ -55,18 +55,18 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preconditions:
-    """Which object, in which version, a delete is meant for."""
+    """The object and version that a delete is meant for."""
 
     uid: str
     resource_version: str | None = None
-    """None: any version of that object."""
+    """None: any version of the object."""
 
 
 class Api(Protocol):
-    """Calls to the API server. Each raises RefusedError, and nothing else."""
+    """Calls to the API server. Every method raises RefusedError, and no other error."""
 
     async def get(self, path: paths.Path) -> Object:
-        """The object at this path, as it is stored now."""
+        """Return the object at this path as stored at present."""
 
     async def list(
         self,
@@ -75,10 +75,10 @@ class Api(Protocol):
         *,
         metadata_only: bool = False,
     ) -> list[Object]:
-        """All objects of a collection as they are stored now; or of each only its metadata."""
+        """Return all objects of a collection as stored at present, or only the metadata of each."""
 
     async def create(self, path: paths.Path, body: Object) -> Object:
-        """Create an object in a collection; as it is stored."""
+        """Create an object in a collection; return the object as stored."""
 
     async def patch(
         self,
@@ -87,17 +87,17 @@ class Api(Protocol):
         content_type: str = MERGE_PATCH,
         params: Mapping[str, str] | None = None,
     ) -> Object:
-        """Change an object; as it is stored then."""
+        """Change an object; return the object as stored afterwards."""
 
     async def delete(self, path: paths.Path, preconditions: Preconditions) -> None:
-        """Delete that very object: CONFLICT where another, or another version, is there."""
+        """Delete exactly the given object. Raises CONFLICT if its UID or version differs."""
 
 
 class Pulse(Protocol):
-    """Who sees to it that an event loop answers. Any thread may call it."""
+    """Monitors whether an event loop responds. Any thread may call the methods."""
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on this loop must answer."""
+        """Start to monitor this event loop."""
 
     def end(self) -> None:
-        """No loop must."""
+        """Stop monitoring."""

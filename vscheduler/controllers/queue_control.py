@@ -1,4 +1,4 @@
-"""The Queue controller put together: Kopf's ears, the keeper's hands."""
+"""Startup of the Queue controller: connects Kopf's events to the QueueController."""
 
 import asyncio
 import dataclasses
@@ -11,16 +11,17 @@ def start(
     group: asyncio.TaskGroup,
     api: ports.Api,
     entry: handlers.Entry,
-    keeper: queue_controller.QueueController,
+    controller: queue_controller.QueueController,
     outlets: operator.Outlets,
 ) -> list[asyncio.Task[None]]:
-    """Start its tasks; each ends when it is cancelled.
+    """Start the tasks of the Queue controller; each task ends when cancelled.
 
-    entry is how Kopf reaches the API server; the keeper is told of kinds that are missing.
+    `entry` is Kopf's connection to the API server. The QueueController is notified of missing
+    kinds.
     """
-    outlets = dataclasses.replace(outlets, absent=keeper.miss)
-    kopf = operator.Operator(api, entry, keeper.feed, operator.Pace(), outlets)
+    outlets = dataclasses.replace(outlets, absent=controller.miss)
+    kopf = operator.Operator(api, entry, controller.feed, operator.Pace(), outlets)
     return [
-        group.create_task(keeper.run(), name="keep queues"),
+        group.create_task(controller.run(), name="keep queues"),
         group.create_task(kopf.run(), name="kopf"),
     ]

@@ -39,7 +39,7 @@ WORKERS = 6
 PACE = podgroup_controller.Pace(
     debounce_seconds=0.005,
     tick_seconds=0.02,
-    survey_seconds=0.02,
+    scan_seconds=0.02,
     shown_seconds=0.1,
     workers=WORKERS,
 )

@@ -295,7 +295,7 @@ def test_kopf_is_kept_from_what_it_would_do_by_itself() -> None:
     assert not registry._changing.get_all_handlers()
     assert not registry._spawning.get_all_handlers()
     assert len(registry._watching.get_all_handlers()) == 3
-    pauses = iter(operator.Patience())
+    pauses = iter(operator.EndlessBackoffs())
     assert [next(pauses) for _ in range(9)][-3:] == [15, 15, 15]
 
 

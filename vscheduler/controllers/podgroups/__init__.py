@@ -1,1 +1,1 @@
-"""PodGroups for pods that have none: creation, update, garbage collection."""
+"""Automatic PodGroups for pods without a PodGroup: creation, update, garbage collection."""

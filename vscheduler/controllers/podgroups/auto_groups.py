@@ -1,7 +1,7 @@
-"""A pod without a group → the PodGroup that it should have.
+"""Automatic PodGroups: the manifest for pods that name no PodGroup.
 
-Volcano: podgroup controller, buildPodGroupFromPod. Pods of one controller owner share one group,
-whatever the owner's kind; a pod without such an owner has one of its own.
+Volcano: podgroup controller, buildPodGroupFromPod. Pods of a controller share a PodGroup, whatever
+the controller's kind. A pod without a controller has a PodGroup of its own.
 """
 
 import json
@@ -15,33 +15,33 @@ from vscheduler.mirror.decode import events, fields
 from vscheduler.mirror.translate import pods, translation
 
 Body = dict[str, Any]
-"""An object, or a patch of one, as JSON has it."""
+"""An object, or a patch, as plain JSON data."""
 
 API_VERSION = "scheduling.volcano.sh/v1beta1"
 PREFIX = "podgroup-"
-"""Beginning of the names of automatic groups, Volcano's and ours."""
+"""Name prefix of automatic PodGroups, Volcano's and ours."""
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "vscheduler"
-"""Label and its value that tell groups that we made from those of users and of Volcano."""
+"""Label and value that mark our PodGroups, as opposed to PodGroups of users and of Volcano."""
 
 WRITTEN = "vscheduler.io/written"
-"""Annotation: what we last wrote of a group's spec, so that a user's edit is told from that."""
+"""Annotation: the spec fields that we wrote last, to detect edits by users."""
 
 COUNTED = ("minMember", "minResources")
-"""The fields that follow the owner once the group is there."""
+"""Fields that follow the owner after the PodGroup was created."""
 
 _REPLICAS = {
     ("apps", "ReplicaSet"): "replicas",
     ("apps", "StatefulSet"): "replicas",
     ("batch", "Job"): "parallelism",
 }
-"""Where an owner's spec says how many pods it wants, by API group and kind."""
+"""Spec field with the number of pods, by API group and kind of the owner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerRef:
-    """A pod's controller, as its ownerReferences name it."""
+    """A pod's controller, as named in ownerReferences."""
 
     api_version: str
     kind: str
@@ -51,18 +51,18 @@ class OwnerRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """A controller that was read."""
+    """A controller as read from the API server."""
 
     ref: OwnerRef
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     replicas: int | None
-    """How many pods it wants at once; None for a kind of which that isn't known."""
+    """How many pods the controller wants at a time; None for unknown kinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A pod, as far as its group depends on it."""
+    """A pod, reduced to the fields that its automatic PodGroup depends on."""
 
     namespace: str
     name: str
@@ -71,32 +71,33 @@ class Member:
     annotations: Mapping[str, str]
     priority_class: str
     request: resources.ResourceMap
-    """`pods: 1` included."""
+    """Includes `pods: 1`."""
     owner: OwnerRef | None
-    """Its controller."""
+    """The pod's controller."""
     created: float = 0.0
     """Seconds since the epoch."""
 
 
 def group_name(member: Member) -> str:
-    """The name of the automatic group: that of its controller's UID, else of its own.
+    """Return the name of a pod's automatic PodGroup, made from the UID of its controller or of the
+    pod.
 
-    Volcano: helpers.GeneratePodgroupName. An owner that is made anew has another UID, and so its
-    pods have another group.
+    Volcano: helpers.GeneratePodgroupName. A recreated owner has a new UID, so its pods get a new
+    PodGroup.
     """
     return automatic_name(member.owner.uid if member.owner is not None else member.uid)
 
 
 def automatic_name(uid: str) -> str:
-    """The name of the automatic group of the controller, or bare pod, with this UID."""
+    """Return the name of the automatic PodGroup of the controller, or bare pod, with this UID."""
     return f"{PREFIX}{uid}"
 
 
-def spokesman(members: Iterable[Member]) -> Member:
-    """Which of a group's pods speaks for it: the newest, and always the same one of several.
+def representative(members: Iterable[Member]) -> Member:
+    """Return the pod that a shared PodGroup is built from: the newest; the UID breaks ties.
 
-    Pods of two generations may ask for different amounts; if each spoke in turn, the group would
-    be written over and over.
+    Pods of two generations may request different amounts. If they took turns, the PodGroup would be
+    rewritten over and over.
     """
     return max(members, key=lambda member: (member.created, member.uid))
 
@@ -109,12 +110,12 @@ def wanted(
     default_queue: str,
     inherit_owner_annotations: bool,
 ) -> Body:
-    """The whole manifest of the group that the pod should have.
+    """Return the manifest of the PodGroup that the pod should have.
 
-    owner is the pod's controller where it could be read. scheduler is the pod's; default_queue is
-    what its namespace is annotated with (group_terms.QUEUE), else the daemon's. Without
-    inherit_owner_annotations none of the owner's annotations counts, min-member included, as in
-    Volcano. `problems` tells of annotations that can't be used.
+    `owner` is the pod's controller, if readable. `scheduler` is the pod's scheduler name.
+    `default_queue` comes from the namespace's annotation (group_terms.QUEUE), else from the daemon.
+    Without `inherit_owner_annotations` all annotations of the owner are ignored, min-member
+    included, as in Volcano. `problems` returns unusable annotations.
     """
     terms = _terms(member, owner if inherit_owner_annotations else None)
     minimum = _min_member(terms, member, owner)
@@ -150,7 +151,7 @@ def wanted(
 def problems(
     member: Member, owner: Owner | None, *, inherit_owner_annotations: bool
 ) -> tuple[group_terms.Problem, ...]:
-    """What is wrong with the annotations that `wanted` reads; for the log, once per group."""
+    """Return the defects of annotations that `wanted` reads, for the log, once per PodGroup."""
     terms = _terms(member, owner if inherit_owner_annotations else None)
     terms.min_resources(member.request, _min_member(terms, member, owner))
     terms.queue("")
@@ -159,11 +160,11 @@ def problems(
 
 
 def change(stored: Mapping[str, Any], wanted: Body) -> Body | None:
-    """The merge patch after which a group that we made is what is wanted; None: nothing to do.
+    """Return the merge patch that updates a PodGroup of ours, or None when nothing has to change.
 
-    Only what follows the owner is changed (COUNTED), and of that only what still is as we wrote
-    it: what a user edited stays. The patch carries UID and resourceVersion of what was read, so
-    that it is refused where someone was faster.
+    Only the fields in COUNTED change, and only as long as they have the value we wrote: edits by
+    users stay. The patch carries the UID and resourceVersion of `stored`, so the API server refuses
+    the patch after a concurrent change.
     """
     metadata = stored.get("metadata", {})
     if metadata.get("labels", {}).get(MANAGED_BY) != MANAGER:
@@ -190,12 +191,14 @@ def change(stored: Mapping[str, Any], wanted: Body) -> Body | None:
 
 
 def attachment(member: Member) -> Body:
-    """The merge patch that puts the pod into its automatic group; refused for any other pod."""
+    """Return the merge patch that puts this very pod, checked by UID, into its automatic
+    PodGroup.
+    """
     return {"metadata": {"uid": member.uid, "annotations": {pods.GROUPS[0]: group_name(member)}}}
 
 
 def owner(body: Mapping[str, Any]) -> Owner:
-    """A controller of any kind, as it was read."""
+    """Return a controller of any kind from its JSON."""
     metadata = body["metadata"]
     group, _, _ = body["apiVersion"].rpartition("/")
     field = _REPLICAS.get((group, body["kind"]))
@@ -217,7 +220,7 @@ def owner(body: Mapping[str, Any]) -> Owner:
 
 
 def _terms(member: Member, owner: Owner | None) -> group_terms.Terms:
-    """What the pod's annotations say, and its owner's where they count."""
+    """Return the terms in the pod's annotations, and in the owner's if `owner` is given."""
     namespace = member.namespace
     pod = group_terms.Source(
         object=f"Pod {events.key_of(namespace, member.name)}", annotations=member.annotations
@@ -230,7 +233,9 @@ def _terms(member: Member, owner: Owner | None) -> group_terms.Terms:
 
 
 def _min_member(terms: group_terms.Terms, member: Member, owner: Owner | None) -> int:
-    """What is asked for, as far as there will be pods: a bare pod is alone in its group."""
+    """Return the minimum, limited to the number of expected pods: a bare pod is alone in its
+    group.
+    """
     replicas = None if owner is None else owner.replicas
     ref = member.owner
     of_job = ref is not None and ref.kind == "Job" and ref.api_version.startswith("batch/")
@@ -238,11 +243,12 @@ def _min_member(terms: group_terms.Terms, member: Member, owner: Owner | None) -
 
 
 def _reference(member: Member) -> Body:
-    """Who takes the group along when it goes.
+    """Return the owner reference of the PodGroup: garbage collection deletes the PodGroup with its
+    owner.
 
-    It doesn't block the owner's deletion, other than Volcano's: so a deletion in the foreground
-    leaves the group until the pods are gone, and no right to the finalizers of every kind of owner
-    is needed.
+    Unlike Volcano's, the reference doesn't block the owner's deletion. So a foreground deletion
+    leaves the PodGroup until the pods are gone, and we need no permission on the finalizers of
+    every kind of owner.
     """
     ref = member.owner or OwnerRef(api_version="v1", kind="Pod", name=member.name, uid=member.uid)
     return {
@@ -264,7 +270,9 @@ def _record(spec: Mapping[str, Any]) -> str:
 
 
 def _read_record(text: str) -> Body:
-    """What we wrote last; nothing where that was taken away or spoilt, so nothing is changed."""
+    """Return the fields that we wrote last. Empty if the record is missing or unreadable: nothing
+    changes then.
+    """
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -273,7 +281,7 @@ def _read_record(text: str) -> Body:
 
 
 def _same(left: object, right: object) -> bool:
-    """Whether two values of a field say the same, in whatever words."""
+    """Whether two values of a field are equal; quantities are compared by amount."""
     if isinstance(left, dict) and isinstance(right, dict):
         return _plain(left) == _plain(right)
     return left == right
@@ -287,7 +295,7 @@ def _plain(listed: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _merged(stored: object, fresh: Any) -> Any:
-    """What a merge patch says to make `fresh` of what is stored: what goes is null."""
+    """Return the part of a merge patch that turns `stored` into `fresh`: removed keys are null."""
     if isinstance(stored, dict) and isinstance(fresh, dict):
         return dict.fromkeys(stored) | fresh
     return fresh

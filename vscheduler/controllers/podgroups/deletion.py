@@ -1,27 +1,29 @@
-"""May this PodGroup be deleted, and with which preconditions.
+"""Rules for the deletion of automatic PodGroups: whether, in which steps, and with which
+preconditions.
 
-Only automatic groups that we made go, and only while nobody uses them: their owner is gone or
-wants no pods, and no live pod is in them or about to be. Between two looks anything may happen, a
-request may be late, come twice or outlive who sent it; so a deletion takes two steps.
+Only automatic PodGroups of ours are deleted, and only unused ones: the owner is gone or wants no
+pods, and no live pod is in the group or about to join. Between a read and a write anything may
+happen, and a request may be delayed, repeated, or outlive its sender. So a deletion takes two
+steps.
 
-1. A group that was unused for the grace period is *marked*: an annotation, put on with the UID and
-   resourceVersion of what was read.
-2. Then everything is read anew and live, in this order: the group (it has the mark), its owner, the
-   pods of its namespace. If it is unused still, it is deleted with the UID and resourceVersion of
-   that very object as preconditions.
+1. A group that was unused for the grace period is *marked*: an annotation is set, with the UID and
+   resourceVersion of the group as preconditions.
+2. Then everything is read again, live, in this order: the group (now with the mark), its owner, the
+   pods of its namespace. A group that is still unused is deleted, with the UID and resourceVersion
+   from this read as preconditions.
 
-Whoever puts a pod into a group reads the group after the pod (`join`), and takes off a mark before.
-So a delete never hits a group that a pod is in, or on its way to:
+Code that puts a pod into a group reads the group after the pod (`join`), and first removes a mark.
+Therefore a delete never hits a group with a pod in it or on its way:
 
-- The pod was there before the list of pods: then it counts, whether it names the group already or
-  is only about to (`Pod.automatic`).
-- It came later: then the group had the mark when it was looked at for this pod, and taking it off
-  changed the resourceVersion, so the delete is refused; or the group was gone, and a new one, with
-  another UID, was made.
+- A pod from before the list of pods is counted, whether the pod names the group already or is about
+  to (`Pod.automatic`).
+- A pod from after the list finds the mark on the group. Removing the mark changes the
+  resourceVersion, so the delete is refused. Or the pod finds the group gone, and a new group with a
+  new UID is created.
 
-It follows that neither step may be taken from a watch, which may be late. One hole is left and
-heals: an owner that lets go of a pod (orphans it) while the pod's patch is on its way. A pod whose
-automatic group is missing gets a new one.
+So neither step may rely on a watch, which may lag behind. A single gap remains and heals: an owner
+may orphan a pod while the patch of the pod is on its way. A pod whose automatic group is missing
+gets a new group.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,36 +37,36 @@ from vscheduler.mirror.translate import pods as mirrored
 from vscheduler.mirror.translate import translation
 
 LEAVING = "vscheduler.io/leaving"
-"""Annotation: the mark, with the time at which it was put on."""
+"""Annotation: the mark, with the time when the mark was set."""
 
 FINISHED = ("Succeeded", "Failed")
 
 
 class OwnerState(StrEnum):
-    """What became of the controller, or the bare pod, that a group belongs to."""
+    """State of the controller, or of the bare pod, that a group belongs to."""
 
     GONE = "gone"
     SCALED_TO_ZERO = "scaled to zero"
     ALIVE = "alive"
     UNKNOWN = "unknown"
-    """It couldn't be read: forbidden, or an answer that didn't come."""
+    """The owner couldn't be read: forbidden, or no answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A pod of the group's namespace."""
+    """A pod in the group's namespace."""
 
     group: str
-    """The name of the group that it names; empty where it names none."""
+    """Name of the pod's group; empty without a group."""
     automatic: str
-    """The name of the group that it would be given."""
+    """Name of the automatic group that the pod would get."""
     live: bool
-    """Neither finished nor being deleted: neither can be undone."""
+    """Whether the pod is neither finished nor being deleted. Both are final."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A group as it was read, and who uses it."""
+    """A group as read, with its usage."""
 
     uid: str
     resource_version: str
@@ -72,28 +74,30 @@ class Found:
     marked: bool
     owner: OwnerState
     pods: int
-    """Live pods that are in it or about to be."""
+    """Live pods in the group or about to join."""
     unused_since: float | None
-    """Since when it was found unused, in the seconds of `now`; None: never before."""
+    """When the group was first found unused, on the clock of `now`; None: not found unused
+    before.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """It stays, and nothing is due."""
+    """Keep the group; nothing is due."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """It is unused; look again then."""
+    """The group is unused; check again at `until`."""
 
     until: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Put the mark on (`marking`), and look again."""
+    """Set the mark (`marking`), and check again."""
 
     uid: str
     resource_version: str
@@ -101,7 +105,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmark:
-    """Take the mark off (`unmarking`)."""
+    """Remove the mark (`unmarking`)."""
 
     uid: str
     resource_version: str
@@ -109,9 +113,10 @@ class Unmark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """Delete it with these as preconditions (`preconditions`).
+    """Delete the group with these preconditions (`preconditions`).
 
-    409: look again. 404: done. No answer: look again, and never just repeat it.
+    On 409 check again. On 404 the group is gone. Without an answer check again, and never blindly
+    repeat the delete.
     """
 
     uid: str
@@ -123,23 +128,23 @@ Step: TypeAlias = Keep | Wait | Mark | Unmark | Delete
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """There is no group: make it. 409: somebody did; read it."""
+    """No group exists: create the group. On 409 somebody else has created the group: read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """The pod may be put into it now."""
+    """The pod may join the group now."""
 
 
 Entry: TypeAlias = Create | Unmark | Wait | Join
 
 
 def judge(found: Found, now: float, grace_seconds: float) -> Step:
-    """What is to be done with a group. now is in seconds, of any clock.
+    """Decide on the next step for a group. `now` is in seconds, of any clock.
 
-    Owner unknown never leads to a delete. A finished pod doesn't keep a group, but its owner does:
-    that of a Job goes with the Job, that of a bare pod with the pod. A mark that is found on an
-    unused group stands for a grace period that is over, after a restart too.
+    A group with an unknown owner is never deleted. A finished pod doesn't keep its group, but an
+    existing owner does: the group of a Job goes with the Job, the group of a bare pod with the pod.
+    A mark on an unused group proves that the grace period is over, even after a restart.
     """
     if not found.ours:
         return Keep(why="it isn't one that we made")
@@ -150,11 +155,11 @@ def judge(found: Found, now: float, grace_seconds: float) -> Step:
         return Keep(why=f"{count} in it" if found.pods else "its owner is there")
     if found.owner is OwnerState.UNKNOWN:
         return Keep(why="what became of its owner isn't known")
-    return _part_with(found, now, grace_seconds)
+    return _release(found, now, grace_seconds)
 
 
-def _part_with(found: Found, now: float, grace_seconds: float) -> Wait | Mark | Delete:
-    """One that we made and nobody uses."""
+def _release(found: Found, now: float, grace_seconds: float) -> Wait | Mark | Delete:
+    """Decide on the next step for an unused group of ours."""
     if found.marked:
         return Delete(uid=found.uid, resource_version=found.resource_version)
     since = now if found.unused_since is None else found.unused_since
@@ -164,10 +169,10 @@ def _part_with(found: Found, now: float, grace_seconds: float) -> Wait | Mark | 
 
 
 def join(group: Mapping[str, Any] | None, now: float, retry_seconds: float = 1.0) -> Entry:
-    """What is to be done before a pod is put into its automatic group.
+    """Decide on the next step before a pod joins its automatic group.
 
-    group is as it was read after the pod was seen, or None where there was none. After anything
-    but Join, read it again. One that is being deleted (it has finalizers) is waited for.
+    `group` must be read after the pod was seen; None if no group exists. After any result except
+    Join, read the group again. A group that is being deleted but has finalizers is waited for.
     """
     if group is None:
         return Create()
@@ -187,7 +192,7 @@ def found(
     schedulers: Iterable[str],
     unused_since: float | None,
 ) -> Found:
-    """A group that was read, then its owner, then the pods of its namespace: in that order."""
+    """Return the usage of a group. The group, its owner and the pods must be read in this order."""
     metadata = group["metadata"]
     name = metadata["name"]
     return Found(
@@ -202,9 +207,10 @@ def found(
 
 
 def is_ours(group: Mapping[str, Any], schedulers: Iterable[str]) -> bool:
-    """Whether we made it, for pods of one of these schedulers; a user may take the label away.
+    """Whether we created the group for pods of any of these schedulers.
 
-    One of another name is a copy that somebody made.
+    Users may take over a group by removing our label. A group with a different name is somebody's
+    copy.
     """
     metadata = group["metadata"]
     scheduler = metadata.get("annotations", {}).get(translation.SCHEDULER)
@@ -214,17 +220,19 @@ def is_ours(group: Mapping[str, Any], schedulers: Iterable[str]) -> bool:
 
 
 def is_marked(group: Mapping[str, Any]) -> bool:
-    """Whether it has the mark."""
+    """Whether the group has the mark."""
     return LEAVING in group["metadata"].get("annotations", {})
 
 
 def owner_uid(group: Mapping[str, Any]) -> str:
-    """The UID of the controller or pod that an automatic group is of, which its name says."""
+    """Return the UID of the controller or pod that an automatic group belongs to, from the group's
+    name.
+    """
     return str(group["metadata"]["name"]).removeprefix(auto_groups.PREFIX)
 
 
 def owner_ref(group: Mapping[str, Any]) -> auto_groups.OwnerRef | None:
-    """The owner of an automatic group; None where the group has no reference to it any more."""
+    """Return the owner reference of an automatic group; None if the reference was removed."""
     for each in group["metadata"].get("ownerReferences", ()):
         if each["uid"] == owner_uid(group):
             return auto_groups.OwnerRef(
@@ -237,9 +245,10 @@ def owner_ref(group: Mapping[str, Any]) -> auto_groups.OwnerRef | None:
 
 
 def owner_state(uid: str, owner: auto_groups.Owner | None) -> OwnerState:
-    """What became of the owner with this UID, of what was found under its name, or None.
+    """Return the state of the owner with this UID; `owner` is the object found under its name, if
+    any.
 
-    An owner that is being deleted is alive: once it is gone, its groups go.
+    An owner that is being deleted counts as alive. Its groups go after the owner is gone.
     """
     if owner is None or owner.ref.uid != uid:
         return OwnerState.GONE
@@ -247,7 +256,7 @@ def owner_state(uid: str, owner: auto_groups.Owner | None) -> OwnerState:
 
 
 def pod(body: Mapping[str, Any]) -> Pod:
-    """A pod as it was read."""
+    """Return a pod from its JSON."""
     metadata = body["metadata"]
     annotations = metadata.get("annotations", {})
     references = metadata.get("ownerReferences", ())
@@ -261,17 +270,17 @@ def pod(body: Mapping[str, Any]) -> Pod:
 
 
 def marking(step: Mark, now: float) -> auto_groups.Body:
-    """The merge patch that puts the mark on; now is in seconds since the epoch."""
+    """Return the merge patch that sets the mark; `now` is in seconds since the epoch."""
     return _patch(step, statuses.timestamp(now))
 
 
 def unmarking(step: Unmark) -> auto_groups.Body:
-    """The merge patch that takes the mark off."""
+    """Return the merge patch that removes the mark."""
     return _patch(step, None)
 
 
 def preconditions(step: Delete) -> auto_groups.Body:
-    """What the DELETE carries."""
+    """Return the preconditions of a DELETE request."""
     return {"uid": step.uid, "resourceVersion": step.resource_version}
 
 

@@ -1,4 +1,4 @@
-"""What is read of PodGroups and their owners, live, and what is told of calls about them."""
+"""Live reads of PodGroups and their owners, and metrics and logs of calls about them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,10 +16,10 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-"""Field selector: pods that can be alive; of metadata alone the phase can't be read."""
+"""Field selector for pods that may be alive: a metadata-only list doesn't contain the phase."""
 
 WIDTH = 32
-"""How many calls about the pods or groups of one piece of work are made at once."""
+"""How many calls about the pods or groups of a work item run concurrently."""
 
 EXPECTED = (
     ports.Trouble.CONFLICT,
@@ -27,30 +27,30 @@ EXPECTED = (
     ports.Trouble.MISSING,
     ports.Trouble.WITHHELD,
 )
-"""What nobody needs to hear of: others are at work, too, and we stop some day."""
+"""Refusals that aren't worth a log line: concurrent writers, and the end of our leadership."""
 
 
 class Notes:
-    """Counts calls, and logs of each kind of trouble once until such a call succeeds again."""
+    """Counts calls, and logs each kind of trouble once until a call of the same action succeeds."""
 
     def __init__(
         self, observe: Callable[[str, str], None], failures: containment.Failures | None = None
     ) -> None:
         self.failures = failures or containment.Failures()
         self._observe = observe
-        self._told: set[tuple[str, ports.Trouble]] = set()
+        self._logged: set[tuple[str, ports.Trouble]] = set()
 
     def done(self, action: str) -> None:
-        """A call did what it was for."""
+        """Record a successful call."""
         self._observe(action, "done")
-        self._told = {each for each in self._told if each[0] != action}
+        self._logged = {each for each in self._logged if each[0] != action}
 
     def refused(self, action: str, key: str, error: ports.RefusedError) -> None:
-        """A call came to nothing."""
+        """Record a failed call."""
         self._observe(action, error.trouble)
         kind = (action, error.trouble)
-        if kind not in self._told and error.trouble not in EXPECTED:
-            self._told.add(kind)
+        if kind not in self._logged and error.trouble not in EXPECTED:
+            self._logged.add(kind)
             log.warning(
                 "podgroup.failed",
                 action=action,
@@ -61,14 +61,14 @@ class Notes:
 
 
 class Reader:
-    """Reads one object at a time; what isn't there is a value."""
+    """Reads single objects; a missing object is a value, not an error."""
 
     def __init__(self, api: ports.Api, notes: Notes) -> None:
         self._api = api
         self._notes = notes
 
     async def group(self, namespace: str, name: str) -> ports.Object | None:
-        """The PodGroup as it is stored now. Raises RefusedError."""
+        """Return the PodGroup as stored at present, or None. Raises RefusedError."""
         try:
             return await self._api.get(paths.POD_GROUPS.at(name, namespace))
         except ports.RefusedError as error:
@@ -80,9 +80,10 @@ class Reader:
     async def owner(
         self, ref: auto_groups.OwnerRef, namespace: str
     ) -> tuple[deletion.OwnerState, auto_groups.Owner | None]:
-        """What became of an owner; the owner itself where it is there and of a known kind.
+        """Return the state of an owner, and the owner itself if the owner exists and its kind is
+        known.
 
-        One that we may not read is of no known kind. Raises RefusedError.
+        An owner that we may not read is treated like an owner of unknown kind. Raises RefusedError.
         """
         try:
             path = owners.path_of(ref, namespace)
@@ -103,7 +104,7 @@ class Reader:
         return state, None if state is deletion.OwnerState.GONE else found
 
     async def pods(self, namespace: str) -> list[deletion.Pod]:
-        """The pods of a namespace that haven't finished. Raises RefusedError."""
+        """Return the unfinished pods of a namespace. Raises RefusedError."""
         path, query = paths.PODS.within(namespace), {"fieldSelector": UNFINISHED}
         try:
             found = await self._api.list(path, query, metadata_only=True)
@@ -114,9 +115,9 @@ class Reader:
 
 
 async def each(call: Callable[[T], Awaitable[None]], items: Sequence[T]) -> None:
-    """Make a call for every item, a number of them at once; all end before an error is raised.
+    """Call a function for every item, with a limited number of calls in parallel.
 
-    One that raises stops the rest.
+    The first error stops the remaining calls, and is raised after all calls have ended.
     """
     left = iter(items)
 

@@ -1,7 +1,7 @@
-"""Controllers of pods that say how many pods they want: ReplicaSets, StatefulSets, Jobs.
+"""Controllers of pods with a known number of replicas: ReplicaSets, StatefulSets, Jobs.
 
-What watches say of them is a hint that something is to be done; what is done depends on what is
-then read. An owner of any other kind is known by its UID and kind only, which its pods hold.
+Watches of owners only hint at work to do; decisions depend on live reads. Of owners of any further
+kind only UID and kind are known, from the references in their pods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from vscheduler.mirror.translate import owner_references
 
 
 class Kind(StrEnum):
-    """The kinds that are watched."""
+    """The watched kinds."""
 
     REPLICA_SET = "ReplicaSet"
     STATEFUL_SET = "StatefulSet"
@@ -35,17 +35,17 @@ COLLECTIONS: Mapping[tuple[str, str], paths.Collection] = {
     (each.api_version, each.kind): each
     for each in (paths.PODS, paths.REPLICA_SETS, paths.STATEFUL_SETS, paths.JOBS)
 }
-"""Where an owner can be read, by apiVersion and kind."""
+"""Collections of readable owners, by apiVersion and kind."""
 
 WATCHED: Mapping[Kind, paths.Path] = {
     kind: COLLECTIONS[API_VERSIONS[kind], kind].everywhere for kind in Kind
 }
-"""The collections of all namespaces."""
+"""The watched collections, over all namespaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """An owner as it was last seen."""
+    """An owner as last seen."""
 
     namespace: str
     owner: auto_groups.Owner
@@ -61,7 +61,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """One is there, and this is how it looks now."""
+    """The owner exists and has the given content."""
 
     kind: Kind
     seen: Seen
@@ -69,7 +69,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """One is gone."""
+    """The owner is gone."""
 
     kind: Kind
     uid: str
@@ -93,33 +93,33 @@ _decode = msgspec.json.Decoder(_Object).decode
 
 
 class Codec:
-    """How owners of one kind become events: what a watch is given."""
+    """Decodes owners of a kind into events; handed to a reflector."""
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
 
     def read(self, items: Sequence[bytes]) -> list[Seen]:
-        """Some of them, as a list holds them."""
+        """Decode some owners of a list."""
         return [self._read(item) for item in items]
 
     def begin(self, found: Sequence[Seen]) -> list[Event]:
-        """Nothing before all of them are there."""
+        """Return no events: part of a list isn't applied."""
         del found
         return []
 
     def replace(self, found: Sequence[Seen]) -> list[Event]:
-        """All of them."""
+        """Return the event for a complete list."""
         return [Listed(self._kind, tuple(found))]
 
     def change(self, change: str, item: bytes) -> list[Event]:
-        """One that was ADDED, MODIFIED or DELETED."""
+        """Return the event for an owner that was ADDED, MODIFIED or DELETED."""
         seen = self._read(item)
         if change == "DELETED":
             return [Removed(self._kind, seen.owner.ref.uid)]
         return [Changed(self._kind, seen)]
 
     def _read(self, item: bytes) -> Seen:
-        """Few words are kept of each: clusters are full of old ReplicaSets."""
+        """Decode an owner, without unneeded text: clusters are full of old ReplicaSets."""
         found = _decode(item)
         metadata = found.metadata
         body = {
@@ -138,14 +138,14 @@ class Codec:
 
 
 class Owners:
-    """The owners that watches have shown, by UID."""
+    """The owners shown by watches, by UID."""
 
     def __init__(self) -> None:
         self._known: dict[Kind, dict[str, Seen]] = {}
-        """Only kinds whose list is in."""
+        """Only kinds with a complete list."""
 
     def apply(self, event: Event) -> tuple[Seen, ...]:
-        """Take in what happened; the owners that are new or not as they were."""
+        """Apply an event; return new and changed owners."""
         match event:
             case Listed():
                 before = self._known.get(event.kind, {})
@@ -164,18 +164,18 @@ class Owners:
                 return ()
 
     def all(self) -> tuple[Seen, ...]:
-        """Every one of them."""
+        """Return all known owners."""
         return tuple(seen for known in self._known.values() for seen in known.values())
 
     def get(self, uid: str) -> auto_groups.Owner | None:
-        """The owner of this UID, of whatever kind."""
+        """Return the owner with this UID, of any kind."""
         for known in self._known.values():
             if uid in known:
                 return known[uid].owner
         return None
 
     def state(self, ref: owner_references.Owner) -> deletion.OwnerState:
-        """What seems to have become of it; UNKNOWN where nobody watches."""
+        """Return the owner's state as the watches show; UNKNOWN for kinds without a watch."""
         try:
             kind = Kind(ref.kind)
         except ValueError:
@@ -187,9 +187,9 @@ class Owners:
 
 
 def path_of(ref: auto_groups.OwnerRef, namespace: str) -> paths.Path | None:
-    """Where the owner can be read; None for a kind that isn't known.
+    """Return the path of an owner; None for unknown kinds.
 
-    Raises paths.UnusableNameError where no object can be called so.
+    Raises paths.UnusableNameError if no object can have the name.
     """
     collection = COLLECTIONS.get((ref.api_version, ref.kind))
     return None if collection is None else collection.at(ref.name, namespace)

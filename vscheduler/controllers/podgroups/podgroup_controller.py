@@ -1,10 +1,11 @@
-"""Automatic PodGroups: pods that have none get one, it follows its owner, and goes with it.
+"""The controller of automatic PodGroups: creates them, updates them with their owner, deletes
+unused ones.
 
-What watches show says only what to look at. It is looked at a moment after a change, so that the
-pods of one owner are seen together, and when a grace or a pause is over; nothing changed and
-nothing due: nothing is done. One piece of work per group is under way at a time. Groups that seem
-to be unused are judged together, namespace by namespace, and written to by workers of their own, so
-that late deletes hold up neither each other nor pods that wait for a group.
+Watches only tell where to look. The controller looks shortly after a change, so that the pods of an
+owner are handled together, and when a grace period or a pause ends. Without changes and due times
+the controller is idle. Each group has at most a single work item in progress. Groups that seem
+unused are judged together per namespace, and written by separate workers, so that slow deletes
+delay neither each other nor pods that wait for a group.
 """
 
 import asyncio
@@ -36,68 +37,70 @@ Work = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """For whom, and how."""
+    """Scope and behaviour of the controller."""
 
     schedulers: tuple[str, ...]
-    """Only pods of these get groups, and only groups made for these are deleted."""
+    """Only pods of these schedulers get groups, and only groups created for them are deleted."""
     grace_seconds: float = 30.0
-    """How long a group that nobody uses stays."""
+    """How long an unused group is kept, in seconds."""
     inherit_owner_annotations: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How often to look, and at how much. Seconds."""
+    """Intervals and limits of the controller. Times are in seconds."""
 
     debounce_seconds: float = 0.05
     rest_factor: float = 4.0
-    """A look is followed by a rest of so many times the processor time that it took."""
+    """A look is followed by a rest of `rest_factor` times the CPU time of the look."""
     tick_seconds: float = 0.5
-    """How often pauses that are over, and pods that a watch should have shown, are looked for."""
+    """How often to check for pauses that are over, and for pods that a watch should have shown."""
     sent_seconds: float = 10.0
-    """How long a watch may take to show a pod in its group, before the pod is told again."""
+    """How long a watch may take to show a pod in its group before the pod is patched again."""
     shown_seconds: float = 2.0
-    """How long another one may then take to show the group, before it is looked for."""
+    """How long a watch may then take to show the group before the group is read live."""
     follow_seconds: float = 30.0
-    """How long the watches may take to show a group that was made and its pods, of an owner that
-    changes meanwhile."""
-    survey_seconds: float = 1.0
-    """Between looks at all groups for unused ones."""
+    """How long watches may take to show a new group and its pods when the owner changes
+    meanwhile.
+    """
+    scan_seconds: float = 1.0
+    """Between two scans of all groups for unused ones."""
     workers: int = 32
     backlog_max: int = 1000
-    """Groups that may wait for a worker; the rest is seen when half of them are done."""
+    """Groups that may wait for a worker. Further groups are admitted when half of them are done."""
     batch_max: int = 500
-    """Groups of a namespace that are looked at together when they are to go; and so many may wait
-    for a worker then."""
+    """How many groups of a namespace are judged together for deletion, and how many may then wait
+    for a worker.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlets:
-    """Who is told what."""
+    """Receivers of the controller's reports."""
 
     observe: Callable[[str, str], None]
-    """Each call, and what came of it."""
+    """Called with each API call and its outcome."""
     notify: Callable[[statuses.EventNotice], None]
-    """What people are to know of their pods."""
+    """Called with events for users about their pods."""
     failures: containment.Failures = field(default_factory=containment.Failures)
     """Work that fails unexpectedly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """An owner has changed: its group may have to, too."""
+    """A changed owner, whose group may have to follow."""
 
     until: float
     patient: bool
-    """Whether a group that isn't seen is waited for."""
+    """Whether to wait for a group that no watch has shown yet."""
 
 
 class PodGroupController:
-    """The controller of automatic PodGroups, for one tenure; all of it runs in one event loop."""
+    """The controller of automatic PodGroups for a leader session, in a single event loop."""
 
     def __init__(
         self,
-        survey: podgroup_lister.PodGroupLister,
+        lister: podgroup_lister.PodGroupLister,
         api: ports.Api,
         pauses: backoff.Backoff[str],
         options: Options,
@@ -107,14 +110,14 @@ class PodGroupController:
     ) -> None:
         self._failures = outlets.failures
         notes = group_reading.Notes(outlets.observe, self._failures)
-        self._survey = survey
-        self._attacher = podgroup_creation.PodGroupCreator(
+        self._lister = lister
+        self._creator = podgroup_creation.PodGroupCreator(
             api,
             notes,
             podgroup_creation.RefusalEvents(outlets.notify),
             inherit_owner_annotations=options.inherit_owner_annotations,
         )
-        self._parter = podgroup_gc.PodGroupGC(
+        self._gc = podgroup_gc.PodGroupGC(
             api, notes, schedulers=options.schedulers, grace_seconds=options.grace_seconds
         )
         self._pauses = pauses
@@ -122,25 +125,27 @@ class PodGroupController:
         self._pace = pace
         self._changed = asyncio.Event()
         self._work: asyncio.Queue[tuple[str, Work]] = asyncio.Queue()
-        self._partings: asyncio.Queue[tuple[str, Work]] = asyncio.Queue()
+        self._gc_work: asyncio.Queue[tuple[str, Work]] = asyncio.Queue()
         self._busy: set[str] = set()
-        """Groups, and namespaces, of which work waits or is under way."""
+        """Keys of groups and namespaces with work waiting or in progress."""
         self._sent: dict[str, float] = {}
-        """Pods that are in a group, as the watches haven't shown yet, and since when."""
+        """Pods already in a group though no watch has shown the group yet, with the time of the
+        patch.
+        """
         self._follow: dict[jobs.JobId, Follow] = {}
         self._unused: dict[jobs.JobId, tuple[str, float]] = {}
-        """Groups that seem to be unused: their UID, and since when."""
-        self._surveyed = False
-        """Whether nothing has changed since all groups were looked at."""
-        self._survey_at = 0.0
-        """When they may be looked at again."""
+        """Groups that seem unused: their UID, and since when."""
+        self._scanned = False
+        """Whether nothing changed since the last scan of all groups."""
+        self._scan_at = 0.0
+        """Earliest time of the next scan."""
 
     def changed(self) -> None:
-        """The Mirror has changed."""
+        """Notice a change of the Mirror."""
         self._changed.set()
 
     def follow(self, changed: Iterable[owners.Seen]) -> None:
-        """Let the groups of these owners have the numbers that they want by now."""
+        """Update the groups of these owners to their current number of pods."""
         until = time.monotonic() + self._pace.follow_seconds
         for seen in changed:
             key = _key(seen.namespace, seen.owner.ref.uid)
@@ -148,12 +153,12 @@ class PodGroupController:
         self._changed.set()
 
     async def run(self) -> None:
-        """For ever. The lists of pods and PodGroups must be in."""
-        self.follow(self._survey.owners())
+        """Run forever. The lists of pods and PodGroups must be complete."""
+        self.follow(self._lister.owners())
         async with asyncio.TaskGroup() as group:
             for number in range(self._pace.workers):
                 group.create_task(self._do(self._work), name=f"podgroups {number}")
-                group.create_task(self._do(self._partings), name=f"unused podgroups {number}")
+                group.create_task(self._do(self._gc_work), name=f"unused podgroups {number}")
             group.create_task(self._look_for_work(), name="look for work on podgroups")
 
     async def _look_for_work(self) -> None:
@@ -163,7 +168,7 @@ class PodGroupController:
                 async with asyncio.timeout(self._due()):
                     await self._changed.wait()
             await asyncio.sleep(self._pace.debounce_seconds)
-            self._surveyed = self._surveyed and not self._changed.is_set()
+            self._scanned = self._scanned and not self._changed.is_set()
             self._changed.clear()
             started, began = time.monotonic(), time.thread_time()
             self._pauses.ended(started)
@@ -172,26 +177,26 @@ class PodGroupController:
                     self._admit(started)
             with self._failures.contained("podgroups", "owners that change"):
                 self._follow_owners(started)
-            if started >= self._survey_at and self._may_part(started):
+            if started >= self._scan_at and self._may_delete(started):
                 with self._failures.contained("podgroups", "unused ones"):
                     self._find_unused(started)
-                self._surveyed = True
-                self._survey_at = started + min(self._pace.survey_seconds, self._grace_seconds)
+                self._scanned = True
+                self._scan_at = started + min(self._pace.scan_seconds, self._grace_seconds)
             await asyncio.sleep(self._pace.rest_factor * (time.thread_time() - began))
 
-    def _may_part(self, now: float) -> bool:
-        """Whether a look at all groups may find one to be deleted."""
-        return not self._surveyed or any(
+    def _may_delete(self, now: float) -> bool:
+        """Whether a scan of all groups might find a group to delete."""
+        return not self._scanned or any(
             since + self._grace_seconds <= now for _, since in self._unused.values()
         )
 
     def _due(self) -> float | None:
-        """Seconds until there is something to look for, without any change; None: never."""
+        """Return the seconds until the next look without any change; None: never."""
         now, tick = time.monotonic(), self._pace.tick_seconds
         ends = [since + self._grace_seconds - now for _, since in self._unused.values()]
         due = [seconds if seconds > 0 else tick for seconds in ends]
-        if not self._surveyed:
-            due.append(max(0.0, self._survey_at - now))
+        if not self._scanned:
+            due.append(max(0.0, self._scan_at - now))
         if self._pauses.pausing or self._sent or self._follow:
             due.append(tick)
         return min(due, default=None)
@@ -210,7 +215,7 @@ class PodGroupController:
                 self._changed.set()
 
     def _contained(self, key: str, pod: pods.Pod) -> containment.Contained:
-        """A block about a group, of which this pod is told when it fails."""
+        """Return a context for work on a group; the pod gets an event if the work fails."""
         subject = statuses.ObjectReference(
             kind="Pod",
             namespace=pod.namespace,
@@ -227,11 +232,11 @@ class PodGroupController:
         return key not in self._busy and key not in self._pauses.pausing
 
     def _admit(self, now: float) -> None:
-        """Let pods without a group have theirs."""
+        """Create groups for pods without a group."""
         waiting: defaultdict[jobs.JobId, list[pods.Pod]] = defaultdict(list)
         sent: dict[str, float] = {}
         pausing, pace = self._pauses.pausing, self._pace
-        for key, pod in self._survey.ungrouped():
+        for key, pod in self._lister.ungrouped():
             since = self._sent.get(pod.uid)
             patience = pace.shown_seconds if pod.group == key else pace.sent_seconds
             if since is not None and now < since + patience:
@@ -243,28 +248,28 @@ class PodGroupController:
             if self._work.qsize() >= pace.backlog_max:
                 break
             with self._contained(key, found[0]) as piece:
-                crew = self._survey.crew(key, found)
-                assert crew is not None, "someone waits"
-                self._start(key, partial(self._attach, key, crew))
+                owned = self._lister.owned_pods(key, found)
+                assert owned is not None, "at least one pod waits"
+                self._start(key, partial(self._attach, key, owned))
             if piece.failed:
                 self._pauses.failed(key, now)
 
-    async def _attach(self, key: jobs.JobId, crew: podgroup_creation.OwnedPods) -> None:
+    async def _attach(self, key: jobs.JobId, owned: podgroup_creation.OwnedPods) -> None:
         settled: list[str] = []
-        subject = podgroup_creation.subject_of(crew.spokesman)
+        subject = podgroup_creation.subject_of(owned.representative)
         with self._failures.contained("podgroup", key, subject), suppress(ports.RefusedError):
-            settled = await self._attacher.attach(crew)
+            settled = await self._creator.attach(owned)
         now = time.monotonic()
         self._sent.update(dict.fromkeys(settled, now))
-        if len(settled) < len(crew.joining) + len(crew.named):
+        if len(settled) < len(owned.joining) + len(owned.named):
             self._pauses.failed(key, now)
         else:
             self._pauses.succeeded(key)
-        if crew.spokesman.owner is not None:
+        if owned.representative.owner is not None:
             self._follow[key] = Follow(now + self._pace.follow_seconds, patient=True)
 
     def _follow_owners(self, now: float) -> None:
-        """Let groups have the numbers that their owners want by now."""
+        """Start updates of groups to the pod numbers of their owners."""
         for key, follow in list(self._follow.items()):
             if not self._is_free(key):
                 continue
@@ -274,31 +279,31 @@ class PodGroupController:
                 self._follow.pop(key, None)
 
     def _follow_owner(self, key: jobs.JobId, follow: Follow, now: float) -> None:
-        there = self._survey.has(key)
-        crew = self._survey.crew(key) if there else None
-        if crew is None:
+        there = self._lister.has(key)
+        owned = self._lister.owned_pods(key) if there else None
+        if owned is None:
             if now >= follow.until or not (there or follow.patient):
                 del self._follow[key]
             return
         del self._follow[key]
         uid = key.partition(f"/{auto_groups.PREFIX}")[2]
-        owner = self._survey.owner(uid)
-        if owner and self._survey.differs(key, self._attacher.wanted(crew, owner)):
-            self._start(key, partial(self._amend, key, crew))
+        owner = self._lister.owner(uid)
+        if owner and self._lister.differs(key, self._creator.wanted(owned, owner)):
+            self._start(key, partial(self._amend, key, owned))
 
-    async def _amend(self, key: jobs.JobId, crew: podgroup_creation.OwnedPods) -> None:
+    async def _amend(self, key: jobs.JobId, owned: podgroup_creation.OwnedPods) -> None:
         try:
-            await self._attacher.amend(crew)
+            await self._creator.amend(owned)
         except ports.RefusedError:
             now = time.monotonic()
             self._pauses.failed(key, now)
             self._follow[key] = Follow(now + self._pace.follow_seconds, patient=False)
 
     def _find_unused(self, now: float) -> None:
-        """Look at groups that nobody has used for the grace, or that were on their way out."""
+        """Start to judge groups that are marked, or unused for the grace period."""
         unused: dict[jobs.JobId, tuple[str, float]] = {}
         due: defaultdict[str, dict[str, float]] = defaultdict(dict)
-        for key, uid, marked in self._survey.unused():
+        for key, uid, marked in self._lister.unused():
             before, since = self._unused.get(key, ("", now))
             since = since if before == uid else now
             unused[key] = uid, since
@@ -307,38 +312,38 @@ class PodGroupController:
                 due[namespace][name] = since
         self._unused = unused
         for namespace, names in due.items():
-            room = self._pace.batch_max - self._partings.qsize()
+            room = self._pace.batch_max - self._gc_work.qsize()
             if room > 0 and self._is_free(f"part {namespace}"):
                 some = dict(list(names.items())[:room])
                 self._start(f"part {namespace}", partial(self._judge_unused, namespace, some))
 
     async def _judge_unused(self, namespace: str, names: dict[str, float]) -> None:
         try:
-            cases = await self._parter.look(namespace, names)
+            cases = await self._gc.look(namespace, names)
         except ports.RefusedError:
             for name in names:
                 self._pauses.failed(f"part {events.key_of(namespace, name)}", time.monotonic())
             return
         for case in cases:
             if case.settled:
-                self._looked_at(case)
+                self._judged(case)
             else:
                 self._busy.add(f"part {case.key}")
-                self._partings.put_nowait((f"part {case.key}", partial(self._part, case)))
+                self._gc_work.put_nowait((f"part {case.key}", partial(self._write, case)))
 
-    async def _part(self, case: podgroup_gc.UnusedPodGroup) -> None:
-        await self._parter.write(case)
-        self._looked_at(case)
+    async def _write(self, case: podgroup_gc.UnusedPodGroup) -> None:
+        await self._gc.write(case)
+        self._judged(case)
 
-    def _looked_at(self, case: podgroup_gc.UnusedPodGroup) -> None:
-        """It pauses, unless it was marked just now, and so is looked at once more."""
+    def _judged(self, case: podgroup_gc.UnusedPodGroup) -> None:
+        """Pause a judged group; a group marked just now is judged again without a pause."""
         key = f"part {case.key}"
         if not isinstance(case.verdict, deletion.Mark):
             self._pauses.failed(key, time.monotonic())
-        if case.verdict is None:  # the watch will show it in a moment
+        if case.verdict is None:  # deleted: the watch will show the deletion in a moment
             self._pauses.succeeded(key)
 
 
 def _key(namespace: str, uid: str) -> jobs.JobId:
-    """The key of the automatic group of this owner."""
+    """Return the key of an owner's automatic group."""
     return jobs.JobId(events.key_of(namespace, auto_groups.automatic_name(uid)))

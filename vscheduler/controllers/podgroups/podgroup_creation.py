@@ -1,6 +1,6 @@
-"""Pods get their automatic PodGroup: it is made, or its mark taken off, and then they are told.
+"""Creation of automatic PodGroups: create or unmark the group, then patch its pods.
 
-Why this order: deletion.py.
+The order is explained in deletion.py.
 """
 
 import time
@@ -16,32 +16,34 @@ from vscheduler.mirror import paths, statuses
 log = structlog.get_logger(__name__)
 
 ATTEMPTS = 5
-"""How often a group that changes meanwhile is read again before there is a pause."""
+"""How often a concurrently changed group is read again before a pause."""
 
 GONE = (ports.Trouble.MISSING, ports.Trouble.CONFLICT)
-"""What a patch of a pod meets that is gone, or another one of its name."""
+"""Errors of a patch when the pod is gone, or replaced by a pod of equal name."""
 
 ENDING = "is being terminated"
-"""What the API server says of a namespace in which nothing new is taken, events included."""
+"""Part of the API server's message for a terminating namespace, where nothing can be created."""
 
 TOLD_MAX = 10_000
-"""Pods whose refusals are remembered; past them all are told once more."""
+"""Pods whose refusals are remembered. When the memory is full it is cleared, and pods get an event
+once more.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedPods:
-    """Pods that share an automatic PodGroup; at least one."""
+    """Pods that share an automatic PodGroup; at least one pod."""
 
     namespace: str
     name: str
-    """The group's."""
+    """Name of the group."""
     scheduler: str
     default_queue: str
     members: tuple[auto_groups.Member, ...]
     joining: tuple[auto_groups.Member, ...] = ()
-    """Those that don't name the group yet."""
+    """Pods that don't name the group yet."""
     named: tuple[str, ...] = ()
-    """UIDs of those that name it, but it wasn't there."""
+    """UIDs of pods that name the group while the group is missing."""
     seen: bool
     """Whether a watch has shown the group."""
 
@@ -52,45 +54,47 @@ class OwnedPods:
 
     @property
     def without(self) -> list[auto_groups.Member]:
-        """Those that have no group to be in."""
+        """Pods whose group doesn't exist."""
         named = set(self.named)
         return [*self.joining, *(member for member in self.members if member.uid in named)]
 
     @property
-    def spokesman(self) -> auto_groups.Member:
-        """The pod by which the group is made."""
-        return auto_groups.spokesman(self.members)
+    def representative(self) -> auto_groups.Member:
+        """The pod that the group is built from."""
+        return auto_groups.representative(self.members)
 
 
 class RefusalEvents:
-    """Events on pods that can't have their PodGroup: those who own them see no log of ours.
+    """Events for pods that can't have their PodGroup, for pod owners don't see the scheduler's log.
 
-    A pod is told of a refusal once, and again when it is another.
+    A pod gets an event once per distinct refusal.
     """
 
     def __init__(self, notify: Callable[[statuses.EventNotice], None]) -> None:
         self._notify = notify
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
 
     def refused(self, members: Iterable[auto_groups.Member], error: ports.RefusedError) -> None:
-        """Their PodGroup, or their place in it, was refused."""
+        """Record a refusal of the pods' PodGroup, or of the patch that puts the pods into the
+        group.
+        """
         message = str(error)
         if error.trouble not in ports.LASTING or ENDING in message:
             return
-        if len(self._told) > TOLD_MAX:
-            self._told.clear()
+        if len(self._reported) > TOLD_MAX:
+            self._reported.clear()
         for member in members:
-            if self._told.get(member.uid) != message:
-                self._told[member.uid] = message
+            if self._reported.get(member.uid) != message:
+                self._reported[member.uid] = message
                 self._notify(statuses.refused_notice(subject_of(member), message))
 
     def settled(self, member: auto_groups.Member) -> None:
-        """It is in its PodGroup, or gone."""
-        self._told.pop(member.uid, None)
+        """Record that the pod is in its PodGroup, or gone."""
+        self._reported.pop(member.uid, None)
 
 
 class PodGroupCreator:
-    """Makes and amends PodGroups, and puts pods into them."""
+    """Creates and updates PodGroups, and puts pods into them."""
 
     def __init__(
         self,
@@ -106,27 +110,26 @@ class PodGroupCreator:
         self._reader = group_reading.Reader(api, notes)
         self._inherit = inherit_owner_annotations
 
-    async def attach(self, crew: OwnedPods) -> list[str]:
-        """The UIDs of those of its pods without a group that are in it now, or gone.
+    async def attach(self, owned: OwnedPods) -> list[str]:
+        """Put pods into their group; return the UIDs of settled pods: in the group, or gone.
 
-        That is all of them, if all is well.
-
-        Raises RefusedError where the group can't be made.
+        If all went well, the result has all pods without a group. Raises RefusedError if the group
+        can't be created.
         """
-        state, owner = await self._owner(crew)
+        state, owner = await self._owner(owned)
         if state is deletion.OwnerState.GONE:
-            return []  # its pods go with it, or are let go and then come again
-        group = await self._reader.group(crew.namespace, crew.name) if crew.seen else None
+            return []  # pods are deleted with their owner; orphaned pods are handled again later
+        group = await self._reader.group(owned.namespace, owned.name) if owned.seen else None
         try:
-            group, is_new = await self._prepare(crew, owner, group)
+            group, is_new = await self._prepare(owned, owner, group)
         except ports.RefusedError as error:
-            self._notices.refused(crew.without, error)
+            self._notices.refused(owned.without, error)
             raise
         if group is None:
             return []
         if not is_new:
-            await self._amend(crew, owner, group)
-        settled = list(crew.named)
+            await self._amend(owned, owner, group)
+        settled = list(owned.named)
 
         async def join(member: auto_groups.Member) -> None:
             key = f"{member.namespace}/{member.name}"
@@ -134,34 +137,36 @@ class PodGroupCreator:
                 if await self._join(member):
                     settled.append(member.uid)
 
-        await group_reading.each(join, crew.joining)
+        await group_reading.each(join, owned.joining)
         return settled
 
-    async def amend(self, crew: OwnedPods) -> None:
-        """Bring a group's numbers to what its owner wants now. Raises RefusedError."""
-        _, owner = await self._owner(crew)
-        await self._amend(crew, owner, await self._reader.group(crew.namespace, crew.name))
+    async def amend(self, owned: OwnedPods) -> None:
+        """Update a group to the numbers that its owner wants at present. Raises RefusedError."""
+        _, owner = await self._owner(owned)
+        await self._amend(owned, owner, await self._reader.group(owned.namespace, owned.name))
 
-    def wanted(self, crew: OwnedPods, owner: auto_groups.Owner | None) -> auto_groups.Body:
-        """The manifest of the crew's group."""
+    def wanted(self, owned: OwnedPods, owner: auto_groups.Owner | None) -> auto_groups.Body:
+        """Return the manifest of the group."""
         return auto_groups.wanted(
-            crew.spokesman,
+            owned.representative,
             owner,
-            scheduler=crew.scheduler,
-            default_queue=crew.default_queue,
+            scheduler=owned.scheduler,
+            default_queue=owned.default_queue,
             inherit_owner_annotations=self._inherit,
         )
 
-    async def _owner(self, crew: OwnedPods) -> tuple[deletion.OwnerState, auto_groups.Owner | None]:
-        ref = crew.spokesman.owner
+    async def _owner(
+        self, owned: OwnedPods
+    ) -> tuple[deletion.OwnerState, auto_groups.Owner | None]:
+        ref = owned.representative.owner
         if ref is None:
             return deletion.OwnerState.ALIVE, None
-        return await self._reader.owner(ref, crew.namespace)
+        return await self._reader.owner(ref, owned.namespace)
 
     async def _prepare(
-        self, crew: OwnedPods, owner: auto_groups.Owner | None, group: ports.Object | None
+        self, owned: OwnedPods, owner: auto_groups.Owner | None, group: ports.Object | None
     ) -> tuple[ports.Object | None, bool]:
-        """The group, so that pods may join it, and whether it was made just now; None: not yet."""
+        """Return the group once pods may join, and whether the group is new; None: not yet."""
         for _ in range(ATTEMPTS):
             match deletion.join(group, time.monotonic()):
                 case deletion.Join():
@@ -169,79 +174,83 @@ class PodGroupCreator:
                 case deletion.Wait():
                     return None, False
                 case deletion.Unmark() as step:
-                    group = await self._unmark(crew, step)
+                    group = await self._unmark(owned, step)
                 case deletion.Create():
-                    made = await self._create(crew, owner)
+                    made = await self._create(owned, owner)
                     if made is not None:
                         return made, True
-                    group = await self._reader.group(crew.namespace, crew.name)
+                    group = await self._reader.group(owned.namespace, owned.name)
         return None, False
 
     async def _create(
-        self, crew: OwnedPods, owner: auto_groups.Owner | None
+        self, owned: OwnedPods, owner: auto_groups.Owner | None
     ) -> ports.Object | None:
-        """The new group; None where somebody else was faster."""
-        member = crew.spokesman
+        """Create the group and return it; None if somebody else was faster."""
+        member = owned.representative
         try:
             made = await self._api.create(
-                paths.POD_GROUPS.within(crew.namespace), self.wanted(crew, owner)
+                paths.POD_GROUPS.within(owned.namespace), self.wanted(owned, owner)
             )
         except ports.RefusedError as error:
-            self._notes.refused("create", crew.key, error)
+            self._notes.refused("create", owned.key, error)
             if error.trouble is ports.Trouble.EXISTS:
                 return None
             raise
         self._notes.done("create")
         problems = auto_groups.problems(member, owner, inherit_owner_annotations=self._inherit)
         for problem in problems:
-            log.warning("podgroup.annotation", podgroup=crew.key, message=str(problem))
+            log.warning("podgroup.annotation", podgroup=owned.key, message=str(problem))
         log.info(
             "podgroup.created",
-            podgroup=crew.key,
+            podgroup=owned.key,
             uid=made["metadata"]["uid"],
-            pods=len(crew.members),
+            pods=len(owned.members),
             min_member=made.get("spec", {}).get("minMember"),
             queue=made.get("spec", {}).get("queue"),
         )
         return made
 
-    async def _unmark(self, crew: OwnedPods, step: deletion.Unmark) -> ports.Object | None:
-        """The group without its mark, or as it is now where it changed meanwhile."""
-        path = paths.POD_GROUPS.at(crew.name, crew.namespace)
+    async def _unmark(self, owned: OwnedPods, step: deletion.Unmark) -> ports.Object | None:
+        """Remove the mark of a group; return the group, as stored at present after a concurrent
+        change.
+        """
+        path = paths.POD_GROUPS.at(owned.name, owned.namespace)
         try:
             group = await self._api.patch(path, deletion.unmarking(step))
         except ports.RefusedError as error:
             if error.trouble not in GONE:
-                self._notes.refused("unmark", crew.key, error)
+                self._notes.refused("unmark", owned.key, error)
                 raise
-            return await self._reader.group(crew.namespace, crew.name)
+            return await self._reader.group(owned.namespace, owned.name)
         self._notes.done("unmark")
         return group
 
     async def _amend(
-        self, crew: OwnedPods, owner: auto_groups.Owner | None, group: ports.Object | None
+        self, owned: OwnedPods, owner: auto_groups.Owner | None, group: ports.Object | None
     ) -> None:
-        """Its numbers follow the owner; the schedulers' own writes may come between."""
-        path = paths.POD_GROUPS.at(crew.name, crew.namespace)
+        """Update the group, with retries, for schedulers may write to the group at the same
+        time.
+        """
+        path = paths.POD_GROUPS.at(owned.name, owned.namespace)
         for _ in range(ATTEMPTS):
-            patch = None if group is None else auto_groups.change(group, self.wanted(crew, owner))
+            patch = None if group is None else auto_groups.change(group, self.wanted(owned, owner))
             if patch is None:
                 return
             try:
                 await self._api.patch(path, patch)
             except ports.RefusedError as error:
-                self._notes.refused("amend", crew.key, error)
+                self._notes.refused("amend", owned.key, error)
                 if error.trouble is not ports.Trouble.CONFLICT:
                     raise
             else:
                 self._notes.done("amend")
                 minimum = patch["spec"].get("minMember")
-                log.info("podgroup.amended", podgroup=crew.key, min_member=minimum)
+                log.info("podgroup.amended", podgroup=owned.key, min_member=minimum)
                 return
-            group = await self._reader.group(crew.namespace, crew.name)
+            group = await self._reader.group(owned.namespace, owned.name)
 
     async def _join(self, member: auto_groups.Member) -> bool:
-        """Put a pod into its group; whether nothing is left to do for it."""
+        """Put a pod into its group; return whether the pod is settled."""
         path = paths.PODS.at(member.name, member.namespace)
         try:
             await self._api.patch(path, auto_groups.attachment(member))
@@ -258,7 +267,7 @@ class PodGroupCreator:
 
 
 def subject_of(member: auto_groups.Member) -> statuses.ObjectReference:
-    """The pod, as what an event is about."""
+    """Return a reference to the pod, for events."""
     return statuses.ObjectReference(
         kind="Pod", namespace=member.namespace, name=member.name, uid=member.uid
     )

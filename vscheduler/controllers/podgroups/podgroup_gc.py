@@ -1,7 +1,7 @@
-"""Automatic PodGroups that nobody uses go, in the two steps that deletion.py tells of.
+"""Garbage collection of unused automatic PodGroups, in the two steps explained in deletion.py.
 
-Those of a namespace are looked at together, as they share the list of its pods; each is then
-written to on its own, so that a write that is slow holds up no other.
+Groups of a namespace are judged together because they share the list of its pods. Each group is
+then written separately, so that a slow write doesn't delay the writes after it.
 """
 
 import time
@@ -18,14 +18,14 @@ from vscheduler.mirror import paths
 log = structlog.get_logger(__name__)
 
 ROUNDS = 4
-"""How often a write is tried in a row, where something came between."""
+"""How often a write is tried in a row after concurrent changes."""
 
 FAILED = "the scheduler failed at it"
 
 
 @dataclass(slots=True)
 class UnusedPodGroup:
-    """A group that seems to be unused, while it is looked at."""
+    """A group that seems unused, with the progress of its deletion."""
 
     namespace: str
     name: str
@@ -33,9 +33,9 @@ class UnusedPodGroup:
     group: ports.Object | None = None
     owner: deletion.OwnerState = deletion.OwnerState.UNKNOWN
     refused: deletion.Delete | None = None
-    """A delete that met another version."""
+    """A delete that was refused because the version had changed."""
     verdict: deletion.Step | None = None
-    """What is left to do; None: it is gone."""
+    """The step left to do; None when the group is gone."""
 
     @property
     def key(self) -> str:
@@ -44,12 +44,12 @@ class UnusedPodGroup:
 
     @property
     def settled(self) -> bool:
-        """Whether there is nothing to write."""
+        """Whether nothing has to be written."""
         return self.verdict is None or isinstance(self.verdict, deletion.Keep | deletion.Wait)
 
 
 class PodGroupGC:
-    """Marks and deletes PodGroups."""
+    """Marks and deletes unused PodGroups."""
 
     def __init__(
         self,
@@ -66,19 +66,21 @@ class PodGroupGC:
         self._grace_seconds = grace_seconds
 
     async def look(self, namespace: str, unused: Mapping[str, float]) -> list[UnusedPodGroup]:
-        """Judge groups that seem to be unused since these times (time.monotonic), by name.
+        """Judge groups by name that seem unused since the given times (time.monotonic).
 
-        Of one that can't be read it is said so. Raises RefusedError where the pods can't.
+        An unreadable group is kept, with the error as the reason. Raises RefusedError if the pods
+        can't be read.
         """
         cases = [UnusedPodGroup(namespace, name, since) for name, since in unused.items()]
         await self._judge_anew(namespace, cases)
         return cases
 
     async def write(self, case: UnusedPodGroup) -> None:
-        """Do what was decided; where something came between, judge anew and do that.
+        """Carry out the verdict; after a concurrent change, judge again and carry out the new
+        verdict.
 
-        The verdict is then what is left to do: None where the group is gone, Mark where that has
-        been done, and it is to be looked at with the others once more.
+        Afterwards `verdict` is the step left to do: None when the group is gone, Mark when the mark
+        is set and the group has to be judged once more.
         """
         for _ in range(ROUNDS):
             if case.settled or not await self._obey(case):
@@ -90,7 +92,7 @@ class PodGroupGC:
         case.verdict = deletion.Keep(why="it keeps changing")
 
     async def _judge_anew(self, namespace: str, cases: Sequence[UnusedPodGroup]) -> None:
-        """Read all anew, in the order that counts."""
+        """Read groups, owners and pods again, in the required order, and judge."""
         unread: dict[str, deletion.Step] = {}
 
         async def read(case: UnusedPodGroup) -> None:
@@ -100,7 +102,7 @@ class PodGroupGC:
                     case.owner = await self._owner_state(namespace, case.group)
             except ports.RefusedError as error:
                 unread[case.name] = deletion.Keep(why=str(error))
-            except Exception as error:  # noqa: BLE001 - one group keeps no other
+            except Exception as error:  # noqa: BLE001 - a failure affects a single group
                 self._notes.failures.failed("part", case.key, error)
                 unread[case.name] = deletion.Keep(why=FAILED)
 
@@ -147,7 +149,7 @@ class PodGroupGC:
         return step
 
     async def _obey(self, case: UnusedPodGroup) -> bool:
-        """Do what was decided; whether to judge the group anew at once."""
+        """Carry out the verdict; return whether to judge the group again at once."""
         path = paths.POD_GROUPS.at(case.name, case.namespace)
         step = case.verdict
         action = type(step).__name__.lower()
@@ -177,10 +179,10 @@ class PodGroupGC:
         return False
 
     def _take(self, case: UnusedPodGroup, action: str, error: ports.RefusedError) -> bool:
-        """Note a write that came to nothing; whether to judge the group anew at once.
+        """Record a failed write; return whether to judge the group again at once.
 
-        An answer that is lost says nothing of what was done: the group is looked at once more, a
-        little later, with the others.
+        Without an answer the outcome is unknown: the group is judged again later, in the next
+        batch.
         """
         self._notes.refused(action, case.key, error)
         match error.trouble:

@@ -1,7 +1,7 @@
-"""PodGroups as the Mirror shows them: who needs an automatic one, which differ, which are unused.
+"""PodGroups as the Mirror shows them: missing, outdated and unused automatic groups.
 
-Whether pods bear out the status of their PodGroup is asked here, too. All of this may be late: it
-says what to look at, not what to do.
+The module also checks PodGroup statuses against pods. The Mirror may lag behind: its answers tell
+where to look, not which step to take.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ COMPLETED = queue_objects.PHASES["Completed"]
 
 
 class PodGroupLister:
-    """Questions to the Mirror, and to what is known of owners."""
+    """Answers questions about groups from the Mirror and from known owners."""
 
     def __init__(
         self, mirror: state.Mirror, known: owners.Owners, schedulers: Sequence[str]
@@ -29,20 +29,23 @@ class PodGroupLister:
         self._schedulers = frozenset(schedulers)
 
     def ungrouped(self) -> Iterator[tuple[jobs.JobId, pods.Pod]]:
-        """Live pods without a PodGroup, and the one that each should have.
+        """Iterate over live pods without a PodGroup, with the key of the group that each pod should
+        have.
 
-        A pod that names a missing group is among them only where that is an automatic one.
+        A pod that names a missing group is included only if the group is an automatic one.
         """
         for pod in self._mirror.ungrouped():
-            if pod.lives and pod.origin is not None and _takes_part(pod):
+            if pod.lives and pod.origin is not None and _belongs_to_group(pod):
                 owner = pod.origin.owner
                 name = auto_groups.automatic_name(pod.uid if owner is None else owner.uid)
                 yield jobs.JobId(events.key_of(pod.namespace, name)), pod
 
-    def crew(
+    def owned_pods(
         self, key: jobs.JobId, waiting: Iterable[pods.Pod] = ()
     ) -> podgroup_creation.OwnedPods | None:
-        """The pods of a group, those that wait for it included; None where there are none."""
+        """Return the pods of a group, including pods that wait for the group; None without any
+        pods.
+        """
         newcomers = {pod.uid: pod for pod in waiting}
         inside = [
             pod
@@ -50,14 +53,14 @@ class PodGroupLister:
             if pod.uid not in newcomers
             and pod.lives
             and pod.origin is not None
-            and _takes_part(pod)
+            and _belongs_to_group(pod)
         ]
         every = (*newcomers.values(), *inside)
         if not every:
             return None
         namespace, _, name = key.partition("/")
         origin = every[0].origin
-        assert origin is not None, "only pods with one were taken"
+        assert origin is not None, "pods without an origin are filtered out"
         return podgroup_creation.OwnedPods(
             namespace=namespace,
             name=name,
@@ -70,12 +73,12 @@ class PodGroupLister:
         )
 
     def has(self, key: jobs.JobId) -> bool:
-        """Whether there is such a group, made by us."""
+        """Whether the group exists and was created by us."""
         group = self._mirror.groups.get(key)
         return group is not None and self._is_ours(group)
 
     def differs(self, key: jobs.JobId, wanted: auto_groups.Body) -> bool:
-        """Whether a group's numbers seem to be others than those that are wanted."""
+        """Whether the group's minimum differs from the wanted manifest."""
         event = events.convert(events.Kind.POD_GROUP, wanted)
         assert isinstance(event, events.Upsert), "what we write can be read"
         assert isinstance(event.object, wire.PodGroup)
@@ -84,16 +87,18 @@ class PodGroupLister:
         return (ours.min_member, ours.min_resources) != (theirs.min_member, theirs.min_resources)
 
     def owners(self) -> tuple[owners.Seen, ...]:
-        """All owners that are known."""
+        """Return all known owners."""
         return self._owners.all()
 
     def owner(self, uid: str) -> auto_groups.Owner | None:
-        """The owner as it was last seen."""
+        """Return the owner as last seen."""
         return self._owners.get(uid)
 
     def unused(self) -> Iterator[tuple[jobs.JobId, str, bool]]:
-        """Key and UID of groups of ours that seem to be unused, or used and marked; and whether
-        they have the mark, and so are to be looked at without waiting for the grace.
+        """Iterate over groups of ours that seem unused, or that are used but marked: key, UID,
+        marked.
+
+        Marked groups need no further grace period.
         """
         for key, group in self._mirror.groups.items():
             if not self._is_ours(group):
@@ -124,21 +129,22 @@ class PodGroupLister:
 
 
 class StatusEvidence:
-    """What pods bear out of a PodGroup's status: whoever may write one could say anything there.
+    """Checks PodGroup statuses against pods: anybody with write access could claim anything in a
+    status.
 
-    Volcano counts PodGroups by what their status says. Here a group counts as running only where
-    one of its pods has a node, so that what somebody wrote into a status is no more than a wish.
-    The Mirror is asked, which knows the pods of all schedulers.
+    Volcano counts PodGroups by their status. Here a group counts as running only with a pod on a
+    node, so a forged status has no effect. The Mirror knows the pods of all schedulers.
     """
 
     def __init__(self, mirror: state.Mirror) -> None:
         self._mirror = mirror
 
     def counter(self, group: queue_objects.Group) -> str:
-        """The field of its Queue's status in which a group counts.
+        """Return the field of the Queue's status in which the group counts.
 
-        One that has no pod on any node hasn't started, one that has is not over. Being admitted is
-        nothing that pods could show: there the status is believed, and one group counts once.
+        A group without a pod on any node hasn't started, and a group with pods on nodes isn't
+        completed. Admission isn't visible in pods: there the status is trusted, and the group
+        counts exactly once.
         """
         if group.counter in STARTED and not self._placed(group):
             return PENDING
@@ -154,13 +160,17 @@ class StatusEvidence:
         return any(pod.holds_room for pod in self._mirror.members(jobs.JobId(group.key)))
 
 
-def _takes_part(pod: pods.Pod) -> bool:
-    """Whether it is of any group: one that waits and can't be used is told so by its group."""
+def _belongs_to_group(pod: pods.Pod) -> bool:
+    """Whether the pod belongs to a group: usable, or unusable and waiting, to be told by its
+    group.
+    """
     return pod.task is not None or pod.status in jobs.WAITING
 
 
 def _member(pod: pods.Pod) -> auto_groups.Member:
-    """A pod as auto_groups knows it. One that can't be used is the oldest: others speak first."""
+    """Return a pod as auto_groups.Member. An unusable pod counts as the oldest, so usable ones
+    represent the group.
+    """
     origin, task = pod.origin, pod.task
     assert origin is not None
     return auto_groups.Member(

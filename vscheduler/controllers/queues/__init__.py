@@ -1,1 +1,1 @@
-"""The Queue controller: status, finalizers, open and close."""
+"""The Queue controller: status, finalizers, opening and closing."""

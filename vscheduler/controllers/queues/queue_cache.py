@@ -1,6 +1,6 @@
-"""The cache of Queues and PodGroups: kept up by events, put right by lists.
+"""Cache of Queues and PodGroups: updated by events, corrected by lists.
 
-Objects are told apart by UID, so that news of one that is gone never hides its successor.
+Objects are identified by UID, so a late event about a deleted object never hides its successor.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from vscheduler.mirror import paths
 Item: TypeAlias = queue_objects.Queue | queue_objects.Group
 
 Witness = Callable[[queue_objects.Group], str]
-"""Where a group counts, by what else is known of it."""
+"""Returns the status field that counts a group, after a check against other knowledge."""
 
 KINDS: Mapping[queue_objects.Kind, paths.Collection] = {
     queue_objects.Kind.QUEUE: paths.QUEUES,
@@ -26,14 +26,14 @@ Kinds = frozenset[queue_objects.Kind]
 
 
 def as_written(group: queue_objects.Group) -> str:
-    """Where a group counts, if its status is believed."""
+    """Return the status field that counts a group, trusting the group's status."""
     return group.counter
 
 
 class Tally:
-    """PodGroups by queue and by the status field in which they count.
+    """Counts PodGroups by queue and by status field.
 
-    Only groups that came, changed or are doubtful are looked at when the counts are asked for.
+    When counts are requested, only new, changed and doubtful groups are evaluated.
     """
 
     def __init__(self, default_queue: str, witness: Witness) -> None:
@@ -41,16 +41,16 @@ class Tally:
         self._witness = witness
         self._groups: dict[str, queue_objects.Group] = {}
         self._uids: dict[str, set[str]] = {}
-        """By `namespace/name`: news of a group may be later than those of the next one."""
+        """UIDs by `namespace/name`: events of a group may arrive after events of its successor."""
         self._doubtful: dict[str, None] = {}
-        """Groups that may count elsewhere by now, or don't count yet."""
+        """Groups that may count elsewhere by now, or aren't counted yet."""
         self._places: dict[str, tuple[str, str]] = {}
-        """Where each group counts: queue and field."""
+        """Queue and field in which each group is counted."""
         self._counts: dict[str, Counter[str]] = {}
 
     @property
     def counts(self) -> Mapping[str, Mapping[str, int]]:
-        """As of now; what is given changes with what is known."""
+        """The counts at present. The returned view changes with the cache."""
         for uid in list(self._doubtful):
             group = self._groups[uid]
             place = group.queue or self._default, self._witness(group)
@@ -60,29 +60,29 @@ class Tally:
         return MappingProxyType(self._counts)
 
     def add(self, group: queue_objects.Group) -> None:
-        """A group that isn't there yet."""
+        """Add a group that isn't known yet."""
         self._groups[group.uid] = group
         self._uids.setdefault(group.key, set()).add(group.uid)
         self._doubtful[group.uid] = None
 
     def drop(self, group: queue_objects.Group) -> None:
-        """A group that was added is no more."""
+        """Remove a known group."""
         self._uncount(group.uid)
         self._doubtful.pop(group.uid, None)
         del self._groups[group.uid]
-        alike = self._uids[group.key]
-        alike.discard(group.uid)
-        if not alike:
+        same_key = self._uids[group.key]
+        same_key.discard(group.uid)
+        if not same_key:
             del self._uids[group.key]
 
     def doubt(self, key: str) -> bool:
-        """What bears out where a group counts may have changed; whether there is such a group."""
+        """Have groups of this key evaluated again; return whether any such group is known."""
         uids = self._uids.get(key, ())
         self._doubtful.update(dict.fromkeys(uids))
         return bool(uids)
 
     def clear(self) -> None:
-        """There are none."""
+        """Remove all groups."""
         for each in (self._groups, self._uids, self._doubtful, self._places, self._counts):
             each.clear()
 
@@ -92,7 +92,7 @@ class Tally:
         self._places[uid] = place
 
     def _uncount(self, uid: str) -> None:
-        """Take a group out of the counts, if it is in them; nothing is kept that is zero."""
+        """Take a group out of the counts, if counted. Zero counts are removed."""
         place = self._places.pop(uid, None)
         if place is None:
             return
@@ -106,20 +106,20 @@ class Tally:
 
 
 class QueueCache:
-    """All Queues and PodGroups, and how many of these each queue holds."""
+    """All Queues and PodGroups, and the number of PodGroups per queue."""
 
     def __init__(self, default_queue: str, witness: Witness = as_written) -> None:
         self._items: dict[str, Item] = {}
         self._queues: dict[str, queue_objects.Queue] = {}
         self._tally = Tally(default_queue, witness)
         self._news: dict[str, Item | None] | None = None
-        """While a list is under way: what was seen, and, as None, what has gone."""
+        """During a list: objects seen meanwhile, and None for objects gone meanwhile."""
         self.complete = False
-        """Whether a list has been taken: before, what isn't known may be there all the same."""
+        """Whether a list was applied. Before, an unknown object may exist all the same."""
 
     @property
     def queues(self) -> Mapping[str, queue_objects.Queue]:
-        """Queues by name; of two of one name, the one that was written last."""
+        """Queues by name. Of two queues with equal names, the version written last counts."""
         found: dict[str, queue_objects.Queue] = {}
         for queue in self._queues.values():
             other = found.get(queue.name)
@@ -129,18 +129,20 @@ class QueueCache:
 
     @property
     def counts(self) -> Mapping[str, Mapping[str, int]]:
-        """PodGroups by queue and by the status field in which they count, as of now.
+        """PodGroups by queue and by status field, at present.
 
-        It costs what has moved since it was last asked for.
+        The cost depends on the changes since the last call.
         """
         return self._tally.counts
 
     def doubt(self, key: str) -> bool:
-        """The pods of a PodGroup (`namespace/name`) have moved; whether it is known."""
+        """Notice that the pods of a PodGroup (`namespace/name`) changed; return whether the group
+        is known.
+        """
         return self._tally.doubt(key)
 
     def see(self, item: Item) -> None:
-        """This is how an object looks, unless a newer version of it is known."""
+        """Update an object, unless a newer version is known."""
         if self._news is not None:
             self._news[item.uid] = item
         known = self._items.get(item.uid)
@@ -151,12 +153,12 @@ class QueueCache:
         self._add(item)
 
     def refresh(self, item: Item) -> None:
-        """The same, of an object that was written to; it may have gone since."""
+        """Update an object after a write to the object; ignored if the object is gone by now."""
         if item.uid in self._items:
             self.see(item)
 
     def forget(self, uid: str) -> None:
-        """An object has gone."""
+        """Remove an object."""
         if self._news is not None:
             self._news[uid] = None
         known = self._items.get(uid)
@@ -164,11 +166,11 @@ class QueueCache:
             self._drop(known)
 
     def begin(self) -> None:
-        """A list is asked for; what is heard until it comes is newer."""
+        """Prepare for a list: events from now on take precedence over the list."""
         self._news = {}
 
     def replace(self, items: Iterable[Item]) -> None:
-        """The list is here: what isn't in it, and wasn't seen meanwhile, has gone."""
+        """Apply a list: objects neither listed nor seen meanwhile are gone."""
         news, self._news = self._news or {}, None
         self._items.clear()
         self._queues.clear()
@@ -197,32 +199,32 @@ class QueueCache:
 
 
 class ServedKinds:
-    """Whether the kinds Queue and PodGroup are there to stay, or are being taken away.
+    """Whether the kinds Queue and PodGroup are served, or are being removed.
 
-    An API server deletes all objects of a definition before it lets it go, and waits for their
-    finalizers. It offers no `create` for such a kind any more, which everybody may read who may log
-    in: no right to the definitions themselves is needed.
+    Before an API server drops a CRD, the API server deletes all its objects and waits for their
+    finalizers. Meanwhile discovery offers no `create` for the kind. Every authenticated user may
+    read discovery, so no permission on CRDs is needed.
 
-    As of the last question; at first, all are there.
+    The answers are as of the last `ask`; at first, all kinds count as served.
     """
 
     def __init__(self, api: ports.Api) -> None:
         self._api = api
         self._missed: Kinds = frozenset()
-        """Not there when it was last asked: a server that starts doesn't know all at once."""
+        """Kinds not served at the last `ask`: a starting server doesn't offer all kinds at once."""
         self.absent: Kinds = frozenset()
-        """Not there, and not there before: there are no objects of it."""
+        """Kinds not served at the last two `ask` calls: no objects of the kind exist."""
         self.leaving: Kinds = frozenset()
-        """On their way out; their objects are being deleted."""
+        """Kinds being removed; their objects are being deleted."""
 
     @property
     def whole(self) -> bool:
-        """Whether all is as it should be."""
+        """Whether all kinds are served and none is being removed."""
         return not (self._missed or self.leaving)
 
     @property
     def goes(self) -> bool:
-        """Whether Queues go, all of them."""
+        """Whether all Queues are going away."""
         return queue_objects.Kind.QUEUE in self.leaving | self._missed
 
     async def ask(self) -> None:
@@ -246,7 +248,9 @@ class ServedKinds:
         )
 
     async def list(self, kind: queue_objects.Kind) -> list[ports.Object]:
-        """All objects of a kind; none where the kind isn't there. Raises ports.RefusedError."""
+        """Return all objects of a kind; none for a kind that isn't served. Raises
+        ports.RefusedError.
+        """
         if kind in self.absent:
             return []
         return await self._api.list(KINDS[kind].everywhere)

@@ -1,8 +1,8 @@
-"""Keeps Queues as they should be: hears of changes, plans from all that is known, writes the rest.
+"""The Queue controller: learns of changes, plans from the cached state, writes the differences.
 
-It lives in the daemon's event loop. Kopf merges events and tells nobody what was deleted while it
-was not listening, so events only change what is known; what is known is compared with live lists
-at the start, after each new list of Kopf's, and from time to time.
+The controller runs in the daemon's event loop. Kopf merges events, and doesn't report deletions
+from times without a connection. So events only update a cache. The cache is compared with live
+lists at startup, after each new list of Kopf's, and from time to time.
 """
 
 import asyncio
@@ -22,49 +22,48 @@ from vscheduler.mirror import paths, statuses
 
 log = structlog.get_logger(__name__)
 
-TOLD_MAX = 1000
-"""Refusals that are remembered, so that each is told once."""
+LOGGED_MAX = 1000
+"""How many logged refusals are remembered."""
 
 PASSING = frozenset({ports.Trouble.CONFLICT, ports.Trouble.MISSING, ports.Trouble.WITHHELD})
-"""What is nothing to tell of: news of the object are on their way, or all ends."""
+"""Refusals that aren't logged: an update of the object is on its way, or our leadership ends."""
 
 KINDS = "kinds"
-"""What stands for the question whether Queues and PodGroups are there to stay."""
+"""Backoff key of the question whether Queues and PodGroups are still served."""
 
 LISTS = "lists"
-"""What stands for the live lists where objects have their UIDs, and queues that lack, names."""
+"""Backoff key of the live lists. Objects have their UIDs as keys, missing queues their names."""
 
 Steps = list[tuple[queue_objects.Queue, queue_reconcile.Step]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How quick and how patient it is. Seconds."""
+    """Intervals of the controller. Seconds."""
 
     together_seconds: float = 0.05
-    """What changes within this time is looked at once."""
+    """Changes within this interval are handled together."""
     spacing_seconds: float = 0.2
     """Between two looks."""
     counts_seconds: float = 1.0
-    """Between two writes to a queue of which nothing but the counts have changed."""
+    """Between two writes to a queue of which only the counts changed."""
     audit_seconds: float = 300.0
     """Between two comparisons with live lists."""
     audit_held_seconds: float = 30.0
-    """The same, while a deletion waits for what a queue holds."""
+    """Like audit_seconds, while a deletion waits for the contents of a queue."""
     settle_seconds: float = 1.0
-    """How long Kopf says nothing more of a list until the live lists are taken."""
+    """How long after the last event of Kopf's list the live lists are requested."""
     kinds_seconds: float = 2.0
-    """Between two questions whether kinds are being taken away, while it may be so."""
+    """Between two questions whether kinds are being removed, while a removal is possible."""
     retry_seconds: float = 0.5
-    """First pause after a failure; each is twice the one before. After a conflict it stays this, as
-    news are on their way."""
+    """The first pause after a failure. Pauses double with each failure, except after conflicts."""
     retry_max_seconds: float = 30.0
-    """The longest pause, and at once that after a refusal that won't go away by itself."""
+    """The longest pause, used at once after a lasting refusal."""
     absent_max_seconds: float = 5.0
-    """The longest while something is missing: its CRD may be installed any moment."""
+    """The longest pause while an object or API is missing: a CRD may be installed any moment."""
 
     def growth(self, trouble: ports.Trouble) -> backoff.Growth:
-        """The pauses after such trouble."""
+        """Return the growth of pauses after this kind of trouble."""
         first, longest = self.retry_seconds, self.retry_max_seconds
         if trouble is ports.Trouble.CONFLICT:
             longest = first
@@ -77,7 +76,7 @@ class Pace:
 
 
 class QueueController:
-    """The Queue controller's ears and hands; what is to be done is decided in `queues`."""
+    """Keeps Queues as planned by queue_reconcile."""
 
     def __init__(
         self,
@@ -89,56 +88,58 @@ class QueueController:
         witness: queue_cache.Witness = queue_cache.as_written,
         failures: containment.Failures | None = None,
     ) -> None:
-        """`witness` says where a PodGroup counts; `moved` is told when it may say otherwise."""
+        """`witness` returns the field that counts a PodGroup. Call `moved` when its answer may
+        change.
+        """
         self._failures = failures or containment.Failures()
         self._api = api
         self._default = default_queue
         self._observe = observe
         self._pace = pace
         self._writer = queue_writer.QueueWriter(api, observe)
-        self._known = queue_cache.QueueCache(default_queue, witness)
+        self._cache = queue_cache.QueueCache(default_queue, witness)
         self._served = queue_cache.ServedKinds(api)
         self._missed = False
-        """Whether somebody has missed a kind since that was last asked."""
+        """Whether a kind was reported missing since the last question."""
         self._ask_at = 0.0
         self._commands: dict[str, queue_objects.Command] = {}
         self._changed = asyncio.Event()
         self._audit_at = 0.0
-        """Like all instants here, as time.monotonic() tells it."""
+        """All times of this class are on the clock of time.monotonic."""
         self._due = float("inf")
-        """When to look although nothing changes."""
+        """When to look again without any change."""
         self._backoff = backoff.Backoff[str](pace.growth(ports.Trouble.UNANSWERED))
         self._looked_at = 0.0
-        """When the last look began: pauses that were over by then are over for all of it."""
+        """Start of the last look. A pause that was over by then is over for the whole look."""
         self._written_at: dict[str, float] = {}
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def feed(self, event: queue_objects.Event) -> None:
-        """Learn of a change."""
+        """Apply an event of Kopf's."""
         match event:
             case queue_objects.Seen(item=queue_objects.Command() as command):
                 self._commands[command.uid] = command
             case queue_objects.Seen(item=queue_objects.Queue() | queue_objects.Group() as item):
-                self._known.see(item)
-                if event.listed and self._known.complete:
+                self._cache.see(item)
+                if event.listed and self._cache.complete:
                     self._audit_at = time.monotonic() + self._pace.settle_seconds
             case queue_objects.Gone():
                 self._commands.pop(event.uid, None)
-                self._known.forget(event.uid)
+                self._cache.forget(event.uid)
         self._changed.set()
 
     def moved(self, key: str) -> None:
-        """Learn that pods of a PodGroup (`namespace/name`) came, changed or went."""
-        if self._known.doubt(key):
+        """Notice that pods of a PodGroup (`namespace/name`) came, changed or went."""
+        if self._cache.doubt(key):
             self._changed.set()
 
     def miss(self) -> None:
-        """Learn that a kind isn't there, so that nothing is heard of what becomes of objects."""
+        """Notice that a kind isn't served, so its objects' fate stays unknown."""
         self._missed = True
         self._changed.set()
 
     async def run(self) -> None:
-        """Look whenever something has changed, and write what differs, for ever."""
+        """Run forever: look after every change, and write the differences."""
         while True:
             self._changed.clear()
             with self._failures.contained("queues", "all of them"):
@@ -147,7 +148,7 @@ class QueueController:
             await self._wait()
 
     async def _wait(self) -> None:
-        """Until something changes or is due."""
+        """Wait until something changes or is due."""
         seconds = min(self._due, self._audit_at) - time.monotonic()
         try:
             async with asyncio.timeout(max(0.0, seconds)):
@@ -157,7 +158,7 @@ class QueueController:
         await asyncio.sleep(self._pace.together_seconds)
 
     async def _look(self) -> None:
-        """One look: a step with each queue that isn't as it should be."""
+        """Look at all queues, and take a step for each queue that differs from its plan."""
         self._due = float("inf")
         self._looked_at = time.monotonic()
         if self._may_go():
@@ -167,38 +168,36 @@ class QueueController:
         if time.monotonic() >= self._audit_at:
             await self._try(LISTS, self._audit())
         if self._served.goes:
-            await self._let_go()
-        elif self._known.complete:
+            await self._release_all()
+        elif self._cache.complete:
             await self._ensure()
             for command in sorted(self._commands.values(), key=_age):
                 if self._may_try(command.uid):
-                    await self._try(command.uid, self._obey(command))
-            await self._keep()
-        # What might have been tried in this look and hasn't failed is forgotten.
+                    await self._try(command.uid, self._execute(command))
+            await self._reconcile()
+        # Keys that could have been tried in this look and didn't fail start afresh.
         for key in self._backoff.ended(self._looked_at):
             self._backoff.succeeded(key)
         self._due = min(self._due, self._backoff.next_end)
 
     def _may_try(self, key: str) -> bool:
-        """Whether the pause of a key was over when this look began."""
+        """Whether the pause of a key was over when the look began."""
         return self._backoff.until(key) <= self._looked_at
 
     def _failed(self, key: str, trouble: ports.Trouble) -> None:
-        """The next attempt has to wait."""
+        """Pause a key after a failure."""
         self._backoff.failed(key, time.monotonic(), self._pace.growth(trouble))
         if key == LISTS:
             self._audit_at = self._backoff.until(LISTS)
 
     def _may_go(self) -> bool:
-        """Whether it may be that a kind is being taken away: somebody has missed it, or a queue
-        that is being deleted is held.
-        """
+        """Whether a kind may be in removal: reported missing, or our finalizer holds a queue."""
         if self._missed or not self._served.whole:
             return True
-        return any(map(queue_reconcile.is_held, self._known.queues.values()))
+        return any(map(queue_reconcile.is_held, self._cache.queues.values()))
 
     async def _ask(self) -> None:
-        """Learn whether kinds are there to stay; while they aren't, look at lists each time."""
+        """Ask which kinds are served. In case of doubt the live lists are read each time."""
         was_whole = self._served.whole
         self._missed = False
         self._ask_at = time.monotonic() + self._pace.kinds_seconds
@@ -212,18 +211,18 @@ class QueueController:
                 leaving=sorted(self._served.leaving),
             )
 
-    async def _let_go(self) -> None:
-        """Queues go with their kind: whatever they hold, nothing waits for it."""
-        held = [each for each in self._known.queues.values() if queue_reconcile.is_held(each)]
+    async def _release_all(self) -> None:
+        """Release all queues: their kind is being removed, and nothing waits for their contents."""
+        held = [each for each in self._cache.queues.values() if queue_reconcile.is_held(each)]
         steps: Steps = [
             (each, queue_reconcile.Release()) for each in held if self._may_try(each.uid)
         ]
         await asyncio.gather(
-            *(self._try(queue.uid, self._take(queue, step)) for queue, step in steps)
+            *(self._try(queue.uid, self._apply_step(queue, step)) for queue, step in steps)
         )
 
-    async def _keep(self) -> None:
-        """Take the next step with each queue that needs one."""
+    async def _reconcile(self) -> None:
+        """Take the next step for each queue that needs a step."""
         steps = self._steps()
         if any(isinstance(step, queue_reconcile.Release) for _, step in steps):
             listed = self._may_try(LISTS) and await self._try(LISTS, self._audit())
@@ -231,18 +230,18 @@ class QueueController:
                 each
                 for each in self._steps()
                 if listed
-                or not isinstance(each[1], queue_reconcile.Release)  # nothing is let go unseen
+                or not isinstance(each[1], queue_reconcile.Release)  # release only after live lists
             ]
-        self._writer.forget_but({each.uid for each in self._known.queues.values()})
+        self._writer.forget_but({each.uid for each in self._cache.queues.values()})
         await asyncio.gather(
-            *(self._try(queue.uid, self._take(queue, step)) for queue, step in steps)
+            *(self._try(queue.uid, self._apply_step(queue, step)) for queue, step in steps)
         )
 
     def _steps(self) -> Steps:
-        """What is to be done now, from all that is known."""
-        known, now = self._known.queues, time.time()
+        """Return the next step of each queue, from the cached state."""
+        known, now = self._cache.queues, time.time()
         steps = []
-        for name, plan in queue_reconcile.plans(known, self._known.counts).items():
+        for name, plan in queue_reconcile.plans(known, self._cache.counts).items():
             queue = known[name]
             if not self._may_try(queue.uid):
                 continue
@@ -262,8 +261,8 @@ class QueueController:
                 steps.append((queue, step))
         return steps
 
-    async def _take(self, queue: queue_objects.Queue, step: queue_reconcile.Step) -> None:
-        """Take one step, and learn how the queue looks then."""
+    async def _apply_step(self, queue: queue_objects.Queue, step: queue_reconcile.Step) -> None:
+        """Take a step, and update the cache with the stored result."""
         stored: ports.Object | None
         match step:
             case queue_reconcile.Mark():
@@ -279,18 +278,18 @@ class QueueController:
         if stored is not None:
             left = queue_objects.queue(stored)
             if left.deleting and not left.finalizers:
-                self._known.forget(left.uid)
+                self._cache.forget(left.uid)
             else:
-                self._known.refresh(left)
+                self._cache.refresh(left)
         self._changed.set()
 
     async def _audit(self) -> None:
-        """Take the live lists for what there is."""
-        self._known.begin()
+        """Replace the cache by live lists."""
+        self._cache.begin()
         listed = await self._served.list(queue_objects.Kind.QUEUE)
         groups = await self._served.list(queue_objects.Kind.POD_GROUP)
-        self._known.replace([*map(queue_objects.queue, listed), *map(queue_objects.group, groups)])
-        left = self._known.queues.values()
+        self._cache.replace([*map(queue_objects.queue, listed), *map(queue_objects.group, groups)])
+        left = self._cache.queues.values()
         held = any(each.deleting for each in left)
         self._audit_at = time.monotonic() + (
             self._pace.audit_held_seconds if held else self._pace.audit_seconds
@@ -299,14 +298,16 @@ class QueueController:
         self._written_at = {uid: at for uid, at in self._written_at.items() if uid in uids}
 
     async def _ensure(self) -> None:
-        """See to it that root and the default queue exist; one that does is left as it is."""
-        known = self._known.queues
+        """Create root and the default queue if missing; existing queues are left alone."""
+        known = self._cache.queues
         for name in dict.fromkeys((model.ROOT, self._default)):
             if name not in known and self._may_try(name):
                 await self._try(name, self._create(name))
 
     async def _create(self, name: str) -> None:
-        """Volcano: the scheduler's cache makes both at its start; root's pods aren't reclaimed."""
+        """Volcano: the scheduler's cache creates both at startup; pods of root aren't
+        reclaimable.
+        """
         body: ports.Object = {
             "apiVersion": "scheduling.volcano.sh/v1beta1",
             "kind": "Queue",
@@ -321,10 +322,10 @@ class QueueController:
             stored = await self._api.get(paths.QUEUES.at(name))
         else:
             log.info("queue.created", queue=name)
-        self._known.see(queue_objects.queue(stored))
+        self._cache.see(queue_objects.queue(stored))
 
-    async def _obey(self, command: queue_objects.Command) -> None:
-        """Write down what a Command asks for, then delete it: what a crash repeats does no harm."""
+    async def _execute(self, command: queue_objects.Command) -> None:
+        """Record a Command's wish on its Queue, then delete the Command; repetition is harmless."""
         queue = await self._live(command.queue)
         why = ""
         if queue is None:
@@ -335,7 +336,7 @@ class QueueController:
             why = "root can't be closed"
         else:
             stored = await self._writer.mark(queue, queue_reconcile.wanted(queue, command.action))
-            self._known.see(queue_objects.queue(stored))
+            self._cache.see(queue_objects.queue(stored))
         try:
             await self._api.delete(command.path, ports.Preconditions(uid=command.uid))
         except ports.RefusedError as error:
@@ -343,14 +344,16 @@ class QueueController:
                 raise
         self._commands.pop(command.uid, None)
         self._observe("command", "refused" if why else "done")
-        told = {"command": command.name, "queue": command.queue, "action": str(command.action)}
+        described = {"command": command.name, "queue": command.queue, "action": str(command.action)}
         if why:
-            log.warning("command.refused", message=why, **told)
+            log.warning("command.refused", message=why, **described)
         else:
-            log.info("command.done", **told)
+            log.info("command.done", **described)
 
     async def _live(self, name: str) -> queue_objects.Queue | None:
-        """The Queue of this name as it is stored now: news of it may be later than a Command."""
+        """Return the Queue of this name as stored at present; the cache may lag behind a
+        Command.
+        """
         try:
             return queue_objects.queue(await self._api.get(paths.QUEUES.at(name)))
         except paths.UnusableNameError:
@@ -361,9 +364,7 @@ class QueueController:
             return None
 
     async def _try(self, key: str, call: Coroutine[Any, Any, None]) -> bool:
-        """Make calls about something; whether they came to something. Trouble that lasts is told
-        once.
-        """
+        """Await calls about a key; return whether they succeeded."""
         try:
             await call
         except ports.RefusedError as error:
@@ -372,22 +373,22 @@ class QueueController:
             if key != LISTS and error.trouble is ports.Trouble.MISSING:
                 self._audit_at = min(self._audit_at, time.monotonic() + self._pace.settle_seconds)
             if key == LISTS or error.trouble not in PASSING:
-                self._complain(error)
+                self._log_refusal(error)
             return False
-        except Exception as error:  # noqa: BLE001 - one queue stops no other
+        except Exception as error:  # noqa: BLE001 - a failure affects a single queue
             self._failures.failed("queue", key, error)
             self._failed(key, ports.Trouble.UNANSWERED)
             return False
         return True
 
-    def _complain(self, error: ports.RefusedError) -> None:
-        """Tell what goes on being so once."""
+    def _log_refusal(self, error: ports.RefusedError) -> None:
+        """Log a refusal, and lasting ones only once."""
         message = str(error)
-        if message not in self._told:
+        if message not in self._logged:
             log.warning("queue.not_kept", message=message)
         goes_on = error.trouble in {*ports.LASTING, ports.Trouble.MISSING}
-        if goes_on and len(self._told) < TOLD_MAX:
-            self._told.add(message)
+        if goes_on and len(self._logged) < LOGGED_MAX:
+            self._logged.add(message)
 
 
 def _subject(queue: queue_objects.Queue) -> statuses.ObjectReference:
@@ -395,5 +396,5 @@ def _subject(queue: queue_objects.Queue) -> statuses.ObjectReference:
 
 
 def _age(command: queue_objects.Command) -> tuple[int, str]:
-    """In which order Commands were made, which nobody changes any more."""
+    """Return a sort key by age. The resourceVersion of a Command never changes after creation."""
     return (int(command.version) if command.version.isdecimal() else 0, command.uid)

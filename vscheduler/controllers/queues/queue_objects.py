@@ -1,8 +1,8 @@
-"""Queues, PodGroups and Commands as the Queue controller needs them: plain data → values.
+"""Queues, PodGroups and Commands as values, reduced to the fields that the Queue controller needs.
 
-Of each object only what decisions depend on is kept, so that thousands of PodGroups cost little. A
-field that isn't what its kind has there counts as absent: the schema refuses such objects, and one
-that slipped through must stop nobody else.
+Only relevant fields are kept, so thousands of PodGroups cost little. A field with a wrong type
+counts as absent: the schema refuses such objects, and a single bad object must not stop the
+controller.
 """
 
 from collections.abc import Mapping
@@ -15,16 +15,16 @@ from vscheduler.mirror import paths
 from vscheduler.mirror.decode import fields
 
 WANTED_STATE = "vscheduler.io/wanted-state"
-"""Annotation on a Queue: Open or Closed, what its owner wants it to be."""
+"""Annotation on a Queue: Open or Closed, the state that its owner wants."""
 
 CLOSED_BY_PARENT = "volcano.sh/closed-by-parent"
-"""Annotation on a Queue that is closed because one above it is (Volcano's)."""
+"""Annotation on a Queue that is closed because an ancestor is closed (Volcano's)."""
 
 IN_USE = "vscheduler.io/in-use"
 """Finalizer on a Queue that holds PodGroups or child queues."""
 
 OUR_CONDITIONS = "vscheduler.io/"
-"""What the types of this controller's conditions begin with."""
+"""Type prefix of this controller's conditions."""
 
 PHASES: Mapping[str, str] = {
     "": "pending",
@@ -34,7 +34,7 @@ PHASES: Mapping[str, str] = {
     "Unknown": "unknown",
     "Completed": "completed",
 }
-"""Where in a Queue's status PodGroups of a phase are counted."""
+"""The field of a Queue's status that counts PodGroups of a phase."""
 
 COUNTERS = tuple(dict.fromkeys(PHASES.values()))
 
@@ -42,7 +42,7 @@ Object: TypeAlias = Mapping[str, Any]
 
 
 class Kind(StrEnum):
-    """The kinds that this controller follows; the values are their plural names."""
+    """The kinds that the Queue controller follows; the values are plural names."""
 
     QUEUE = "queues"
     POD_GROUP = "podgroups"
@@ -50,7 +50,7 @@ class Kind(StrEnum):
 
 
 class Action(StrEnum):
-    """What a Command may ask of a Queue (bus.volcano.sh/v1alpha1)."""
+    """Actions of a Command on a Queue (bus.volcano.sh/v1alpha1)."""
 
     OPEN = "OpenQueue"
     CLOSE = "CloseQueue"
@@ -58,7 +58,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A Queue as it is stored."""
+    """A Queue as stored."""
 
     name: str
     uid: str
@@ -68,29 +68,29 @@ class Queue:
     deserved: resources.ResourceMap = field(default_factory=dict)
     guarantee: resources.ResourceMap = field(default_factory=dict)
     wanted: str = ""
-    """The annotation `vscheduler.io/wanted-state`, whatever stands there."""
+    """The annotation `vscheduler.io/wanted-state`, unchecked."""
     closed_by_parent: bool = False
     finalizers: tuple[str, ...] = ()
     deleting: bool = False
     status: Mapping[str, Any] = field(default_factory=dict)
-    """Of the status what this controller writes: state, counts, conditions of its own."""
+    """The part of the status that this controller writes: state, counts, its own conditions."""
 
     @property
     def state(self) -> str:
-        """The stored state; empty where nobody has written one."""
+        """The stored state; empty if none was written yet."""
         return str(self.status.get("state", ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A PodGroup: where it counts."""
+    """A PodGroup, with the queue and the field that count it."""
 
     uid: str
     version: str
     queue: str
-    """spec.queue; empty where it names none."""
+    """spec.queue; empty if absent."""
     counter: str
-    """The field of a Queue's status in which it counts, by what its own status says."""
+    """The field of a Queue's status that counts the group, by the group's own status."""
     key: str = ""
     """`namespace/name`."""
 
@@ -107,11 +107,11 @@ class Command:
     action: Action
     queue: str
     queue_uid: str
-    """Empty where it doesn't say which Queue of that name."""
+    """Empty if the Command names no UID."""
 
     @property
     def path(self) -> paths.Path:
-        """Where it is."""
+        """The path of the Command."""
         return paths.COMMANDS.at(self.name, self.namespace)
 
 
@@ -120,16 +120,16 @@ Known: TypeAlias = Queue | Group | Command
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The object is there, and this is how it looks."""
+    """The object exists and has the given content."""
 
     item: Known
     listed: bool = False
-    """Whether a list began with it: what was deleted before that is told by nobody."""
+    """Whether the object was listed: no event tells of deletions before a list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gone:
-    """The object is no more."""
+    """The object is gone."""
 
     kind: Kind
     uid: str
@@ -139,7 +139,7 @@ Event: TypeAlias = Seen | Gone
 
 
 def read(kind: Kind, body: Object) -> Known | None:
-    """The object; None where it is nothing to this controller."""
+    """Return the object as a value; None for objects that don't concern the controller."""
     match kind:
         case Kind.QUEUE:
             return queue(body)
@@ -150,7 +150,7 @@ def read(kind: Kind, body: Object) -> Known | None:
 
 
 def queue(body: Object) -> Queue:
-    """A Queue."""
+    """Return a Queue from its JSON."""
     metadata, spec, status = (_part(body, name) for name in ("metadata", "spec", "status"))
     annotations = _part(metadata, "annotations")
     return Queue(
@@ -169,7 +169,7 @@ def queue(body: Object) -> Queue:
 
 
 def group(body: Object) -> Group:
-    """A PodGroup; one in a phase that nobody knows counts as unknown."""
+    """Return a PodGroup from its JSON; an unknown phase counts as `unknown`."""
     metadata = _part(body, "metadata")
     return Group(
         uid=_text(metadata, "uid"),
@@ -181,7 +181,7 @@ def group(body: Object) -> Group:
 
 
 def command(body: Object) -> Command | None:
-    """A Command to a Queue; None for those to Jobs, which are somebody else's."""
+    """Return a Command on a Queue from its JSON; None for Commands on Jobs, handled by Volcano."""
     metadata, target = _part(body, "metadata"), _part(body, "target")
     try:
         action = Action(_text(body, "action"))
@@ -202,9 +202,9 @@ def command(body: Object) -> Command | None:
 
 
 def newer(version: str, than: str) -> bool:
-    """Whether an object's version is newer than another of the same object.
+    """Whether a version of an object is newer than `than`.
 
-    Kubernetes 1.35: resourceVersions are numbers that only grow. Any other text may be newer.
+    Kubernetes 1.35: resourceVersions are growing integers. Any other text is assumed to be newer.
     """
     if version.isdecimal() and than.isdecimal():
         return int(version) > int(than)
@@ -212,7 +212,7 @@ def newer(version: str, than: str) -> bool:
 
 
 def _own_status(status: Object) -> dict[str, Any]:
-    """What of a status this controller may have written."""
+    """Return the part of a status that this controller may have written."""
     own = {
         name: status[name] for name in ("state", *sorted(set(PHASES.values()))) if name in status
     }

@@ -1,9 +1,9 @@
-"""What a Queue's status, marks and finalizer should be: all of it from what is known now.
+"""Plans of the Queue controller: the status, annotation and finalizer that a Queue should have.
 
-A Queue is closed when its owner wants it closed, when one above it is closed, or while it is being
-deleted: a Closing one still holds PodGroups, a Closed one doesn't. What its owner wants stands in
-an annotation; where there is none, the state that is stored goes on, so that what Volcano has
-closed stays closed. Volcano: queue controller, state package.
+A Queue is closed when its owner wants the queue closed, when an ancestor is closed, or while the
+queue is being deleted. Such a queue is Closing while PodGroups are left in it, and Closed
+afterwards. The owner's wish is in an annotation. Without the annotation the stored state counts, so
+queues closed by Volcano stay closed. Volcano: queue controller, state package.
 """
 
 from collections import Counter, defaultdict
@@ -21,46 +21,48 @@ OPEN, CLOSED, CLOSING = (
     for state in (queues.QueueState.OPEN, queues.QueueState.CLOSED, queues.QueueState.CLOSING)
 )
 NAMED = 3
-"""So many child queues are named in a message; of more, their number is told."""
+"""How many child queues a message names; a longer list is cut, with the total number."""
 
 DEPTH_MAX = 5
-"""So many queues below each other, root not counted (Volcano: --max-queue-depth)."""
+"""Maximal depth of queues below root (Volcano: --max-queue-depth)."""
 
 TREE = "vscheduler.io/Tree"
 IN_USE = "vscheduler.io/InUse"
 WANTED_STATE = "vscheduler.io/WantedState"
-"""Types of the conditions; each is there only while there is something to say."""
+"""Condition types; each condition exists only while it has something to report."""
 
 Body: TypeAlias = dict[str, Any]
 Counts: TypeAlias = Mapping[str, int]
-"""PodGroups of a queue by the status field in which they count."""
+"""PodGroups of a queue by status field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """Queues by their parents, as they are."""
+    """The tree of Queues."""
 
     paths: Mapping[str, Sequence[str]]
-    """Of each queue the ones above it, from root down."""
+    """The ancestors of each queue, from root down."""
     problems: Mapping[str, Body]
-    """By queue, the condition that says what is to be put right."""
+    """By queue, the condition that describes a defect of the tree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How a Queue should be."""
+    """The desired status and metadata of a Queue."""
 
     status: Body
-    """State, counts and conditions, in the order of their types and without their times."""
+    """State, counts and conditions, sorted by type and without times."""
     closed_by_parent: bool
-    """Whether it carries the mark that it is closed only because one above it is."""
+    """Whether the queue carries the annotation of queues closed only because an ancestor is
+    closed.
+    """
     held: bool
-    """Whether it holds PodGroups or child queues, and carries the finalizer."""
+    """Whether the queue has PodGroups or child queues, and carries the finalizer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Change annotations and finalizers of that very version."""
+    """Change annotations and finalizers of exactly the known version."""
 
     patch: Body
 
@@ -74,7 +76,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Nothing holds it any more, as far as is known: look again, then let it be deleted."""
+    """As far as known, the queue is empty: check live lists, then remove the finalizer."""
 
 
 Step: TypeAlias = Mark | Tell | Release
@@ -83,7 +85,7 @@ Step: TypeAlias = Mark | Tell | Release
 def plans(
     known: Mapping[str, queue_objects.Queue], counts: Mapping[str, Counts]
 ) -> dict[str, Plan]:
-    """The plan for each Queue by name."""
+    """Return the plan for each Queue, by name."""
     tree = tree_of(known.values())
     below = children(known.values())
     found = {}
@@ -116,12 +118,12 @@ def plans(
 def next_step(
     queue: queue_objects.Queue, plan: Plan, sent: Mapping[str, Any], now: float
 ) -> Step | None:
-    """What is to be done first so that the Queue becomes what the plan says; None: nothing.
+    """Return the next step towards the plan, or None when nothing is left to do.
 
-    sent is the status that was last written to it, now is in seconds since the epoch. One step at a
-    time, in an order that a crash in between can't harm: the mark that a queue is closed by its
-    parent comes before its state, and goes after it, so that it is never taken for one that its
-    owner has closed.
+    `sent` is the status last written to the Queue, `now` is in seconds since the epoch. Steps are
+    ordered so that a crash in between is harmless: the annotation for queues closed by an ancestor
+    is set before the state, and removed after the state. A queue closed by its ancestor is never
+    mistaken for a queue closed by its owner.
     """
     early = _mark(
         queue,
@@ -139,31 +141,32 @@ def next_step(
 
 
 def only_counts(status: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
-    """Whether of these two nothing but the counts differ."""
+    """Whether two statuses differ in nothing but counts."""
     return all(status.get(name) == sent.get(name) for name in ("state", "conditions"))
 
 
 def is_held(queue: queue_objects.Queue) -> bool:
-    """Whether the Queue is being deleted, and our finalizer keeps it."""
+    """Whether the Queue is being deleted and still has our finalizer."""
     return queue.deleting and _holds(queue)
 
 
 def release(queue: queue_objects.Queue) -> Body:
-    """The patch that lets this very version of a Queue be deleted."""
+    """Return the patch that removes our finalizer from exactly the known version."""
     return _patch(queue, {"finalizers": _finalizers(queue, held=False)})
 
 
 def wanted(queue: queue_objects.Queue, action: queue_objects.Action) -> Body:
-    """The patch that writes down, on that very Queue, what a Command asks for."""
+    """Return the patch that records the wish of a Command on exactly the known Queue, by UID."""
     state = CLOSED if action is queue_objects.Action.CLOSE else OPEN
     annotations = {queue_objects.WANTED_STATE: state}
     return {"metadata": {"uid": queue.uid, "annotations": annotations}}
 
 
 def wants_closed(queue: queue_objects.Queue) -> bool:
-    """Whether the Queue is closed by its owner's wish.
+    """Whether the Queue is closed at its owner's wish.
 
-    Without one, by its stored state, unless that comes from a queue above or from its deletion.
+    Without a recorded wish the stored state decides, unless the state results from an ancestor or
+    from the queue's deletion.
     """
     if queue.name == queues.ROOT or queue.wanted == OPEN:
         return False
@@ -174,11 +177,11 @@ def wants_closed(queue: queue_objects.Queue) -> bool:
 
 
 def tree_of(known: Iterable[queue_objects.Queue]) -> Tree:
-    """The tree that these queues make up, and what is wrong in it.
+    """Return the tree of these queues, and its defects.
 
-    Volcano's webhook refuses such queues; two edits at once, or a webhook that was down, bring them
-    about all the same, and then one bad queue stops its scheduler. Here it is told where it is, and
-    no other queue is harmed.
+    Volcano's webhook refuses defective queues. Concurrent edits, or a webhook outage, can create
+    them all the same, and in Volcano a single defective queue then stops the scheduler. Here the
+    defect is reported on the queue itself, and all remaining queues work.
     """
     nodes = {
         each.name: queues.Queue(
@@ -200,14 +203,14 @@ def tree_of(known: Iterable[queue_objects.Queue]) -> Tree:
         elif len(tree.paths[name]) > DEPTH_MAX:
             found[name] = _tree_condition("TooDeep", _too_deep(tree.paths[name]))
         elif name in tree.children and name != queues.ROOT:
-            over = _over(node, [nodes[each] for each in tree.children[name]])
+            over = _overcommitted(node, [nodes[each] for each in tree.children[name]])
             if over is not None:
                 found[name] = over
     return Tree(paths=tree.paths, problems=found)
 
 
 def children(known: Iterable[queue_objects.Queue]) -> Mapping[str, Sequence[str]]:
-    """Names of child queues by that of their parent, which need not exist."""
+    """Return the names of child queues by the name of their parent, which need not exist."""
     below: defaultdict[str, list[str]] = defaultdict(list)
     for queue in known:
         if queue.name != queues.ROOT:
@@ -216,13 +219,13 @@ def children(known: Iterable[queue_objects.Queue]) -> Mapping[str, Sequence[str]
 
 
 def _closed_above(known: Mapping[str, queue_objects.Queue], path: Sequence[str]) -> str:
-    """The nearest queue on this path that its owner has closed; empty where there is none."""
+    """Return the nearest ancestor on this path that is closed by its owner; empty if none is."""
     shut = [name for name in path if name in known and wants_closed(known[name])]
     return shut[-1] if shut else ""
 
 
 def _in_use(jobs: int, kids: Sequence[str]) -> Body | None:
-    """What the deletion of a queue waits for."""
+    """Return the condition of a queue whose deletion waits for its contents, or None."""
     parts = []
     if jobs:
         parts.append("1 PodGroup" if jobs == 1 else f"{jobs} PodGroups")
@@ -239,7 +242,7 @@ def _in_use(jobs: int, kids: Sequence[str]) -> Body | None:
 
 
 def _wanted_state(queue: queue_objects.Queue, above: str) -> Body | None:
-    """Why the queue isn't what its owner wants it to be."""
+    """Return the condition of a queue whose state differs from its owner's wish, or None."""
     annotation = queue_objects.WANTED_STATE
     if queue.wanted not in {"", OPEN, CLOSED}:
         message = f"annotation {annotation} is {queue.wanted[:64]!r}; write Open or Closed"
@@ -253,8 +256,11 @@ def _wanted_state(queue: queue_objects.Queue, above: str) -> Body | None:
     return None
 
 
-def _over(parent: queues.Queue, kids: Sequence[queues.Queue]) -> Body | None:
-    """A parent whose children are promised more than it has; what it doesn't name is nothing."""
+def _overcommitted(parent: queues.Queue, kids: Sequence[queues.Queue]) -> Body | None:
+    """Return the condition of a parent whose children have larger amounts in sum, or None.
+
+    A resource that the parent doesn't name counts as zero.
+    """
     for reason, verb, own, theirs in (
         ("ChildrenOverGuarantee", "are guaranteed", parent.guarantee, [k.guarantee for k in kids]),
         ("ChildrenOverDeserved", "deserve", parent.deserved, [k.deserved for k in kids]),
@@ -299,7 +305,7 @@ def _holds(queue: queue_objects.Queue) -> bool:
 
 
 def _mark(queue: queue_objects.Queue, *, marked: bool, held: bool) -> Mark | None:
-    """The patch that makes mark and finalizer so; None where they are."""
+    """Return the step that sets or clears annotation and finalizer; None if both are as desired."""
     metadata: Body = {}
     if marked != queue.closed_by_parent:
         value = "true" if marked else None
@@ -310,10 +316,10 @@ def _mark(queue: queue_objects.Queue, *, marked: bool, held: bool) -> Mark | Non
 
 
 def _finalizers(queue: queue_objects.Queue, *, held: bool) -> list[str]:
-    others = [each for each in queue.finalizers if each != queue_objects.IN_USE]
-    return [*others, queue_objects.IN_USE] if held else others
+    foreign = [each for each in queue.finalizers if each != queue_objects.IN_USE]
+    return [*foreign, queue_objects.IN_USE] if held else foreign
 
 
 def _patch(queue: queue_objects.Queue, metadata: Body) -> Body:
-    """A merge patch that is refused where the Queue is another version by now."""
+    """Return a merge patch that the API server refuses after a concurrent change of the Queue."""
     return {"metadata": {"uid": queue.uid, "resourceVersion": queue.version, **metadata}}

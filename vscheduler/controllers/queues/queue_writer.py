@@ -1,8 +1,8 @@
-"""The Queue controller's writes: marks by merge patch, status by server-side apply.
+"""Writes of the Queue controller: metadata by merge patch, status by server-side apply.
 
-What a scheduler has worked out in the same status stays its own. What is to be written is compared
-with what was last sent, not with what is stored, which may be less: Volcano's CRD has no place for
-conditions.
+With server-side apply, schedulers keep their own figures in the same status. A new status is
+compared with the last sent status, not with the stored status, which may have fewer fields:
+Volcano's CRD lacks conditions.
 """
 
 import time
@@ -20,33 +20,33 @@ log = structlog.get_logger(__name__)
 MANAGER = {"fieldManager": "vscheduler-controllers", "force": "true"}
 REQUIRED = "status.allocated"
 NOTHING = {"cpu": "0", "memory": "0"}
-"""What Volcano's CRD wants there of whoever writes first; a scheduler's figures replace it."""
+"""The value that Volcano's CRD requires of the first writer; figures of a scheduler replace it."""
 
 
 class QueueWriter:
-    """Writes to Queues, and remembers what it wrote."""
+    """Writes to Queues, and remembers the writes."""
 
     def __init__(self, api: ports.Api, observe: Callable[[str, str], None]) -> None:
         self._api = api
         self._observe = observe
         self._sent: dict[str, queue_reconcile.Body] = {}
-        self._put: dict[str, queue_reconcile.Body] = {}
-        """Of what was sent, what the CRD has a place for."""
+        self._sent_narrowed: dict[str, queue_reconcile.Body] = {}
+        """The part of the sent status that the CRD has fields for."""
         self._narrow_until = 0.0
         self._narrowed = False
 
     def sent(self, queue: queue_objects.Queue) -> Mapping[str, Any]:
-        """The status that was last sent to the Queue; of an earlier process, what it stored."""
+        """Return the status last sent to the Queue; after a restart, the stored status."""
         return self._sent.get(queue.uid, queue.status)
 
     def forget_but(self, uids: Collection[str]) -> None:
-        """Only these Queues are left."""
+        """Forget all Queues except these."""
         for uid in self._sent.keys() - uids:
             del self._sent[uid]
-            self._put.pop(uid, None)
+            self._sent_narrowed.pop(uid, None)
 
     async def mark(self, queue: queue_objects.Queue, patch: queue_reconcile.Body) -> ports.Object:
-        """Change a Queue's metadata; as it is stored then. Raises ports.RefusedError."""
+        """Change a Queue's metadata; return the Queue as stored. Raises ports.RefusedError."""
         stored = await self._api.patch(paths.QUEUES.at(queue.name), patch)
         self._observe("queue", "marked")
         return stored
@@ -54,9 +54,9 @@ class QueueWriter:
     async def tell(
         self, queue: queue_objects.Queue, status: queue_reconcile.Body
     ) -> ports.Object | None:
-        """Write a Queue's status, or as much as the CRD has a place for; as it is stored then.
+        """Write a Queue's status, without fields that the CRD lacks; return the Queue as stored.
 
-        None where nothing of it has a place that isn't there already. Raises ports.RefusedError.
+        Return None when the remaining fields are stored already. Raises ports.RefusedError.
         """
         stored = None
         narrowed = queue_status.narrowed(status)
@@ -72,10 +72,10 @@ class QueueWriter:
         if self._narrowed:
             _log_conditions(queue, status, self._sent.get(queue.uid, {}))
         if stored is None and (
-            self._put.get(queue.uid) != narrowed or narrowed["state"] != queue.state
+            self._sent_narrowed.get(queue.uid) != narrowed or narrowed["state"] != queue.state
         ):
             stored = await self._apply(queue, narrowed)
-        self._sent[queue.uid], self._put[queue.uid] = status, narrowed
+        self._sent[queue.uid], self._sent_narrowed[queue.uid] = status, narrowed
         return stored
 
     async def _apply(
@@ -99,7 +99,7 @@ class QueueWriter:
         return await self._api.patch(path, body, ports.APPLY_PATCH, MANAGER)
 
     def _narrow(self) -> None:
-        """Leave out for a while what the CRD has no place for."""
+        """Leave out the fields that the CRD lacks, for a while."""
         self._narrow_until = time.monotonic() + queue_status.NARROW_SECONDS
         if not self._narrowed:
             self._narrowed = True
@@ -115,8 +115,8 @@ class QueueWriter:
 def _log_conditions(
     queue: queue_objects.Queue, status: Mapping[str, Any], before: Mapping[str, Any]
 ) -> None:
-    """Tell in the log what the Queue has no place for, where it says something new."""
-    known, told = _said(before), _said(status)
+    """Log new conditions that the Queue's CRD has no field for."""
+    known, told = _texts(before), _texts(status)
     for kind, (reason, message) in told.items():
         if known.get(kind) != (reason, message):
             log.info("queue.condition", queue=queue.name, type=kind, reason=reason, message=message)
@@ -124,7 +124,7 @@ def _log_conditions(
         log.info("queue.condition_ended", queue=queue.name, type=kind)
 
 
-def _said(status: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Reason and message of each condition, by its type."""
+def _texts(status: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return reason and message of each condition, by type."""
     conditions = status.get("conditions", ())
     return {each["type"]: (each["reason"], each["message"]) for each in conditions}

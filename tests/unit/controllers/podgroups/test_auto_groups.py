@@ -312,8 +312,8 @@ def test_the_newest_pod_speaks_for_its_group() -> None:
         member(uid="c", created=2.0),
         member(uid="b", created=2.0),
     ]
-    assert auto_groups.spokesman(pods).uid == "c"
-    assert auto_groups.spokesman(reversed(pods)).uid == "c"
+    assert auto_groups.representative(pods).uid == "c"
+    assert auto_groups.representative(reversed(pods)).uid == "c"
 
 
 @pytest.mark.parametrize(
