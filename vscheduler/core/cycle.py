@@ -1,4 +1,6 @@
-"""The one door: a cycle is a function of a snapshot and a policy."""
+"""The scheduling cycle: `run_cycle`, a function of a snapshot and a policy, is the only entry
+point.
+"""
 
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, snapshot
@@ -10,21 +12,21 @@ from vscheduler.core.session import dispatch, invariants, job_status, session, w
 DECIDING_ON_VICTIMS = (
     *("open", "start", "preemptable", "reclaimable", "share_after", "shuffle_victims"),
 )
-"""Where a plugin fails in one of these, nobody is evicted in this cycle."""
+"""After a plugin failed in one of these hooks, nothing is evicted in this cycle."""
 
 
 def run_cycle(
     snapshot: snapshot.Snapshot, policy: policy.Policy, budget: int | None = None
 ) -> decisions.CycleResult:
-    """Decide: open a session, run the actions in order, say what came of it.
+    """Run one cycle: open a session, run the actions in order, and return the decisions.
 
-    budget is in units of about a microsecond, counted by operations and not by a clock; when it
-    is used up the cycle ends between two jobs, and the next one goes on (`finished` is False).
-    None is unlimited. The same input gives the same result.
+    The budget is in units of about a microsecond, counted by operations and not by a clock. A
+    used-up budget ends the cycle between two jobs, and the next cycle continues (`finished` is
+    False); None is unlimited. Equal input gives equal results.
 
-    A plugin that fails is set aside: the cycle starts again from the snapshot, and where that
-    plugin fails again it refuses placement, or abstains. Raises AssertionError where an invariant
-    is broken: the caller drops the cycle whole.
+    If a plugin fails, the cycle starts again from the snapshot with that plugin guarded: at the
+    next failure the plugin refuses placement, or abstains. Raises AssertionError if an invariant is
+    broken; the caller drops the whole cycle.
     """
     faults: list[decisions.Fault] = []
     while True:
@@ -32,7 +34,7 @@ def run_cycle(
         try:
             return _run(snapshot, policy, guarded, budget, tuple(faults))
         except dispatch.PluginFailedError as failure:
-            if failure.fault.plugin in guarded:  # it would go on for ever
+            if failure.fault.plugin in guarded:  # the next attempt would fail, too
                 raise AssertionError from failure
             faults.append(failure.fault)
 
@@ -44,7 +46,9 @@ def open_session(
     guarded: frozenset[str] = frozenset(),
     budget: int | None = None,
 ) -> session.Session:
-    """A session as a cycle begins, with all plugins open: `run_cycle` says what the rest means."""
+    """Return a session with all plugins open, as a cycle begins; the arguments are those of
+    `run_cycle`.
+    """
     spending = work_budget.WorkBudget(budget, taken.carried.spent)
     opened = session.Session(
         taken,

@@ -1,1 +1,1 @@
-"""What a plugin author imports: contracts, the hook table."""
+"""The API for plugin authors: contracts, the hook table and views."""

@@ -1,7 +1,8 @@
-"""The hook table: every hook of contracts.Hooks, which flag switches it, how answers combine.
+"""The hook table: each hook's name in Volcano, the flag that disables the hook, and how answers
+combine.
 
-Below are checks of what plugins may say about nodes. Each raises ValueError for what isn't right;
-Dispatch.each takes these checks, and has whoever fails one counted as a plugin that failed.
+The functions below validate answers about nodes, and raise ValueError for invalid answers.
+Dispatch.each calls these functions, and treats a ValueError like any failure of the plugin.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -15,7 +16,7 @@ from vscheduler.core.api import contracts
 
 
 class Combine(StrEnum):
-    """How the answers of several plugins become one."""
+    """How the answers of several plugins are combined."""
 
     FIRST_DIFFERENCE = "first difference over tiers"
     FIRST = "first that isn't None"
@@ -35,10 +36,10 @@ class Hook:
 
     volcano: str
     flag: str | None
-    """The configuration key that switches it off; None: it can't be."""
+    """The configuration key that disables the hook; None if the hook can't be disabled."""
     combine: Combine
     closed: bool = False
-    """When the plugin fails here, the job in question isn't placed; else it abstains."""
+    """Whether a failing plugin keeps the job from being placed; otherwise the plugin abstains."""
 
 
 HOOKS: Mapping[str, Hook] = {
@@ -74,38 +75,40 @@ HOOKS: Mapping[str, Hook] = {
     "entitlements": Hook("", None, Combine.LAST),
     "usages": Hook("", None, Combine.LAST),
 }
-"""Every hook: its name in Volcano, the flag that switches it, how answers combine."""
+"""All hooks."""
 
 
 def verdicts(
     answer: Sequence[contracts.FilterResult] | None, view: contracts.NodeView
 ) -> list[contracts.FilterResult]:
-    """Of filter_nodes: masks as long as the view."""
+    """Validate an answer to filter_nodes: masks must have the size of the view."""
     found = list(answer or ())
-    for verdict in found:
-        for passes in (verdict.passes, verdict.later):
+    for result in found:
+        for passes in (result.passes, result.later):
             if passes is not None and (passes.shape != (view.size,) or passes.dtype != np.bool_):
                 what = f"{passes.dtype} of shape {passes.shape}"
-                raise ValueError(f"{verdict.refusal!r}: {what} where bool of ({view.size},) is due")
+                raise ValueError(f"{result.refusal!r}: {what}, not bool of shape ({view.size},)")
     return found
 
 
 def one_each(
     answer: Sequence[Hashable] | None, rows: NDArray[np.int64]
 ) -> Sequence[Hashable] | None:
-    """Of row_outlook: as many as there are rows."""
+    """Validate an answer to row_outlook: one value is required for each row."""
     if answer is not None and len(answer) != rows.size:
-        raise ValueError(f"{len(answer)} answers about {rows.size} rows")
+        raise ValueError(f"{len(answer)} values for {rows.size} rows")
     return answer
 
 
 def scores(answer: object, view: contracts.NodeView) -> NDArray[np.float64] | None:
-    """Of score_nodes and score_node_set: a finite number for each row of the view."""
+    """Validate an answer to score_nodes or score_node_set: a finite number for each row of the
+    view.
+    """
     if answer is None:
         return None
     found = np.asarray(answer, dtype=np.float64)
     if found.shape != (view.size,):
-        raise ValueError(f"scores of shape {found.shape} where ({view.size},) is due")
+        raise ValueError(f"scores of shape {found.shape}, not ({view.size},)")
     if not np.isfinite(found).all():
-        raise ValueError("a score that is no finite number")
+        raise ValueError("a score that isn't finite")
     return found

@@ -1,7 +1,8 @@
-"""Views: what plugins may read of jobs, pod affinity and nominated pods while a cycle goes on.
+"""Views: what plugins may read of jobs, pod affinity and nominated pods during a cycle.
 
-A job is read as a `JobState`. Pods near a node are read as a `PodAffinityState`, which counts pods
-by the values of a label of nodes. Room that is kept for pods of other schedulers is read as `Kept`.
+A JobState is the current state of a job. A PodAffinityState has the pods that matter for a task's
+affinity, as counts by topology domain. Kept has the resources reserved for pods of other
+schedulers.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -14,23 +15,25 @@ from numpy.typing import NDArray
 from vscheduler.core.model import constraints, jobs, nodes, pod_affinity, resources
 
 Item: TypeAlias = pod_affinity.Company | pod_affinity.AffinityTermOfPods
-"""What there can be a tally of."""
+"""The subject of a count of pods: pods selected by a term, or pods that carry a term."""
 
 Ports: TypeAlias = Mapping[str, tuple[constraints.HostPort, ...]]
-"""By node name; only nodes that have some."""
+"""By node name; only nodes with host ports in use."""
 
 
 class SubGroups(Protocol):
-    """The sub-groups of a job (spec.subGroupPolicy), with how many of their pods stand how."""
+    """The sub-groups of a job (spec.subGroupPolicy), with pod counts by status."""
 
     def lacking(
         self, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True
     ) -> tuple[jobs.SubGroup, int] | None:
-        """The first policy with fewer whole sub-groups than it needs, and how many it has."""
+        """Return the first policy with fewer whole sub-groups than the minimum, and their
+        number.
+        """
 
 
 class JobState(jobs.WorkingJob, Protocol):
-    """A Job, and what this cycle has done with its tasks so far: to be read only."""
+    """A Job, and the changes that this cycle has made to its tasks; read-only."""
 
     @property
     def ready_tasks(self) -> int:
@@ -38,89 +41,88 @@ class JobState(jobs.WorkingJob, Protocol):
 
     @property
     def valid_tasks(self) -> int:
-        """Tasks that can still make up the gang (Volcano: ValidTaskNum)."""
+        """Tasks that can still be members of the gang (Volcano: ValidTaskNum)."""
 
     @property
     def scheduled_tasks(self) -> int:
-        """Tasks that make up a running group."""
+        """Tasks that count towards the phase Running."""
 
     @property
     def waiting_tasks(self) -> int:
-        """Tasks that wait for room that is being freed (Volcano: WaitingTaskNum)."""
+        """Tasks that wait for resources being released (Volcano: WaitingTaskNum)."""
 
     @property
     def pending_best_effort(self) -> int:
-        """Pending tasks that ask for nothing: they count as ready (Volcano: IsReady)."""
+        """Pending tasks that request no resources; such tasks count as ready (Volcano: IsReady)."""
 
     @property
     def has_minimum(self) -> bool:
-        """Whether minMember is reached, roles aside (Volcano: JobInfo.IsReady)."""
+        """Whether minMember is reached, regardless of roles (Volcano: JobInfo.IsReady)."""
 
     @property
     def sub_groups(self) -> SubGroups | None:
-        """Only of a job that has policies for them."""
+        """None if the job has no sub-group policies."""
 
     def status(self, task: jobs.Task) -> jobs.TaskStatus:
-        """Where the task stands now."""
+        """Return the task's current status."""
 
     def tasks(self, status: jobs.TaskStatus) -> Iterator[jobs.Task]:
-        """The tasks that stand so now, by UID."""
+        """Iterate over the tasks with this current status, by UID."""
 
     def reaches(self, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True) -> bool:
-        """Whether all minima are reached in these statuses, READY or PLACED: of the job, its
-        roles, its sub-groups; idlers: pods that ask for nothing count while they wait.
+        """Whether tasks in these statuses, READY or PLACED, reach all minimums: of the job, the
+        roles and the sub-groups. With `idlers`, waiting best-effort pods count.
         """
 
     def role_tasks(self, role: str, statuses: frozenset[jobs.TaskStatus]) -> int:
-        """Tasks of a role that stand in one of these statuses."""
+        """Count the tasks of a role in these statuses."""
 
     def spares(self, task: jobs.Task) -> bool:
-        """Whether this task may go and all minima stay: of the job, its roles, its sub-groups."""
+        """Whether all minimums hold without this task: of the job, the role and the sub-group."""
 
 
 class TopologyDomains(Protocol):
-    """Numbers of pods by the values of a label of nodes, those without the label left out."""
+    """Pod counts per topology domain, that is per value of a node label."""
 
     codes: NDArray[np.int64]
-    """The value that each node has, (N,), -1 where it has none: the last of the counts."""
+    """The domain of each node, (N,); -1, the last index of the counts, for nodes without the
+    label."""
     counts: NDArray[np.int64]
-    """By Seat and by value; what has no value counts nowhere."""
+    """Pod counts by Seat and domain; pods without a domain count nowhere."""
     apart: bool
-    """Whether no two nodes have the same value."""
+    """Whether each node has a domain of its own."""
 
     @property
     def present(self) -> NDArray[np.int64]:
-        """The values that nodes have that count, sorted."""
+        """The domains of eligible nodes, sorted."""
 
     @property
     def standing(self) -> NDArray[np.int64]:
-        """Pods that stay or will come, by value."""
+        """Pods that stay or will start, by domain."""
 
     def staying(self, code: int) -> int:
-        """The same for one value."""
+        """Return the number of pods that stay or will start in the domain."""
 
 
 class DomainCounts(Protocol):
-    """Pods of one kind: a company that somebody looks for, those that carry the same tie, or the
-    weighted sum of many of these.
-    """
+    """Counts of pods that match a term or carry a term, or a weighted sum of several counts."""
 
     version: int
-    """Rises whenever a pod moves."""
+    """Increases whenever a pod moves."""
 
     def by_label(self, key: str) -> TopologyDomains:
-        """How many there are by the values of a label."""
+        """Return the counts by domain of this topology key."""
 
     def among(self, key: str, scope: Hashable, eligible: nodes.Mask) -> TopologyDomains:
-        """The same as by_label, on nodes that count only; the scope says which these are."""
+        """Return the counts by domain on eligible nodes only; scope identifies the set of nodes."""
 
     def move(self, row: int, seat: pod_affinity.Seat, step: int) -> None:
-        """A pod takes this seat, or leaves it (-1). Not for plugins."""
+        """Count a pod with this presence (step 1), or remove the pod (step -1). Not for plugins."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyCount:
-    """Pods near which a node is more or less welcome; weight is 1 where it is a must."""
+    """Pods whose topology domains attract or repel a task; the weight is 1 for required terms."""
 
     pods: DomainCounts
     topology_key: str
@@ -129,7 +131,7 @@ class TopologyCount:
 
 @dataclass(frozen=True, slots=True)
 class SpreadCount:
-    """A spread of the task's own, with the pods that it counts."""
+    """A topology spread constraint of the task, with the pods to be counted."""
 
     spread: constraints.Spread
     pods: DomainCounts
@@ -138,24 +140,25 @@ class SpreadCount:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodAffinityState:
-    """What a task and the pods on nodes are to each other. Equal tasks share one."""
+    """The pods that matter for a task's affinity and spread. Equal tasks share one object."""
 
     key: Hashable
-    """None, or what tells it from other tasks of its class."""
+    """Distinguishes the task from other tasks of the same class; None if nothing does."""
     counted_in: Mapping[Item, DomainCounts]
-    """What its own coming and going changes, but for sums."""
+    """The counts that placing or evicting the task changes, except weighted sums."""
     company: tuple[TopologyCount, ...] = ()
-    """Required affinity: one of the same company in every one of these places."""
+    """Required affinity: one of these pods must be in each of the domains."""
     is_company: bool = False
-    """Whether it is what it looks for: then it may be the first (kube-scheduler)."""
+    """Whether the task matches its own affinity terms, so that the first such pod may start (as in
+    kube-scheduler)."""
     avoided: tuple[TopologyCount, ...] = ()
-    """Required anti-affinity of its own."""
+    """Required anti-affinity of the task."""
     repelling: tuple[TopologyCount, ...] = ()
-    """Pods whose required anti-affinity is about it."""
+    """Pods whose required anti-affinity matches the task."""
     liked: tuple[TopologyCount, ...] = ()
-    """Preferences, its own and those of others about it."""
+    """Preferred terms of the task, and terms of placed pods that match the task."""
     drawing: tuple[TopologyCount, ...] = ()
-    """Pods whose required affinity is about it."""
+    """Pods whose required affinity matches the task."""
     spreading: tuple[SpreadCount, ...] = ()
 
     @property
@@ -166,38 +169,38 @@ class PodAffinityState:
 
 
 class PodAffinityCounts(Protocol):
-    """Which pods are near a node, as this cycle has it so far."""
+    """Pod counts for affinity and spread in the present state of the cycle."""
 
     @property
     def nobody(self) -> bool:
-        """Whether no pod has a condition on other pods."""
+        """Whether no pod has affinity or spread constraints."""
 
     def standing(self, task: jobs.Task) -> PodAffinityState | None:
-        """None where no condition on pods is the task's own or about it."""
+        """Return the state for the task; None if no term of the task, or of any pod about the task,
+        exists.
+        """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kept:
-    """What is out of reach for some pods of ours."""
+    """Resources, ports and nodes reserved for pods of other schedulers, from the view of a task."""
 
     number: int
-    """Another one where anything is different."""
+    """Differs whenever any of the other fields differs."""
     amounts: resources.Vector
-    """What nominated pods ask for, (N, R)."""
+    """The requests of nominated pods by node, (N, R)."""
     ports: Ports
     apart: nodes.Mask
-    """Nodes (N,) that anti-affinity leaves."""
+    """Nodes (N,) left by anti-affinity with nominated pods."""
 
 
 class NominatedPods(Protocol):
-    """Pods of other schedulers that wait for room on a node. Where there are none, asking costs
-    one look.
-    """
+    """Pods of other schedulers with nominated nodes. Without any, a check costs next to nothing."""
 
     anybody: bool
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Whether any pod has a nominated node."""
 
     def of(self, task: jobs.Task) -> Kept | None:
-        """What is kept from this task; None where nothing is."""
+        """Return what is reserved from this task; None if nothing is."""

@@ -62,7 +62,7 @@ class Unopened:
 
     def __getattr__(self, hook: str) -> Callable[..., NoReturn]:
         def fail(*_: object) -> NoReturn:
-            raise RuntimeError(f"{hook} was asked of a plugin that didn't open")
+            raise RuntimeError(f"{hook} was called on a plugin that failed to open")
 
         return fail
 
@@ -346,7 +346,7 @@ def _common(left: list[jobs.Task], answer: Sequence[jobs.Task] | None) -> list[j
 
 
 def _no_answer(answer: object) -> NoReturn:
-    raise TypeError(f"{type(answer).__name__} is no answer to that")
+    raise TypeError(f"an answer of type {type(answer).__name__}")
 
 
 def _sortable(key: contracts.Key | None) -> tuple[float, ...]:
@@ -355,7 +355,7 @@ def _sortable(key: contracts.Key | None) -> tuple[float, ...]:
         return ABSTAINS
     parts = key if isinstance(key, tuple) else (key,)
     if any(map(math.isnan, parts)):
-        msg = f"a key with NaN in it: {key!r}"
+        msg = f"a sort key with NaN: {key!r}"
         raise ValueError(msg)
     return parts
 
@@ -367,7 +367,7 @@ def mask_of(answer: object, layout: nodes.NodeLayout) -> nodes.Mask | None:
     mask = np.asarray(answer)
     if mask.shape != (layout.size,) or mask.dtype != np.bool_:
         what = f"{mask.dtype} of shape {mask.shape}"
-        raise ValueError(f"{what} where bool of ({layout.size},) is due")
+        raise ValueError(f"{what}, not bool of shape ({layout.size},)")
     return mask
 
 

@@ -80,7 +80,7 @@ class PodAffinityCounts(views.PodAffinityCounts, Protocol):
         """Whether any pod was placed next to pods that its required affinity names."""
 
     def move(self, task: jobs.Task, row: int, seat: pod_affinity.Seat, step: int) -> None:
-        """Count the task in this seat (step 1), or remove the task again (step -1)."""
+        """Count the task with this presence (step 1), or remove the task again (step -1)."""
 
     def would_miss(self, tasks: Sequence[jobs.Task]) -> bool:
         """Whether evicting these pods would take away the last match for affinity of pods placed
