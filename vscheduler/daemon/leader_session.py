@@ -123,15 +123,15 @@ class LeaderSession:
     def feed(self, batch: Sequence[entries.Event]) -> None:
         """Take in what a watch saw; a standby, too, has it all in its Mirror."""
         most = entries.Change.NONE
-        waiting: set[str] = set()
+        news: set[str] = set()
         for event in batch:
             with self._around.failures.contained("mirror", event.kind):
                 change = self._around.mirror.apply(event)
                 most = max(most, change)
-                if change is entries.Change.OTHER and (of := entries.waiting_namespace(event)):
-                    waiting.add(of)
+                if change is entries.Change.OTHER:
+                    news.add(entries.waiting_namespace(event) or pacing.ANYBODY)
         if self._loop is not None:
-            self._loop.changed(most, waiting)
+            self._loop.changed(most, news)
         needed = any(event.kind in controller_manager.NEEDED for event in batch)
         if self._grouping is not None and needed:
             self._grouping.changed()

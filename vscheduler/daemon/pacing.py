@@ -1,17 +1,21 @@
 """When the next cycle is due.
 
 A change is let rest for a moment, so that the pods of one job are seen together: for
-`debounce_seconds` where a gang isn't whole yet, else for `quick_seconds`. What only goes on as it
-was decided, say a bound pod that starts, is let rest for `step_seconds`: nobody who waits is helped
-by it. A cycle that its budget cut short is followed by the next at once; one that bound something,
-by a rest of twice its cost, at most the debounce; one that bound nothing, by a rest of four times
-its cost, at most the schedule period: a cluster that is busy but full costs a fifth of a core at
-most, and a new job on a quiet one waits for the debounce only. Nor is anybody to wait because of
-what others cost: a pod of a namespace that has cost much less than another one ends that rest when
-it has lasted half as long as the cycle did. Nothing changed and nothing due: no cycle.
+`debounce_seconds` where a gang isn't whole yet, else for `quick_seconds`. A change that only goes
+on with what was decided, say a bound pod that starts, is let rest for `step_seconds`: such a change
+helps no pod that waits. A cycle that its budget cut short is followed by the next cycle at once.
 
-The cost is processor time. How long a cycle took says as much about others: where the event loop
-was late for whatever it had to read, a rest of four times that would make all wait for longer yet.
+Other cycles are followed by a rest in proportion to their cost. After a cycle that bound pods the
+rest is twice the cost, at most the debounce; after a cycle that bound nothing four times the cost,
+at most the schedule period: a busy but full cluster costs a fifth of a core at most, and a new job
+on a quiet cluster waits for the debounce only. The cost of namespaces that got nothing from a cycle
+that bound other pods is rested four times, too, while only these namespaces have news. No namespace
+waits because of the cost of others: a pod of a namespace that has cost much less than another
+namespace ends the rest as soon as the rest has lasted half as long as the cycle did. Without any
+change, and with nothing due, there is no cycle.
+
+The cost is processor time. The time that a cycle took says as much about other threads: where the
+event loop was late, a rest of four times that time would make every pod wait even longer.
 """
 
 import asyncio
@@ -24,7 +28,14 @@ from vscheduler import backoff
 from vscheduler.mirror.index import entries
 
 NOBODY: Mapping[str, int] = {}
-"""On whose account a cycle cost something that bound pods."""
+"""The costs of a cycle that charged no namespace."""
+
+ANYBODY = ""
+"""In place of a namespace: a change of anything but a PodGroup or a pod without a node."""
+
+
+UNITS_PER_SECOND = 1_000_000
+"""core.cycle's units of work are about microseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,22 +88,26 @@ class Pacing:
         self._wake_at: float | None = None
         self._not_before = self._guiltless_not_before = 0.0
         self._guiltless = asyncio.Event()
-        """Pods wait of a namespace that had little part in what the last cycle cost."""
+        """News came of a namespace that had little part in what the last cycle cost."""
+        self._bound = False
+        """Whether the last cycle bound pods."""
         self._costs: Mapping[str, int] = {}
-        self._waiting: set[str] = set()
-        """Namespaces of which pods came since the last cycle began."""
+        self._news: set[str] = set()
+        """Namespaces with news since the last cycle began; with ANYBODY."""
         self._first = True
 
     def changed(
-        self, change: entries.Change = entries.Change.OTHER, waiting: Collection[str] = ()
+        self, change: entries.Change = entries.Change.OTHER, news: Collection[str] = (ANYBODY,)
     ) -> None:
-        """Something is another than the last cycle has seen it; waiting: the namespaces of which
-        pods have come that wait.
+        """The cluster changed in a way that can change a decision.
+
+        news: the namespaces of PodGroups and of pods without a node that came or changed, and
+        ANYBODY for every other change.
         """
         if change is entries.Change.OTHER:
             self._changed.set()
-            self._waiting.update(waiting)
-            self._judge(waiting)
+            self._news.update(news)
+            self._judge(news)
         elif change is entries.Change.STEP and self._step is None:
             loop = asyncio.get_running_loop()
             self._step = loop.call_later(self._pace.step_seconds, self._changed.set)
@@ -113,13 +128,18 @@ class Pacing:
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await self._guiltless.wait()
+                await self._rest()  # the first pod of a gang is here: the others come
 
-    def _judge(self, waiting: Iterable[str]) -> None:
-        """Whether any of these had little part in what the last cycle cost."""
+    def _judge(self, news: Iterable[str]) -> None:
+        """End the rest early if any of these namespaces had little part in the last cycle's cost.
+
+        ANYBODY does so only after a cycle that bound pods: what a pod left free there can be used.
+        """
         most = max(self._costs.values(), default=0)
         part = self._pace.guiltless_part
-        if any(self._costs.get(name, 0) * part < most for name in waiting):
-            self._guiltless.set()
+        for name in news:
+            if self._bound if name == ANYBODY else self._costs.get(name, 0) * part < most:
+                self._guiltless.set()
 
     async def _rest(self) -> None:
         """Until nothing more is expected, at least for one moment and at most for the debounce."""
@@ -138,7 +158,7 @@ class Pacing:
             return
         self._changed.clear()
         self._guiltless.clear()
-        self._waiting.clear()
+        self._news.clear()
         if self._step is not None:
             self._step.cancel()
             self._step = None
@@ -152,26 +172,27 @@ class Pacing:
         wake_at: float | None,
         costs: Mapping[str, int] = NOBODY,
     ) -> None:
-        """A cycle that cost so much processor time has ended; where it isn't finished the next one
-        goes on. costs: on whose account, by namespace.
+        """A cycle that cost this much processor time has ended; the next cycle goes on where an
+        unfinished one stopped.
+
+        costs: units of work by namespace, without the namespaces of which pods were bound.
         """
-        pace = self._pace
+        pace, now = self._pace, time.monotonic()
         self._first = False
         self._at_once = not finished
         self._wake_at = wake_at
-        if bound:
-            rest = min(pace.debounce_seconds, pace.busy_factor * seconds)
-        else:
-            rest = min(pace.period_seconds, pace.rest_factor * seconds)
-        now = time.monotonic()
-        self._not_before = now + rest
-        self._guiltless_not_before = now + min(rest, pace.guiltless_factor * seconds)
+        self._bound = bound
+        in_vain = min(seconds, sum(costs.values()) / UNITS_PER_SECOND) if bound else seconds
+        full = min(pace.period_seconds, pace.rest_factor * in_vain)
+        short = min(pace.debounce_seconds, pace.busy_factor * seconds) if bound else full
+        self._not_before = now + max(full, short)
+        self._guiltless_not_before = now + min(short, pace.guiltless_factor * seconds)
         self._costs = costs
         self._guiltless.clear()
-        self._judge(self._waiting)
+        self._judge(self._news)
 
     def fail(self, seconds: float) -> None:
         """A cycle came to nothing: the next one, from the start, after this time."""
-        self._at_once = False
+        self._at_once = self._bound = False
         self._not_before = self._guiltless_not_before = time.monotonic() + seconds
         self._changed.set()

@@ -91,11 +91,9 @@ class SchedulingLoop:
         """Cycles since the start, those that were dropped left out."""
         return self._cycles
 
-    def changed(self, change: entries.Change, waiting: Collection[str] = ()) -> None:
-        """The Mirror has changed, so that a decision could be another; waiting: namespaces of which
-        pods have come, or changed, that wait for a node.
-        """
-        self._pacing.changed(change, waiting)
+    def changed(self, change: entries.Change, news: Collection[str]) -> None:
+        """The Mirror changed in a way that can change a decision; news as pacing has them."""
+        self._pacing.changed(change, news)
 
     def adopt(self, configured: policy.Policy) -> None:
         """From the next cycle on, decide by this policy."""

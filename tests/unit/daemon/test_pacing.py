@@ -189,6 +189,59 @@ async def test_who_had_little_part_in_what_a_cycle_cost_ends_its_rest(
     assert await is_due(made, within=5 if due else 0.1) is due
 
 
+@pytest.mark.parametrize(
+    ("news", "due"),
+    [
+        (["a"], False),
+        (["c"], False),
+        (["b"], True),
+        (["a", pacing.ANYBODY], True),
+        (["bound"], True),
+    ],
+)
+@pytest.mark.parametrize("early", [True, False])
+async def test_what_others_got_is_no_hurry_for_who_got_nothing(
+    news: list[str], due: bool, early: bool
+) -> None:
+    """A cycle bound pods, and two namespaces cost much in vain: only their news can wait."""
+    made = paced()
+    made.begin()
+    costs = {"a": 1_000_000, "b": 249_000, "c": 250_000}
+    if early:
+        made.changed(OTHER, news)
+    made.end(seconds=0.1, bound=True, finished=True, wake_at=None, costs=costs)
+    if not early:
+        made.changed(OTHER, news)
+    assert await is_due(made, within=5 if due else 0.1) is due
+
+
+async def test_what_was_in_vain_is_rested_four_times_at_most() -> None:
+    """Of a cycle that bound pods, it is what it cost in vain that counts."""
+    made = paced(replace(QUICK, rest_factor=4.0, debounce_seconds=0.0))
+    ended(made, seconds=9.0, bound=True, a=100_000)
+    made.changed(OTHER, ["a"])
+    started = time.monotonic()
+    assert await is_due(made, within=5)
+    assert time.monotonic() - started >= 0.39
+
+
+async def test_a_gang_of_which_the_first_pod_ends_a_rest_is_waited_for() -> None:
+    """Else the rest of it would be seen a cycle later."""
+    lacks = [True]
+    made = paced(replace(QUICK, debounce_seconds=5), lambda: lacks[0])
+    ended(made, seconds=0.01, a=1000)
+    lacks[0] = False
+    made.changed(OTHER, ["a"])
+    waits = asyncio.ensure_future(made.wait())
+    await asyncio.sleep(0.1)
+    lacks[0] = True
+    made.changed(OTHER, ["b"])
+    await asyncio.sleep(0.1)
+    assert not waits.done()
+    lacks[0] = False
+    await asyncio.wait_for(waits, 5)
+
+
 async def test_pods_that_come_in_the_middle_of_a_rest_end_it() -> None:
     """Who waits hears of them."""
     made = paced()

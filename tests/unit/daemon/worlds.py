@@ -54,7 +54,7 @@ class World:
     def feed(self, batch: Sequence[events.Event]) -> None:
         """Let a watch show what happened."""
         changes = [self.mirror.apply(event) for event in batch]
-        self.loop.changed(max(changes))
+        self.loop.changed(max(changes), [pacing.ANYBODY])
 
     def bound(self) -> Counter[str]:
         """How many binds of each pod were asked for."""

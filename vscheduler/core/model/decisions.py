@@ -309,8 +309,8 @@ class CycleResult:
     wake_at: float | None = None
     """The first instant at which a decision could change with no event."""
     costs: Mapping[str, int] = field(default_factory=dict)
-    """By namespace, what a cycle that binds nothing has cost on its account, in core.cycle's units
-    of work."""
+    """The cost of the cycle by namespace, in core.cycle's units of work, without the namespaces of
+    which pods are bound."""
     work: Mapping[str, int] = field(default_factory=dict)
     """Operations by kind: placements, plans, refreshed rows."""
     faults: tuple[Fault, ...] = ()

@@ -74,9 +74,16 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
         finished=not session.spending.exhausted,
         wake_at=session.wake_at,
         work=dict(session.work),
-        costs={} if session.binds else session.spending.costs(session.unsettled()),
+        costs=_costs(session),
         faults=faults,
     )
+
+
+def _costs(session: "working.Session") -> Mapping[str, int]:
+    """Return the costs by namespace, without the namespaces of which pods are bound."""
+    bound = {bind.task.namespace for bind in session.binds}
+    costs = session.spending.costs(session.unsettled())
+    return {name: cost for name, cost in costs.items() if name not in bound}
 
 
 def _nominations(session: "working.Session") -> Mapping[jobs.TaskId, str]:

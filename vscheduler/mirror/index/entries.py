@@ -83,10 +83,14 @@ Event: TypeAlias = events.Event | Replace | Part
 
 
 def waiting_namespace(event: Event) -> str | None:
-    """Return the namespace of the pod in this event if the pod has no node, else None."""
-    if not isinstance(event, events.Upsert) or not isinstance(event.object, wire.Pod):
+    """Return the namespace of a PodGroup, or of a pod without a node, that came or changed."""
+    if not isinstance(event, events.Upsert):
         return None
-    return None if event.object.spec.node_name else event.object.metadata.namespace
+    shown = event.object
+    if isinstance(shown, wire.PodGroup):
+        return shown.metadata.namespace
+    waits = isinstance(shown, wire.Pod) and not shown.spec.node_name
+    return shown.metadata.namespace if waits else None
 
 
 Told: TypeAlias = Callable[[events.DecodeFailed, Exception], None]
