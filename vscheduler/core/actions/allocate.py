@@ -5,7 +5,7 @@ Volcano: actions/allocate.
 
 import functools
 from collections import deque
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from enum import Enum, auto
 from typing import ClassVar, TypeAlias
 
@@ -54,7 +54,9 @@ class Allocate(contracts.Action[working.Session]):
         Half of the budget is left for turns, whatever admission has cost; what lining up costs
         leaves one turn at least.
         """
-        for gang in session.spending.in_turn(nominations.redeemable(session)):
+        for gang in session.spending.in_turn(
+            nominations.redeemable(session, self._waiting(session))
+        ):
             _redeem(session, gang)
         session.spending.grant(2)
         lines, roomless_groups = _line_up(session)
@@ -66,6 +68,16 @@ class Allocate(contracts.Action[working.Session]):
             session.unreached.update(sheet.gang.job.id for sheet in line.rest())
         for group in roomless_groups:
             _tell_roomless(session, *group)
+
+    def _waiting(self, session: working.Session) -> Collection[jobs.JobId]:
+        """Return the jobs that wait on reserved resources, and may start on these at once.
+
+        All jobs with pipelined tasks count, since preempt and reclaim also place tasks on idle
+        resources. Jobs for which pods are evicted in this cycle are left out, and stay on the
+        planner's nodes.
+        """
+        waiting = {held.task.job for held in session.pipelined.values()}
+        return waiting - {evict.beneficiary for evict in session.evicts.values()}
 
 
 def _take_turns(session: working.Session, lines: Lines, later: Lines | None) -> bool:

@@ -32,7 +32,59 @@ class Backfill(contracts.Action[working.Session]):
             if session.spending.exhausted:
                 _pass_over(session, gang)
             else:
-                _place(session, gang)
+                self._place(session, gang)
+
+    def _place(self, session: working.Session, gang: job_state.JobState) -> None:
+        """Find places for the best-effort pods of the job that it needs, then for the others; bind
+        them if it is ready then.
+
+        A job that isn't ready keeps nothing.
+        """
+        queue = session.queues[gang.job.queue]
+        with session.statement() as trial:
+            place = functools.partial(self._try, session, trial, queue)
+            seating = best_effort.Seating(
+                session=session, trial=trial, gang=gang, place=place, statuses=jobs.READY
+            )
+            seating.exchange()
+            if seating.needed():
+                seating.others()
+            if job_state.is_ready(session.dispatch, gang):
+                best_effort.start(session, trial, gang)
+            else:
+                self._give_up(session, trial, gang)
+
+    def _try(
+        self,
+        session: working.Session,
+        trial: statement.Statement,
+        queue: queues.Queue,
+        task: jobs.Task,
+    ) -> bool:
+        """Give the task a place where it can start now; a promise is exchanged for it.
+
+        Without such a place the promise stays.
+        """
+        session.spend("tasks", TASK_COST)
+        gang = session.gang_of(task)
+        before = trial.checkpoint()
+        if gang.status(task) is jobs.TaskStatus.PIPELINED:
+            trial.withdraw(task)
+        allowed = session.dispatch.all_agree("allocatable", queue, task)
+        choice = session.placement.choose(task) if allowed else None
+        if choice is not None and choice.idle:
+            trial.allocate(task, choice.row)
+            return True
+        trial.rollback(before)
+        if gang.status(task) is jobs.TaskStatus.PENDING:
+            reason = no_room(session, task) if allowed else _no_share(session, queue, task)
+            session.note(gang.job.id, reason)
+        return False
+
+    def _give_up(
+        self, session: working.Session, trial: statement.Statement, gang: job_state.JobState
+    ) -> None:
+        """Leave the statement to be undone, as the job isn't ready."""
 
 
 def _line_up(session: working.Session) -> Iterator[job_state.JobState]:
@@ -71,53 +123,7 @@ def _pass_over(session: working.Session, gang: job_state.JobState) -> None:
         session.unreached.add(gang.job.id)
 
 
-def _place(session: working.Session, gang: job_state.JobState) -> None:
-    """Find places for the best-effort pods of the job that it needs, then for the others; bind
-    them if it is ready then.
-
-    A job that isn't keeps nothing; in Volcano it keeps its pod slots for the cycle.
-    """
-    queue = session.queues[gang.job.queue]
-    with session.statement() as trial:
-        place = functools.partial(_try, session, trial, queue)
-        seating = best_effort.Seating(
-            session=session, trial=trial, gang=gang, place=place, statuses=jobs.READY
-        )
-        seating.exchange()
-        if seating.needed():
-            seating.others()
-        if job_state.is_ready(session.dispatch, gang):
-            best_effort.start(session, trial, gang)
-        elif session.as_volcano and not session.dispatch.all_agree("job_ready", gang):
-            trial.hold()
-
-
-def _try(
-    session: working.Session, trial: statement.Statement, queue: queues.Queue, task: jobs.Task
-) -> bool:
-    """Give the task a place where it can start now; a promise is exchanged for it.
-
-    Without one the promise stays; in Volcano it is given up first. Volcano asks no queue.
-    """
-    session.spend("tasks", TASK_COST)
-    gang = session.gang_of(task)
-    before = trial.checkpoint()
-    if gang.status(task) is jobs.TaskStatus.PIPELINED:
-        trial.withdraw(task)
-    allowed = session.as_volcano or session.dispatch.all_agree("allocatable", queue, task)
-    choice = session.placement.choose(task) if allowed else None
-    if choice is not None and choice.idle:
-        trial.allocate(task, choice.row)
-        return True
-    if not session.as_volcano:
-        trial.rollback(before)
-    if gang.status(task) is jobs.TaskStatus.PENDING:
-        reason = _no_room(session, task) if allowed else _no_share(session, queue, task)
-        session.note(gang.job.id, reason)
-    return False
-
-
-def _no_room(session: working.Session, task: jobs.Task) -> decisions.Reason:
+def no_room(session: working.Session, task: jobs.Task) -> decisions.Reason:
     """Why no node takes the task now."""
     session.spend("explanations", TASK_COST)
     refusals, holes = session.placement.explain(task)

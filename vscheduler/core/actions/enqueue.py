@@ -1,8 +1,7 @@
 """Enqueue: let Pending groups in as long as what they need at least can be promised to them.
 
 A group that is Inqueue may be placed, and a Volcano Job makes its pods only then. Volcano:
-actions/enqueue. There a group that never starts keeps what it was promised for ever, and one that
-the cluster has no room for can't reclaim what its queue is owed; here neither is so.
+actions/enqueue.
 """
 
 import functools
@@ -39,6 +38,8 @@ class Enqueue(contracts.Action[working.Session]):
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
         TIMEOUT: contracts.Argument(str, "10m", parse=durations.positive),
     }
+    feasibility_check: ClassVar[type[feasibility.Feasibility]] = feasibility.Feasibility
+    """Tells which gangs couldn't start were all nodes empty."""
 
     def prepare(self, session: working.Session) -> None:
         """Phases as the cycles before left them, which the API server may not show yet; groups
@@ -57,8 +58,8 @@ class Enqueue(contracts.Action[working.Session]):
                 gang.phase = jobs.Phase.INQUEUE
             elif gang.phase is jobs.Phase.INQUEUE and uid in session.admission_expired:
                 gang.phase = jobs.Phase.PENDING
-            if gang.phase is jobs.Phase.INQUEUE and not session.as_volcano:
-                _hold_to_time(session, gang, timeout)
+            if gang.phase is jobs.Phase.INQUEUE:
+                self._enforce_timeout(session, gang, timeout)
 
     def execute(self, session: working.Session) -> None:
         """Queue after queue, one group a turn; those that lost their place after all others.
@@ -67,7 +68,7 @@ class Enqueue(contracts.Action[working.Session]):
         loses its place at once, and has it again when a node comes. While no node is ready there
         is nothing that a place could keep from others.
         """
-        self._feasible = feasibility.Feasibility(session)
+        self._feasible = self.feasibility_check(session)
         self._hopeless: list[tuple[job_state.JobState, unschedulable_jobs.Obstacle]] = []
         pending: tuple[list[job_state.JobState], list[job_state.JobState]] = ([], [])
         nodes_ready = bool(session.layout.ready.any())
@@ -119,10 +120,10 @@ class Enqueue(contracts.Action[working.Session]):
         bar = reasons.barred(session, gang)
         if bar is not None:
             return bar
-        refusal = _refusal(session, session.queues[gang.job.queue], gang)
+        refusal = self._refusal(session, session.queues[gang.job.queue], gang)
         if refusal is None or _lacks_room(refusal):
             return self._feasible.reason(gang, obstacle)
-        return _refused(session, gang, refusal)
+        return self._refused(session, gang, refusal)
 
     def _take_turns(self, session: working.Session, pending: list[job_state.JobState]) -> None:
         lines: Lines = {}
@@ -169,32 +170,87 @@ class Enqueue(contracts.Action[working.Session]):
         if bar is not None:
             session.note(gang.job.id, bar)
             return
-        refusal = None
-        # Volcano lets a group that names no minResources in unasked, even into a closed queue.
-        if gang.job.min_resources is not None or not session.as_volcano:
-            refusal = _refusal(session, queue, gang)
+        refusal = self._refusal(session, queue, gang)
         if refusal is None:
             self._admit(session, gang)
         else:
-            session.note(gang.job.id, _refused(session, gang, refusal))
+            session.note(gang.job.id, self._refused(session, gang, refusal))
 
     def _admit(self, session: working.Session, gang: job_state.JobState) -> None:
         session.dispatch.every("job_enqueued", gang)
         gang.phase = jobs.Phase.INQUEUE
-        now = session.snapshot.now
-        session.admitted[gang.job.uid] = now
-        if gang.job.min_resources is not None and not session.as_volcano:
-            session.wake(now + self.seconds(TIMEOUT))
+        session.admitted[gang.job.uid] = session.snapshot.now
+        self._wake_at_timeout(session, gang)
+
+    def _enforce_timeout(
+        self, session: working.Session, gang: job_state.JobState, timeout: float
+    ) -> None:
+        """Take the group's place from it where it had long enough to start.
+
+        One that waits for room that evictions made for it keeps its place; one that was promised
+        nothing has nothing to give back.
+        """
+        now, uid = session.snapshot.now, gang.job.uid
+        due = session.admitted.setdefault(uid, now) + timeout
+        if gang.job.min_resources is None or gang.ready_tasks >= max(1, gang.job.min_member):
+            return
+        kept = session.snapshot.carried.nominations
+        if kept and any(task.uid in kept for task in gang.job.tasks):
+            return
+        if now < due:
+            session.wake(due)
+            return
+        gang.phase = jobs.Phase.PENDING
+        session.admission_expired[uid] = now
+
+    def _wake_at_timeout(self, session: working.Session, gang: job_state.JobState) -> None:
+        """Have a cycle when the group that is admitted now loses its place."""
+        if gang.job.min_resources is not None:
+            session.wake(session.snapshot.now + self.seconds(TIMEOUT))
+
+    def _refusal(
+        self, session: working.Session, queue: queues.Queue, gang: job_state.JobState
+    ) -> decisions.AdmissionFailure | None:
+        """Return why the group isn't admitted. A group that the cluster has no room for is
+        admitted where its queue may reclaim that room.
+        """
+        found = refusal(session, gang)
+        if found is None or not _lacks_room(found):
+            return found
+        limit = session.dispatch.refusal("job_enqueueable", gang, forgive=_is_promised_away)
+        return None if limit is None and _is_owed(session, queue, gang) else found
+
+    def _refused(
+        self,
+        session: working.Session,
+        gang: job_state.JobState,
+        refusal: decisions.AdmissionFailure,
+    ) -> decisions.Reason:
+        """Return the refusal as a reason; of a group that asks for more than all nodes have, just
+        that.
+        """
+        if _lacks_room(refusal):
+            beyond = feasibility.beyond(session, gang)
+            if beyond:
+                return reasons.of(gang, decisions.ReasonCode.NEVER_FITS, shortages=beyond)
+        return reason_of(gang, refusal)
 
 
-def _refused(
-    session: working.Session, gang: job_state.JobState, refusal: decisions.AdmissionFailure
-) -> decisions.Reason:
-    """Why the group isn't let in; of one that asks for more than all nodes have, just that."""
-    if _lacks_room(refusal) and not session.as_volcano:
-        beyond = feasibility.beyond(session, gang)
-        if beyond:
-            return reasons.of(gang, decisions.ReasonCode.NEVER_FITS, shortages=beyond)
+def refusal(
+    session: working.Session, gang: job_state.JobState
+) -> decisions.AdmissionFailure | None:
+    """Return why plugins refuse the group, None where they don't. That the cluster has no room is
+    the last of reasons, returned only where there is no other.
+    """
+    ask = functools.partial(session.dispatch.refusal, "job_enqueueable", gang)
+    found = ask()
+    if found is None or not _lacks_room(found):
+        return found
+    return ask(forgive=_lacks_room) or found
+
+
+def reason_of(gang: job_state.JobState, refusal: decisions.AdmissionFailure) -> decisions.Reason:
+    """Return a plugin's refusal as the reason of the group."""
     return decisions.Reason(
         code=refusal.code,
         queue=gang.job.queue,
@@ -204,43 +260,6 @@ def _refused(
         problem=refusal.problem,
         shortages=refusal.shortages,
     )
-
-
-def _hold_to_time(session: working.Session, gang: job_state.JobState, timeout: float) -> None:
-    """Take the group's place from it where it had long enough to start.
-
-    One that waits for room that evictions made for it keeps its place; one that was promised
-    nothing has nothing to give back.
-    """
-    now, uid = session.snapshot.now, gang.job.uid
-    due = session.admitted.setdefault(uid, now) + timeout
-    if gang.job.min_resources is None or gang.ready_tasks >= max(1, gang.job.min_member):
-        return
-    kept = session.snapshot.carried.nominations
-    if kept and any(task.uid in kept for task in gang.job.tasks):
-        return
-    if now < due:
-        session.wake(due)
-        return
-    gang.phase = jobs.Phase.PENDING
-    session.admission_expired[uid] = now
-
-
-def _refusal(
-    session: working.Session, queue: queues.Queue, gang: job_state.JobState
-) -> decisions.AdmissionFailure | None:
-    """Why the group isn't let in. That the cluster has no room is the last of reasons: it is told,
-    and may be overcome by reclaiming, only where there is no other.
-    """
-    ask = functools.partial(session.dispatch.refusal, "job_enqueueable", gang)
-    refusal = ask()
-    if refusal is None or not _lacks_room(refusal):
-        return refusal
-    other = ask(forgive=_lacks_room)
-    if other is not None or session.as_volcano:
-        return other or refusal
-    limit = ask(forgive=_is_promised_away)
-    return None if limit is None and _is_owed(session, queue, gang) else refusal
 
 
 def _lacks_room(refusal: decisions.AdmissionFailure) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from vscheduler.core.api import contracts
-from vscheduler.core.compat import node_by_node
 from vscheduler.core.model import durations, jobs, queues
 from vscheduler.core.preemption import planner as eviction
 from vscheduler.core.preemption import preemptors, victims
@@ -28,9 +27,6 @@ class Reclaim(contracts.Action[working.Session]):
     def execute(self, session: working.Session) -> None:
         """Queue after queue; one that has its share gets nothing."""
         waiting, lines = preemptors.line_up(session, self.name)
-        if session.as_volcano:
-            _node_by_node(session, waiting, lines)
-            return
         planner = eviction.Planner(session, self, "reclaimable")
         while waiting and not session.spending.exhausted:
             queue = waiting.leave()
@@ -39,7 +35,7 @@ class Reclaim(contracts.Action[working.Session]):
                 continue
             claim = line.leave()
             session.spending.payer = claim.gang.job.namespace
-            if not planner.claim(queue, claim, _of_others(session, queue)):
+            if not planner.claim(queue, claim, of_other_queues(session, queue)):
                 session.reclaim_failed.add((self.name, claim.gang.job.id))
                 self._pass_over(session, planner, line)
             elif claim.tasks:
@@ -59,52 +55,11 @@ class Reclaim(contracts.Action[working.Session]):
             session.reclaim_failed.add((self.name, line.leave().gang.job.id))
 
 
-def _of_others(session: working.Session, queue: queues.Queue) -> victims.Candidate:
-    """Pods of other queues that give back what they have borrowed."""
+def of_other_queues(session: working.Session, queue: queues.Queue) -> victims.Candidate:
+    """Return a filter that passes pods of other queues that are reclaimable (spec.reclaimable)."""
 
     def candidate(gang: job_state.JobState, task: jobs.Task) -> bool:
         del task
         return gang.job.queue != queue.name and session.queues[gang.job.queue].reclaimable
 
     return candidate
-
-
-def _node_by_node(
-    session: working.Session,
-    waiting: ordering.Line[queues.Queue],
-    lines: Mapping[str, ordering.Line[preemptors.Preemptor]],
-) -> None:
-    """Volcano's way: a queue's jobs one after the other, whatever becomes of its share."""
-    while waiting and not session.spending.exhausted:
-        queue = waiting.leave()
-        if session.dispatch.any_says("overused", queue):
-            continue
-        line = lines[queue.name]
-        others = _of_others(session, queue)
-
-        def running(
-            gang: job_state.JobState, task: jobs.Task, others: victims.Candidate = others
-        ) -> bool:
-            return task.status is jobs.TaskStatus.RUNNING and others(gang, task)
-
-        while line:
-            claim = line.leave()
-            session.reclaim_failed.add((Reclaim.name, claim.gang.job.id))
-            with session.statement() as trial:
-                while claim.tasks and session.dispatch.first_tier("job_starving", claim.gang):
-                    task = claim.tasks.popleft()
-                    if task.never_preempts:
-                        continue
-                    if not session.dispatch.all_agree("preemptive", queue, (task,)):
-                        continue
-                    node_by_node.reclaim(
-                        node_by_node.NodeByNodeSearch(
-                            session=session,
-                            trial=trial,
-                            task=task,
-                            action="reclaim",
-                            hook="reclaimable",
-                            candidate=running,
-                        )
-                    )
-                node_by_node.conclude(session, trial, claim.gang)

@@ -37,12 +37,8 @@ class Feasibility:
         self._totals: dict[frozenset[int], resources.Vector] = {}
 
     def obstacle(self, gang: job_state.JobState) -> Obstacle | None:
-        """Why the gang can't start, whatever goes; None where that isn't proved. Volcano doesn't
-        ask.
-        """
+        """Why the gang can't start, whatever goes; None where that isn't proved."""
         job, whole = gang.job, self._whole
-        if self._session.as_volcano:
-            return None
         entry = self._session.told_hopeless.entries.get(job.id)
         if entry is not None and gang.untouched:
             return entry.obstacle

@@ -52,20 +52,10 @@ def extend(session: "working.Session", gang: job_state.JobState) -> None:
         session.nominations[task.uid] = session.pipelined[task.uid].node
 
 
-def redeemable(session: "working.Session") -> list[job_state.JobState]:
-    """Return the jobs that wait on reserved resources, in the order of their turns.
-
-    With `compatibility: volcano`, these are the jobs with nominations. Otherwise all jobs with
-    pipelined tasks count, since preempt and reclaim also place tasks on idle resources; jobs for
-    which pods are evicted in this cycle are left out, and stay on the planner's nodes.
-    """
-    if session.as_volcano:
-        waiting = {
-            held.task.job for uid, held in session.pipelined.items() if uid in session.nominations
-        }
-    else:
-        waiting = {held.task.job for held in session.pipelined.values()}
-        waiting -= {evict.beneficiary for evict in session.evicts.values() if evict.beneficiary}
+def redeemable(
+    session: "working.Session", waiting: Iterable[jobs.JobId]
+) -> list[job_state.JobState]:
+    """Return these jobs, which wait on reserved resources, in the order of their turns."""
     ages: dict[jobs.JobId, int] = {}
     for age, uid in enumerate(session.nominations):
         if uid in session.pipelined:

@@ -1,0 +1,249 @@
+"""Volcano's versions of actions: each overrides the steps that Volcano takes otherwise."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import ClassVar
+
+from vscheduler.core.actions import allocate, backfill, enqueue, preempt, reclaim, shuffle
+from vscheduler.core.compat import node_by_node
+from vscheduler.core.model import decisions, jobs, queues
+from vscheduler.core.placement import feasibility
+from vscheduler.core.preemption import preemptors, victims
+from vscheduler.core.session import job_state, ordering, statement, unschedulable_jobs
+from vscheduler.core.session import session as working
+
+MakeRoom = Callable[[node_by_node.NodeByNodeSearch], bool]
+
+
+class VolcanoAllocate(allocate.Allocate):
+    """Starts only jobs with nominated pods before all others."""
+
+    def _waiting(self, session: working.Session) -> Collection[jobs.JobId]:
+        """Return the jobs with nominated pods. A job that preempt or reclaim gave idle resources
+        waits for the next cycle.
+        """
+        return {
+            held.task.job for uid, held in session.pipelined.items() if uid in session.nominations
+        }
+
+
+class VolcanoBackfill(backfill.Backfill):
+    """Asks no queue, and keeps pod slots for jobs that aren't ready."""
+
+    def _try(
+        self,
+        session: working.Session,
+        trial: statement.Statement,
+        queue: queues.Queue,
+        task: jobs.Task,
+    ) -> bool:
+        """Place the task where it can start now, whatever its queue may have. A place that the
+        task waits for is given up first, and not taken back.
+        """
+        del queue
+        session.spend("tasks", backfill.TASK_COST)
+        gang = session.gang_of(task)
+        if gang.status(task) is jobs.TaskStatus.PIPELINED:
+            trial.withdraw(task)
+        choice = session.placement.choose(task)
+        if choice is not None and choice.idle:
+            trial.allocate(task, choice.row)
+            return True
+        session.note(gang.job.id, backfill.no_room(session, task))
+        return False
+
+    def _give_up(
+        self, session: working.Session, trial: statement.Statement, gang: job_state.JobState
+    ) -> None:
+        """Keep the pod slots of the job for the rest of the cycle."""
+        if not session.dispatch.all_agree("job_ready", gang):
+            trial.hold()
+
+
+class NoFeasibility(feasibility.Feasibility):
+    """Lets every gang try, whether empty nodes could hold the gang or not."""
+
+    def obstacle(self, gang: job_state.JobState) -> unschedulable_jobs.Obstacle | None:
+        """Return None: nothing is proved."""
+        del gang
+        return None
+
+
+class VolcanoEnqueue(enqueue.Enqueue):
+    """Admits PodGroups for good, and no group into a cluster without room."""
+
+    feasibility_check: ClassVar[type[feasibility.Feasibility]] = NoFeasibility
+
+    def _enforce_timeout(
+        self, session: working.Session, gang: job_state.JobState, timeout: float
+    ) -> None:
+        """Do nothing: a group that is Inqueue stays so."""
+
+    def _wake_at_timeout(self, session: working.Session, gang: job_state.JobState) -> None:
+        """Do nothing: nothing is due."""
+
+    def _refusal(
+        self, session: working.Session, queue: queues.Queue, gang: job_state.JobState
+    ) -> decisions.AdmissionFailure | None:
+        """Return why the group isn't admitted. No plugin is asked about a group without
+        minResources, not even where its queue is closed.
+        """
+        del queue
+        return None if gang.job.min_resources is None else enqueue.refusal(session, gang)
+
+    def _refused(
+        self,
+        session: working.Session,
+        gang: job_state.JobState,
+        refusal: decisions.AdmissionFailure,
+    ) -> decisions.Reason:
+        """Return the refusal as a reason. Whether all nodes together could hold the group isn't
+        asked.
+        """
+        del session
+        return enqueue.reason_of(gang, refusal)
+
+
+class VolcanoPreempt(preempt.Preempt):
+    """Evicts for one task at a time: once for each job, then inside jobs."""
+
+    def execute(self, session: working.Session) -> None:
+        """Serve queue after queue."""
+        waiting, lines = preemptors.line_up(session, self.name)
+        dry_run = bool(self.argument("enableTopologyAwarePreemption"))
+        make_room = node_by_node.preempt_dry_run if dry_run else node_by_node.preempt
+        while waiting and not session.spending.exhausted:
+            _preempt_in_queue(session, lines[waiting.leave().name], make_room)
+
+
+def _preempt_in_queue(
+    session: working.Session, line: ordering.Line[preemptors.Preemptor], make_room: MakeRoom
+) -> None:
+    """Give each starving job one attempt at pods of other jobs, then let its tasks try pods of
+    the same job.
+
+    Volcano asks JobPipelined only of the attempt: a pod may take the place of another one in a job
+    that can't start with either.
+    """
+    starving = []
+    while line:
+        preemptor = line.leave()
+        gang = preemptor.gang
+        starving.append(gang)
+        session.reclaim_failed.add((preempt.Preempt.name, gang.job.id))
+        others = preempt.of_other_jobs(gang.job)
+        with session.statement() as trial:
+            while preemptor.tasks and session.dispatch.first_tier("job_starving", gang):
+                _preempt(session, trial, preemptor.tasks.popleft(), others, make_room)
+            node_by_node.conclude(session, trial, gang)
+    for gang in starving:
+        own = preempt.of_same_job(gang.job)
+        left = sorted(
+            gang.tasks(jobs.TaskStatus.PENDING),
+            key=lambda task: ordering.task_key(session.dispatch, task),
+        )
+        for task in left:
+            with session.statement() as trial:
+                if not _preempt(session, trial, task, own, make_room):
+                    break
+                trial.commit()
+
+
+def _preempt(
+    session: working.Session,
+    trial: statement.Statement,
+    task: jobs.Task,
+    candidate: victims.Candidate,
+    make_room: MakeRoom,
+) -> bool:
+    """Evict for one task. A best-effort pod takes the place of best-effort pods only."""
+    if task.never_preempts:
+        return False
+
+    def allowed(gang: job_state.JobState, victim: jobs.Task) -> bool:
+        return candidate(gang, victim) and (victim.best_effort or not task.best_effort)
+
+    return make_room(
+        node_by_node.NodeByNodeSearch(
+            session=session,
+            trial=trial,
+            task=task,
+            action=preempt.Preempt.name,
+            hook="preemptable",
+            candidate=allowed,
+        )
+    )
+
+
+class VolcanoReclaim(reclaim.Reclaim):
+    """Evicts running pods, for one task at a time."""
+
+    def execute(self, session: working.Session) -> None:
+        """Serve a queue's jobs one after the other. Whether the queue is overused is asked once,
+        before its first job.
+        """
+        waiting, lines = preemptors.line_up(session, self.name)
+        while waiting and not session.spending.exhausted:
+            queue = waiting.leave()
+            if session.dispatch.any_says("overused", queue):
+                continue
+            candidate = _running(reclaim.of_other_queues(session, queue))
+            line = lines[queue.name]
+            while line:
+                preemptor = line.leave()
+                session.reclaim_failed.add((self.name, preemptor.gang.job.id))
+                with session.statement() as trial:
+                    _reclaim(session, trial, queue, preemptor, candidate)
+                    node_by_node.conclude(session, trial, preemptor.gang)
+
+
+def _running(candidate: victims.Candidate) -> victims.Candidate:
+    """Return a filter that passes running pods only, of those that `candidate` passes."""
+
+    def running(gang: job_state.JobState, task: jobs.Task) -> bool:
+        return task.status is jobs.TaskStatus.RUNNING and candidate(gang, task)
+
+    return running
+
+
+def _reclaim(
+    session: working.Session,
+    trial: statement.Statement,
+    queue: queues.Queue,
+    preemptor: preemptors.Preemptor,
+    candidate: victims.Candidate,
+) -> None:
+    """Evict for the job's tasks, one after the other, for as long as the job starves."""
+    while preemptor.tasks and session.dispatch.first_tier("job_starving", preemptor.gang):
+        task = preemptor.tasks.popleft()
+        if task.never_preempts or not session.dispatch.all_agree("preemptive", queue, (task,)):
+            continue
+        node_by_node.reclaim(
+            node_by_node.NodeByNodeSearch(
+                session=session,
+                trial=trial,
+                task=task,
+                action=reclaim.Reclaim.name,
+                hook="reclaimable",
+                candidate=candidate,
+            )
+        )
+
+
+class VolcanoShuffle(shuffle.Shuffle):
+    """Evicts every pod that a plugin names, one by one; budgets and minima don't count."""
+
+    def _candidates(self, session: working.Session) -> list[jobs.Task]:
+        """Return the running pods, those that say `preemptable: "false"` included."""
+        return list(shuffle.running(session))
+
+    def _units(
+        self, session: working.Session, gang: job_state.JobState, named: Sequence[jobs.Task]
+    ) -> Iterator[victims.VictimGroup]:
+        """Yield each named pod by itself."""
+        del session
+        for task in named:
+            yield victims.VictimGroup(gang=gang, tasks=(task,), whole=False)
+
+    def _must_stay(self, session: working.Session, gang: job_state.JobState) -> bool:
+        """Whether the gang was bound in this cycle, and lacks its minimum after the eviction."""
+        return node_by_node.is_torn(session, gang)
