@@ -271,7 +271,7 @@ def test_telling_the_hopeless_takes_a_quarter_of_the_budget() -> None:
         told += sum(group.reason is not None for group in result.groups)
         cycles += 1
         assert result.finished == (told == 500)
-    costs = enqueue.HOPELESS_COST + placement.STANDING_COST
+    costs = enqueue.REPORT_COST + placement.STANDING_COST
     assert cycles == pytest.approx(500 * costs / (BUDGET / 4), abs=1)
 
 

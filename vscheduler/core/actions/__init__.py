@@ -1,4 +1,6 @@
-"""What a cycle can do, one file each; the configuration says which, and in which order."""
+"""Actions: the steps of a cycle, one file each; the configuration selects and orders the
+actions.
+"""
 
 from vscheduler.core.actions.allocate import Allocate
 from vscheduler.core.actions.backfill import Backfill
@@ -17,4 +19,4 @@ ACTIONS: tuple[type[contracts.Action[session.Session]], ...] = (
     Reclaim,
     Shuffle,
 )
-"""Every action that a configuration may name."""
+"""All actions that a configuration may name."""

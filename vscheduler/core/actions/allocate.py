@@ -1,6 +1,6 @@
-"""Allocate: give idle room to jobs, gangs whole, then pod by pod in order of fairness.
+"""Allocate: place pending pods, first the minimum of a gang as a whole, then pod by pod.
 
-Volcano: actions/allocate.
+Queues take turns in order of fairness. Volcano: actions/allocate.
 """
 
 import functools
@@ -17,30 +17,30 @@ from vscheduler.core.session import job_state, ordering, reasons, statement
 from vscheduler.core.session import session as working
 
 TURN_COST = 20
-"""Microseconds, about: one turn of the loop without any placement."""
+"""Microseconds, about, for one turn of the loop without any placement."""
 
 TASK_COST = 50
-"""Microseconds, about: one task placed, or refused."""
+"""Microseconds, about, for one task placed or refused."""
 
-ROOMLESS_COST = 50
-"""Microseconds, about: one job told that there is no node for it."""
+UNSCHEDULABLE_COST = 50
+"""Microseconds, about, for reporting one job without any suitable node."""
 
 
 class Placed(Enum):
-    """What came of placing a task, or a sub-group."""
+    """The result of placing a task or a sub-group."""
 
     YES = auto()
     NOWHERE = auto()
     NOT_TRIED = auto()
-    """Its queue may not take it, or a task like it found no node before."""
+    """The queue may not take the task, or a task of the same role found no node before."""
 
 
 Lines: TypeAlias = dict[str, ordering.Line[reasons.JobTurn]]
-"""By queue, the jobs that have something to place."""
+"""By queue, the jobs with tasks to place."""
 
 
 class Allocate(contracts.Action[working.Session]):
-    """Place pending tasks on nodes that have room now, or will have when pods are gone."""
+    """Place pending tasks on nodes with enough free resources, now or after pending releases."""
 
     name = "allocate"
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
@@ -48,26 +48,28 @@ class Allocate(contracts.Action[working.Session]):
     }
 
     def execute(self, session: working.Session) -> None:
-        """Queue after queue, one job a turn; a queue that is overused has no more turns.
+        """Give turns to queues, one job a turn, until no queue has jobs left. An overused queue
+        gets no more turns.
 
-        Jobs for which there is no node are told so after all turns, for which budgets are first.
-        Half of the budget is left for turns, whatever admission has cost; what lining up costs
-        leaves one turn at least.
+        Jobs with nominations go first. Jobs without any suitable node are reported after all turns,
+        since turns are more important for a limited budget. Half of the budget is guaranteed for
+        turns, whatever admission has cost, and at least one turn is given whatever the sorting of
+        jobs has cost.
         """
         for gang in session.spending.in_turn(
             nominations.redeemable(session, self._waiting(session))
         ):
-            _redeem(session, gang)
+            _start_nominated(session, gang)
         session.spending.grant(2)
-        lines, roomless_groups = _line_up(session)
+        lines, unschedulable = _line_up(session)
         later: Lines = {}
         spent = _take_turns(session, lines, later)
         if not spent:
             _take_turns(session, later, None)
         for line in (*lines.values(), *later.values()):
-            session.unreached.update(sheet.gang.job.id for sheet in line.rest())
-        for group in roomless_groups:
-            _tell_roomless(session, *group)
+            session.unreached.update(turn.gang.job.id for turn in line.rest())
+        for group in unschedulable:
+            _report_unschedulable(session, *group)
 
     def _waiting(self, session: working.Session) -> Collection[jobs.JobId]:
         """Return the jobs that wait on reserved resources, and may start on these at once.
@@ -81,8 +83,9 @@ class Allocate(contracts.Action[working.Session]):
 
 
 def _take_turns(session: working.Session, lines: Lines, later: Lines | None) -> bool:
-    """Give turns as long as the budget lasts; whether it is spent. later: in a hurry, jobs whose
-    namespaces have had their part wait there.
+    """Give turns while the budget lasts, and return whether the budget is used up.
+
+    In a hurry, jobs of namespaces that have used their part of the budget are moved to `later`.
     """
     waiting: ordering.Line[queues.Queue] = ordering.Line()
     key = functools.partial(ordering.queue_key, session.dispatch)
@@ -97,58 +100,58 @@ def _take_turns(session: working.Session, lines: Lines, later: Lines | None) -> 
         queue = leave(key)
         line = lines[queue.name]
         if later is not None:
-            _stand_back(session, line, later, queue.name)
+            _defer(session, line, later, queue.name)
         if not line:
             continue
         if session.dispatch.any_says("overused", queue):
-            for sheet in line.rest():
-                reasons.note_share(session, queue, sheet)
+            for turn in line.rest():
+                reasons.note_share(session, queue, turn)
             lines[queue.name] = ordering.Line()
             continue
-        sheet = line.leave()
-        session.spending.payer = sheet.gang.job.namespace
-        if _place(session, queue, sheet) and sheet.tasks:
-            line.join(ordering.job_key(session.dispatch, sheet.gang), sheet)
+        turn = line.leave()
+        session.spending.payer = turn.gang.job.namespace
+        if _place(session, queue, turn) and turn.tasks:
+            line.join(ordering.job_key(session.dispatch, turn.gang), turn)
         session.spending.payer = ""
         waiting.join(key(queue), queue)
         spent = session.spending.over
     return spent
 
 
-def _stand_back(
+def _defer(
     session: working.Session, line: ordering.Line[reasons.JobTurn], later: Lines, queue: str
 ) -> None:
-    """Who is first in line, and all behind it whose namespaces have had their part, waits until
-    others have had theirs.
+    """Move the jobs of namespaces that have used their part to `later`, if the first job is such a
+    job.
     """
 
-    def has_had(sheet: reasons.JobTurn) -> bool:
-        return session.spending.has_had_its_part(sheet.gang.job.namespace)
+    def comes_last(turn: reasons.JobTurn) -> bool:
+        return session.spending.has_had_its_part(turn.gang.job.namespace)
 
-    if line and has_had(line.first):
-        line.part(has_had, later.setdefault(queue, ordering.Line()))
+    if line and comes_last(line.first):
+        line.part(comes_last, later.setdefault(queue, ordering.Line()))
 
 
-def _redeem(session: working.Session, gang: job_state.JobState) -> None:
-    """Start a job on the room that was made for it, let it wait on, or let it give the room up.
+def _start_nominated(session: working.Session, gang: job_state.JobState) -> None:
+    """Start a job on its nominated nodes, let the job wait on, or cancel the nominations.
 
-    It has its turn before all others, whatever its queue has by now: the room counts as the
-    queue's already.
+    The job has its turn before all jobs without nominations, and regardless of the queue's share:
+    the queue's usage already includes the nominations.
     """
     queue = session.queues[gang.job.queue]
-    session.reasons.pop(gang.job.id, None)  # that it waits, where it was promised room just now
+    session.reasons.pop(gang.job.id, None)  # an earlier action may have noted a wait
     waiting = gang.tasks(jobs.TaskStatus.PIPELINED)
     tasks = ordering.tasks(session.dispatch, gang, waiting)
     with session.statement() as trial:
         for task in tasks:
             trial.withdraw(task)
         withdrawn = trial.checkpoint()
-        sheet = reasons.JobTurn(gang, deque(task for task in tasks if not task.best_effort))
-        while sheet.tasks:
-            before = len(sheet.tasks)
-            _fill(session, trial, queue, sheet)
-            assert len(sheet.tasks) < before
-        seating = _seating(session, trial, queue, sheet)
+        turn = reasons.JobTurn(gang, deque(task for task in tasks if not task.best_effort))
+        while turn.tasks:
+            before = len(turn.tasks)
+            _fill(session, trial, queue, turn)
+            assert len(turn.tasks) < before
+        seating = _seating(session, trial, queue, turn)
         if seating.needed():
             seating.others({task.uid for task in tasks})
         outcome = seating.conclude()
@@ -162,7 +165,9 @@ def _redeem(session: working.Session, gang: job_state.JobState) -> None:
 def _line_up(
     session: working.Session,
 ) -> tuple[Lines, Sequence[unschedulable_classes.Group]]:
-    """The jobs that have something to place, by queue, and those for which there is no node."""
+    """Return the jobs with tasks to place by queue, and groups of jobs without any suitable
+    node.
+    """
     lines: Lines = {}
     admission = session.policy.runs("enqueue")
     due = [gang for gang in session.unsettled() if _is_due(session, gang, admission=admission)]
@@ -184,14 +189,14 @@ def _line_up(
 
 
 def _is_due(session: working.Session, gang: job_state.JobState, *, admission: bool) -> bool:
-    """Whether the job may have its turn; admission: only if its group was let in."""
+    """Whether the job gets a turn. With admission, the PodGroup must be admitted first."""
     if gang.phase is jobs.Phase.PENDING:
         if admission:
             return False
         gang.phase = jobs.Phase.INQUEUE
     if not gang.counts[jobs.TaskStatus.PENDING] and gang.has_minimum:
         return False
-    if gang.waiting_tasks and not gang.has_minimum:  # it had its turn: room was promised to it
+    if gang.waiting_tasks and not gang.has_minimum:  # had its turn and waits on nominated nodes
         return False
     reason = reasons.invalid(session, gang)
     if reason is not None:
@@ -203,10 +208,12 @@ def _is_due(session: working.Session, gang: job_state.JobState, *, admission: bo
     return True
 
 
-def _tell_roomless(
+def _report_unschedulable(
     session: working.Session, task: jobs.Task, group: Sequence[job_state.JobState]
 ) -> None:
-    """These jobs, whose pods are like this one, have had their turn, or have none in this cycle."""
+    """Report jobs without any suitable node, all with pods similar to this task, as if they had
+    taken a turn.
+    """
     queue = session.queues[group[0].job.queue]
     overused = session.dispatch.any_says("overused", queue)
     known: dict[Hashable, decisions.Reason] = {}
@@ -215,25 +222,27 @@ def _tell_roomless(
             session.unreached.add(gang.job.id)
             continue
         session.spending.payer = gang.job.namespace
-        session.spend("roomless", ROOMLESS_COST)
-        sheet = reasons.JobTurn(
+        session.spend("roomless", UNSCHEDULABLE_COST)
+        turn = reasons.JobTurn(
             gang, deque((unschedulable_classes.representative(gang.job) or task,))
         )
         if overused:
-            reasons.note_share(session, queue, sheet)
+            reasons.note_share(session, queue, turn)
         else:
-            _refuse(session, queue, sheet, known)
+            _record_refusal(session, queue, turn, known)
     session.spending.payer = ""
 
 
-def _refuse(
+def _record_refusal(
     session: working.Session,
     queue: queues.Queue,
-    sheet: reasons.JobTurn,
+    turn: reasons.JobTurn,
     known: dict[Hashable, decisions.Reason],
 ) -> None:
-    """What `_place` comes to where there is no node; known are reasons that such jobs share."""
-    gang, task = sheet.gang, sheet.tasks[0]
+    """Record what `_place` would record if no node is suitable; known caches reasons for similar
+    jobs.
+    """
+    gang, task = turn.gang, turn.tasks[0]
     if session.dispatch.all_agree("allocatable", queue, task):
         job = gang.job
         key = (len(job.tasks), job.min_member, gang.ready_tasks)
@@ -241,7 +250,7 @@ def _refuse(
             known[key] = reasons.no_room(session, gang, task)
         session.note(job.id, known[key])
     else:
-        reasons.note_share(session, queue, sheet, task)
+        reasons.note_share(session, queue, turn, task)
     if session.dispatch.all_agree("job_ready", gang):
         return
     if session.dispatch.vote("job_pipelined", gang):
@@ -250,18 +259,20 @@ def _refuse(
         reasons.note_incomplete(session, gang)
 
 
-def _place(session: working.Session, queue: queues.Queue, sheet: reasons.JobTurn) -> bool:
-    """Give the job one turn: its minimum as a block, or one pod more. False: nothing is bound."""
-    gang = sheet.gang
+def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn) -> bool:
+    """Give the job one turn: place the minimum as a block, or one more pod. Return whether pods are
+    bound.
+    """
+    gang = turn.gang
     with session.statement() as trial:
-        _fill(session, trial, queue, sheet)
+        _fill(session, trial, queue, turn)
         if not gang.job.pending_best_effort and session.dispatch.all_agree("job_ready", gang):
             trial.commit()
             return True
-        seating = _seating(session, trial, queue, sheet)
+        seating = _seating(session, trial, queue, turn)
         outcome = seating.conclude()
-        if sheet.tasks and job_state.rests(session.dispatch, gang, jobs.PLACED):
-            _fill(session, trial, queue, sheet, idlers=False)  # perhaps more of the others fit
+        if turn.tasks and job_state.rests(session.dispatch, gang, jobs.PLACED):
+            _fill(session, trial, queue, turn, idlers=False)  # more large tasks may fit
             outcome = seating.conclude()
         if outcome is best_effort.Outcome.WAITS:
             reasons.note_waiting(session, gang)
@@ -274,21 +285,22 @@ def _fill(
     session: working.Session,
     trial: statement.Statement,
     queue: queues.Queue,
-    sheet: reasons.JobTurn,
+    turn: reasons.JobTurn,
     *,
     idlers: bool = True,
 ) -> None:
-    """Place tasks until the job is ready, or can't become ready, or no task is left; idlers:
-    best-effort members count while they wait.
+    """Place tasks until the job is ready, can't become ready, or has no tasks left.
+
+    With `idlers`, best-effort members count while waiting.
     """
-    gang = sheet.gang
-    while sheet.tasks:
-        key = None if gang.sub_groups is None else gang.sub_groups.of(sheet.tasks[0])
+    gang = turn.gang
+    while turn.tasks:
+        key = None if gang.sub_groups is None else gang.sub_groups.of(turn.tasks[0])
         if gang.sub_groups is None or key is None:
-            placed = _give_room(session, trial, queue, sheet)
+            placed = _place_next(session, trial, queue, turn)
         else:
-            placed = _fill_sub_group(session, trial, queue, sheet, (gang.sub_groups, key))
-        if placed is Placed.NOWHERE and not gang.may_become_ready(sheet.failed_roles):
+            placed = _fill_sub_group(session, trial, queue, turn, (gang.sub_groups, key))
+        if placed is Placed.NOWHERE and not gang.may_become_ready(turn.failed_roles):
             return
         ready = placed is Placed.YES and session.dispatch.all_agree("job_ready", gang)
         if ready and (idlers or not job_state.rests(session.dispatch, gang, jobs.READY)):
@@ -299,43 +311,43 @@ def _fill_sub_group(
     session: working.Session,
     trial: statement.Statement,
     queue: queues.Queue,
-    sheet: reasons.JobTurn,
+    turn: reasons.JobTurn,
     sub_group: tuple[job_state.SubGroups, job_state.Key],
 ) -> Placed:
-    """Place the next tasks, which are of this sub-group, until it is whole; else none of them.
+    """Place the next tasks of this sub-group until the sub-group is whole; otherwise place none.
 
     Volcano: allocateResourcesForTasks, which discards a sub-job that isn't ready.
     """
     groups, key = sub_group
     before = trial.checkpoint()
-    while sheet.tasks and groups.of(sheet.tasks[0]) == key:
-        placed = _give_room(session, trial, queue, sheet)
+    while turn.tasks and groups.of(turn.tasks[0]) == key:
+        placed = _place_next(session, trial, queue, turn)
         whole = groups.is_whole(key, jobs.PLACED)
-        if whole and _seating(session, trial, queue, sheet).sub_group(key, before):
+        if whole and _seating(session, trial, queue, turn).sub_group(key, before):
             return placed
     trial.rollback(before)
-    sheet.failed_roles.clear()  # the room that others of these roles may need is there again
+    turn.failed_roles.clear()  # their resources are free again
     return Placed.NOWHERE
 
 
-def _give_room(
+def _place_next(
     session: working.Session,
     trial: statement.Statement,
     queue: queues.Queue,
-    sheet: reasons.JobTurn,
+    turn: reasons.JobTurn,
 ) -> Placed:
     """Place the next task."""
-    task = sheet.tasks.popleft()
+    task = turn.tasks.popleft()
     session.spend("tasks", TASK_COST)
     if not session.dispatch.all_agree("allocatable", queue, task):
-        reasons.note_share(session, queue, sheet, task)
+        reasons.note_share(session, queue, turn, task)
         return Placed.NOT_TRIED
-    if task.role and task.role in sheet.failed_roles:
+    if task.role and task.role in turn.failed_roles:
         return Placed.NOT_TRIED
     choice = session.placement.choose(task)
     if choice is None:
-        sheet.failed_roles.add(task.role)
-        reasons.note_no_room(session, sheet, task)
+        turn.failed_roles.add(task.role)
+        reasons.note_no_room(session, turn, task)
         return Placed.NOWHERE
     if choice.idle:
         trial.allocate(task, choice.row)
@@ -348,21 +360,21 @@ def _seating(
     session: working.Session,
     trial: statement.Statement,
     queue: queues.Queue,
-    sheet: reasons.JobTurn,
+    turn: reasons.JobTurn,
 ) -> best_effort.Seating:
-    """What gives best-effort members of the job a place."""
+    """Return the Seating, which places best-effort members of the job."""
 
     def place(task: jobs.Task) -> bool:
         session.spend("tasks", TASK_COST)
         if not session.dispatch.all_agree("allocatable", queue, task):
-            reasons.note_share(session, queue, sheet, task)
+            reasons.note_share(session, queue, turn, task)
             return False
         choice = session.placement.choose(task)
         if choice is None:
-            reasons.note_no_room(session, sheet, task)
+            reasons.note_no_room(session, turn, task)
         else:
             give = trial.allocate if choice.idle else trial.pipeline
             give(task, choice.row)
         return choice is not None
 
-    return best_effort.Seating(session=session, trial=trial, gang=sheet.gang, place=place)
+    return best_effort.Seating(session=session, trial=trial, gang=turn.gang, place=place)

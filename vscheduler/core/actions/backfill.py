@@ -1,6 +1,7 @@
-"""Backfill: place pods that ask for nothing; they need a node that lets them in, and a pod slot.
+"""Backfill: place best-effort pods, which need a feasible node and a pod slot only.
 
-Volcano: actions/backfill. No queue's share is touched, so each queue has one turn.
+Best-effort pods don't change any queue's share, so each queue has one turn. Volcano:
+actions/backfill.
 """
 
 import functools
@@ -15,11 +16,11 @@ from vscheduler.core.session import job_state, ordering, reasons, statement
 from vscheduler.core.session import session as working
 
 TASK_COST = 50
-"""Microseconds, about: one task placed, or refused."""
+"""Microseconds, about, for one task placed or refused."""
 
 
 class Backfill(contracts.Action[working.Session]):
-    """Bind best-effort pods of jobs that are ready, or become ready with them."""
+    """Bind best-effort pods of jobs that are ready, or become ready by these pods."""
 
     name = "backfill"
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
@@ -27,16 +28,16 @@ class Backfill(contracts.Action[working.Session]):
     }
 
     def execute(self, session: working.Session) -> None:
-        """Queue after queue, job after job, each as it stands when the action begins."""
+        """Go through queues and jobs in the order at the beginning of the action."""
         for gang in _line_up(session):
             if session.spending.exhausted:
-                _pass_over(session, gang)
+                _skip(session, gang)
             else:
                 self._place(session, gang)
 
     def _place(self, session: working.Session, gang: job_state.JobState) -> None:
-        """Find places for the best-effort pods of the job that it needs, then for the others; bind
-        them if it is ready then.
+        """Place the best-effort pods that the job needs, then the rest, and bind the pods if the
+        job is ready.
 
         A job that isn't ready keeps nothing.
         """
@@ -61,9 +62,9 @@ class Backfill(contracts.Action[working.Session]):
         queue: queues.Queue,
         task: jobs.Task,
     ) -> bool:
-        """Give the task a place where it can start now; a promise is exchanged for it.
+        """Place the task where it can start now; a pipelined task gives up its previous node.
 
-        Without such a place the promise stays.
+        Without a suitable node, a pipelined task stays.
         """
         session.spend("tasks", TASK_COST)
         gang = session.gang_of(task)
@@ -84,11 +85,11 @@ class Backfill(contracts.Action[working.Session]):
     def _give_up(
         self, session: working.Session, trial: statement.Statement, gang: job_state.JobState
     ) -> None:
-        """Leave the statement to be undone, as the job isn't ready."""
+        """Leave the statement uncommitted, as the job isn't ready."""
 
 
 def _line_up(session: working.Session) -> Iterator[job_state.JobState]:
-    """The admitted, valid jobs with pods to place, in order."""
+    """Iterate over the admitted and valid jobs with best-effort pods to place, in order."""
     lines: defaultdict[str, list[job_state.JobState]] = defaultdict(list)
     for gang in session.unsettled():
         job = gang.job
@@ -100,7 +101,7 @@ def _line_up(session: working.Session) -> Iterator[job_state.JobState]:
         if reason is not None:
             session.note(job.id, reason)
         elif job.id in session.snapshot.carried.attempted:
-            _pass_over(session, gang)
+            _skip(session, gang)
         else:
             lines[job.queue].append(gang)
     dispatch = session.dispatch
@@ -110,21 +111,21 @@ def _line_up(session: working.Session) -> Iterator[job_state.JobState]:
 
 
 def _waiting(gang: job_state.JobState) -> Iterator[jobs.Task]:
-    """Best-effort pods that have no place, or only a promise of one."""
+    """Iterate over the best-effort pods that are pending or pipelined."""
     pending, pipelined = jobs.TaskStatus.PENDING, jobs.TaskStatus.PIPELINED
     for status, count in ((pending, gang.pending_best_effort), (pipelined, gang.waiting_tasks)):
         if count:
             yield from (task for task in gang.tasks(status) if task.best_effort)
 
 
-def _pass_over(session: working.Session, gang: job_state.JobState) -> None:
-    """Say nothing about the job in this cycle, unless something was said before."""
+def _skip(session: working.Session, gang: job_state.JobState) -> None:
+    """Report nothing about the job in this cycle, unless a reason was recorded before."""
     if gang.job.id not in session.reasons:
         session.unreached.add(gang.job.id)
 
 
 def no_room(session: working.Session, task: jobs.Task) -> decisions.Reason:
-    """Why no node takes the task now."""
+    """Return why no node takes the task now."""
     session.spend("explanations", TASK_COST)
     refusals, holes = session.placement.explain(task)
     if session.layout.size and not refusals:
@@ -134,7 +135,7 @@ def no_room(session: working.Session, task: jobs.Task) -> decisions.Reason:
 
 
 def _no_share(session: working.Session, queue: queues.Queue, task: jobs.Task) -> decisions.Reason:
-    """Why the queue may not have the task: it is closed, or its pod slots are used up."""
+    """Return why the queue may not take the task: the queue is closed, or pod slots are used up."""
     if not queue.open:
         return _reason(session, task, decisions.ReasonCode.QUEUE_CLOSED)
     code = decisions.ReasonCode.QUEUE_OVER_SHARE

@@ -1,7 +1,9 @@
-"""Enqueue: let Pending groups in as long as what they need at least can be promised to them.
+"""Enqueue: admit Pending PodGroups while their minimum resources can be promised.
 
-A group that is Inqueue may be placed, and a Volcano Job makes its pods only then. Volcano:
-actions/enqueue.
+Only an Inqueue group may be placed, and a Volcano Job creates its pods only once admitted. Volcano:
+actions/enqueue. In Volcano a group that never starts keeps the promised resources for ever, and a
+group for which the cluster is full can't reclaim the share of its queue. Here the admission of a
+group expires, and a full cluster doesn't keep a queue from reclaiming.
 """
 
 import functools
@@ -16,35 +18,36 @@ from vscheduler.core.session import job_state, ordering, reasons, unschedulable_
 from vscheduler.core.session import session as working
 
 TURN_COST = 20
-"""Microseconds, about: one group looked at."""
+"""Microseconds, about, for considering one group."""
 
-HOPELESS_COST = 30
-"""Microseconds, about: one group told that nodes can't hold it."""
+REPORT_COST = 30
+"""Microseconds, about, for reporting one group that doesn't fit on empty nodes."""
 
-AGAIN_COST = 8
-"""Microseconds, about: the same of one that was told in an earlier cycle."""
+REPEAT_COST = 8
+"""Microseconds, about, for reporting a group again with the finding of an earlier cycle."""
 
 TIMEOUT = "enqueue.timeout"
 
 
 Lines: TypeAlias = dict[str, ordering.Line[job_state.JobState]]
-"""By queue, the groups that wait to be let in."""
+"""By queue, the groups that wait for admission."""
 
 
 class Enqueue(contracts.Action[working.Session]):
-    """Pending groups become Inqueue, or are told why not."""
+    """Make Pending groups Inqueue, or report why not."""
 
     name = "enqueue"
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
         TIMEOUT: contracts.Argument(str, "10m", parse=durations.positive),
     }
     feasibility_check: ClassVar[type[feasibility.Feasibility]] = feasibility.Feasibility
-    """Tells which gangs couldn't start were all nodes empty."""
+    """Finds gangs that couldn't start even on empty nodes."""
 
     def prepare(self, session: working.Session) -> None:
-        """Phases as the cycles before left them, which the API server may not show yet; groups
-        that are Inqueue for too long, or can't start however long they wait, are Pending again,
-        before any plugin counts their promise.
+        """Restore the phases decided in earlier cycles, which the API server may not show yet.
+
+        Groups that have been Inqueue for too long, or that may not use their queue, become Pending
+        before any plugin counts the resources promised to them.
         """
         timeout = self.seconds(TIMEOUT)
         for gang in session.unsettled():
@@ -62,14 +65,14 @@ class Enqueue(contracts.Action[working.Session]):
                 self._enforce_timeout(session, gang, timeout)
 
     def execute(self, session: working.Session) -> None:
-        """Queue after queue, one group a turn; those that lost their place after all others.
+        """Give turns to queues, one group a turn. Groups with an expired admission come last.
 
-        Groups that can't start on empty nodes are told so in the end; one that was let in before
-        loses its place at once, and has it again when a node comes. While no node is ready there
-        is nothing that a place could keep from others.
+        Groups that can't start on empty nodes are reported at the end. Any earlier admission of
+        such a group ends at once; the group is admitted again when suitable nodes appear. While no
+        node is ready, groups stay admitted, since no group could use the resources.
         """
         self._feasible = self.feasibility_check(session)
-        self._hopeless: list[tuple[job_state.JobState, unschedulable_jobs.Obstacle]] = []
+        self._unschedulable: list[tuple[job_state.JobState, unschedulable_jobs.Obstacle]] = []
         pending: tuple[list[job_state.JobState], list[job_state.JobState]] = ([], [])
         nodes_ready = bool(session.layout.ready.any())
         young = [gang for gang in session.unsettled() if gang.phase in jobs.YOUNG]
@@ -83,7 +86,7 @@ class Enqueue(contracts.Action[working.Session]):
             if (waits or nodes_ready) and not spending.exhausted:
                 obstacle = self._feasible.obstacle(gang)
                 if obstacle is not None:
-                    self._hopeless.append((gang, obstacle))
+                    self._unschedulable.append((gang, obstacle))
                     gang.phase = jobs.Phase.PENDING
                     continue
             if waits:
@@ -92,36 +95,40 @@ class Enqueue(contracts.Action[working.Session]):
         for waiting in pending:
             self._take_turns(session, waiting)
         session.spending.grant(4)
-        self._tell_hopeless(session)
+        self._report_unschedulable(session)
 
-    def _tell_hopeless(self, session: working.Session) -> None:
-        """A quarter of the budget at most, as whoever may start is still to have a turn; the cycle
-        isn't finished then, and the next one goes on.
+    def _report_unschedulable(self, session: working.Session) -> None:
+        """Report groups that can't start on empty nodes, with at most a quarter of the budget.
+
+        The rest of the budget is for jobs that may start. If the quarter doesn't suffice, the cycle
+        is unfinished and the next cycle continues.
         """
-        enough = session.spending.part(4)
-        obstacles = {gang.job.id: obstacle for gang, obstacle in self._hopeless}
-        waiting = [gang for gang, _ in self._hopeless]
+        part_is_spent = session.spending.part(4)
+        obstacles = {gang.job.id: obstacle for gang, obstacle in self._unschedulable}
+        waiting = [gang for gang, _ in self._unschedulable]
         for place, gang in enumerate(session.spending.in_turn(waiting)):
-            if place and enough():
+            if place and part_is_spent():
                 session.spending.exhausted = True
                 session.unreached.add(gang.job.id)
                 continue
             again = gang.job.id in session.told_hopeless.entries
-            session.spend("hopeless", AGAIN_COST if again else HOPELESS_COST)
-            session.note(gang.job.id, self._why_hopeless(session, gang, obstacles[gang.job.id]))
+            session.spend("hopeless", REPEAT_COST if again else REPORT_COST)
+            session.note(gang.job.id, self._reason_for(session, gang, obstacles[gang.job.id]))
 
-    def _why_hopeless(
+    def _reason_for(
         self,
         session: working.Session,
         gang: job_state.JobState,
         obstacle: unschedulable_jobs.Obstacle,
     ) -> decisions.Reason:
-        """What its queue forbids comes first: no node would change that."""
-        bar = reasons.barred(session, gang)
-        if bar is not None:
-            return bar
+        """Return why the group can't start. Restrictions of the queue come first, since additional
+        nodes wouldn't remove them.
+        """
+        barred_by = reasons.barred(session, gang)
+        if barred_by is not None:
+            return barred_by
         refusal = self._refusal(session, session.queues[gang.job.queue], gang)
-        if refusal is None or _lacks_room(refusal):
+        if refusal is None or _is_cluster_full(refusal):
             return self._feasible.reason(gang, obstacle)
         return self._refused(session, gang, refusal)
 
@@ -138,11 +145,13 @@ class Enqueue(contracts.Action[working.Session]):
             session.unreached.update(gang.job.id for gang in line.rest())
 
     def _decide_in_turn(self, session: working.Session, lines: Lines, later: Lines | None) -> None:
-        """One group a turn, as long as the budget lasts; later: in a hurry, groups whose namespaces
-        have had their part wait there.
+        """Consider one group a turn while the budget lasts.
+
+        In a hurry, groups of namespaces that have used their part of the budget are moved to
+        `later`.
         """
 
-        def has_had(gang: job_state.JobState) -> bool:
+        def comes_last(gang: job_state.JobState) -> bool:
             return session.spending.has_had_its_part(gang.job.namespace)
 
         waiting: ordering.Line[queues.Queue] = ordering.Line()
@@ -153,8 +162,8 @@ class Enqueue(contracts.Action[working.Session]):
             session.spend("admissions", TURN_COST)
             queue = waiting.leave()
             line = lines[queue.name]
-            if later is not None and has_had(line.first):
-                line.part(has_had, later.setdefault(queue.name, ordering.Line()))
+            if later is not None and comes_last(line.first):
+                line.part(comes_last, later.setdefault(queue.name, ordering.Line()))
             if line:
                 gang = line.leave()
                 session.spending.payer = gang.job.namespace
@@ -166,9 +175,9 @@ class Enqueue(contracts.Action[working.Session]):
     def _decide(
         self, session: working.Session, queue: queues.Queue, gang: job_state.JobState
     ) -> None:
-        bar = reasons.barred(session, gang)
-        if bar is not None:
-            session.note(gang.job.id, bar)
+        barred_by = reasons.barred(session, gang)
+        if barred_by is not None:
+            session.note(gang.job.id, barred_by)
             return
         refusal = self._refusal(session, queue, gang)
         if refusal is None:
@@ -185,17 +194,17 @@ class Enqueue(contracts.Action[working.Session]):
     def _enforce_timeout(
         self, session: working.Session, gang: job_state.JobState, timeout: float
     ) -> None:
-        """Take the group's place from it where it had long enough to start.
+        """Revoke the admission of a group that didn't start in time.
 
-        One that waits for room that evictions made for it keeps its place; one that was promised
-        nothing has nothing to give back.
+        A group with nominations keeps its admission. A group without minResources was promised
+        nothing, and has nothing to give back.
         """
         now, uid = session.snapshot.now, gang.job.uid
         due = session.admitted.setdefault(uid, now) + timeout
         if gang.job.min_resources is None or gang.ready_tasks >= max(1, gang.job.min_member):
             return
-        kept = session.snapshot.carried.nominations
-        if kept and any(task.uid in kept for task in gang.job.tasks):
+        nominated = session.snapshot.carried.nominations
+        if nominated and any(task.uid in nominated for task in gang.job.tasks):
             return
         if now < due:
             session.wake(due)
@@ -204,21 +213,21 @@ class Enqueue(contracts.Action[working.Session]):
         session.admission_expired[uid] = now
 
     def _wake_at_timeout(self, session: working.Session, gang: job_state.JobState) -> None:
-        """Have a cycle when the group that is admitted now loses its place."""
+        """Ask for a cycle at the timeout of the group admitted now."""
         if gang.job.min_resources is not None:
             session.wake(session.snapshot.now + self.seconds(TIMEOUT))
 
     def _refusal(
         self, session: working.Session, queue: queues.Queue, gang: job_state.JobState
     ) -> decisions.AdmissionFailure | None:
-        """Return why the group isn't admitted. A group that the cluster has no room for is
-        admitted where its queue may reclaim that room.
+        """Return why the group isn't admitted; None to admit the group. If the cluster is full but
+        the queue may reclaim resources, the group is admitted.
         """
         found = refusal(session, gang)
-        if found is None or not _lacks_room(found):
+        if found is None or not _is_cluster_full(found):
             return found
-        limit = session.dispatch.refusal("job_enqueueable", gang, forgive=_is_promised_away)
-        return None if limit is None and _is_owed(session, queue, gang) else found
+        limit = session.dispatch.refusal("job_enqueueable", gang, forgive=_would_evictions_help)
+        return None if limit is None and _may_reclaim(session, queue, gang) else found
 
     def _refused(
         self,
@@ -226,10 +235,10 @@ class Enqueue(contracts.Action[working.Session]):
         gang: job_state.JobState,
         refusal: decisions.AdmissionFailure,
     ) -> decisions.Reason:
-        """Return the refusal as a reason; of a group that asks for more than all nodes have, just
-        that.
+        """Return the refusal as a reason. For a group that requests more than all nodes have,
+        report only the excess.
         """
-        if _lacks_room(refusal):
+        if _is_cluster_full(refusal):
             beyond = feasibility.beyond(session, gang)
             if beyond:
                 return reasons.of(gang, decisions.ReasonCode.NEVER_FITS, shortages=beyond)
@@ -239,14 +248,14 @@ class Enqueue(contracts.Action[working.Session]):
 def refusal(
     session: working.Session, gang: job_state.JobState
 ) -> decisions.AdmissionFailure | None:
-    """Return why plugins refuse the group, None where they don't. That the cluster has no room is
-    the last of reasons, returned only where there is no other.
+    """Return why plugins refuse the group; None if no plugin does. A full cluster is the last of
+    all reasons, returned only without any other.
     """
     ask = functools.partial(session.dispatch.refusal, "job_enqueueable", gang)
     found = ask()
-    if found is None or not _lacks_room(found):
+    if found is None or not _is_cluster_full(found):
         return found
-    return ask(forgive=_lacks_room) or found
+    return ask(forgive=_is_cluster_full) or found
 
 
 def reason_of(gang: job_state.JobState, refusal: decisions.AdmissionFailure) -> decisions.Reason:
@@ -262,21 +271,21 @@ def reason_of(gang: job_state.JobState, refusal: decisions.AdmissionFailure) -> 
     )
 
 
-def _lacks_room(refusal: decisions.AdmissionFailure) -> bool:
+def _is_cluster_full(refusal: decisions.AdmissionFailure) -> bool:
     """Whether more nodes would help."""
     return refusal.code is decisions.ReasonCode.CLUSTER_FULL
 
 
-def _is_promised_away(refusal: decisions.AdmissionFailure) -> bool:
-    """Whether evictions would help: no queue would have more than it can have in this cluster."""
-    return _lacks_room(refusal) and not refusal.subject
+def _would_evictions_help(refusal: decisions.AdmissionFailure) -> bool:
+    """Whether evictions would help, as no queue would exceed its limit in this cluster."""
+    return _is_cluster_full(refusal) and not refusal.subject
 
 
-def _is_owed(session: working.Session, queue: queues.Queue, gang: job_state.JobState) -> bool:
-    """Whether the group may reclaim what the cluster has no room for: its queue is owed it.
+def _may_reclaim(session: working.Session, queue: queues.Queue, gang: job_state.JobState) -> bool:
+    """Whether the group's queue may reclaim the resources that the cluster no longer has free.
 
-    Plugins are asked about one pod as large as what the group needs at least, since there may be
-    no pods yet.
+    Plugins are asked about a single pod with the minimum request of the whole group, since pods may
+    not exist yet.
     """
     if not (session.runs("reclaim") and session.dispatch.asks("preemptive")):
         return False

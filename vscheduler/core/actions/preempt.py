@@ -1,4 +1,4 @@
-"""Preempt: what matters more takes the room of what matters less, inside one queue.
+"""Preempt: evict pods in favour of more important pods of the same queue.
 
 Volcano: actions/preempt.
 """
@@ -15,7 +15,7 @@ from vscheduler.core.session import session as working
 
 
 class Preempt(contracts.Action[working.Session]):
-    """Evict pods of the same queue: of other jobs first, then less important ones of the job."""
+    """Evict pods of the queue's other jobs first, then less important pods of the starving job."""
 
     name = "preempt"
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
@@ -29,7 +29,7 @@ class Preempt(contracts.Action[working.Session]):
     }
 
     def execute(self, session: working.Session) -> None:
-        """Queue after queue: between jobs, then within each job that still starves."""
+        """Serve queue after queue: preempt between jobs, then within each starving job."""
         waiting, lines = preemptors.line_up(session, self.name)
         planner = eviction.Planner(session, self, "preemptable")
         while waiting and not session.spending.exhausted:
@@ -43,33 +43,33 @@ def _in_queue(
     queue: queues.Queue,
     lines: Mapping[str, ordering.Line[preemptors.Preemptor]],
 ) -> None:
-    """Other jobs of the queue lose pods to each starving job, then the job's own lesser pods."""
+    """Serve the starving jobs of the queue in order."""
     line = lines[queue.name]
     while line and not session.spending.exhausted:
-        _ask(session, planner, queue, line.leave())
+        _preempt_for(session, planner, queue, line.leave())
 
 
-def _ask(
+def _preempt_for(
     session: working.Session,
     planner: eviction.Planner,
     queue: queues.Queue,
-    claim: preemptors.Preemptor,
+    preemptor: preemptors.Preemptor,
 ) -> None:
-    """Room for the job's minimum, then for one pod more after the other."""
-    job = claim.gang.job
+    """Make room for the job's minimum, then for one more pod at a time."""
+    job = preemptor.gang.job
     session.spending.payer = job.namespace
     candidates = [of_other_jobs(job)]
-    if any(claim.gang.counts[status] for status in jobs.EVICTABLE):
+    if any(preemptor.gang.counts[status] for status in jobs.EVICTABLE):
         candidates.append(of_same_job(job))
     for candidate in candidates:
-        while claim.tasks and planner.claim(queue, claim, candidate):
-            if session.spending.exhausted:  # it goes on in the next cycle
+        while preemptor.tasks and planner.claim(queue, preemptor, candidate):
+            if session.spending.exhausted:  # the next cycle continues
                 return
     session.reclaim_failed.add((Preempt.name, job.id))
 
 
 def of_other_jobs(job: jobs.Job) -> victims.Candidate:
-    """Return a filter that passes pods of other jobs of the same queue."""
+    """Return a filter that passes pods of the queue's jobs except this job."""
 
     def candidate(gang: job_state.JobState, task: jobs.Task) -> bool:
         del task
@@ -79,7 +79,7 @@ def of_other_jobs(job: jobs.Job) -> victims.Candidate:
 
 
 def of_same_job(job: jobs.Job) -> victims.Candidate:
-    """Return a filter that passes pods of the job itself."""
+    """Return a filter that passes pods of this job."""
 
     def candidate(gang: job_state.JobState, task: jobs.Task) -> bool:
         del task

@@ -1,4 +1,4 @@
-"""Reclaim: a queue that is owed room gets it back from queues that have more than their share.
+"""Reclaim: evict pods of queues above their shares in favour of queues below.
 
 Volcano: actions/reclaim.
 """
@@ -15,7 +15,7 @@ from vscheduler.core.session import session as working
 
 
 class Reclaim(contracts.Action[working.Session]):
-    """Evict pods of other queues, so that a starving job of this one can start whole."""
+    """Evict pods of other queues so that a starving job can start with the whole minimum."""
 
     name = "reclaim"
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
@@ -25,7 +25,7 @@ class Reclaim(contracts.Action[working.Session]):
     }
 
     def execute(self, session: working.Session) -> None:
-        """Queue after queue; one that has its share gets nothing."""
+        """Serve queue after queue; an overused queue gets nothing."""
         waiting, lines = preemptors.line_up(session, self.name)
         planner = eviction.Planner(session, self, "reclaimable")
         while waiting and not session.spending.exhausted:
@@ -33,30 +33,32 @@ class Reclaim(contracts.Action[working.Session]):
             line = lines[queue.name]
             if not line or session.dispatch.any_says("overused", queue):
                 continue
-            claim = line.leave()
-            session.spending.payer = claim.gang.job.namespace
-            if not planner.claim(queue, claim, of_other_queues(session, queue)):
-                session.reclaim_failed.add((self.name, claim.gang.job.id))
-                self._pass_over(session, planner, line)
-            elif claim.tasks:
-                line.join(preemptors.job_place(session, claim.gang), claim)
+            preemptor = line.leave()
+            session.spending.payer = preemptor.gang.job.namespace
+            if not planner.claim(queue, preemptor, of_other_queues(session, queue)):
+                session.reclaim_failed.add((self.name, preemptor.gang.job.id))
+                self._skip_similar(session, planner, line)
+            elif preemptor.tasks:
+                line.join(preemptors.job_place(session, preemptor.gang), preemptor)
             waiting.join(preemptors.queue_place(session, queue, line), queue)
         session.spending.payer = ""
 
-    def _pass_over(
+    def _skip_similar(
         self,
         session: working.Session,
         planner: eviction.Planner,
         line: ordering.Line[preemptors.Preemptor],
     ) -> None:
-        """Those like one that found nothing have had their turn with it."""
+        """Skip jobs similar to a job without victims."""
         while line and not session.spending.exhausted and planner.is_vain(line.first):
-            session.spend("asked", eviction.VAIN_COST)
+            session.spend("asked", eviction.SKIP_COST)
             session.reclaim_failed.add((self.name, line.leave().gang.job.id))
 
 
 def of_other_queues(session: working.Session, queue: queues.Queue) -> victims.Candidate:
-    """Return a filter that passes pods of other queues that are reclaimable (spec.reclaimable)."""
+    """Return a filter that passes pods of reclaimable queues (spec.reclaimable) except this
+    queue.
+    """
 
     def candidate(gang: job_state.JobState, task: jobs.Task) -> bool:
         del task

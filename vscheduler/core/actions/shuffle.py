@@ -1,4 +1,4 @@
-"""Shuffle: let pods go that a plugin wants gone for reasons of its own, such as time.
+"""Shuffle: evict pods selected by plugins, for example at the end of a time slot.
 
 Volcano: actions/shuffle.
 """
@@ -14,13 +14,16 @@ from vscheduler.core.session import session as working
 
 
 class Shuffle(contracts.Action[working.Session]):
-    """Ask the plugins which running pods should go, and evict them as far as they may."""
+    """Evict running pods selected by plugins, if the pods may be evicted."""
 
     name = "shuffle"
 
     def execute(self, session: working.Session) -> None:
-        """Evict job after job. Budgets hold, and no gang is left with a part of its minimum. The
-        last pod that a pod was placed near in this cycle stays, too.
+        """Evict job by job.
+
+        PodDisruptionBudgets are respected, and no gang keeps only a part of its minimum. A pod is
+        left alone if a pod placed in this cycle has required affinity to it and no other pod
+        matches.
         """
         victims: defaultdict[jobs.JobId, list[jobs.Task]] = defaultdict(list)
         for task in session.dispatch.shuffle_victims(self._candidates(session)):
@@ -40,16 +43,16 @@ class Shuffle(contracts.Action[working.Session]):
             trial.commit()
 
     def _candidates(self, session: working.Session) -> list[jobs.Task]:
-        """Return the running pods that plugins may name, by job and UID."""
+        """Return the running pods that plugins may select, by job and UID."""
         return [task for task in running(session) if task.preemptable]
 
     def _units(
         self, session: working.Session, gang: job_state.JobState, named: Sequence[jobs.Task]
     ) -> Iterator[victims.VictimGroup]:
-        """Yield what is evicted together: the whole gang where all of its pods are named, else
-        surplus pods.
+        """Yield the groups to evict: the whole gang if all of the pods were selected, else surplus
+        pods.
 
-        Each unit is evicted before the next one is worked out.
+        Each group is evicted before the next is computed.
         """
         everything = victims.whole(gang)
         wanted = {task.uid for task in named}
@@ -63,16 +66,16 @@ class Shuffle(contracts.Action[working.Session]):
                 yield unit
 
     def _must_stay(self, session: working.Session, gang: job_state.JobState) -> bool:
-        """Whether the last eviction from the gang is undone. Units leave no gang below its minimum:
-        none is.
+        """Whether to undo the last eviction from the gang. Never the case by default, since
+        `_units` keeps each gang at its minimum.
         """
         del session, gang
         return False
 
 
 def running(session: working.Session) -> Iterator[jobs.Task]:
-    """Yield the running pods on nodes of the snapshot, by job and UID, without those that the API
-    server wouldn't evict.
+    """Yield the running pods on nodes of the snapshot, by job and UID, except pods that the API
+    server has refused to evict.
     """
     refused = session.snapshot.carried.eviction_refused_pods
     for gang in session.gangs.values():

@@ -1,6 +1,6 @@
-"""Volcano's behaviour where ours differs: all that `compatibility: volcano` brings back.
+"""Volcano's behaviour where the defaults differ: everything that `compatibility: volcano` restores.
 
-Actions, plugins and rules here take the place of the default ones when the configuration is read.
+Actions, plugins and rules of this package replace the defaults when a configuration is read.
 """
 
 from vscheduler.core.compat import actions, cycle_rules, plugins

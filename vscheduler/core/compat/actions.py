@@ -1,4 +1,4 @@
-"""Volcano's versions of actions: each overrides the steps that Volcano takes otherwise."""
+"""Volcano's versions of actions: each overrides the steps in which Volcano differs."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import ClassVar
@@ -15,7 +15,7 @@ MakeRoom = Callable[[node_by_node.NodeByNodeSearch], bool]
 
 
 class VolcanoAllocate(allocate.Allocate):
-    """Starts only jobs with nominated pods before all others."""
+    """Starts only jobs with nominated pods before all other jobs."""
 
     def _waiting(self, session: working.Session) -> Collection[jobs.JobId]:
         """Return the jobs with nominated pods. A job that preempt or reclaim gave idle resources
@@ -27,7 +27,7 @@ class VolcanoAllocate(allocate.Allocate):
 
 
 class VolcanoBackfill(backfill.Backfill):
-    """Asks no queue, and keeps pod slots for jobs that aren't ready."""
+    """Doesn't ask queues, and keeps pod slots for jobs that aren't ready."""
 
     def _try(
         self,
@@ -36,8 +36,8 @@ class VolcanoBackfill(backfill.Backfill):
         queue: queues.Queue,
         task: jobs.Task,
     ) -> bool:
-        """Place the task where it can start now, whatever its queue may have. A place that the
-        task waits for is given up first, and not taken back.
+        """Place the task where it can start now, regardless of the queue's limits. A pipelined task
+        gives up its node first, even if no other node is found.
         """
         del queue
         session.spend("tasks", backfill.TASK_COST)
@@ -60,7 +60,7 @@ class VolcanoBackfill(backfill.Backfill):
 
 
 class NoFeasibility(feasibility.Feasibility):
-    """Lets every gang try, whether empty nodes could hold the gang or not."""
+    """Lets every gang try, whether or not empty nodes could hold the gang."""
 
     def obstacle(self, gang: job_state.JobState) -> unschedulable_jobs.Obstacle | None:
         """Return None: nothing is proved."""
@@ -69,23 +69,23 @@ class NoFeasibility(feasibility.Feasibility):
 
 
 class VolcanoEnqueue(enqueue.Enqueue):
-    """Admits PodGroups for good, and no group into a cluster without room."""
+    """Admits PodGroups without a timeout, and never admits a group into a full cluster."""
 
     feasibility_check: ClassVar[type[feasibility.Feasibility]] = NoFeasibility
 
     def _enforce_timeout(
         self, session: working.Session, gang: job_state.JobState, timeout: float
     ) -> None:
-        """Do nothing: a group that is Inqueue stays so."""
+        """Do nothing: a group that is Inqueue stays Inqueue."""
 
     def _wake_at_timeout(self, session: working.Session, gang: job_state.JobState) -> None:
-        """Do nothing: nothing is due."""
+        """Do nothing: no timeout exists."""
 
     def _refusal(
         self, session: working.Session, queue: queues.Queue, gang: job_state.JobState
     ) -> decisions.AdmissionFailure | None:
-        """Return why the group isn't admitted. No plugin is asked about a group without
-        minResources, not even where its queue is closed.
+        """Return why the group isn't admitted. A group without minResources is admitted without
+        asking any plugin, even into a closed queue.
         """
         del queue
         return None if gang.job.min_resources is None else enqueue.refusal(session, gang)
@@ -96,8 +96,8 @@ class VolcanoEnqueue(enqueue.Enqueue):
         gang: job_state.JobState,
         refusal: decisions.AdmissionFailure,
     ) -> decisions.Reason:
-        """Return the refusal as a reason. Whether all nodes together could hold the group isn't
-        asked.
+        """Return the refusal as a reason, without checking whether all nodes together could hold
+        the group.
         """
         del session
         return enqueue.reason_of(gang, refusal)
@@ -118,11 +118,11 @@ class VolcanoPreempt(preempt.Preempt):
 def _preempt_in_queue(
     session: working.Session, line: ordering.Line[preemptors.Preemptor], make_room: MakeRoom
 ) -> None:
-    """Give each starving job one attempt at pods of other jobs, then let its tasks try pods of
-    the same job.
+    """Give each starving job one attempt at pods of other jobs, then let the tasks try pods of
+    their own job.
 
-    Volcano asks JobPipelined only of the attempt: a pod may take the place of another one in a job
-    that can't start with either.
+    Volcano asks JobPipelined only after the attempt: a pod may replace another pod of a job that
+    can't start with either.
     """
     starving = []
     while line:
@@ -155,7 +155,7 @@ def _preempt(
     candidate: victims.Candidate,
     make_room: MakeRoom,
 ) -> bool:
-    """Evict for one task. A best-effort pod takes the place of best-effort pods only."""
+    """Evict for one task. A best-effort pod replaces best-effort pods only."""
     if task.never_preempts:
         return False
 
@@ -178,8 +178,8 @@ class VolcanoReclaim(reclaim.Reclaim):
     """Evicts running pods, for one task at a time."""
 
     def execute(self, session: working.Session) -> None:
-        """Serve a queue's jobs one after the other. Whether the queue is overused is asked once,
-        before its first job.
+        """Serve the jobs of each queue in sequence. Whether the queue is overused is asked once,
+        before the first job.
         """
         waiting, lines = preemptors.line_up(session, self.name)
         while waiting and not session.spending.exhausted:
@@ -197,7 +197,7 @@ class VolcanoReclaim(reclaim.Reclaim):
 
 
 def _running(candidate: victims.Candidate) -> victims.Candidate:
-    """Return a filter that passes running pods only, of those that `candidate` passes."""
+    """Return a filter that passes the running pods among those passed by `candidate`."""
 
     def running(gang: job_state.JobState, task: jobs.Task) -> bool:
         return task.status is jobs.TaskStatus.RUNNING and candidate(gang, task)
@@ -230,16 +230,16 @@ def _reclaim(
 
 
 class VolcanoShuffle(shuffle.Shuffle):
-    """Evicts every pod that a plugin names, one by one; budgets and minima don't count."""
+    """Evicts every pod selected by plugins, one by one, regardless of budgets and minimums."""
 
     def _candidates(self, session: working.Session) -> list[jobs.Task]:
-        """Return the running pods, those that say `preemptable: "false"` included."""
+        """Return the running pods, including pods with `preemptable: "false"`."""
         return list(shuffle.running(session))
 
     def _units(
         self, session: working.Session, gang: job_state.JobState, named: Sequence[jobs.Task]
     ) -> Iterator[victims.VictimGroup]:
-        """Yield each named pod by itself."""
+        """Yield each selected pod alone."""
         del session
         for task in named:
             yield victims.VictimGroup(gang=gang, tasks=(task,), whole=False)

@@ -12,7 +12,7 @@ from vscheduler.core.model import jobs, resources
 
 
 class VolcanoCycleRules(cycle_rules.CycleRules):
-    """Shares count all nodes that are ready, and every victim goes."""
+    """Shares count all ready nodes, and evictions are never cancelled by reprieves."""
 
     reprieves: ClassVar[bool] = False
 
@@ -37,19 +37,19 @@ class VolcanoCycleRules(cycle_rules.CycleRules):
     def sub_group_values(
         self, policy: jobs.SubGroup, labels: Mapping[str, str]
     ) -> tuple[str, ...] | None:
-        """Return None for a policy without keys, too: pods of such a policy stand by themselves,
-        and the minSubGroups of the policy can't be met (Volcano: getOrCreateSubJob).
+        """Return None for a policy without keys, too: each pod of such a policy stands alone, and
+        the policy's minSubGroups can't be met (Volcano: getOrCreateSubJob).
         """
         return policy.values(labels) if policy.keys else None
 
     def unfinished_without_node(self, gang: views.JobState) -> int:
-        """Return 0: a PodGroup is Completed once all pods that have a node are done."""
+        """Return 0: a PodGroup is Completed once all pods with a node have finished."""
         del gang
         return 0
 
     def lacks_minimum(self, gang: views.JobState, placed: int) -> bool:
-        """Whether fewer than minMember pods are ready; pending pods that ask for nothing count as
-        ready (Volcano: JobInfo.IsReady).
+        """Whether fewer than minMember pods are ready; pending best-effort pods count as ready
+        (Volcano: JobInfo.IsReady).
         """
         del placed
         return not gang.has_minimum

@@ -1,6 +1,6 @@
-"""Making room as Volcano does: for one task at a time, on the first node where it works out.
+"""Preemption as in Volcano: for one task at a time, on the first suitable node.
 
-Only with `compatibility: volcano`; otherwise `eviction` proves the whole gang first.
+Used with `compatibility: volcano` only; core.preemption.planner plans for the whole gang instead.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from vscheduler.core.session import session as working
 
 TASK_COST = 100
-"""Microseconds, about: one task that looks for victims, nodes aside."""
+"""Microseconds, about, for one task that looks for victims, without the search on nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeByNodeSearch:
-    """One task that others are to make room for."""
+    """The search for victims on behalf of one task."""
 
     session: "working.Session"
     trial: statement.Statement
@@ -34,11 +34,11 @@ class NodeByNodeSearch:
 
     @property
     def gang(self) -> job_state.JobState:
-        """The task's job."""
+        """The state of the task's job."""
         return self.session.gang_of(self.task)
 
     def candidates(self, row: int) -> list[jobs.Task]:
-        """The pods of this node that may be asked for."""
+        """Return the candidates for eviction on this node."""
         session = self.session
         return [
             task
@@ -49,17 +49,18 @@ class NodeByNodeSearch:
         ]
 
     def victims(self, candidates: Sequence[jobs.Task]) -> list[jobs.Task]:
-        """Those of these pods that the plugins let go, in the order in which they go.
+        """Return the candidates that plugins permit to evict, in order of eviction.
 
-        The plugins judge them in this order: capacity's in Volcano does so, others' is random.
+        Plugins see the candidates in this order, too. In Volcano only capacity's candidates are
+        sorted, and the order is random otherwise.
         """
         ordered = in_order(self.session, self.gang, candidates)
         victims = self.session.dispatch.victims_by_tier(self.hook, self.task, ordered)
         return self._spared(list(victims))
 
     def _spared(self, victims: list[jobs.Task]) -> list[jobs.Task]:
-        """Those of these that don't tear a gang which was bound in this very cycle, and aren't the
-        last that a pod was placed near in it.
+        """Return the victims without pods that a gang bound in this cycle needs, and without the
+        last pods that satisfy the affinity of a pod placed in this cycle.
         """
         session, trial = self.session, self.trial
         allocated = jobs.TaskStatus.ALLOCATED
@@ -80,7 +81,7 @@ class NodeByNodeSearch:
         return victims
 
     def evict(self, victim: jobs.Task) -> None:
-        """Take the victim's room, for now."""
+        """Evict the victim in the statement."""
         assert victim.node is not None
         self.trial.evict(
             decisions.Evict(
@@ -93,9 +94,9 @@ class NodeByNodeSearch:
 
 
 def is_torn(session: "working.Session", gang: job_state.JobState) -> bool:
-    """Whether the gang was bound in this very cycle, and has less than its minimum now.
+    """Whether the gang was bound in this cycle and now has less than its minimum.
 
-    Volcano evicts from it all the same, where the tier that is asked doesn't protect gangs.
+    Volcano evicts pods of such a gang if the tier asked doesn't protect gangs.
     """
     return (
         session.dispatch.asks("job_ready")
@@ -107,8 +108,9 @@ def is_torn(session: "working.Session", gang: job_state.JobState) -> bool:
 def conclude(
     session: "working.Session", trial: statement.Statement, gang: job_state.JobState
 ) -> None:
-    """Evict for the job if it can start then: all that it needs for its minimum is promised room,
-    which Volcano doesn't ask of best-effort members.
+    """Commit the evictions if the job can start afterwards.
+
+    The whole minimum must be placed, including best-effort members, which Volcano doesn't require.
     """
 
     def place(task: jobs.Task) -> bool:
@@ -125,7 +127,7 @@ def conclude(
 def in_order(
     session: "working.Session", gang: job_state.JobState, victims: Sequence[jobs.Task]
 ) -> list[jobs.Task]:
-    """Who goes first (Volcano: BuildVictimsPriorityQueue)."""
+    """Sort the victims, first to evict first (Volcano: BuildVictimsPriorityQueue)."""
     claimant = session.queues[gang.job.queue]
 
     def key(task: jobs.Task) -> ordering.SortKey:
@@ -137,7 +139,7 @@ def in_order(
 
 
 def reclaim(search: NodeByNodeSearch) -> bool:
-    """Nodes by name: the first on which enough may go, and some candidate is.
+    """Try nodes by name, and take the first with candidates and enough resources after evictions.
 
     Predicates aren't asked again after the evictions (Volcano: reclaim reclaimForTask).
     """
@@ -160,8 +162,10 @@ def reclaim(search: NodeByNodeSearch) -> bool:
 
 
 def preempt(search: NodeByNodeSearch) -> bool:
-    """The best node first; room, the queue's limit and the predicates are all looked at again
-    after each eviction (Volcano: preempt normalPreempt).
+    """Try nodes by score; resources, the queue's limit and predicates are checked again after each
+    eviction.
+
+    Volcano: preempt normalPreempt.
     """
     session, task, trial = search.session, search.task, search.trial
     session.spend("claims", TASK_COST)
@@ -182,10 +186,10 @@ def preempt(search: NodeByNodeSearch) -> bool:
 
 
 def preempt_dry_run(search: NodeByNodeSearch) -> bool:
-    """The node whose victims matter least, after those that needn't go were spared.
+    """Choose the node with the least important victims, after sparing unnecessary victims.
 
-    Volcano: preempt topologyAwarePreempt, pickOneNodeForPreemption. Its sample of nodes is random;
-    here all are looked at.
+    Volcano: preempt topologyAwarePreempt, pickOneNodeForPreemption. Volcano examines a random
+    sample of nodes; here all nodes are examined.
     """
     session, task, trial = search.session, search.task, search.trial
     session.spend("claims", TASK_COST)
@@ -204,7 +208,7 @@ def preempt_dry_run(search: NodeByNodeSearch) -> bool:
 
 
 def _spared(search: NodeByNodeSearch, row: int) -> list[jobs.Task]:
-    """The victims without which the task doesn't start on this node, most important first."""
+    """Return the victims without whom the task can't start on this node, most important first."""
     trial = search.trial
     start = trial.checkpoint()
     chosen = []
@@ -226,7 +230,9 @@ def _spared(search: NodeByNodeSearch, row: int) -> list[jobs.Task]:
 
 
 def _weight(victims: Sequence[jobs.Task]) -> tuple[float, ...]:
-    """The lowest highest priority, the lowest sum, the fewest pods, the latest start."""
+    """Return the sort key of victims: highest priority, sum of priorities, number of pods, latest
+    start.
+    """
     priorities = [task.priority for task in victims]
     top = max(priorities)
     starts = [
@@ -239,7 +245,7 @@ def _weight(victims: Sequence[jobs.Task]) -> tuple[float, ...]:
 
 
 def _fits(search: NodeByNodeSearch, row: int, victims: Sequence[jobs.Task] = ()) -> bool:
-    """Whether there is room for the task once these are gone, too (Volcano: ValidateVictims)."""
+    """Whether the task's request fits after these evictions (Volcano: ValidateVictims)."""
     session = search.session
     room = nominated_pods.room(session, search.task)[row]
     for victim in victims:
@@ -249,7 +255,7 @@ def _fits(search: NodeByNodeSearch, row: int, victims: Sequence[jobs.Task] = ())
 
 
 def _starts(search: NodeByNodeSearch, row: int) -> bool:
-    """Whether queue, room and predicates all let the task in (Volcano: preemptorFitsOnNode)."""
+    """Whether queue, resources and predicates all admit the task (Volcano: preemptorFitsOnNode)."""
     session = search.session
     queue = session.queues[search.gang.job.queue]
     return session.dispatch.all_agree(

@@ -1,4 +1,4 @@
-"""Volcano's versions of small plugins: each overrides the hooks that Volcano answers otherwise."""
+"""Volcano's versions of small plugins: each overrides the hooks in which Volcano differs."""
 
 from vscheduler.core.api import contracts, views
 from vscheduler.core.model import jobs
@@ -6,13 +6,13 @@ from vscheduler.core.plugins import gang
 
 
 class VolcanoGang(gang.Gang):
-    """Looks at the minimum only: what a job has above it counts for nothing."""
+    """Considers the minimum of a job only, and ignores pods beyond the minimum."""
 
     def start_timeout(self, gang: views.JobState) -> None:
-        """Abstain: the bound part of a gang stays."""
+        """Abstain: a gang bound in part stays."""
 
     def job_starving(self, gang: views.JobState) -> bool:
-        """Whether the minimum of the job, or of one of its roles, has no place yet (Volcano: gang
+        """Whether tasks are missing for the minimum of the job, or of a role (Volcano: gang
         jobStarvingFn, IsStarving).
         """
         if gang.ready_tasks + gang.waiting_tasks < gang.job.min_member:
@@ -21,5 +21,5 @@ class VolcanoGang(gang.Gang):
         return any(gang.role_tasks(role, jobs.PLACED) < least for role, least in missing)
 
     def job_key(self, gang: views.JobState) -> contracts.Key:
-        """Order jobs that lack their minimum first, all alike."""
+        """Order jobs without their minimum first, all alike."""
         return 1 if gang.has_minimum else 0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CLAIM_COST = 20
 """Microseconds, about, for one job that asks for victims, whatever the result."""
 
-VAIN_COST = 20
+SKIP_COST = 20
 """Microseconds, about, for one job skipped because a similar job found no victims."""
 
 
@@ -65,30 +65,30 @@ class Planner:
         self._most: dict[str, resources.Vector] = {}
 
     def claim(
-        self, queue: queues.Queue, claim: preemptors.Preemptor, candidate: victims.Candidate
+        self, queue: queues.Queue, preemptor: preemptors.Preemptor, candidate: victims.Candidate
     ) -> bool:
         """Make room for the job's minimum, or for the next pod of a started job. Return False if no
         plan works, with nothing changed.
 
-        Placed tasks are removed from the claim.
+        Placed tasks are removed from the preemptor.
         """
         session = self.session
-        if not session.dispatch.first_tier("job_starving", claim.gang):
+        if not session.dispatch.first_tier("job_starving", preemptor.gang):
             return False
         session.spend("asked", CLAIM_COST)
-        likeness = claim.likeness(session)
+        likeness = preemptor.likeness(session)
         if likeness in self._failed:
             return False
         gangs = (False,) if self.whole_gangs is victims.WholeGangs.NEVER else (False, True)
-        pods = (queue.name, nominated_pods.alike(session, claim.tasks[0]))
+        pods = (queue.name, nominated_pods.alike(session, preemptor.tasks[0]))
         for moving in (False, True):
             if moving is not (pods in self._only_moving):
                 continue
             for whole in gangs:
                 with session.statement() as trial:
                     terms = self._terms(whole=whole, moving=moving)
-                    attempt = search.VictimSearch(self, trial, queue, claim, candidate, terms)
-                    if self._carry_out(attempt, trial, claim):
+                    attempt = search.VictimSearch(self, trial, queue, preemptor, candidate, terms)
+                    if self._carry_out(attempt, trial, preemptor):
                         return True
                     if attempt.might_move:
                         self._only_moving.add(pods)
@@ -104,7 +104,10 @@ class Planner:
         )
 
     def _carry_out(
-        self, attempt: search.VictimSearch, trial: statement.Statement, claim: preemptors.Preemptor
+        self,
+        attempt: search.VictimSearch,
+        trial: statement.Statement,
+        preemptor: preemptors.Preemptor,
     ) -> bool:
         """Whether the attempt finds a plan; if so, the plan is committed."""
         if not attempt.succeeds():
@@ -115,18 +118,18 @@ class Planner:
             return False
         if trial.evicts:
             trial.commit()
-            nominations.extend(self.session, claim.gang)
+            nominations.extend(self.session, preemptor.gang)
         else:
             trial.hold()
         # The earlier reason is obsolete: now the job waits for its victims to terminate.
-        self.session.reasons.pop(claim.gang.job.id, None)
-        claim.drop(attempt.placed)
+        self.session.reasons.pop(preemptor.gang.job.id, None)
+        preemptor.drop(attempt.placed)
         self._failed.clear()
         return True
 
-    def is_vain(self, claim: preemptors.Preemptor) -> bool:
+    def is_vain(self, preemptor: preemptors.Preemptor) -> bool:
         """Whether a similar job has found no victims, with no successful plan since."""
-        return claim.likeness(self.session) in self._failed
+        return preemptor.likeness(self.session) in self._failed
 
     def most(self, queue: queues.Queue) -> resources.Vector:
         """Return an upper bound, (N, R), of what evictions could free for the queue; computed

@@ -35,7 +35,7 @@ class VictimSearch:
         planner: "planner.Planner",
         trial: statement.Statement,
         queue: queues.Queue,
-        claim: preemptors.Preemptor,
+        preemptor: preemptors.Preemptor,
         candidate: victims.Candidate,
         terms: victims.EvictionRules,
     ) -> None:
@@ -43,9 +43,9 @@ class VictimSearch:
         self._session = planner.session
         self._trial = trial
         self._queue = queue
-        self._gang = claim.gang
+        self._gang = preemptor.gang
         self._has_minimum = self._is_pipelined()
-        self._tasks = self._tasks_to_place(claim)
+        self._tasks = self._tasks_to_place(preemptor)
         self._relocation = terms.removal
         self._pool = victims.VictimCandidates(
             self._session,
@@ -98,15 +98,15 @@ class VictimSearch:
                     failed.add(alike)
         return self._done()
 
-    def _tasks_to_place(self, claim: preemptors.Preemptor) -> list[jobs.Task]:
+    def _tasks_to_place(self, preemptor: preemptors.Preemptor) -> list[jobs.Task]:
         """Return the tasks to place; best-effort tasks, for which nothing is evicted, come last.
         Pods with preemptionPolicy Never are left out. Best-effort tasks count only towards a
         minimum that larger tasks also need.
         """
-        sized = [task for task in claim.tasks if not (task.never_preempts or task.best_effort)]
+        sized = [task for task in preemptor.tasks if not (task.never_preempts or task.best_effort)]
         if not sized or self._has_minimum:
             return sized
-        return sized + [task for task in claim.tasks if task.best_effort]
+        return sized + [task for task in preemptor.tasks if task.best_effort]
 
     def spare_the_unneeded(self) -> None:
         """Cancel evictions, the costliest first, without which all placed tasks still fit.
