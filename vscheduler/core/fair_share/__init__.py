@@ -1,1 +1,1 @@
-"""What each queue deserves: node pools, demands, max flow, constrained max-min fairness."""
+"""What each queue deserves: node pools, demands, maximum flow, constrained max-min fairness."""

@@ -1,4 +1,4 @@
-"""What queues have and ask for as the cycle begins: jobs are added up once, class by class."""
+"""Demand of queues as the cycle begins: what pods hold and ask for, added up once per pod class."""
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -7,11 +7,11 @@ from typing import Protocol
 from vscheduler.core.model import jobs, queues, resources, snapshot
 
 Pair = tuple[str, jobs.PodClass]
-"""A queue's name and a class of pods."""
+"""A queue's name and a pod class."""
 
 
 class QueueDemands:
-    """Of all jobs whose queue exists."""
+    """Held and requested resources of all queues with a job."""
 
     def __init__(
         self,
@@ -19,24 +19,25 @@ class QueueDemands:
         every: Iterable[jobs.WorkingJob],
         awaited: Iterable[Pair] = (),
     ) -> None:
-        """Awaited are pods that don't exist yet and for which room is kept: they ask for it."""
+        """`awaited` are future pods for which room is reserved. Such pods count as pending."""
         self._space = space
         self.pods: Mapping[Pair, tuple[int, int]]
-        """How many pods hold something, and how many are Pending; in order of jobs, so that the
-        same jobs give the same order."""
+        """How many pods hold resources, and how many are pending. In order of jobs, so that equal
+        jobs give an equal order."""
         found: dict[Pair, list[int]] = {}
         queues: dict[str, None] = {}
+        """Queues with a job, in order of jobs."""
         self._bounded: list[jobs.Job] = []
-        """Jobs that name minResources."""
+        """Jobs with minResources."""
         for gang in every:
             job = gang.job
             queues[job.queue] = None
             if job.min_resources is not None:
                 self._bounded.append(job)
-            for kind, (held, pending) in job.classes.items():
-                known = found.get((job.queue, kind))
+            for pod_class, (held, pending) in job.classes.items():
+                known = found.get((job.queue, pod_class))
                 if known is None:
-                    found[job.queue, kind] = [held, pending]
+                    found[job.queue, pod_class] = [held, pending]
                 else:
                     known[0] += held
                     known[1] += pending
@@ -49,20 +50,20 @@ class QueueDemands:
 
     @cached_property
     def held(self) -> Mapping[str, list[int]]:
-        """What pods of each of these queues hold: an amount per column; not to be written to."""
+        """Resources held by pods of each queue, one amount per column; read-only."""
         return self._sums({pair: held for pair, (held, _) in self.pods.items()})
 
     @cached_property
     def pending(self) -> Mapping[str, list[int]]:
-        """What Pending pods of each of these queues ask for: an amount per column; not to be
-        written to.
-        """
+        """Resources requested by pending pods of each queue, one amount per column; read-only."""
         return self._sums({pair: pending for pair, (_, pending) in self.pods.items()})
 
     @cached_property
     def elastic(self) -> Mapping[str, list[int]]:
-        """What jobs of each of these queues hold above their minResources, all of it where they
-        name none: an amount per column; not to be written to.
+        """Resources held by jobs of each queue above minResources, one amount per column;
+        read-only.
+
+        A job without minResources counts in full (Volcano: elastic).
         """
         sums = {queue: list(row) for queue, row in self.held.items()}
         for job in self._bounded:
@@ -72,18 +73,19 @@ class QueueDemands:
         return sums
 
     def _sums(self, counts: Mapping[Pair, int]) -> Mapping[str, list[int]]:
+        """Return the requests of this many pods of each pair, added up by queue."""
         sums = {queue: [0] * self._space.size for queue in self.queues}
         columns = self._space.columns
-        for (queue, kind), count in counts.items():
+        for (queue, pod_class), count in counts.items():
             if count:
                 row = sums[queue]
-                for name, amount in kind.request.items():
+                for name, amount in pod_class.request.items():
                     row[columns[name]] += amount * count
         return sums
 
 
 class Session(Protocol):
-    """The running cycle, as far as it is read to count what queues use."""
+    """The running cycle, as far as fair shares read it."""
 
     snapshot: snapshot.Snapshot
     space: resources.ResourceSpace
@@ -92,15 +94,15 @@ class Session(Protocol):
 
     @property
     def gangs(self) -> Mapping[jobs.JobId, jobs.WorkingJob]:
-        """Jobs with their state in this cycle; every one has its queue in `queues`."""
+        """All jobs with their state in this cycle. `queues` has the queue of every job."""
 
     @property
     def demands(self) -> QueueDemands:
-        """What queues have and ask for as the cycle begins."""
+        """Demand of queues as the cycle begins."""
 
     @property
     def total(self) -> resources.Vector:
-        """What there is to share out, (R,)."""
+        """The resources to share out, (R,)."""
 
     def request(self, task: jobs.Task) -> resources.Vector:
-        """What the task asks for, (R,); not to be written to."""
+        """Return the resource request of the task, (R,); read-only."""

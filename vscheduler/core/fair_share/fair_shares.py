@@ -1,7 +1,7 @@
-"""Dividing: what queues deserve of what there is, and how that came about.
+"""Fair shares of queues: the amounts each queue deserves, with reasons.
 
-The arithmetic is in core.fair_share.constrained_max_min; here queues, their limits and a survey
-become its problem.
+This module turns queues, limits and node pools into the input of
+core.fair_share.constrained_max_min, where shares are computed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,23 +17,23 @@ from vscheduler.core.model import decisions, queues, resources
 Rows = NDArray[np.float64]
 
 NEAR = 1e-9
-"""Amounts that differ by less than this part of the total are equal."""
+"""Amounts that differ by less than this fraction of the total are equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLimits:
-    """What queues may have, (Q, R), in the order of `names`."""
+    """Capabilities and guarantees of all queues, (Q, R), in the order of `names`."""
 
     names: tuple[str, ...]
     capability: Rows
-    """Less what their pods hold under other schedulers; inf is no limit."""
+    """The capability less what pods of the queue hold under other schedulers; inf is no limit."""
     guarantee: Rows
-    """What is kept for them, less what their pods hold under other schedulers; no more than they
-    may have."""
+    """The guarantee less what pods of the queue hold under other schedulers; at most the
+    capability."""
     closed: NDArray[np.bool_]
-    """Queues that take no pods: what they don't hold isn't kept for them, (Q,)."""
+    """Queues that take no pods, (Q,). Nothing is reserved for such a queue beyond what it holds."""
     whole: Rows
-    """The most that all may have together, by the capability of queue root: (R,)."""
+    """The most that all queues may have together, by the capability of queue root, (R,)."""
 
 
 def limits(
@@ -41,8 +41,11 @@ def limits(
     known: Mapping[str, queues.Queue],
     elsewhere: Mapping[str, resources.ResourceMap],
 ) -> QueueLimits:
-    """A guarantee above the capability promises no more than that; root's own keeps nothing from
-    those below it.
+    """Return the limits of these queues; `elsewhere` is what pods of each queue hold under other
+    schedulers.
+
+    A guarantee above the queue's capability is cut to the capability. A guarantee of queue root is
+    ignored, for root contains all other queues.
     """
     names = tuple(sorted(known))
     shape = (len(names), space.size)
@@ -70,46 +73,49 @@ def limits(
 
 
 class FairShares:
-    """What a survey found, divided among queues."""
+    """The resources of node pools divided among queues by constrained max-min fairness."""
 
     def __init__(
         self,
         space: resources.ResourceSpace,
-        survey: node_pools.NodePools,
+        pools: node_pools.NodePools,
         limits: QueueLimits,
         weights: Sequence[int],
     ) -> None:
         """Weights (Q,) are at least 1."""
         self.space = space
-        self._survey = survey
+        self._pools = pools
         self._limits = limits
         self._weights = np.array(weights, dtype=np.float64)
         self.places = {name: place for place, name in enumerate(limits.names)}
-        """Where each queue's row is."""
-        domains = len(survey.reach)
+        """The row of each queue."""
+        domains = len(pools.reach)
         self._pods = np.zeros((len(limits.names), domains), dtype=np.int64)
-        """Pods of each queue by domain."""
+        """Number of pods of each queue in each domain, (Q, C)."""
         self._demands = np.zeros((len(limits.names), domains, space.size))
         self._pinned = np.zeros_like(limits.guarantee)
-        for name, held in survey.pinned.items():
+        for name, held in pools.pinned.items():
             self._pinned[self.places[name]] = held
         self._kept = np.zeros_like(limits.guarantee)
-        """What is guaranteed to queues that don't ask for it."""
+        """What is guaranteed to queues beyond what their pods ask for, (Q, R)."""
         self._count()
         self._shares: constrained_max_min.Shares | None = None
 
     def add(self, queue: str, amounts: resources.Vector) -> None:
-        """The queue asks for this much (R,) more, for pods that don't exist yet.
+        """Let the queue ask for more, (R,), on behalf of pods that don't exist yet.
 
-        Nobody knows where they could go: where most of its pods can, as far as there is any there,
-        else where a pod without conditions can, else anywhere.
+        Nobody knows yet which nodes such pods can use. The demand goes to the domain of most of the
+        queue's pods, if nodes of the domain have any of the resource; else to the domain of a pod
+        without constraints; else to all nodes.
         """
         place = self.places[queue]
         for column in np.flatnonzero(amounts).tolist():
             self._demands[place, self._likely(place, column), column] += amounts[column]
 
     def divide(self) -> constrained_max_min.Shares:
-        """What queues deserve, what is guaranteed to those that don't ask for it included."""
+        """Return the share each queue deserves, including guarantees not asked for. Computed
+        once.
+        """
         if self._shares is None:
             guaranteed = self.guaranteed
             self._kept = self._unasked(guaranteed)
@@ -120,9 +126,10 @@ class FairShares:
 
     @cached_property
     def guaranteed(self) -> Rows:
-        """What of the guarantees counts, (Q, R): all, where there is as much.
+        """How much of each guarantee counts, (Q, R): everything where nodes can give as much.
 
-        It is worked out once, before groups are announced whose pods don't exist.
+        Computed once, and first read before `add` counts pods of admitted groups, so admission
+        doesn't change guarantees.
         """
         asked = self._demands.sum(axis=1) + self._pinned
         closed = self._limits.closed[:, np.newaxis]
@@ -138,7 +145,7 @@ class FairShares:
         return constrained_max_min.carried_guarantees(self._problem(demands, promised))
 
     def _unasked(self, guarantee: Rows) -> Rows:
-        """What of a guarantee a queue doesn't ask for; one that is closed is kept nothing."""
+        """Return how much of each guarantee no pod asks for, (Q, R); 0 for closed queues."""
         asked = self._demands.sum(axis=1) + self._pinned
         kept: Rows = np.maximum(guarantee - asked, 0.0)
         kept[self._limits.closed] = 0.0
@@ -146,15 +153,15 @@ class FairShares:
 
     @property
     def problem(self) -> constrained_max_min.SharingProblem:
-        """What is asked for and what there is, as far as that has been told."""
+        """Demand and supply as known so far, as a sharing problem."""
         return self._problem(self._demands, self.guaranteed)
 
     def _problem(self, demands: Rows, guarantee: Rows) -> constrained_max_min.SharingProblem:
         return constrained_max_min.SharingProblem(
             weights=self._weights,
             demands=demands,
-            reach=self._survey.reach,
-            supply=self._survey.supply.astype(np.float64),
+            reach=self._pools.reach,
+            supply=self._pools.supply.astype(np.float64),
             pinned=self._pinned,
             guarantee=guarantee,
             capability=self._limits.capability,
@@ -163,26 +170,26 @@ class FairShares:
 
     @cached_property
     def usable(self) -> Rows:
-        """What there is on nodes that each queue's pods could use, and what it has pinned: (Q, R).
-        For a queue without pods, on those that a pod without conditions could use.
+        """Resources of all nodes usable for each queue's pods, pinned amounts included: (Q, R). For
+        a queue without pods, the nodes usable for a pod without constraints.
         """
-        return self._rooms @ self._survey.supply.astype(np.float64) + self._pinned
+        return self._usable_kinds @ self._pools.supply.astype(np.float64) + self._pinned
 
     @cached_property
     def real(self) -> Rows:
-        """The most that each queue could have, (Q, R): an upper bound. What is guaranteed to those
-        who could use no other nodes is out of its reach.
+        """An upper bound of what each queue could ever have, (Q, R) (Volcano: real capability).
 
-        Pods that don't exist yet may be of another kind, so that nodes count that any pod could
-        use, and where these have nothing of a resource, all do.
+        Guarantees of queues restricted to the same nodes are out of reach. Pods created later may
+        have other constraints, so nodes usable for a pod without constraints count as well; if none
+        of the nodes has a resource, all nodes count.
         """
-        reach, supply = self._survey.reach, self._survey.supply.astype(np.float64)
-        wide = self._rooms | reach[self._survey.open]
+        reach, supply = self._pools.reach, self._pools.supply.astype(np.float64)
+        wide = self._usable_kinds | reach[self._pools.open]
         most = wide @ supply
-        most = np.where(most > 0.0, most, reach[self._survey.anywhere] @ supply) + self._pinned
+        most = np.where(most > 0.0, most, reach[self._pools.anywhere] @ supply) + self._pinned
         guarantee = self.guaranteed
-        outside = (~wide).astype(np.float32) @ self._rooms.T.astype(np.float32)
-        # No more can be kept from others than there is.
+        outside = (~wide).astype(np.float32) @ self._usable_kinds.T.astype(np.float32)
+        # A guarantee can't take more from other queues than nodes have.
         owed = np.minimum(guarantee, self.usable)
         kept = (outside == 0) @ owed - owed
         real = np.maximum(most - kept, np.minimum(guarantee, most))
@@ -190,31 +197,33 @@ class FairShares:
         return capped
 
     @cached_property
-    def _rooms(self) -> NDArray[np.bool_]:
-        """Which kinds of nodes each queue's pods could use: (Q, K)."""
-        rooms = (self._pods > 0) @ self._survey.reach
-        rooms[~self._pods.any(axis=1)] = self._survey.reach[self._survey.open]
-        return rooms
+    def _usable_kinds(self) -> NDArray[np.bool_]:
+        """Which kinds of nodes each queue's pods could use, (Q, K)."""
+        usable = (self._pods > 0) @ self._pools.reach
+        usable[~self._pods.any(axis=1)] = self._pools.reach[self._pools.open]
+        return usable
 
     @cached_property
     def _stocked(self) -> NDArray[np.bool_]:
-        """Whether there is any of a resource in a domain: (C, R)."""
-        return self._survey.reach @ (self._survey.supply > 0)
+        """Whether nodes of a domain have any of a resource, (C, R)."""
+        return self._pools.reach @ (self._pools.supply > 0)
 
     def _likely(self, place: int, column: int) -> int:
-        """Where pods of this queue that nothing is known of could find a resource."""
+        """Return the domain in which unknown pods of this queue are most likely to find a
+        resource.
+        """
         pods = self._pods[place]
         usual = [int(pods.argmax())] if pods.any() else []
-        for domain in (*usual, self._survey.open):
+        for domain in (*usual, self._pools.open):
             if self._stocked[domain, column]:
                 return domain
-        return self._survey.anywhere
+        return self._pools.anywhere
 
     def _count(self) -> None:
-        """Add up what pods want, where."""
+        """Add up pods and requests by queue and domain."""
         columns = self.space.columns
         sums: dict[tuple[str, int], tuple[int, list[int]]] = {}
-        for (queue, pod_class), (domain, count) in self._survey.demands.items():
+        for (queue, pod_class), (domain, count) in self._pools.demands.items():
             pods, row = sums.get((queue, domain)) or (0, [0] * self.space.size)
             for name, amount in pod_class.request.items():
                 row[columns[name]] += amount * count
@@ -224,13 +233,13 @@ class FairShares:
             self._demands[self.places[queue], domain] = row
 
     def bases(self, queue: str) -> Mapping[str, decisions.Basis]:
-        """How it came about what the queue deserves of each resource that it wants."""
+        """Return the share of each wanted resource, and which limit determines the share."""
         place, shares = self.places[queue], self.divide()
         wanted = self._demands[place].sum(axis=0) + self._pinned[place]
         found = {}
         for column in np.flatnonzero(wanted + self._limits.guarantee[place]).tolist():
             deserved = float(shares.deserved[place, column])
-            near = NEAR * max(1.0, float(self._survey.total[column]))
+            near = NEAR * max(1.0, float(self._pools.total[column]))
             capability = float(self._limits.capability[place, column])
             guarantee = float(self.guaranteed[place, column])
             promised = float(self._limits.guarantee[place, column])
@@ -238,6 +247,8 @@ class FairShares:
                 promised = 0.0
             elif not (wanted[column] or promised > guarantee + near):
                 continue
+            # The first limit that holds decides: own request or capability, then the capability of
+            # root, and else the weight.
             bound = decisions.LimitedBy.WEIGHT
             if deserved >= min(wanted[column], capability) - near:
                 over = wanted[column] > capability + near

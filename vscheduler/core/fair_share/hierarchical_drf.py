@@ -1,13 +1,14 @@
-"""Branches: dominant shares of a tree of queues, the jobs at its ends (hierarchical DRF).
+"""Hierarchical DRF: dominant shares of a tree of queues, with jobs as leaves.
 
-A branch holds what its parts hold, scaled so that parts of different dominant resources count
-alike: each part that still wants something counts as much as the smallest of them. A part is
-saturated when it has what it asks for of some resource, or when there is no more of one that it
-asks for; it counts in full, and stands back behind those that aren't.
+The allocation of a node is the sum of its children's allocations, scaled so that children with
+different dominant resources count alike: children still wanting something are scaled down to the
+smallest share among them. A child is saturated with enough of any resource in its request, or once
+a requested resource is used up. Saturated children count in full, and come after all others.
 
-Volcano: plugins/drf, enableHierarchy. There the jobs of a queue hang on the last node of its path;
-here each queue has a node of its own below it, so that queues of one path, or of a path that goes
-on, take turns; with `flat` queues of one path are one, as there, and the older one comes first.
+Volcano: plugins/drf, enableHierarchy. In Volcano the jobs of a queue are children of the last node
+of the queue's path. Here each queue has a node of its own below the last node. Queues with the same
+path, or with a path that continues another queue's path, therefore take turns. With `flat`, queues
+with the same path share a node, as in Volcano, and the older queue comes first.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,17 +26,17 @@ Mask: TypeAlias = NDArray[np.bool_]
 Shares: TypeAlias = NDArray[np.float64]
 
 DIGITS = 9
-"""Shares that agree so far are equal: they are sums of floats in some order."""
+"""Shares that agree to this many digits are equal: they are sums of floats in varying order."""
 
 SEPARATOR = "/"
 LEAST_WEIGHT = 1.0
 ALWAYS = 2
-"""Columns that count for every job, held or not: cpu and memory, which come first."""
+"""The first columns, cpu and memory, count for every job whether or not it holds any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePath:
-    """Where a queue stands: the nodes below the root, each with its weight, outermost first."""
+    """The position of a queue: the nodes below the root with their weights, outermost first."""
 
     path: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()
@@ -43,7 +44,7 @@ class QueuePath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobUsage:
-    """One job: what it holds, and what it asks for in all."""
+    """One job with resources held and resources requested, held ones included."""
 
     job: str
     allocated: ResourceArray
@@ -51,9 +52,10 @@ class JobUsage:
 
 
 def place(path: str, weights: str) -> QueuePath:
-    """`root/sci/dev` and `1/2/8`: the first part of each is the root's.
+    """Return the position described by two annotations, such as `root/sci/dev` and `1/2/8`.
 
-    A weight that is missing, unreadable or below 1 is 1 (Volcano: buildHierarchy).
+    The first part of each belongs to the root. A weight is 1 if missing, unreadable or below 1
+    (Volcano: buildHierarchy).
     """
     names = tuple(path.split(SEPARATOR)[1:])
     written = weights.split(SEPARATOR)[1:]
@@ -62,6 +64,7 @@ def place(path: str, weights: str) -> QueuePath:
 
 
 def _weight(text: str) -> float:
+    """Return the number in this text, or 1 if the text is no valid weight."""
     try:
         weight = float(text)
     except ValueError:
@@ -70,7 +73,7 @@ def _weight(text: str) -> float:
 
 
 class TreeNode:
-    """A node whose parts are branches, or queues' own nodes."""
+    """A node of the tree, with inner nodes of paths or nodes of queues as children."""
 
     __slots__ = ("allocated", "parent", "parts", "saturated", "share", "stale", "weight")
 
@@ -81,26 +84,28 @@ class TreeNode:
         if parent is not None:
             parent.parts.append(self)
         self.allocated: NDArray[np.float64] = np.zeros(0)
-        """What it counts as, (R,)."""
+        """The scaled allocation, (R,)."""
         self.share = 0.0
         self.saturated = True
         self.stale = True
-        """Whether something changed below since the three were worked out."""
+        """Whether something below has changed since the three attributes above were computed."""
 
     @property
     def weighted(self) -> float:
-        """The share by weight."""
+        """The dominant share divided by the weight."""
         return round(self.share / self.weight, DIGITS)
 
     def change(self) -> None:
-        """What it holds is another now, and what is above it, too."""
-        branch: TreeNode | None = self
-        while branch is not None:
-            branch.stale = True
-            branch = branch.parent
+        """Mark this node and all nodes above as stale."""
+        node: TreeNode | None = self
+        while node is not None:
+            node.stale = True
+            node = node.parent
 
     def settle(self, total: ResourceArray, wanted: Mask) -> None:
-        """Work out what is stale; wanted is which resources (R,) there is more of."""
+        """Compute the attributes of stale nodes; `wanted` (R,) says of which resources some is
+        left.
+        """
         for part in self.parts:
             if part.stale:
                 part.settle(total, wanted)
@@ -115,8 +120,8 @@ class TreeNode:
         self.stale = False
 
 
-class InnerNode(TreeNode):
-    """A queue's own node: its parts are jobs, one row each."""
+class QueueNode(TreeNode):
+    """The node of a queue, with jobs as children, one row each."""
 
     __slots__ = ("held", "request", "rows")
 
@@ -128,7 +133,9 @@ class InnerNode(TreeNode):
         self.request = np.array([each.request for each in held]) if held else empty
 
     def settle(self, total: ResourceArray, wanted: Mask) -> None:
-        """Volcano: resourceSaturated, updateHierarchicalShare."""
+        """Compute the attributes from the jobs' rows (Volcano: resourceSaturated,
+        updateHierarchicalShare).
+        """
         asked, holds = self.request > 0, self.held > 0
         counts = holds.copy()
         counts[:, :ALWAYS] = True
@@ -142,7 +149,7 @@ class InnerNode(TreeNode):
 
 
 class Tree:
-    """All queues with their jobs, as a cycle changes what these hold."""
+    """All queues with their jobs, following the allocations of a cycle."""
 
     def __init__(
         self,
@@ -152,51 +159,56 @@ class Tree:
         *,
         flat: bool = False,
     ) -> None:
-        """Every queue has a place; where two disagree about a weight, the first one is right."""
+        """Every queue has a place. Where two places disagree about the weight of a node, the first
+        counts.
+        """
         self._total = total
         self._used = np.zeros(total.size, dtype=np.int64)
         self._root = TreeNode(None, LEAST_WEIGHT)
-        self._branches = [self._root]
-        self._stems: dict[str, InnerNode] = {}
+        self._nodes = [self._root]
+        self._queue_nodes: dict[str, QueueNode] = {}
         known: dict[tuple[str, ...], TreeNode] = {(): self._root}
         for queue, stands in places.items():
-            branch = self._root
+            node = self._root
             for depth, weight in enumerate(stands.weights, start=1):
                 path = stands.path[:depth]
                 if path not in known:
-                    known[path] = TreeNode(branch, weight)
-                    self._branches.append(known[path])
-                branch = known[path]
+                    known[path] = TreeNode(node, weight)
+                    self._nodes.append(known[path])
+                node = known[path]
             same = [other for other in places if flat and places[other].path == stands.path]
             held = [each for name in same or (queue,) for each in holdings.get(name, ())]
-            first = self._stems.get(same[0]) if same else None
-            self._stems[queue] = first or InnerNode(branch, held, total.size)
+            shared = self._queue_nodes.get(same[0]) if same else None
+            self._queue_nodes[queue] = shared or QueueNode(node, held, total.size)
             for each in holdings.get(queue, ()):
                 self._used += each.allocated
-        self._branches += dict.fromkeys(self._stems.values())
+        self._nodes += dict.fromkeys(self._queue_nodes.values())
         self._flat = flat
         self._depth = max((len(stands.path) for stands in places.values()), default=0) + (not flat)
         self._wanted: Mask = self._used < total
 
     def shift(self, queue: str, job: str, amounts: ResourceArray) -> None:
-        """A job of this queue holds so much more; less, where amounts are negative."""
-        stem = self._stems[queue]
-        stem.held[stem.rows[job]] += amounts
-        stem.change()
+        """Add amounts to what a job of this queue holds; negative amounts reduce the job's
+        usage.
+        """
+        node = self._queue_nodes[queue]
+        node.held[node.rows[job]] += amounts
+        node.change()
         self._used += amounts
         wanted = self._used < self._total
         if not np.array_equal(wanted, self._wanted):
             self._wanted = wanted
-            for each in self._stems.values():
+            for each in self._queue_nodes.values():
                 each.change()
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Whatever is shifted meanwhile is shifted back before the end: what was worked out before
-        holds again then.
+        """Restore the computed attributes at the end of a `with` block.
+
+        The caller shifts back whatever was shifted inside the block.
         """
         self._settle()
-        before = [(each, each.allocated, each.share, each.saturated) for each in self._branches]
+        before = [(each, each.allocated, each.share, each.saturated) for each in self._nodes]
         wanted = self._wanted
         yield
         assert np.array_equal(wanted, self._wanted)
@@ -205,40 +217,40 @@ class Tree:
             each.stale = False
 
     def key(self, queue: str) -> tuple[float, ...]:
-        """What queues are compared by, smaller first: from the root down, whether the branch is
-        saturated, and its share by weight (Volcano: compareQueues). Where a way ends there is
-        nothing more.
+        """Return the sort key of a queue, smallest first (Volcano: compareQueues).
+
+        The key holds two values for each node from the root down: whether the node is saturated,
+        and the weighted share. A shorter path is filled up with zeros.
         """
-        way = self._way(queue)
-        compared = way[:-1] if self._flat else way
+        path = self._path(queue)
+        compared = path[:-1] if self._flat else path
         parts = [part for each in compared for part in (float(each.saturated), each.weighted)]
         return (*parts, *[0.0] * (2 * self._depth - len(parts)))
 
     def shares(self, queue: str, other: str) -> tuple[float, float]:
-        """The shares by weight of the two branches in which these queues are, where their ways
-        part.
-        """
-        pairs = zip(self._way(queue), self._way(other), strict=False)
+        """Return the weighted shares of the two nodes at which the paths of both queues part."""
+        pairs = zip(self._path(queue), self._path(other), strict=False)
         mine, theirs = next(pair for pair in pairs if pair[0] is not pair[1])
         return mine.weighted, theirs.weighted
 
-    def _way(self, queue: str) -> list[TreeNode]:
-        """The branches from below the root to the queue's own, as they are now."""
+    def _path(self, queue: str) -> list[TreeNode]:
+        """Return the nodes from below the root to the queue's own, with attributes up to date."""
         self._settle()
-        way: list[TreeNode] = []
-        branch: TreeNode = self._stems[queue]
-        while branch.parent is not None:
-            way.append(branch)
-            branch = branch.parent
-        return way[::-1]
+        path: list[TreeNode] = []
+        node: TreeNode = self._queue_nodes[queue]
+        while node.parent is not None:
+            path.append(node)
+            node = node.parent
+        return path[::-1]
 
     def _settle(self) -> None:
+        """Bring all attributes up to date."""
         if self._root.stale:
             self._root.settle(self._total, self._wanted)
 
 
 def _sum(held: NDArray[np.float64], shares: NDArray[np.float64], saturated: Mask) -> Shares:
-    """What parts count as together, (R,)."""
+    """Return the scaled sum of what children hold, (R,)."""
     scaled = ~saturated & (shares > 0)
     least = min(1.0, float(shares[scaled].min(initial=1.0)))
     factors = np.divide(least, shares, out=np.ones_like(shares), where=scaled)
@@ -247,7 +259,9 @@ def _sum(held: NDArray[np.float64], shares: NDArray[np.float64], saturated: Mask
 
 
 def _dominant(held: NDArray[np.int64] | NDArray[np.float64], total: ResourceArray) -> Shares:
-    """The largest part of any resource that each row holds, (N,); 1 where there is none of it."""
+    """Return the largest fraction of any resource that each row holds, (N,); 1 where the total is
+    0.
+    """
     parts = np.divide(held, total, out=(held > 0).astype(np.float64), where=total > 0)
     shares: Shares = parts.max(axis=1, initial=0.0)
     return shares

@@ -1,7 +1,8 @@
-"""What admitted groups were promised and don't have yet: the figures that admission goes by.
+"""Resources reserved for admitted groups but not used yet (Volcano: inqueue resources).
 
-All amounts are by resource, only those that a group's minResources name; pods behind a scheduling
-gate can't start, so what they ask for isn't kept for them (Volcano: DeductSchGatedResources).
+Admission counts reserved amounts as taken. All amounts are by resource name, for the resources in a
+group's minResources. Pods with a scheduling gate can't start, so nothing is reserved for gated pods
+(Volcano: DeductSchGatedResources).
 """
 
 from collections.abc import Mapping
@@ -10,21 +11,23 @@ from vscheduler.core.model import jobs, resources
 
 
 def minimum(gang: jobs.WorkingJob) -> resources.ResourceMap:
-    """Its minResources less what its gated pods ask for: what a group is promised at admission."""
+    """Return the promise that admission makes to a group: minResources less requests of gated
+    pods.
+    """
     return _less(gang.job.min_resources or {}, _gated(gang.job))
 
 
 def outstanding(gang: jobs.WorkingJob) -> resources.ResourceMap:
-    """The same, less what it has already."""
+    """Return the part of `minimum` not yet allocated to the group."""
     job = gang.job
     return _less(_less(job.min_resources or {}, job.allocated), _gated(job))
 
 
 def holds(gang: jobs.WorkingJob) -> bool:
-    """Whether a promise is kept for the group: it is Inqueue, or runs with its minimum.
+    """Whether resources are reserved for the group, that is, Inqueue or Running with minMember.
 
-    A running group below its minimum is being wound down, such as a Spark job whose driver is
-    done (Volcano: proportion OnSessionOpen).
+    A running group with fewer pods is finishing, such as a Spark job after the end of its driver
+    (Volcano: proportion OnSessionOpen).
     """
     if gang.job.min_resources is None:
         return False
@@ -35,15 +38,15 @@ def holds(gang: jobs.WorkingJob) -> bool:
 
 
 def unborn(gang: jobs.WorkingJob) -> resources.ResourceMap:
-    """The part of its minResources for which no pod asks yet."""
+    """Return the part of `minimum` not yet requested by any pod."""
     job = gang.job
     asked = resources.add(job.allocated, job.pending)
     return _less(_less(job.min_resources or {}, asked), _gated(job))
 
 
 def within(amounts: Mapping[str, int], left: dict[str, int]) -> resources.ResourceMap:
-    """As much of these amounts as is left, which they are taken from; what isn't named is left in
-    full.
+    """Return amounts capped by `left`, and deduct the result from `left`. A resource missing in
+    `left` isn't capped.
     """
     found = {name: min(amount, left.get(name, amount)) for name, amount in amounts.items()}
     for name in left.keys() & found.keys():
@@ -52,6 +55,7 @@ def within(amounts: Mapping[str, int], left: dict[str, int]) -> resources.Resour
 
 
 def _gated(job: jobs.Job) -> Mapping[str, int]:
+    """Return the requests of the job's gated pods, added up."""
     if not job.counts.get(jobs.TaskStatus.GATED):
         return {}
     asked: Mapping[str, int] = {}
@@ -62,7 +66,7 @@ def _gated(job: jobs.Job) -> Mapping[str, int]:
 
 
 def _less(amounts: Mapping[str, int], taken: Mapping[str, int]) -> Mapping[str, int]:
-    """What is left by name, at least nothing."""
+    """Return amounts less taken amounts, by name, at least 0."""
     if not taken:
         return amounts
     return {name: max(0, amount - taken.get(name, 0)) for name, amount in amounts.items()}

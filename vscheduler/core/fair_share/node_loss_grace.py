@@ -1,7 +1,7 @@
-"""Nodes that could give more a moment ago, and the cluster as if they still did.
+"""Grace time after nodes lose resources: what is missing, and the cluster as if nothing were.
 
-An autoscaler takes a node away, a kubelet is restarted, a device plugin comes back a second later:
-shares follow at once, and nobody is evicted for it before it has lasted for a while.
+An autoscaler removes a node, a kubelet restarts, a device plugin is gone for a second. Fair shares
+follow at once, but no pod is evicted for such a loss before the loss has lasted for a while.
 """
 
 from collections import Counter
@@ -15,10 +15,10 @@ from vscheduler.core.model import nodes, resources, snapshot
 
 
 def losses(taken: snapshot.Snapshot) -> dict[str, snapshot.NodeLoss]:
-    """What nodes had before and haven't now, by name: noted before and not made good, or new.
+    """Return what nodes have lost, by node name: known losses not made good so far, and new ones.
 
-    The time counts anew when more is lost there: the node shrinks further or leaves, or pods of
-    ours go that were still on it.
+    The grace time of a loss starts anew when more is lost on the node: the node shrinks further,
+    leaves, or loses pods of ours that were still there.
     """
     table, seen = taken.nodes, taken.carried.seen
     rows = table.layout.rows
@@ -45,16 +45,16 @@ def losses(taken: snapshot.Snapshot) -> dict[str, snapshot.NodeLoss]:
 
 
 def _held(taken: snapshot.Snapshot, names: Collection[str]) -> dict[str, resources.ResourceMap]:
-    """What pods of ours hold on these nodes. Where pods are is only looked through for nodes that
-    have left.
+    """Return what pods of ours hold on these nodes. Only for nodes that have left are pods looked
+    through.
     """
     table = taken.nodes
     rows = {name: table.layout.rows[name] for name in names if name in table.layout.rows}
     left: dict[str, Counter[str]] = {name: Counter() for name in names if name not in rows}
-    for kind, seats in taken.seats.items() if left else ():
-        for name, count in zip(seats.nodes, seats.counts.tolist(), strict=True):
+    for pod_class, pods in taken.seats.items() if left else ():
+        for name, count in zip(pods.nodes, pods.counts.tolist(), strict=True):
             if name in left:
-                for resource, amount in kind.request.items():
+                for resource, amount in pod_class.request.items():
                     left[name][resource] += count * amount
     return left | {name: _amounts(table.ours[row], taken.space) for name, row in rows.items()}
 
@@ -64,7 +64,7 @@ def before(
     lost: Mapping[str, snapshot.NodeLoss],
     space: resources.ResourceSpace,
 ) -> node_pools.PoolNodes:
-    """The nodes as if nothing had been lost; what pods hold there is as it is now."""
+    """Return the nodes as if nothing had been lost, with the pods that are there now."""
     names = sorted({*ground.layout.names, *lost})
     layout = ground.layout.variant(
         tuple(
@@ -88,7 +88,7 @@ def before(
 def _suspects(
     seen: snapshot.LastNodes, table: nodes.NodeTable, space: resources.ResourceSpace
 ) -> list[int]:
-    """Rows of nodes, as they were seen, that have gone or may have become worse."""
+    """Return rows of the last cycle's nodes that have left or may give less than before."""
     before = seen.nodes
     if before.layout is table.layout and seen.space == space:
         less = before.allocatable > table.allocatable
@@ -112,7 +112,7 @@ def _suspects(
 def _is_worse(
     table: nodes.NodeTable, row: int, loss: snapshot.NodeLoss, space: resources.ResourceSpace
 ) -> bool:
-    """Whether a node that is there gives less than it did, or to fewer pods."""
+    """Whether an existing node gives less than before the loss, or takes fewer pods."""
     spec = table.layout.specs[row]
     if not spec.ready or spec.unschedulable:
         return True
@@ -123,7 +123,7 @@ def _is_worse(
 
 
 def _loss(seen: snapshot.LastNodes, row: int, now: float) -> snapshot.NodeLoss:
-    """A node as it was seen, missed since now."""
+    """Return the loss of a whole node, as last seen, with grace time starting now."""
     table, space = seen.nodes, seen.space
     others = np.maximum(table.used[row] - table.releasing[row] - table.ours[row], 0)
     return snapshot.NodeLoss(
@@ -136,5 +136,6 @@ def _loss(seen: snapshot.LastNodes, row: int, now: float) -> snapshot.NodeLoss:
 
 
 def _amounts(row: resources.Vector, space: resources.ResourceSpace) -> resources.ResourceMap:
+    """Return a row of amounts by resource name, without zeros."""
     values: list[int] = row.tolist()
     return {name: each for name, each in zip(space.names, values, strict=True) if each}

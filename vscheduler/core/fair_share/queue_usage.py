@@ -1,7 +1,7 @@
-"""Accounts: what queues hold and may hold, each one with those above it.
+"""Usage and limits of queues with owned amounts, side by side or in a tree.
 
-The arithmetic behind plugin capacity. What a queue uses counts for all its ancestors, and so does
-what is kept for it: a guarantee is out of others' reach even while its queue has no job.
+The arithmetic of plugin capacity. A queue's usage counts for all ancestors as well, and so does a
+guarantee: other queues can't use a guaranteed amount even while the queue has no job.
 """
 
 import itertools
@@ -15,22 +15,24 @@ from vscheduler.core.fair_share import constrained_max_min, demands, inqueue_res
 from vscheduler.core.model import decisions, queues, resources
 
 Request = Sequence[tuple[int, int]]
-"""What is asked for: columns and amounts."""
+"""A resource request as pairs of column and amount."""
 
-Amounts = list[float]
-"""One amount per column; whole numbers, but where there is no limit."""
+ResourceRow = list[float]
+"""One amount per column: whole numbers, or inf for no limit."""
 
 Rows = NDArray[np.float64]
 
 CLUSTER = ""
-"""Stands above all queues where they make up no tree."""
+"""The name of a node above all queues, if queues form no tree."""
 
 UNIT_NEAR = 1e-6
-"""So little is missing to a whole unit by rounding alone."""
+"""An amount this little below a whole unit counts as the whole unit: the rest is rounding."""
 
 
 class QueueUsage:
-    """What one queue has, was promised and may have, one amount per column."""
+    """Resources a queue has, was promised and may have, one amount per column (Volcano:
+    queueAttr).
+    """
 
     __slots__ = (
         *("allocated", "ceiling", "deserved", "elastic", "entitled", "guarantee", "held"),
@@ -41,39 +43,41 @@ class QueueUsage:
     def __init__(self, name: str, size: int) -> None:
         self.name = name
         self.line: tuple[QueueUsage, ...] = (self,)
-        """Itself and those above it, bottom up."""
+        """The queue and its ancestors, bottom up."""
         self.allocated = [0] * size
         self.promised = [0] * size
-        """Of the minResources of admitted groups, what they don't have yet."""
+        """The part of admitted groups' minResources that the groups don't have yet."""
         self.elastic = [0] * size
         """What groups have above their minResources."""
-        self.deserved: Amounts = []
+        self.deserved: ResourceRow = []
         self.entitled = False
-        """Whether it deserves anything but pod slots."""
-        self.guarantee: Amounts = []
-        self.unkept: Amounts = []
-        """What of its spec.guarantee doesn't count, as guarantees are more than there is; empty
-        where nobody has looked."""
+        """Whether the queue deserves anything but pod slots."""
+        self.guarantee: ResourceRow = []
+        self.unkept: ResourceRow = []
+        """The part of spec.guarantee that doesn't count, because guarantees exceed what the cluster
+        has; empty where guarantees weren't checked."""
         self.named: frozenset[int] = frozenset()
-        """The columns in which it counts whether it has more than it deserves."""
-        self.real: Amounts = []
-        """The most that it can ever have."""
-        self.limit: Amounts = []
-        """The most that it may be given; pod slots don't count but where a capability says so."""
-        self.ceiling: Amounts = []
-        """The same for a cluster without end."""
-        self.space: Amounts = []
-        """The most that all below it may hold together."""
+        """The columns in which the queue can exceed what it deserves: amounts in spec.deserved,
+        even 0, or otherwise deserved."""
+        self.real: ResourceRow = []
+        """The most that the queue can ever have (Volcano: realCapability)."""
+        self.limit: ResourceRow = []
+        """The most that the queue may be given. Pod slots are limited by capability only."""
+        self.ceiling: ResourceRow = []
+        """The same limit in a cluster of unlimited size."""
+        self.space: ResourceRow = []
+        """The most that all queues below may hold together."""
         self.owned = [0.0] * size
-        """What queues right below it hold, and jobs of its own have."""
-        self.held: Amounts = []
-        """The same, and at least its guarantee."""
+        """What child queues hold, and what the queue's own jobs have."""
+        self.held: ResourceRow = []
+        """The same, but at least the guarantee."""
         self.share: float | None = None
-        """Until something changes."""
+        """The dominant share; None once something has changed."""
 
     def dominant_share(self) -> float:
-        """The largest part of a deserved amount that is in use; 1 where nothing is deserved, so
-        that such queues come after those that lack something (Volcano: updateQueueAttrShare).
+        """Return the largest fraction in use of a deserved amount (Volcano: updateQueueAttrShare).
+
+        The share of a queue that deserves nothing is 1, so queues lacking something come first.
         """
         if self.share is None:
             pairs = zip(self.allocated, self.deserved, strict=True)
@@ -82,7 +86,9 @@ class QueueUsage:
         return self.share
 
     def committed(self, column: int) -> int:
-        """What it has and has promised, less what its groups can do without."""
+        """Return allocated and promised resources, less resources that groups have above
+        minResources.
+        """
         return self.allocated[column] + self.promised[column] - self.elastic[column]
 
 
@@ -98,21 +104,21 @@ class ExceededLimit:
 
 @dataclass(slots=True)
 class _Spec:
-    """What a Queue object says, in columns."""
+    """The amounts in a Queue object, by column."""
 
     capability: Rows
     guarantee: Rows
     deserved: Rows
     named: frozenset[int]
-    """The columns that spec.deserved names, if only as nothing."""
+    """The columns in spec.deserved, including amounts of 0."""
 
 
 class QueueUsageTree:
-    """The accounts of all queues in one cycle.
+    """The usage of all queues in one cycle.
 
-    Without a tree, all queues stand side by side. Volcano keeps a guarantee only in so far as each
-    queue's limit leaves those of its siblings out: together, they may still use it up. Here what
-    all siblings hold, guarantees included, has to stay within what is there for them.
+    Without a tree, all queues are children of one node. In Volcano, a guarantee only lowers the
+    limit of each sibling by itself, so several siblings together may still use up the guarantee.
+    Here the sum of all siblings' usage, guarantees included, must stay within the parent's limit.
     """
 
     def __init__(self, session: demands.Session, tree: queues.Tree | None) -> None:
@@ -121,7 +127,7 @@ class QueueUsageTree:
         paths = dict.fromkeys(session.queues, (CLUSTER,)) if tree is None else tree.paths
         self._top = CLUSTER if tree is None else queues.ROOT
         self._inner = {} if tree is None or self._volcano else tree.children
-        """Queues that are not for jobs, so that nothing is kept for one there."""
+        """Queues that take no jobs, so that nothing is reserved for a job there."""
         self.accounts: dict[str, QueueUsage] = {}
         for name in sorted({*paths, self._top}, key=lambda name: len(paths.get(name, ()))):
             account = self.accounts[name] = QueueUsage(name, session.space.size)
@@ -131,7 +137,7 @@ class QueueUsageTree:
         self._count()
 
     def take(self, account: QueueUsage, request: Request, sign: int = 1) -> None:
-        """The queue got this much more, or less where sign is -1."""
+        """Add a request to the queue's usage, or subtract the request if `sign` is -1."""
         account.share = None
         for each in account.line:
             for column, amount in request:
@@ -148,7 +154,7 @@ class QueueUsageTree:
                     break
 
     def promise(self, account: QueueUsage, amounts: Mapping[str, int]) -> None:
-        """A group of the queue was admitted with this much to come."""
+        """Count amounts promised to an admitted group of the queue."""
         columns = self._session.space.columns
         for name, amount in amounts.items():
             if name in columns:
@@ -156,28 +162,29 @@ class QueueUsageTree:
                     each.promised[columns[name]] += amount
 
     def exceeded(self, account: QueueUsage, request: Request) -> Iterator[ExceededLimit]:
-        """The limits of this queue and of those above it that the request doesn't keep to."""
+        """Yield the limits of the queue and its ancestors that the request would exceed."""
         for each in account.line:
             allocated, limit = each.allocated, each.limit
             for column, amount in request:
                 if allocated[column] + amount > limit[column]:
                     yield ExceededLimit(each, column, amount, limit[column])
         if not self._volcano:
-            yield from self._encroached(account, request)
+            yield from self._exceeded_guarantees(account, request)
 
     def unpromisable(
         self, account: QueueUsage, amounts: resources.ResourceMap, *, ceiling: bool = False
     ) -> tuple[QueueUsage, tuple[decisions.Shortage, ...]] | None:
-        """The first queue, from root down to this one, that can't promise these amounts, and the
-        numbers: what a queue can have, those below it can't have more of.
+        """Return the topmost queue unable to promise these amounts, with the shortages; None if
+        there is none.
 
-        ceiling: could it, if the cluster were large enough?
+        The search runs from root down to this queue, since no queue can have more than its
+        ancestors. With `ceiling`, the limits are those of a cluster of unlimited size.
         """
         names = sorted(name for name, amount in amounts.items() if amount)
         for each in reversed(account.line):
             short = []
             for name in names:
-                has, limit = self._standing(each, name, ceiling=ceiling)
+                has, limit = self._committed_and_limit(each, name, ceiling=ceiling)
                 if has + amounts[name] > limit:
                     short.append(
                         decisions.Shortage(
@@ -188,9 +195,11 @@ class QueueUsageTree:
                 return each, tuple(short)
         return None
 
-    def _standing(self, account: QueueUsage, name: str, *, ceiling: bool) -> tuple[int, float]:
-        """What the queue has promised of a resource and may promise; one without a column is
-        nowhere to be had yet.
+    def _committed_and_limit(
+        self, account: QueueUsage, name: str, *, ceiling: bool
+    ) -> tuple[int, float]:
+        """Return what the queue has committed of a resource, and the limit. A resource without a
+        column is on no node yet.
         """
         column = self._session.space.columns.get(name)
         if column is not None:
@@ -200,14 +209,19 @@ class QueueUsageTree:
         named = queue.capability.get(name) if queue else None
         return 0, (np.inf if named is None else named) if ceiling else 0.0
 
-    def _encroached(self, account: QueueUsage, request: Request) -> Iterator[ExceededLimit]:
-        """Guarantees of others that the request would use up.
+    def _exceeded_guarantees(
+        self, account: QueueUsage, request: Request
+    ) -> Iterator[ExceededLimit]:
+        """Yield guarantees of other queues that the request would use up.
 
-        Where nothing is kept for others, the room on nodes is limit enough, and says more.
+        Where no guarantee is at stake nothing is yielded, even if the cluster is full: nodes refuse
+        the pod then, for more specific reasons.
         """
         for column, amount in request:
             rise = float(amount)
             for below, above in itertools.pairwise(account.line):
+                # Usage within a queue's guarantee is already counted at all ancestors, so only the
+                # rise above it goes up.
                 held = max(below.owned[column] + rise, below.guarantee[column])
                 rise = held - below.held[column]
                 if not rise:
@@ -220,16 +234,20 @@ class QueueUsageTree:
                     yield ExceededLimit(below, column, amount, left)
 
     def _set_limits(self, *, bounded: bool, clamped: bool) -> None:
-        """bounded: what there is in the cluster is a limit; clamped: to what is deserved, too.
+        """Compute the limits of all queues (Volcano: buildQueueAttrs; for a tree,
+        checkHierarchicalQueue).
 
-        Volcano: buildQueueAttrs; of a tree, checkHierarchicalQueue, which bounds nothing.
+        With `bounded`, the size of the cluster is a limit. Volcano doesn't bound a tree. With
+        `clamped`, the deserved amounts are limited as well.
         """
         space, known = self._session.space, self._session.queues
         # The capability of root limits all queues together, in a tree or side by side.
-        crown = self._top if self._volcano else queues.ROOT
+        top_queue = self._top if self._volcano else queues.ROOT
         specs = {
             name: _spec(
-                space, known.get(crown if name == self._top else name), clipped=not self._volcano
+                space,
+                known.get(top_queue if name == self._top else name),
+                clipped=not self._volcano,
             )
             for name in self.accounts
         }
@@ -245,14 +263,15 @@ class QueueUsageTree:
         total = self._session.total.astype(np.float64)
         listed = (total > 0) | (np.arange(space.size) < len(resources.FIRST))
         endless = np.where(listed | (not self._volcano), np.inf, 0.0)
-        ceiling = self._real(endless, specs, kept)
-        real = self._real(total, specs, kept) if bounded else ceiling
+        ceiling = self._real_capabilities(endless, specs, kept)
+        real = self._real_capabilities(total, specs, kept) if bounded else ceiling
         for account in below:
             spec = specs[account.name]
             if clamped:
                 spec.deserved = np.minimum(spec.deserved, real[account.name])
             spec.deserved = np.maximum(spec.deserved, spec.guarantee)
-        # Root is guaranteed and deserves what its children are and do, whatever it says itself.
+        # The guarantee and deserved amount of root are the sums of its children's, whatever root's
+        # spec says.
         top.guarantee = kept[self._top]
         top.deserved = sum(
             (specs[account.name].deserved for account in below if len(account.line) == 2),
@@ -269,8 +288,10 @@ class QueueUsageTree:
             self.accounts[self._top].limit = top.capability.tolist()
 
     def _cut_guarantees(self, specs: Mapping[str, "_Spec"]) -> None:
-        """Leave of guarantees what counts, from root down: what is promised below a queue stays
-        within what that one is promised, for its own guarantee or for those below it.
+        """Reduce guarantees to the part that counts, from root down.
+
+        The guarantees of children fit into the parent's, or into the part of the cluster the
+        parent's children need together.
         """
         below: dict[str, list[str]] = {}
         bounds = {self._top: self._session.total.astype(np.float64)}
@@ -281,17 +302,17 @@ class QueueUsageTree:
                 below.setdefault(above, []).append(name)
         wanted = {name: spec.guarantee for name, spec in specs.items()}
         for above in reversed(below):
-            kids = self._kept(bounds[above], [wanted[name] for name in below[above]])
-            wanted.update(zip(below[above], kids, strict=True))
-            wanted[above] = np.maximum(wanted[above], kids.sum(axis=0))
+            children = self._kept_guarantees(bounds[above], [wanted[name] for name in below[above]])
+            wanted.update(zip(below[above], children, strict=True))
+            wanted[above] = np.maximum(wanted[above], children.sum(axis=0))
         wanted[self._top] = np.minimum(wanted[self._top], bounds[self._top])
         for above, names in below.items():
-            kids = np.array([wanted[name] for name in names])
+            children = np.array([wanted[name] for name in names])
             ones = np.ones(len(names))
             wanted.update(
                 zip(
                     names,
-                    constrained_max_min.fitted_guarantees(wanted[above], ones, kids),
+                    constrained_max_min.fitted_guarantees(wanted[above], ones, children),
                     strict=True,
                 )
             )
@@ -303,14 +324,16 @@ class QueueUsageTree:
                 spec.guarantee = kept
 
     @staticmethod
-    def _kept(total: Rows, promised: Sequence[Rows]) -> Rows:
-        """Of queues side by side; their weights mean nothing here."""
+    def _kept_guarantees(total: Rows, promised: Sequence[Rows]) -> Rows:
+        """Return how much of each guarantee counts among siblings. Weights mean nothing to plugin
+        capacity.
+        """
         return constrained_max_min.kept_guarantees(
             total, np.ones(len(promised)), np.array(promised)
         )
 
     def _count_elsewhere(self, specs: Mapping[str, "_Spec"]) -> None:
-        """What pods of a queue hold under other schedulers counts against its capability."""
+        """Deduct resources of a queue's pods under other schedulers from the capability."""
         space = self._session.space
         for queue, amounts in self._session.snapshot.elsewhere.items():
             if queue in self.accounts:
@@ -318,10 +341,12 @@ class QueueUsageTree:
                     spec = specs[account.name]
                     spec.capability = np.maximum(spec.capability - space.vector(amounts), 0.0)
 
-    def _real(
+    def _real_capabilities(
         self, whole: Rows, specs: Mapping[str, _Spec], kept: Mapping[str, Rows]
     ) -> dict[str, Rows]:
-        """The most that queues can have of a cluster: what is kept for others is out of reach."""
+        """Return the most that each queue can have of these resources, without other queues'
+        guarantees.
+        """
         real = {self._top: np.minimum(whole, specs[self._top].capability)}
         for name, account in self.accounts.items():
             if name != self._top:
@@ -331,6 +356,7 @@ class QueueUsageTree:
         return real
 
     def _fill(self, account: QueueUsage, spec: _Spec, real: Rows) -> None:
+        """Set the limits of one queue."""
         pods = self._session.space.columns[resources.PODS]
         account.guarantee = spec.guarantee.tolist()
         account.held = list(account.guarantee)
@@ -347,7 +373,7 @@ class QueueUsageTree:
         )
 
     def _count(self) -> None:
-        """What queues have, and what jobs were promised."""
+        """Count resources held by jobs, and resources promised to admitted groups."""
         asked = self._session.demands
         for queue in sorted(asked.queues):
             held = [(column, amount) for column, amount in enumerate(asked.held[queue]) if amount]
@@ -361,14 +387,16 @@ class QueueUsageTree:
                 account = self.accounts[gang.job.queue]
                 promised = inqueue_resources.outstanding(gang)
                 if not self._volcano:
-                    promised = self._possible(account, promised)
+                    promised = self._within_capability(account, promised)
                 self.promise(account, promised)
 
-    def _possible(
+    def _within_capability(
         self, account: QueueUsage, amounts: resources.ResourceMap
     ) -> resources.ResourceMap:
-        """As much of a promise as the queue may have: more can't have been promised to it, whatever
-        somebody wrote into the status of a group, and would be kept from its relations.
+        """Return the part of a promise within the queue's real capability.
+
+        Admission can't have promised more, whatever is written into a group's status; a larger
+        amount would be kept from other queues in vain.
         """
         columns = self._session.space.columns
         left = {
@@ -380,9 +408,9 @@ class QueueUsageTree:
 
 
 def _spec(space: resources.ResourceSpace, queue: queues.Queue | None, *, clipped: bool) -> _Spec:
-    """clipped: a guarantee above the capability promises no more than that.
+    """Return the amounts in a Queue's spec; with `clipped`, a guarantee is at most the capability.
 
-    What has no column is nowhere to be had.
+    Resources without a column are on no node.
     """
     if queue is None:
         nothing = np.zeros(space.size)

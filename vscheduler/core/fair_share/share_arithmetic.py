@@ -1,7 +1,6 @@
-"""Fair shares as arithmetic: Q queues by R resources, in float64.
+"""Arithmetic of fair shares: water-filling, dominant shares, and the attributes of a queue.
 
-Rows are queues, columns are resources; units as in model.resources.Amounts.
-A Ledger is one queue's row while a cycle changes it, in plain numbers.
+Arrays are Q queues by R resources, in float64, in the units of model.resources.
 """
 
 import math
@@ -15,7 +14,8 @@ from vscheduler.core.model import decisions, resources
 ResourceArray = NDArray[np.float64]
 
 COUNTED_FINELY = (resources.CPU, resources.MEMORY, "ephemeral-storage", "hugepages-")
-"""Resources, or beginnings of their names, whose unit (a milli, a byte) nobody asks for singly."""
+"""Resources, or prefixes of resource names, with a unit so small (a milli, a byte) that no request
+is for a single unit."""
 
 
 def real_capability(
@@ -24,11 +24,11 @@ def real_capability(
     guarantee: ResourceArray,
     capability: ResourceArray,
 ) -> ResourceArray:
-    """The most that each queue can ever have, (Q, R).
+    """Return the most that each queue can ever have, (Q, R).
 
-    total and promised are (R,): what there is, and the guarantees of all queues, with or without
-    jobs. guarantee and capability are (Q, R); an unlimited dimension is inf. What is guaranteed
-    to others is out of reach (Volcano: proportion buildQueueAttrs).
+    `total` (R,) is what the cluster has, `promised` (R,) the guarantees of all queues, with or
+    without jobs. `guarantee` and `capability` are (Q, R); inf is no limit. Guarantees of other
+    queues are out of reach (Volcano: proportion buildQueueAttrs).
     """
     spare = np.maximum(total - promised, 0.0)
     return np.minimum(spare + guarantee, capability)
@@ -41,17 +41,17 @@ def water_fill(
     capability: ResourceArray,
     guarantee: ResourceArray,
 ) -> ResourceArray:
-    """What each queue deserves, (Q, R): `total` (R,) poured out by weight (Q,).
+    """Return what each queue deserves, (Q, R): `total` (R,) poured out by weight (Q,).
 
-    No queue gets more than it requests or can have, nor less than its guarantee. Volcano
-    (proportion OnSessionOpen) pours in rounds until nothing is left or nobody takes more. After
-    its first round every queue has its guarantee and only grows, in proportion to its weight, up
-    to its limit: where the rounds end is a level for each resource, which is found here by
-    sorting. The first round counts the weights of all queues, also of those that want nothing
-    of a resource, so it is played as it is.
+    No queue gets more than requested or allowed by the capability, nor less than guaranteed.
+    Volcano (proportion OnSessionOpen) pours in rounds until nothing is left or no queue takes more.
+    After the first round every queue has the guarantee and only grows, in proportion to the weight,
+    up to the limit. The rounds thus end at one level for each resource; sorting finds the level
+    directly. The first round counts the weights of all queues, also of queues without a request for
+    a resource, and is computed as in Volcano.
 
-    A guarantee above the queue's share in that round comes on top of what the others got in it:
-    then the sum may exceed the total, in Volcano as here.
+    A guarantee above the queue's share in the first round comes on top of the other queues' shares,
+    so the sum may exceed the total, as in Volcano.
     """
     weight = weights[:, np.newaxis]
     everyone = float(weights.sum())
@@ -72,11 +72,14 @@ def water_fill(
 def _level(
     remaining: ResourceArray, weights: ResourceArray, room: ResourceArray, full_at: ResourceArray
 ) -> ResourceArray:
-    """How much per unit of weight what remains of each resource yields, (R,).
+    """Return how much of each resource remains per unit of weight, (R,).
 
-    A queue is full at a level of full_at (Q, R). Where there is enough for all, the level is that
-    at which the last is full.
+    A queue is full at a level of `full_at` (Q, R). Where enough remains for all queues, the level
+    is the highest of these.
     """
+    # Between two sorted levels the set of queues still growing is constant, so the amount needed to
+    # reach each level follows from cumulative sums, and the result from the first level that needs
+    # all that remains.
     order = np.argsort(full_at, axis=0, kind="stable")
     levels = np.take_along_axis(full_at, order, axis=0)
     rooms = np.take_along_axis(room, order, axis=0)
@@ -94,10 +97,11 @@ def _level(
 
 
 def share(allocated: Sequence[float], deserved: Sequence[float]) -> float:
-    """The dominant share: the largest part of a resource that is used; 1 where there is none.
+    """Return the dominant share: the largest fraction used of any resource; 1 if a used resource
+    has none.
 
-    Both are one amount per resource. Plain numbers, since it is asked for single queues and jobs
-    at every placement. Volcano: helpers.Share over all dimensions.
+    Both arguments hold one amount per resource. Plain numbers, because placement asks for single
+    queues and jobs all the time. Volcano: helpers.Share over all dimensions.
     """
     dominant = 0.0
     for has, whole in zip(allocated, deserved, strict=True):
@@ -108,17 +112,17 @@ def share(allocated: Sequence[float], deserved: Sequence[float]) -> float:
 
 
 def slack(names: Sequence[str]) -> list[float]:
-    """By how much an amount may exceed a fair share, for each of these resources.
+    """Return by how much an amount may exceed a fair share, for each of these resources.
 
-    Amounts are whole and shares are sums of floats, so 2000 milli may be deserved as 1999.9999.
-    Half a unit is far above such errors and far below what anyone asks for; where the unit is a
-    whole device it would be half a device, so there it is half a thousandth.
+    Amounts are whole numbers and shares are sums of floats, so a share of 2000 milli may come out
+    as 1999.9999. Half a unit is far above such errors and far below any request. Where the unit is
+    a whole device, half a unit would be half a device, so the slack is half a thousandth.
     """
     return [0.5 if name.startswith(COUNTED_FINELY) else 0.0005 for name in names]
 
 
 class QueueAttributes:
-    """What one queue with jobs has and may have, one amount per column."""
+    """What a queue with jobs has and may have, one amount per column (Volcano: queueAttr)."""
 
     __slots__ = (
         *(
@@ -137,28 +141,33 @@ class QueueAttributes:
     def __init__(self, size: int) -> None:
         self.allocated = [0] * size
         self.promised = [0] * size
-        """To admitted groups that don't have it yet, less what groups have above their minimum
-        (Volcano: inqueue, elastic)."""
+        """Reserved for admitted groups that don't have it yet, less what groups have above their
+        minimum (Volcano: inqueue, elastic)."""
         self.real: list[float] = []
-        """The most that it can have in this cluster."""
+        """The most that the queue can have in this cluster (Volcano: realCapability)."""
         self.ceiling: list[float] = []
-        """The most that it could have in any: its capability."""
+        """The most that the queue could have in any cluster: its capability."""
         self.deserved: list[float] = []
         self.kept: list[float] = []
-        """What others leave it: what it deserves, or did before nodes lost something just now."""
+        """What other queues leave to this one: what it deserves, or deserved before nodes lost
+        something just now."""
         self.limit: list[float] = []
-        """The most that it may have where a pod asks for something."""
+        """The most that the queue may have of a resource that a pod asks for."""
         self.reclaim_above: list[float] = []
-        """Having more than this of something, it is above its share."""
+        """With more than this of a resource, the queue is above its share, and its pods can be
+        reclaimed."""
         self.nominated_limit: list[float] = []
-        """The most that it may have where room was promised to it, by its capability alone."""
+        """The most that the queue may have where room was made for a pod by evictions: its
+        capability alone counts then."""
         self.overused_at: list[float] = []
-        """Having this much of everything, it is overused."""
+        """With this much of every resource, the queue is overused."""
         self.share: float | None = None
-        """Until something changes."""
+        """The dominant share; None once something has changed."""
 
     def most_above(self, claimant: "QueueAttributes") -> float:
-        """The largest part of what it deserves that it has, of anything that the claimant lacks."""
+        """Return the queue's largest allocated fraction of a deserved amount, among resources the
+        claimant lacks.
+        """
         parts = [
             has / deserved if deserved else math.inf
             for has, deserved, own, enough in zip(
@@ -176,10 +185,11 @@ def share_after(
     claimant: tuple[QueueAttributes, float],
     weight: float,
 ) -> decisions.ShareAfter:
-    """Where the loser ends without an amount of one resource, and the claimant with another one.
+    """Return the shares of one resource with which a loser and a claimant end.
 
-    weight is the claimant's by the loser's: who deserves less than its weight would give it is
-    compared by its weight.
+    `loser` and `claimant` are pairs of a queue and the amount lost or gained. `weight` is the
+    claimant's weight divided by the loser's. A claimant with a small request may deserve less than
+    its weight would give. Such a claimant is compared by weight.
     """
     theirs, lost = loser
     mine, claimed = claimant

@@ -1,7 +1,7 @@
-"""Surplus: what queues hold above what their fair shares let stay there.
+"""Surplus: resources a queue holds on some nodes beyond the part of its fair share carried there.
 
-A queue may be within its share and stand in the way all the same: on nodes that others need, while
-its share is waiting for it where only its own pods could go.
+A queue within its share can still stand in the way of another queue: its pods use nodes others
+need, while part of the share is on nodes only its own pods can use.
 """
 
 from collections.abc import Mapping
@@ -25,17 +25,21 @@ Indices = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldResources:
-    """Where pods are, pinned ones left out: M places, each of one queue, domain and kind."""
+    """Resources of running pods by place, pinned pods left out: M places, each of one queue, domain
+    and kind of nodes.
+    """
 
     queues: Indices
-    """(M,), as the domains and kinds."""
+    """The queue of each place, (M,)."""
     domains: Indices
+    """The domain of each place, (M,)."""
     kinds: Indices
+    """The kind of nodes of each place, (M,)."""
     amounts: ResourceArray
     """(M, R)."""
 
     def by_kind(self, queues: int, kinds: int) -> ResourceArray:
-        """What each queue holds on nodes of each kind: (Q, N, R)."""
+        """Return what each queue holds on nodes of each kind, (Q, N, R)."""
         found = np.zeros((queues, kinds, self.amounts.shape[1]))
         np.add.at(found, (self.queues, self.kinds), self.amounts)
         return found
@@ -44,11 +48,12 @@ class HeldResources:
 def staying(
     problem: constrained_max_min.SharingProblem, deserved: ResourceArray, held: HeldResources
 ) -> ResourceArray:
-    """How much of each queue's share can be on nodes of each kind: (Q, N, R); inf where it makes no
-    difference, as whoever wants the resource can use all of it.
+    """Return how much of each queue's share lies on nodes of each kind, (Q, N, R).
 
-    deserved is (Q, R), what is pinned included; held is within demands and supply. Shares flow to
-    where pods are, and elsewhere only as far as they can't all stay there.
+    The value is inf for a resource fully usable for every queue that asks for any: the place makes
+    no difference then. `deserved` (Q, R) includes pinned amounts; `held` is within demands and
+    supply. Shares flow to nodes where pods already run, and elsewhere only as far as not all can
+    stay there.
     """
     queues, _, resources = problem.demands.shape
     found = np.full((queues, problem.supply.shape[0], resources), np.inf)
@@ -66,23 +71,26 @@ def _settled(
     deserved: ResourceArray,
     held: HeldResources,
 ) -> ResourceArray:
-    """The same for one resource: (Q, N)."""
+    """Return the part of each share on nodes of each kind, (Q, N), for one resource."""
     demands, supply = problem.demands[:, :, column], problem.supply[:, column]
     scale = max(1.0, float(supply.sum()))
     queues, kinds = demands.shape[0], supply.size
     owners, domains = np.nonzero(demands)
     pairs = np.full(demands.shape, -1, dtype=np.intp)
     pairs[owners, domains] = np.arange(owners.size)
-    there = np.zeros((owners.size, kinds))
+    present = np.zeros((owners.size, kinds))
     some = held.amounts[:, column] > 0
     at = (pairs[held.queues[some], held.domains[some]], held.kinds[some])
-    np.add.at(there, at, held.amounts[some, column] / scale)
+    np.add.at(present, at, held.amounts[some, column] / scale)
     wanted = np.maximum(deserved - problem.pinned[:, column], 0.0) / scale
-    has = max_flow.sums_by(owners, there.sum(axis=1), queues)
-    there *= np.minimum(1.0, wanted / np.maximum(has, max_flow.LEAST))[owners, np.newaxis]
+    used = max_flow.sums_by(owners, present.sum(axis=1), queues)
+    # Usage above the share isn't part of the flow: in proportion, on all nodes of the queue.
+    present *= np.minimum(1.0, wanted / np.maximum(used, max_flow.LEAST))[owners, np.newaxis]
     links, ends = np.nonzero(problem.reach[domains] & (supply > 0))
-    stays, taken = there[links, ends], there.sum(axis=1)
+    stays, taken = present[links, ends], present.sum(axis=1)
     bounds = demands[owners, domains] / scale
+    # Each pair of queue and domain has a domain vertex of its own here. A shared vertex would mix
+    # flows of several queues, and the result is wanted by queue.
     network = max_flow.FlowNetwork(
         size=queues + kinds + owners.size,
         ends=np.concatenate([owners, queues + ends]),
@@ -93,11 +101,13 @@ def _settled(
         queue_edges=owners.size,
     )
     more, room = np.zeros(network.size), np.zeros(network.size)
-    more[:queues] = np.maximum(wanted - has, 0.0)
-    room[queues : queues + kinds] = np.maximum(supply / scale - there.sum(axis=0), 0.0)
+    more[:queues] = np.maximum(wanted - used, 0.0)
+    room[queues : queues + kinds] = np.maximum(supply / scale - present.sum(axis=0), 0.0)
+    # First, the rest of each share looks for free supply. Present usage isn't part of the network,
+    # and stays.
     network.load(more, room)
     network.settle()
-    # What is there only moves for what else doesn't find a way.
+    # Then present usage joins the flow, and moves only for parts of shares without any other path.
     network.back[: owners.size] += taken
     network.onward[owners.size :] += stays
     network.settle()
@@ -110,24 +120,25 @@ Row = NDArray[np.float64]
 
 
 class Surplus:
-    """Worked out when somebody first asks, which most cycles nobody does."""
+    """Surplus of all queues, computed when first asked for; most cycles never ask."""
 
     def __init__(
         self,
         session: demands.Session,
-        survey: node_pools.NodePools,
-        division: fair_shares.FairShares,
+        pools: node_pools.NodePools,
+        shares: fair_shares.FairShares,
     ) -> None:
         self._session = session
-        self._survey = survey
-        self._division = division
+        self._pools = pools
+        self._shares = shares
         self._moves: list[tuple[jobs.Task, str | None, int]] = []
-        """Before it was worked out."""
+        """Pods that came or left before the surplus was computed."""
         self._surplus: NDArray[np.float64] | None = None
-        """(Q, K, R); -inf where a place makes no difference."""
+        """The surplus by queue and kind of nodes, (Q, K, R); -inf where the place makes no
+        difference."""
 
     def move(self, task: jobs.Task, sign: int) -> None:
-        """The task came to its node (1), or leaves it (-1)."""
+        """Count a task that comes to its node (1) or leaves the node (-1)."""
         node = self._session.gangs[task.job].node(task)
         if self._surplus is None:
             self._moves.append((task, node, sign))
@@ -135,52 +146,56 @@ class Surplus:
             self._count(self._surplus, task, node, sign)
 
     def surplus(self, task: jobs.Task) -> tuple[tuple[str, int], Row] | None:
-        """What the task's queue holds too much on nodes of the kind that the task is on, (R,), and
-        which queue and kind that is; None where the node isn't there.
+        """Return the surplus (R,) of the task's queue on the task's kind of nodes, after the
+        numbers of queue and kind; None if the node has left.
         """
-        row = self._survey.ground.layout.rows.get(task.node or "")
+        row = self._pools.ground.layout.rows.get(task.node or "")
         if row is None:
             return None
         if self._surplus is None:
             self._surplus = self._worked_out()
             for moved, node, sign in self._moves:
                 self._count(self._surplus, moved, node, sign)
-        queue, kind = self._session.gangs[task.job].job.queue, int(self._survey.kinds[row])
-        found: Row = self._surplus[self._division.places[queue], kind]
+        queue, kind = self._session.gangs[task.job].job.queue, int(self._pools.kinds[row])
+        found: Row = self._surplus[self._shares.places[queue], kind]
         return (queue, kind), found
 
     def _count(
         self, surplus: NDArray[np.float64], task: jobs.Task, node: str | None, sign: int
     ) -> None:
-        row = self._survey.ground.layout.rows.get(node or "")
+        """Add the request of a task to the surplus at this node, or subtract the request."""
+        row = self._pools.ground.layout.rows.get(node or "")
         if row is not None:
-            queue = self._division.places[self._session.gangs[task.job].job.queue]
-            surplus[queue, self._survey.kinds[row]] += sign * self._session.request(task)
+            queue = self._shares.places[self._session.gangs[task.job].job.queue]
+            surplus[queue, self._pools.kinds[row]] += sign * self._session.request(task)
 
     def _worked_out(self) -> NDArray[np.float64]:
-        held = _held(self._session.snapshot.seats, self._survey, self._division)
-        problem, deserved = self._division.problem, self._division.divide().deserved
-        has = held.by_kind(len(deserved), self._survey.supply.shape[0])
+        """Return held resources less the parts of shares carried at the same place, (Q, K, R)."""
+        held = _held(self._session.snapshot.seats, self._pools, self._shares)
+        problem, deserved = self._shares.problem, self._shares.divide().deserved
+        has = held.by_kind(len(deserved), self._pools.supply.shape[0])
         surplus: NDArray[np.float64] = has - staying(problem, deserved, held)
         return surplus
 
 
 def _held(
-    by_class: snapshot.ByClass, survey: node_pools.NodePools, division: fair_shares.FairShares
+    by_class: snapshot.ByClass, pools: node_pools.NodePools, shares: fair_shares.FairShares
 ) -> HeldResources:
-    """Where pods are that could be put there anew."""
-    space = division.space
+    """Return resources of all pods that aren't pinned, by place."""
+    space = shares.space
     found: list[tuple[NDArray[np.intp], ...]] = []
     amounts: list[NDArray[np.float64]] = []
-    for kind, each in by_class.items():
-        domains: Mapping[str, int] = survey.domains.get(kind, {})
-        rows = each.rows(survey.ground.layout)
-        queues = np.array([division.places.get(name, -1) for name in each.queues], dtype=np.intp)
-        wanted = np.array([domains.get(name, -1) for name in each.queues], dtype=np.intp)
+    for pod_class, placed in by_class.items():
+        domains: Mapping[str, int] = pools.domains.get(pod_class, {})
+        rows = placed.rows(pools.ground.layout)
+        queues = np.array([shares.places.get(name, -1) for name in placed.queues], dtype=np.intp)
+        wanted = np.array([domains.get(name, -1) for name in placed.queues], dtype=np.intp)
         there = (rows >= 0) & (wanted >= 0)
-        there[there] = survey.reach[wanted[there], survey.kinds[rows[there]]]
-        found.append((queues[there], wanted[there], survey.kinds[rows[there]]))
-        amounts.append(each.counts[there, np.newaxis] * space.vector(kind.request).astype(float))
+        there[there] = pools.reach[wanted[there], pools.kinds[rows[there]]]
+        found.append((queues[there], wanted[there], pools.kinds[rows[there]]))
+        amounts.append(
+            placed.counts[there, np.newaxis] * space.vector(pod_class.request).astype(float)
+        )
     empty = np.zeros(0, dtype=np.intp)
     queues, domains_of, kinds = (
         np.concatenate([empty, *(part[place] for part in found)]) for place in range(3)
