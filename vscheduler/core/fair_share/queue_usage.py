@@ -1,7 +1,7 @@
-"""Usage and limits of queues with owned amounts, side by side or in a tree.
+"""Usage and limits of queues with owned amounts, side by side or in a tree (plugin capacity).
 
-The arithmetic of plugin capacity. A queue's usage counts for all ancestors as well, and so does a
-guarantee: other queues can't use a guaranteed amount even while the queue has no job.
+A queue's usage counts for all ancestors as well, and so does a guarantee: other queues can't use a
+guaranteed amount even while the queue has no job.
 """
 
 import itertools
@@ -30,9 +30,7 @@ UNIT_NEAR = 1e-6
 
 
 class QueueUsage:
-    """Resources a queue has, was promised and may have, one amount per column (Volcano:
-    queueAttr).
-    """
+    """Resources a queue has, was promised and may have, by column (Volcano: queueAttr)."""
 
     __slots__ = (
         *("allocated", "ceiling", "deserved", "elastic", "entitled", "guarantee", "held"),
@@ -54,11 +52,11 @@ class QueueUsage:
         """Whether the queue deserves anything but pod slots."""
         self.guarantee: ResourceRow = []
         self.unkept: ResourceRow = []
-        """The part of spec.guarantee that doesn't count, because guarantees exceed what the cluster
-        has; empty where guarantees weren't checked."""
+        """The part of spec.guarantee beyond what the cluster can keep; empty where nobody has
+        checked."""
         self.named: frozenset[int] = frozenset()
-        """The columns in which the queue can exceed what it deserves: amounts in spec.deserved,
-        even 0, or otherwise deserved."""
+        """The columns of all amounts in spec.deserved, even 0, and of other deserved amounts: only
+        there can the queue have more than it deserves."""
         self.real: ResourceRow = []
         """The most that the queue can ever have (Volcano: realCapability)."""
         self.limit: ResourceRow = []
@@ -86,9 +84,7 @@ class QueueUsage:
         return self.share
 
     def committed(self, column: int) -> int:
-        """Return allocated and promised resources, less resources that groups have above
-        minResources.
-        """
+        """Return allocated and promised resources, less the elastic part."""
         return self.allocated[column] + self.promised[column] - self.elastic[column]
 
 
@@ -114,11 +110,11 @@ class _Spec:
 
 
 class QueueUsageTree:
-    """The usage of all queues in one cycle.
+    """The usage of all queues in one cycle. Without a tree, all queues are children of one node.
 
-    Without a tree, all queues are children of one node. In Volcano, a guarantee only lowers the
-    limit of each sibling by itself, so several siblings together may still use up the guarantee.
-    Here the sum of all siblings' usage, guarantees included, must stay within the parent's limit.
+    In Volcano, a guarantee lowers the limit of each sibling by itself, so several siblings together
+    may use the guarantee up. Here the sum of all siblings' usage, guarantees included, must stay
+    within the parent's limit.
     """
 
     def __init__(self, session: demands.Session, tree: queues.Tree | None) -> None:
@@ -169,22 +165,21 @@ class QueueUsageTree:
                 if allocated[column] + amount > limit[column]:
                     yield ExceededLimit(each, column, amount, limit[column])
         if not self._volcano:
-            yield from self._exceeded_guarantees(account, request)
+            yield from self._encroached(account, request)
 
     def unpromisable(
         self, account: QueueUsage, amounts: resources.ResourceMap, *, ceiling: bool = False
     ) -> tuple[QueueUsage, tuple[decisions.Shortage, ...]] | None:
-        """Return the topmost queue unable to promise these amounts, with the shortages; None if
-        there is none.
+        """Return the topmost queue unable to promise these amounts, with the shortages, or None.
 
-        The search runs from root down to this queue, since no queue can have more than its
-        ancestors. With `ceiling`, the limits are those of a cluster of unlimited size.
+        No queue can have more than its ancestors, so the search runs from root down to this queue.
+        With `ceiling`, the limits are those of a cluster of unlimited size.
         """
         names = sorted(name for name, amount in amounts.items() if amount)
         for each in reversed(account.line):
             short = []
             for name in names:
-                has, limit = self._committed_and_limit(each, name, ceiling=ceiling)
+                has, limit = self._committed(each, name, ceiling=ceiling)
                 if has + amounts[name] > limit:
                     short.append(
                         decisions.Shortage(
@@ -195,11 +190,9 @@ class QueueUsageTree:
                 return each, tuple(short)
         return None
 
-    def _committed_and_limit(
-        self, account: QueueUsage, name: str, *, ceiling: bool
-    ) -> tuple[int, float]:
-        """Return what the queue has committed of a resource, and the limit. A resource without a
-        column is on no node yet.
+    def _committed(self, account: QueueUsage, name: str, *, ceiling: bool) -> tuple[int, float]:
+        """Return what the queue has committed of a resource, and the limit. No node has a resource
+        without a column.
         """
         column = self._session.space.columns.get(name)
         if column is not None:
@@ -209,13 +202,11 @@ class QueueUsageTree:
         named = queue.capability.get(name) if queue else None
         return 0, (np.inf if named is None else named) if ceiling else 0.0
 
-    def _exceeded_guarantees(
-        self, account: QueueUsage, request: Request
-    ) -> Iterator[ExceededLimit]:
+    def _encroached(self, account: QueueUsage, request: Request) -> Iterator[ExceededLimit]:
         """Yield guarantees of other queues that the request would use up.
 
-        Where no guarantee is at stake nothing is yielded, even if the cluster is full: nodes refuse
-        the pod then, for more specific reasons.
+        In a cluster that is merely full nothing is yielded: nodes refuse the pod, for more specific
+        reasons.
         """
         for column, amount in request:
             rise = float(amount)
@@ -234,19 +225,17 @@ class QueueUsageTree:
                     yield ExceededLimit(below, column, amount, left)
 
     def _set_limits(self, *, bounded: bool, clamped: bool) -> None:
-        """Compute the limits of all queues (Volcano: buildQueueAttrs; for a tree,
-        checkHierarchicalQueue).
+        """Compute all limits (Volcano: buildQueueAttrs; for a tree, checkHierarchicalQueue).
 
-        With `bounded`, the size of the cluster is a limit. Volcano doesn't bound a tree. With
-        `clamped`, the deserved amounts are limited as well.
+        The size of the cluster is a limit if `bounded`, and limits deserved amounts if `clamped`.
         """
         space, known = self._session.space, self._session.queues
         # The capability of root limits all queues together, in a tree or side by side.
-        top_queue = self._top if self._volcano else queues.ROOT
+        top_name = self._top if self._volcano else queues.ROOT
         specs = {
             name: _spec(
                 space,
-                known.get(top_queue if name == self._top else name),
+                known.get(top_name if name == self._top else name),
                 clipped=not self._volcano,
             )
             for name in self.accounts
@@ -270,8 +259,8 @@ class QueueUsageTree:
             if clamped:
                 spec.deserved = np.minimum(spec.deserved, real[account.name])
             spec.deserved = np.maximum(spec.deserved, spec.guarantee)
-        # The guarantee and deserved amount of root are the sums of its children's, whatever root's
-        # spec says.
+        # Root's guarantee and deserved amount are sums of its children's, whatever root's spec
+        # says.
         top.guarantee = kept[self._top]
         top.deserved = sum(
             (specs[account.name].deserved for account in below if len(account.line) == 2),
@@ -288,10 +277,8 @@ class QueueUsageTree:
             self.accounts[self._top].limit = top.capability.tolist()
 
     def _cut_guarantees(self, specs: Mapping[str, "_Spec"]) -> None:
-        """Reduce guarantees to the part that counts, from root down.
-
-        The guarantees of children fit into the parent's, or into the part of the cluster the
-        parent's children need together.
+        """Reduce guarantees to the part that counts, from root down: children's guarantees fit into
+        the parent's, or into the part of the cluster that the parent's children need together.
         """
         below: dict[str, list[str]] = {}
         bounds = {self._top: self._session.total.astype(np.float64)}
@@ -325,9 +312,7 @@ class QueueUsageTree:
 
     @staticmethod
     def _kept_guarantees(total: Rows, promised: Sequence[Rows]) -> Rows:
-        """Return how much of each guarantee counts among siblings. Weights mean nothing to plugin
-        capacity.
-        """
+        """Return how much of each sibling's guarantee counts; weights mean nothing here."""
         return constrained_max_min.kept_guarantees(
             total, np.ones(len(promised)), np.array(promised)
         )
@@ -344,9 +329,7 @@ class QueueUsageTree:
     def _real_capabilities(
         self, whole: Rows, specs: Mapping[str, _Spec], kept: Mapping[str, Rows]
     ) -> dict[str, Rows]:
-        """Return the most that each queue can have of these resources, without other queues'
-        guarantees.
-        """
+        """Return the most that each queue can have beside the guarantees of other queues."""
         real = {self._top: np.minimum(whole, specs[self._top].capability)}
         for name, account in self.accounts.items():
             if name != self._top:
@@ -393,10 +376,9 @@ class QueueUsageTree:
     def _within_capability(
         self, account: QueueUsage, amounts: resources.ResourceMap
     ) -> resources.ResourceMap:
-        """Return the part of a promise within the queue's real capability.
-
-        Admission can't have promised more, whatever is written into a group's status; a larger
-        amount would be kept from other queues in vain.
+        """Return the part of a promise within the queue's real capability: admission can't have
+        promised more, whatever a group's status says, and more would be kept from other queues in
+        vain.
         """
         columns = self._session.space.columns
         left = {
@@ -408,9 +390,8 @@ class QueueUsageTree:
 
 
 def _spec(space: resources.ResourceSpace, queue: queues.Queue | None, *, clipped: bool) -> _Spec:
-    """Return the amounts in a Queue's spec; with `clipped`, a guarantee is at most the capability.
-
-    Resources without a column are on no node.
+    """Return the amounts in a Queue's spec; with `clipped`, a guarantee is at most the
+    capability.
     """
     if queue is None:
         nothing = np.zeros(space.size)

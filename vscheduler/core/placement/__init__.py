@@ -1,1 +1,3 @@
-"""Which node: plans per pod class, lookahead, whole gangs, pod affinity and spread."""
+"""Choice of nodes: plans per pod class, lookahead, feasibility of gangs, pod affinity and
+spread.
+"""

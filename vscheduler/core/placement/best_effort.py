@@ -1,7 +1,8 @@
-"""Best-effort members of a gang: pods that ask for nothing, and still need a node and a pod slot.
+"""Best-effort members of a gang: pods without requests, in need of a node and a pod slot all the
+same.
 
-While they wait they count as placed (Volcano: JobInfo.IsReady), so that nobody is evicted for
-them; but a gang that needs some of them for its minimum starts only with these.
+A pending best-effort pod counts as placed (Volcano: JobInfo.IsReady), so no pod is evicted to make
+room. A gang with best-effort pods in its minimum nevertheless starts only together with them.
 """
 
 import itertools
@@ -18,17 +19,20 @@ if TYPE_CHECKING:
 
 
 class Outcome(Enum):
-    """What becomes of a job's turn."""
+    """The result of a job's turn."""
 
     STARTS = auto()
     WAITS = auto()
-    """Its room is kept for the rest of the cycle."""
+    """The job's resources stay reserved for the rest of the cycle."""
     NEITHER = auto()
 
 
 def start(session: "working.Session", trial: statement.Statement, gang: job_state.JobState) -> None:
-    """Bind what a job that is ready was given, and what it was given before and only held: it has
-    its minimum with these (Volcano: Session.Allocate, which dispatches all that is allocated).
+    """Commit the statement of a ready job, and bind tasks for which earlier turns only reserved
+    nodes.
+
+    With such tasks the job has its minimum (Volcano: Session.Allocate dispatches all allocated
+    tasks).
     """
     for task in gang.tasks(jobs.TaskStatus.ALLOCATED):
         if task.uid in session.pipelined and not trial.places(task):
@@ -38,19 +42,21 @@ def start(session: "working.Session", trial: statement.Statement, gang: job_stat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seating:
-    """Places for the best-effort members of one job, in a statement that is under way."""
+    """Places best-effort members of one job within a statement in progress."""
 
     session: "working.Session"
     trial: statement.Statement
     gang: job_state.JobState
     place: Callable[[jobs.Task], bool]
-    """Gives a task room; False: there is none."""
+    """Finds a node for a task; False if there is none."""
     statuses: frozenset[jobs.TaskStatus] = jobs.PLACED
-    """READY where room that is being freed is none."""
+    """Which tasks count as placed. READY if resources still being released don't count."""
 
     def conclude(self) -> Outcome:
-        """Bind what the job was given, with those that its minimum needs; or hold it; or leave it
-        to the caller to undo it.
+        """Bind the job's tasks with the best-effort members of its minimum, or hold all for the
+        cycle.
+
+        With NEITHER, nothing has been committed, and the caller undoes the statement.
         """
         session, trial, gang = self.session, self.trial, self.gang
         if not self.needed():
@@ -64,9 +70,9 @@ class Seating:
         return Outcome.NEITHER
 
     def needed(self) -> bool:
-        """Place as many as the minimum needs, those first whose role needs them.
+        """Place as many members as the minimum needs, first for roles that lack pods.
 
-        False: there isn't room for so many, and none is placed.
+        Return False, and place none, if nodes have no room for enough of them.
         """
         if not job_state.rests(self.session.dispatch, self.gang, self.statuses):
             return True
@@ -79,13 +85,13 @@ class Seating:
         return False
 
     def others(self, among: Container[jobs.TaskId] | None = None) -> None:
-        """Place as many more of all, or of these, as there is room for."""
+        """Place as many further members as possible, of all or of those in `among`."""
         for _ in self._each(_any if among is None else lambda task: task.uid in among):
             pass
 
     def exchange(self) -> None:
-        """Give those a place that wait for room that is being freed; of a sub-group, none as long
-        as it isn't whole with them.
+        """Place members waiting for resources being released; of a sub-group, only if it is
+        complete then.
         """
         gang, groups = self.gang, self.gang.sub_groups
         promised = [task for task in gang.tasks(jobs.TaskStatus.PIPELINED) if task.best_effort]
@@ -98,8 +104,10 @@ class Seating:
                 self.trial.rollback(before)
 
     def sub_group(self, key: job_state.Key, since: int | None = None) -> bool:
-        """Place as many of a sub-group as make it whole, or none. If some of it wait for room that
-        is being freed all do that were placed since then, a checkpoint.
+        """Place enough members to complete a sub-group, or none.
+
+        If any of the sub-group's tasks waits for resources being released, all tasks placed after
+        checkpoint `since` wait as well.
         """
         groups = self.gang.sub_groups
         assert groups is not None
@@ -117,25 +125,26 @@ class Seating:
         return True
 
     def _each(self, wanted: Callable[[jobs.Task], bool]) -> Iterator[bool]:
-        """Place one after the other, those of a sub-group that isn't whole together, and tell
-        whether there was room.
+        """Place tasks one by one, incomplete sub-groups as a whole, and yield whether each attempt
+        succeeded.
         """
         gang = self.gang
         pending = [task for task in gang.tasks(jobs.TaskStatus.PENDING) if task.best_effort]
-        vain: set[jobs.PodClass | job_state.Key] = set()
+        failed: set[jobs.PodClass | job_state.Key] = set()
         for task in ordering.tasks(self.session.dispatch, gang, pending):
             if gang.status(task) is not jobs.TaskStatus.PENDING or not wanted(task):
                 continue
             key = self._unfinished(task)
-            if (key or task.pod_class) in vain:
+            # Pods of the same class, or of the same sub-group, would fail for the same reason.
+            if (key or task.pod_class) in failed:
                 continue
             placed = self.place(task) if key is None else self.sub_group(key)
             if not placed:
-                vain.add(key or task.pod_class)
+                failed.add(key or task.pod_class)
             yield placed
 
     def _unfinished(self, task: jobs.Task) -> job_state.Key | None:
-        """The sub-group that the task is in, if it isn't whole: its members start together."""
+        """Return the task's sub-group if incomplete: members of a sub-group start together."""
         groups = self.gang.sub_groups
         key = None if groups is None else groups.of(task)
         if groups is None or key is None or groups.is_whole(key, self.statuses, idlers=False):
@@ -144,10 +153,12 @@ class Seating:
 
 
 def _alone(task: jobs.Task) -> job_state.Key | None:
+    """Return no sub-group, for jobs without sub-groups."""
     del task
     return None
 
 
 def _any(task: jobs.Task) -> bool:
+    """Accept every task."""
     del task
     return True

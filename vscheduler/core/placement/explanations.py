@@ -1,4 +1,4 @@
-"""Explanations: why nodes refuse a task, counted and with the room that is left."""
+"""Explanations: why nodes refuse a task, with node counts and the largest free amounts."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
 def explain(
     session: "working.Session",
     task: jobs.Task,
-    verdicts: Sequence[contracts.FilterResult],
+    results: Sequence[contracts.FilterResult],
     free: resources.Vector,
 ) -> tuple[interfaces.Refusals, interfaces.Holes]:
-    """Why nodes refuse this task, by what filters say and by what nodes have free, (N, R).
+    """Return why nodes refuse this task, by filter results and by free resources, (N, R).
 
-    A node counts once for the first filter that refuses it, else once for each resource that it
-    lacks, as kube-scheduler does.
+    As in kube-scheduler, a node counts once for the first filter refusing the task; a node passing
+    all filters counts once for each resource in short supply.
     """
     request = session.request(task)
     alive = np.ones(session.layout.size, dtype=np.bool_)
     counts: dict[str, int] = {}
-    for verdict in verdicts:
-        passes = verdict.passes if verdict.later is None else verdict.later
+    for result in results:
+        passes = result.passes if result.later is None else result.later
         refused = int((alive & ~passes).sum())
         if refused:
-            counts[verdict.refusal] = counts.get(verdict.refusal, 0) + refused
+            counts[result.refusal] = counts.get(result.refusal, 0) + refused
         alive &= passes
     holes = []
     for column in np.flatnonzero(request).tolist():
         name = session.space.names[column]
         short = int((alive & (free[:, column] < request[column])).sum())
         if short:
-            what = "Too many pods" if name == resources.PODS else f"Insufficient {name}"
-            counts[what] = short
+            refusal = "Too many pods" if name == resources.PODS else f"Insufficient {name}"
+            counts[refusal] = short
         if name != resources.PODS and alive.any():
             room = np.where(alive, free[:, column], -1)
             row = int(room.argmax())
@@ -56,8 +56,11 @@ def explain(
 def outsized(
     session: "working.Session", task: jobs.Task, reachable: nodes.Mask
 ) -> interfaces.Holes:
-    """Where the task is larger than any node that it may use (N,), empty or not: the most that one
-    of these has of each resource of which none has enough, or of all that it asks for.
+    """Return amounts of the largest nodes, if the task is larger than any usable node (N,), empty
+    or not.
+
+    The result covers resources of which no usable node has enough, or all requested resources if
+    each one alone would fit on some node.
     """
     request = session.request(task)
     rows = np.flatnonzero(reachable)

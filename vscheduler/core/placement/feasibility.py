@@ -1,8 +1,8 @@
-"""Gangs that could not start were all nodes empty: admission has nothing to promise to them.
+"""Feasibility of gangs: jobs that can't start even on empty nodes aren't admitted.
 
-A bound is proved, no packing is searched for: each class of pods has so many seats on the nodes
-that it may use, and what a gang needs at least is no more than these nodes have together. A gang
-for which neither bound is broken may still be one that fits nowhere.
+Two upper bounds are checked; no packing is searched for. The nodes usable for a pod class hold a
+limited number of its pods, and a gang's smallest total request is at most what all usable nodes
+have. A gang within both bounds may still fit nowhere.
 """
 
 from functools import cached_property
@@ -17,27 +17,27 @@ from vscheduler.core.session.unschedulable_jobs import Need, Obstacle, Pods
 if TYPE_CHECKING:
     from vscheduler.core.session import session as working
 
-SEATS_COST = 100
-"""Microseconds, about: seats of one class counted, node by node."""
+CAPACITY_COST = 100
+"""About how many microseconds it takes to count the pods of one class that nodes hold."""
 
 
 class Feasibility:
-    """What one cycle knows of gangs that wait; gangs of the same pods share one answer.
+    """The feasibility of all waiting gangs in one cycle; gangs with equal pods share an answer.
 
-    Nodes are taken as the survey has them: those that no taint, selector, size or queue forbids.
+    Usable nodes come from the session's node pools, by taints, selectors, pod size and queue.
     """
 
     def __init__(self, session: "working.Session") -> None:
         self._session = session
         self._whole = session.dispatch.asks("job_ready")
-        """Whether anybody asks for a minimum; else any pod may start by itself."""
+        """Whether any plugin demands a minimum; otherwise every pod may start by itself."""
         self._needs = f"needs {self._whole}"
         self._known: dict[tuple[str, tuple[Need, ...]], Obstacle | None] = {}
-        self._seats: dict[tuple[int, jobs.PodClass], int] = {}
+        self._capacities: dict[tuple[int, jobs.PodClass], int] = {}
         self._totals: dict[frozenset[int], resources.Vector] = {}
 
     def obstacle(self, gang: job_state.JobState) -> Obstacle | None:
-        """Why the gang can't start, whatever goes; None where that isn't proved."""
+        """Return the proof that the gang can't start, whatever is evicted; None without a proof."""
         job, whole = gang.job, self._whole
         entry = self._session.told_hopeless.entries.get(job.id)
         if entry is not None and gang.untouched:
@@ -53,10 +53,10 @@ class Feasibility:
             return found
 
     def reason(self, gang: job_state.JobState, obstacle: Obstacle) -> decisions.Reason:
-        """The same, for people."""
+        """Return the obstacle as the reason shown to users."""
         job, need = gang.job, obstacle.need
         if obstacle.homeless is not None:
-            return self._homeless(gang, obstacle, obstacle.homeless)
+            return self._unplaceable(gang, obstacle, obstacle.homeless)
         minimum = job.min_task_member[need.role] if need.role else job.min_member
         return reasons.of(
             gang,
@@ -68,29 +68,32 @@ class Feasibility:
             shortages=obstacle.shortages,
         )
 
-    def _homeless(
-        self, gang: job_state.JobState, obstacle: Obstacle, kind: jobs.PodClass
+    def _unplaceable(
+        self, gang: job_state.JobState, obstacle: Obstacle, pod_class: jobs.PodClass
     ) -> decisions.Reason:
-        """Why no node takes a pod of this class; as it was said in an earlier cycle, where nothing
-        has changed since.
+        """Return why no node takes a pod of this class, from an earlier cycle if nothing has
+        changed since.
         """
         job, told = gang.job, self._session.told_hopeless.entries
         if job.id in told and gang.untouched:
             return told[job.id].reason
         pending = gang.tasks(jobs.TaskStatus.PENDING)
-        task = next(each for each in pending if each.pod_class is kind)
+        task = next(each for each in pending if each.pod_class is pod_class)
         reason = reasons.no_room(self._session, gang, task, empty=True)
         if gang.untouched:
             told[job.id] = unschedulable_jobs.Entry(job=job, obstacle=obstacle, reason=reason)
         return reason
 
     def _find(self, queue: str, needs: tuple[Need, ...]) -> Obstacle | None:
+        """Return the first obstacle, checking pod counts for each need and then total requests."""
         for need in needs:
-            seats = [self._seats_of(queue, kind, count) for kind, count in need.pods]
-            if sum(seats) < need.number:
-                kinds = [kind for kind, _ in need.pods]
-                homeless = kinds[seats.index(0)] if 0 in seats else None
-                found = Obstacle(need=need, homeless=homeless, seats=sum(seats))
+            capacities = [
+                self._capacity_for(queue, pod_class, count) for pod_class, count in need.pods
+            ]
+            if sum(capacities) < need.number:
+                pod_classes = [pod_class for pod_class, _ in need.pods]
+                homeless = pod_classes[capacities.index(0)] if 0 in capacities else None
+                found = Obstacle(need=need, homeless=homeless, seats=sum(capacities))
                 return found if homeless or not self._is_capped(queue, need) else None
         need = needs[0]
         shortages = () if need.role or len(need.pods) == 1 else self._shortages(queue, need)
@@ -98,27 +101,28 @@ class Feasibility:
             return None
         return Obstacle(need=need, shortages=shortages)
 
-    def _seats_of(self, queue: str, kind: jobs.PodClass, wanted: int) -> int:
-        """How many of so many pods nodes could hold."""
-        survey = self._session.usable
-        domain, _ = survey.demands.get((queue, kind), (None, 0))
-        # A domain's nodes hold a pod each; those of merged ones are more than the class may use.
+    def _capacity_for(self, queue: str, pod_class: jobs.PodClass, wanted: int) -> int:
+        """Return how many of the wanted pods empty nodes could hold."""
+        pools = self._session.usable
+        domain, _ = pools.demands.get((queue, pod_class), (None, 0))
+        # Every node of a domain holds at least one pod, so counting is needed only for more pods
+        # than nodes. A merged domain has nodes the class can't use; the bound holds all the same.
         if domain is None or wanted <= (size := self._sizes[domain]):
             return wanted
         if not size:
             return 0
-        key = (domain, kind)
-        if key not in self._seats:
-            self._session.spend("seats", SEATS_COST)
-            request = self._session.space.vector(kind.request)
+        key = (domain, pod_class)
+        if key not in self._capacities:
+            self._session.spend("seats", CAPACITY_COST)
+            request = self._session.space.vector(pod_class.request)
             asked = np.flatnonzero(request)
-            rows = survey.reach[domain][survey.kinds]
-            fitting = survey.ground.allocatable[rows][:, asked] // request[asked]
-            self._seats[key] = int(fitting.min(axis=1).sum())
-        return min(wanted, self._seats[key])
+            rows = pools.reach[domain][pools.kinds]
+            fitting = pools.ground.allocatable[rows][:, asked] // request[asked]
+            self._capacities[key] = int(fitting.min(axis=1).sum())
+        return min(wanted, self._capacities[key])
 
     def _shortages(self, queue: str, need: Need) -> tuple[decisions.Shortage, ...]:
-        """Of what these pods need more than all nodes have."""
+        """Return the resources of which the needed pods request more than all usable nodes have."""
         least, total = self._least(need), self._total(queue, need.pods)
         return tuple(
             decisions.Shortage(
@@ -131,8 +135,12 @@ class Feasibility:
         )
 
     def _least(self, need: Need) -> resources.Vector:
-        """What the cheapest of these pods ask for, resource by resource: (R,)."""
-        requests = np.array([self._session.space.vector(kind.request) for kind, _ in need.pods])
+        """Return the smallest total request of the needed number of pods, resource by resource,
+        (R,).
+        """
+        requests = np.array(
+            [self._session.space.vector(pod_class.request) for pod_class, _ in need.pods]
+        )
         counts = np.array([count for _, count in need.pods], dtype=np.int64)[:, np.newaxis]
         order = np.argsort(requests, axis=0, kind="stable")
         counts = np.take_along_axis(np.broadcast_to(counts, requests.shape), order, axis=0)
@@ -142,43 +150,45 @@ class Feasibility:
         return least
 
     def _total(self, queue: str, pods: Pods) -> resources.Vector:
-        """What all nodes have together that some of these pods may use, (R,)."""
-        survey = self._session.usable
-        pairs = [(queue, kind) for kind, _ in pods]
-        domains = frozenset(survey.demands.get(pair, (survey.anywhere, 0))[0] for pair in pairs)
+        """Return what all nodes usable for any of these pods have together, (R,)."""
+        pools = self._session.usable
+        pairs = [(queue, pod_class) for pod_class, _ in pods]
+        domains = frozenset(pools.demands.get(pair, (pools.anywhere, 0))[0] for pair in pairs)
         total = self._totals.get(domains)
         if total is None:
-            rows = np.any(survey.reach[sorted(domains)], axis=0)[survey.kinds]
-            total = self._totals[domains] = survey.ground.allocatable[rows].sum(axis=0)
+            rows = np.any(pools.reach[sorted(domains)], axis=0)[pools.kinds]
+            total = self._totals[domains] = pools.ground.allocatable[rows].sum(axis=0)
         return total
 
     @cached_property
     def _sizes(self) -> list[int]:
-        """How many nodes each domain has."""
-        survey = self._session.usable
-        of_kinds = np.bincount(survey.kinds, minlength=survey.reach.shape[1])
-        sizes: list[int] = (survey.reach @ of_kinds).tolist()
+        """The number of nodes in each domain."""
+        pools = self._session.usable
+        of_kinds = np.bincount(pools.kinds, minlength=pools.reach.shape[1])
+        sizes: list[int] = (pools.reach @ of_kinds).tolist()
         return sizes
 
     def _is_capped(self, queue: str, need: Need) -> bool:
-        """Whether capabilities of its queue, or one above it, forbid it: no node helps then."""
+        """Whether a capability of the queue or an ancestor forbids the pods. More nodes wouldn't
+        help then, and the queue is the better reason.
+        """
         least = self._session.space.amounts(self._least(need))
-        line: dict[str, queues.Queue] = {}
+        ancestors: dict[str, queues.Queue] = {}
         name = queue
-        while name in self._session.queues and name not in line:
-            line[name] = self._session.queues[name]
-            name = line[name].parent
+        while name in self._session.queues and name not in ancestors:
+            ancestors[name] = self._session.queues[name]
+            name = ancestors[name].parent
         return any(
             least.get(resource, 0) > amount
-            for each in line.values()
+            for each in ancestors.values()
             for resource, amount in each.capability.items()
         )
 
 
 def beyond(session: "working.Session", gang: job_state.JobState) -> tuple[decisions.Shortage, ...]:
-    """Of what the group's minResources are more than all nodes have that its queue may use.
+    """Return the resources in a group's minResources that exceed all nodes usable for the queue.
 
-    It may have no pods yet: whose nodes they could use isn't known.
+    The group may have no pods yet, so taints and selectors aren't considered.
     """
     layout = session.layout
     allowed = session.queue_nodes(session.queues[gang.job.queue], layout)
@@ -192,17 +202,17 @@ def beyond(session: "working.Session", gang: job_state.JobState) -> tuple[decisi
 
 
 def _needs(job: jobs.Job, *, whole: bool) -> tuple[Need, ...]:
-    """What of its pods the job needs to start; nothing is known while some don't exist yet.
+    """Return the pods that the job needs to start; empty while some of them don't exist yet.
 
-    Pods that are gated, or ask for nothing, are taken for such as will find a node.
+    Gated and best-effort pods are assumed to find a node.
     """
     minimum = job.min_member if whole else 0
     if job.valid_tasks < minimum:
         return ()
     waiting = {
-        kind: pending
-        for kind, (_, pending) in job.classes.items()
-        if pending and not kind.best_effort
+        pod_class: pending
+        for pod_class, (_, pending) in job.classes.items()
+        if pending and not pod_class.best_effort
     }
     sure = job.ready_tasks + job.pending_best_effort + job.counts[jobs.TaskStatus.GATED]
     needs = [Need(max(1, minimum) - sure, tuple(waiting.items()))]
@@ -214,6 +224,7 @@ def _needs(job: jobs.Job, *, whole: bool) -> tuple[Need, ...]:
 
 
 def _role_need(job: jobs.Job, role: str, least: int) -> Need:
+    """Return the pods of one role still missing for the role's minimum."""
     waiting: dict[jobs.PodClass, int] = {}
     for task in job.tasks:
         if task.role == role and task.status in jobs.VALID:

@@ -1,10 +1,9 @@
-"""Lookahead: what a row will be worth once more tasks of the same class are on it.
+"""Lookahead: scores of nodes with more tasks of the same class on them, computed in advance.
 
-Filters and scores cost about the same for one row as for a hundred. So where tasks of one class
-are placed one after the other, the nodes that come next are asked about in one go, as they will be
-with one such task more, with two, and so on. An answer is used only where the node has come to be
-exactly as it was foreseen: its columns, its host ports, and whatever else plugins say that their
-answers about it depend on (`row_outlook`).
+Filters and scores cost about the same for one node as for a hundred. When tasks of one class are
+placed one after another, the best nodes are therefore evaluated in one call: with one more such
+task, with two, and so on. A result is used only if a node gets into exactly the foreseen state:
+usage, host ports, and whatever else plugins declare as input of their answers (`row_outlook`).
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -23,20 +22,20 @@ Rows = NDArray[np.int64]
 Scores = NDArray[np.float64]
 
 NODES = 64
-"""So many of the best nodes are foreseen at a time, from the one that was touched."""
+"""How many of the best nodes are evaluated ahead, besides the node just chosen."""
 
 DEPTH = 4
-"""With so many tasks more at most."""
+"""The largest number of additional tasks."""
 
 KEPT_MAX = 2**16
-"""Answers that are kept in a cycle: about 20 MiB. All are dropped at once."""
+"""The most results kept in a cycle, about 20 MiB. When full, all are dropped at once."""
 
 
 class Lookahead:
-    """What rows were found to be worth, or foreseen, by what they hold: for all plans of a cycle.
+    """Scores by node state, found or foreseen, for all plans of a cycle.
 
-    Rows that went back to what they were before, as evictions were tried and undone, are found
-    here, too.
+    A node returning to an earlier state is found here as well, such as after evictions were tried
+    and undone.
     """
 
     __slots__ = ("_found",)
@@ -45,11 +44,11 @@ class Lookahead:
         self._found: dict[Hashable, tuple[float, float]] = {}
 
     def get(self, plan: int, state: Hashable) -> tuple[float, float] | None:
-        """The scores (now, later) of a row in this state, if they are known."""
+        """Return the scores (now, later) of a node in this state, if known."""
         return self._found.get((plan, state))
 
     def put(self, plan: int, states: Iterable[Hashable], idle: Scores, future: Scores) -> None:
-        """These are, or will be, the scores of rows in these states."""
+        """Remember the scores of nodes in these states."""
         if len(self._found) >= KEPT_MAX:
             self._found.clear()
         for state, now, later in zip(states, idle.tolist(), future.tolist(), strict=True):
@@ -57,7 +56,9 @@ class Lookahead:
 
 
 def state(session: "working.Session", row: int, told: Hashable = None) -> Hashable:
-    """All that a row's answers may depend on, as it is; told is what plugins say of it."""
+    """Return the present state of a row: everything scores may depend on. `told` comes from
+    plugins.
+    """
     used, future = session.used[row].tobytes(), session.future_used[row].tobytes()
     if not session.ports and not session.leaving_ports:
         return row, used, future, told
@@ -69,9 +70,9 @@ def state(session: "working.Session", row: int, told: Hashable = None) -> Hashab
 def foreseen(
     session: "working.Session", request: resources.Vector, rows: Rows
 ) -> contracts.NodeView | None:
-    """These rows as they will be with more tasks of this request; None where none has room.
+    """Return rows as they will be with more tasks of this request; None if no row has room.
 
-    Only states that can come about: a plugin never sees an overfull node.
+    The view contains possible states only: plugins never see an overfull node.
     """
     steps = np.repeat(np.arange(1, DEPTH + 1), rows.size)[:, np.newaxis] * request
     every = np.tile(rows, DEPTH)
@@ -94,7 +95,7 @@ def foreseen(
 
 
 def states(session: "working.Session", view: contracts.NodeView) -> Iterator[Hashable]:
-    """The state of each row of what is foreseen, for tasks of which plugins say nothing more."""
+    """Yield the state of each foreseen row, for tasks about which plugins add nothing."""
     assert view.rows is not None
     ports, leaving = session.ports, session.leaving_ports
     names = session.layout.names
@@ -107,7 +108,7 @@ def states(session: "working.Session", view: contracts.NodeView) -> Iterator[Has
 
 
 def best(scores: Scores) -> Rows:
-    """The best rows, those with the lowest numbers where they are equal, as argmax has it."""
+    """Return the best rows. Among equal scores the lowest rows win, as with argmax."""
     count = min(NODES, scores.size)
     least = np.partition(scores, scores.size - count)[scores.size - count]
     better = np.flatnonzero(scores > max(least, -np.inf))

@@ -1,11 +1,12 @@
-"""Nominated pods: what pods of other schedulers, once they start, will hold on which nodes.
+"""Nominated pods of other schedulers: resources on nodes reserved for pods about to start.
 
-kube-scheduler evicts pods for one of its own, and starts it when they are gone. In between, what
-they leave is as good as taken for pods of the same priority and below: else they died in vain. Of
-such a pod count what it asks for, its slot, its host ports, and anti-affinity, its own and that of
-others about it. Nobody counts on it as company, and spreads and scores leave it out.
+kube-scheduler evicts pods for one of its own, and starts the nominated pod once the victims are
+gone. Meanwhile the released resources are reserved for the nominated pod against pods of equal or
+lower priority; otherwise the victims would have died in vain. Request, pod slot, host ports, and
+anti-affinity in both directions count for a nominated pod. A nominated pod satisfies no affinity,
+and spreads and scores ignore nominated pods.
 
-All of it is the same from a cycle's beginning to its end.
+Nominated pods don't change in the course of a cycle.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -21,20 +22,20 @@ if TYPE_CHECKING:
 
 
 Places: TypeAlias = frozenset[tuple[str, str]]
-"""Labels of nodes, and the values that are out of bounds."""
+"""Labels of nodes, with values a pod must stay away from."""
 
 
 class NominatedPods:
-    """Those whose node is there. Where there are none, asking costs one look."""
+    """Nominated pods whose node exists. Without any, each question costs one look."""
 
     def __init__(self, taken: snapshot.Snapshot) -> None:
         self._layout, self._space = taken.nodes.layout, taken.space
-        self._residents = taken.residents
-        self._found = [each for each in taken.nominated if each.node in self._layout.rows]
-        self.anybody = bool(self._found)
+        self._affinity_index = taken.residents
+        self._pods = [each for each in taken.nominated if each.node in self._layout.rows]
+        self.anybody = bool(self._pods)
         self._counted: dict[int, int] = {}
         self._by_task: dict[jobs.TaskId, views.Kept | None] = {}
-        self._by_likeness: dict[Hashable, views.Kept] = {}
+        self._by_key: dict[Hashable, views.Kept] = {}
         self._kept: dict[tuple[int, Places], views.Kept] = {}
         self._held: dict[int, tuple[resources.Vector, views.Ports]] = {}
         self._members: dict[tuple[int, constraints.PodSet], list[int]] = {}
@@ -43,65 +44,77 @@ class NominatedPods:
         return self.anybody
 
     def of(self, task: jobs.Task) -> views.Kept | None:
-        """What is kept from this task; None where nothing is."""
-        if not self._found:
+        """Return the reservations against this task, or None."""
+        if not self._pods:
             return None
         try:
             return self._by_task[task.uid]
         except KeyError:
             count = self._count(task.pod_priority)
-            found = self._by_task[task.uid] = self._work_out(task, count) if count else None
+            found = self._by_task[task.uid] = self._reservations(task, count) if count else None
             return found
 
     def _count(self, priority: int) -> int:
-        """How many of them have this priority at least: the first ones."""
+        """Return how many nominated pods have at least this priority; they come first in the
+        list.
+        """
         if priority not in self._counted:
-            self._counted[priority] = sum(each.priority >= priority for each in self._found)
+            self._counted[priority] = sum(each.priority >= priority for each in self._pods)
         return self._counted[priority]
 
-    def _work_out(self, task: jobs.Task, count: int) -> views.Kept:
-        likeness = (task.pod_class, task.namespace, frozenset(task.labels.items()), count)
-        kept = self._by_likeness.get(likeness)
+    def _reservations(self, task: jobs.Task, count: int) -> views.Kept:
+        """Return the reservations of the first `count` nominated pods against this task."""
+        # Reservations are shared at two levels: by tasks with equal labels, and by all tasks that
+        # anti-affinity keeps from the same places.
+        key = (task.pod_class, task.namespace, frozenset(task.labels.items()), count)
+        kept = self._by_key.get(key)
         if kept is None:
-            places = frozenset(self._out_of_bounds(task, count))
+            places = frozenset(self._excluded_places(task, count))
             kept = self._kept.get((count, places))
             if kept is None:
                 kept = self._kept[count, places] = self._make(count, places)
-            self._by_likeness[likeness] = kept
+            self._by_key[key] = kept
         return kept
 
-    def _out_of_bounds(self, task: jobs.Task, count: int) -> Iterator[tuple[str, str]]:
-        """Where the task may not be, by its own anti-affinity and by theirs."""
+    def _excluded_places(self, task: jobs.Task, count: int) -> Iterator[tuple[str, str]]:
+        """Yield node labels the task must stay away from, by its own and by the nominated pods'
+        anti-affinity.
+        """
         for term in task.pod_class.constraints.pod_anti_affinity:
             for member in self._among(count, term.pods):
                 yield from self._place(member, term)
-        labels = self._residents.namespace_labels(task.namespace)
-        for number, each in enumerate(self._found[:count]):
+        labels = self._affinity_index.namespace_labels(task.namespace)
+        for number, each in enumerate(self._pods[:count]):
             for term in each.kind.constraints.pod_anti_affinity:
                 if term.pods.includes(task.namespace, task.labels, labels):
                     yield from self._place(number, term)
 
     def _among(self, count: int, pods: constraints.PodSet) -> list[int]:
-        """The numbers of those that are in this set."""
+        """Return the numbers of nominated pods in this set."""
         found = self._members.get((count, pods))
         if found is None:
             found = self._members[count, pods] = [
                 number
-                for number, each in enumerate(self._found[:count])
+                for number, each in enumerate(self._pods[:count])
                 if pods.includes(
-                    each.namespace, each.labels, self._residents.namespace_labels(each.namespace)
+                    each.namespace,
+                    each.labels,
+                    self._affinity_index.namespace_labels(each.namespace),
                 )
             ]
         return found
 
     def _place(self, number: int, term: constraints.PodTerm) -> Iterator[tuple[str, str]]:
-        """The value of the label at its node, if it has one."""
-        spec = self._layout.specs[self._layout.rows[self._found[number].node]]
+        """Yield the topology label of a nominated pod's node, if the node has the label."""
+        spec = self._layout.specs[self._layout.rows[self._pods[number].node]]
         yield from (pair for pair in spec.labels if pair[0] == term.topology_key)
 
     def _make(self, count: int, places: Places) -> views.Kept:
+        """Return the reservations of the first `count` pods, with nodes at these places
+        excluded.
+        """
         if count not in self._held:
-            self._held[count] = self._add_up(self._found[:count])
+            self._held[count] = self._add_up(self._pods[:count])
         amounts, ports = self._held[count]
         apart = np.ones(self._layout.size, dtype=np.bool_)
         for key, value in places:
@@ -110,6 +123,7 @@ class NominatedPods:
         return views.Kept(len(self._kept), amounts, ports, apart)
 
     def _add_up(self, found: Sequence[snapshot.Nominated]) -> tuple[resources.Vector, views.Ports]:
+        """Return requests (N, R) and host ports of these nominated pods."""
         amounts = np.zeros((self._layout.size, self._space.size), dtype=np.int64)
         ports: dict[str, tuple[constraints.HostPort, ...]] = {}
         for each in found:
@@ -126,8 +140,10 @@ TOO_NEAR = "node(s) didn't match anti-affinity rules with pods nominated by othe
 
 
 def likeness(session: "working.Session", task: jobs.Task) -> Hashable:
-    """None, or what tells the task from others of its class: what it is to the pods on nodes, and
-    what is kept from it.
+    """Return what distinguishes the task from other tasks of its class; None if nothing does.
+
+    Two things can: selection by affinity terms of other pods, and resources reserved for nominated
+    pods.
     """
     if session.neighbours.nobody and not session.nominated.anybody:
         return None
@@ -137,25 +153,28 @@ def likeness(session: "working.Session", task: jobs.Task) -> Hashable:
 
 
 def alike(session: "working.Session", task: jobs.Task) -> Hashable:
-    """Equal for tasks for which the same pods may go, and which start on the same nodes."""
+    """Return a value equal for tasks with the same possible victims and nodes."""
     return task.pod_class, task.priority, likeness(session, task)
 
 
 def rest(session: "working.Session", task: jobs.Task, view: contracts.NodeView) -> resources.Vector:
-    """What these nodes have, but for what is kept from the task: (n, R)."""
+    """Return resources of these nodes less reservations against the task, (n, R)."""
     kept = session.nominated.of(task)
     return view.allocatable if kept is None else view.allocatable - view.of(kept.amounts)
 
 
 def room(session: "working.Session", task: jobs.Task) -> resources.Vector:
-    """What is left for the task on each node once what is being freed is free, (N, R); below 0
-    where there is less than is promised.
+    """Return what is free for the task on each node after pending releases, (N, R).
+
+    The amount is negative where reservations exceed the free resources.
     """
     return rest(session, task, session.view()) - session.future_used
 
 
 def verdicts(session: "working.Session", task: jobs.Task) -> Iterator[contracts.FilterResult]:
-    """Nodes (N,) that have room for the task but for what is kept from it, by what is short."""
+    """Yield the nodes (N,) with room for the task if nothing were reserved, by resource in short
+    supply.
+    """
     kept = session.nominated.of(task)
     if kept is None:
         return
@@ -177,7 +196,9 @@ def filtered(
     ports: bool,
     distance: bool,
 ) -> Iterator[contracts.FilterResult]:
-    """What filters say for the sake of nominated pods; ports, distance: which of them ask."""
+    """Yield filter results for nominated pods; `ports` and `distance` say which filters are
+    enabled.
+    """
     if kept is None:
         return
     wanted = task.pod_class.constraints.ports

@@ -1,4 +1,4 @@
-"""Mask, score, choose: one task class against all nodes, then only against what changed."""
+"""Placement: filter and score all nodes for a pod class once, then only nodes that changed."""
 
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
@@ -18,29 +18,31 @@ if TYPE_CHECKING:
 Rows = NDArray[np.int64]
 
 NOT_READY = "node(s) were not ready"
-"""Whatever is configured, such a node takes no pods (Volcano: it isn't in the snapshot)."""
+"""Regardless of configuration, such a node takes no pods (Volcano: the node isn't in the
+snapshot)."""
 
 REFUSED = "node(s) were left alone for {seconds} s, as a kubelet refused a pod ({reason})"
-"""Whatever is configured, no pod follows one that a kubelet refused at once."""
+"""Regardless of configuration, a node gets no pods for a while after its kubelet has refused
+one."""
 
 EXPLANATION_COST = 500
-"""Microseconds, about: one class of tasks that nodes refuse."""
+"""About how many microseconds an explanation for one pod class takes."""
 
 STANDING_COST = 100
-"""Microseconds, about: the same, where it doesn't matter who is there."""
+"""About how many microseconds an explanation regardless of running pods takes."""
 
 NOTHING_YET = np.empty(0)
-"""The columns of a plan that is to be worked out."""
+"""The arrays of a plan before the first evaluation."""
 
 PLAN_CELLS_MAX = 2**24
-"""Plans that are kept, times nodes: about 300 MiB of columns."""
+"""The most plans kept, times nodes: about 300 MiB of arrays."""
 
 
 class Plan:
-    """What is known about one task class of one queue on every node.
+    """The scores of all nodes for one pod class of one queue.
 
-    idle and future hold the node's score where the class fits (now, or once what is being freed
-    is free), and -inf elsewhere; both are (N,) float64.
+    `idle` and `future` (N,) hold the score of each node with room for the pod, now or after pending
+    releases, and -inf for all other nodes.
     """
 
     __slots__ = (
@@ -53,42 +55,44 @@ class Plan:
         self.request = request
         self.idle = self.future = NOTHING_YET
         self.outlook: list[Hashable] = []
-        """What its answers depend on beside the rows themselves."""
+        """What scores depend on besides the nodes, as declared by plugins."""
         self.row_told: bool | None = None
-        """Whether plugins say that its answers depend on more of a row than its columns show; None
-        until a row changes."""
+        """Whether plugins declare that scores depend on more of a node than its arrays show; None
+        until a node changes."""
         self.seen = 0
-        """How much of `session.touched` it knows of."""
+        """How much of `session.touched` the plan has followed."""
         self.set_scored = True
-        """Whether score_node_set has ever had an answer for it."""
+        """Whether score_node_set has answered for this plan so far."""
         self.number = 0
-        """Another one whenever its outlook is another."""
+        """The key of the plan in the lookahead, renewed whenever the outlook changes."""
         self.chosen: int | None = None
-        """The row that was chosen last, if the task may start there."""
+        """The row chosen last, if the task can start there now."""
         self.explained: interfaces.Explanation | None = None
-        """Why nodes refuse its tasks; None until somebody asks, and when a row changes."""
+        """Why nodes refuse tasks of this plan; None until asked for, and after a node changes."""
 
 
 class Placement:
-    """All plans of a cycle. Rows are sorted by name, so that argmax decides ties by name."""
+    """All plans of a cycle, and the choice of nodes from them.
+
+    Rows are sorted by node name, so argmax breaks ties by name.
+    """
 
     def __init__(self, session: "working.Session") -> None:
         self._session = session
         self._plans: OrderedDict[tuple[jobs.PodClass, str, Hashable], Plan] = OrderedDict()
         self._plans_max = max(16, PLAN_CELLS_MAX // (session.layout.size + 1))
-        self._lone: tuple[jobs.PodClass, str, Hashable] | None = None
-        """The plan of a class with only one pod that waits: the next such plan takes its place, as
-        whoever has none to share with asks once, and memory that is used anew costs more than
-        the rest."""
+        self._single_pod_plan: tuple[jobs.PodClass, str, Hashable] | None = None
+        """The plan of a class with a single pending pod. No other pod will ask for the plan, so the
+        next such plan replaces it: fresh memory costs more than the evaluation."""
         self._numbers = 0
         self._ahead = lookahead.Lookahead()
-        self._left_alone = _left_alone(session.snapshot.refused, session.layout)
+        self._paused = _paused(session.snapshot.refused, session.layout)
 
     def choose(self, task: jobs.Task) -> interfaces.Choice | None:
-        """The best node for this task as things stand, or None.
+        """Return the best node for this task in the present state, or None.
 
-        Nodes with room now come before nodes with room later, whatever the score. A node that
-        an earlier cycle nominated for the task comes first (Volcano: allocate).
+        A node nominated for the task in an earlier cycle comes first (Volcano: allocate). Nodes
+        with room now come before nodes with room after pending releases, whatever the score.
         """
         plan = self._plan(task)
         named = self._session.nominations.get(task.uid) or task.nominated_node
@@ -103,16 +107,16 @@ class Placement:
         return None
 
     def feasible(self, task: jobs.Task, row: int) -> bool:
-        """Whether this node takes the task, now or once what is being freed is free."""
+        """Whether this node can take the task, now or after pending releases."""
         return bool(self._plan(task).future[row] > -np.inf)
 
     def reachable(self, task: jobs.Task) -> NDArray[np.bool_]:
-        """Nodes (N,) that nothing but room, or what evictions could change, keeps from the task."""
+        """Return the nodes (N,) the task could use if evictions made room."""
         session = self._session
         return _reachable(self.verdicts(task, session.view()), session.layout)
 
     def ranked(self, task: jobs.Task, mask: NDArray[np.bool_]) -> list[int]:
-        """The rows of these nodes (N,), best score first, whether the task fits there or not."""
+        """Return the rows of these nodes (N,), best score first, whether or not the task fits."""
         plan = Plan(task, self._session.request(task))
         scores = np.where(mask, self._scores(task, self._session.view()), -np.inf)
         scores = self._with_set_scores(plan, scores)
@@ -121,7 +125,9 @@ class Placement:
         return rows
 
     def explanation(self, task: jobs.Task) -> interfaces.Explanation:
-        """Why nodes refuse this task: worked out once for all like it, until a node changes."""
+        """Return why nodes refuse this task, computed once for all tasks of the plan until a node
+        changes.
+        """
         plan = self._plan(task)
         if plan.explained is None:
             self._session.spend("explanations", EXPLANATION_COST)
@@ -133,8 +139,9 @@ class Placement:
         return plan.explained
 
     def standing_explanation(self, task: jobs.Task) -> interfaces.Explanation:
-        """Why nodes would refuse this task if nothing ran on them: it changes with the nodes only,
-        as far as plugins answer the same of the same nodes.
+        """Return why nodes would refuse this task without any running pods.
+
+        The answer changes only with nodes, provided plugins answer equally for equal nodes.
         """
         session = self._session
         session.spend("explanations", STANDING_COST)
@@ -145,15 +152,17 @@ class Placement:
         return interfaces.Explanation(*told, outsized)
 
     def explain(self, task: jobs.Task) -> tuple[interfaces.Refusals, interfaces.Holes]:
-        """Why nodes refuse this task, with their number, and the largest room that is left."""
+        """Return refusals with node counts, and the largest free amounts."""
         session = self._session
         verdicts = self.verdicts(task, session.view())
         verdicts = (*verdicts, *nominated_pods.verdicts(session, task))
         return explanations.explain(session, task, verdicts, nominated_pods.room(session, task))
 
     def _plan(self, task: jobs.Task) -> Plan:
+        """Return the plan for this task, brought up to date."""
         session = self._session
-        # Tasks of one class may have other labels, and so be other neighbours to the same pods.
+        # Tasks of one class may have different labels, and so be selected by different affinity
+        # terms of other pods.
         key = (
             task.pod_class,
             session.gang_of(task).job.queue,
@@ -161,7 +170,7 @@ class Placement:
         )
         plan = self._plans.get(key)
         if plan is None:
-            self._make_room(key)
+            self._drop_plans(key)
             plan = self._plans[key] = Plan(task, session.request(task))
             self._set_outlook(plan, session.dispatch.every("outlook", task))
             self._refresh(plan, None)
@@ -177,20 +186,24 @@ class Placement:
         plan.seen = len(session.touched)
         return plan
 
-    def _make_room(self, key: tuple[jobs.PodClass, str, Hashable]) -> None:
-        """For one plan more."""
-        kind, queue, _ = key
-        if self._session.surveyor.pending(queue, kind) <= 1:
-            if self._lone is not None:
-                self._plans.pop(self._lone, None)
-            self._lone = key
+    def _drop_plans(self, key: tuple[jobs.PodClass, str, Hashable]) -> None:
+        """Drop plans to make room for a new plan."""
+        pod_class, queue, _ = key
+        if self._session.surveyor.pending(queue, pod_class) <= 1:
+            if self._single_pod_plan is not None:
+                self._plans.pop(self._single_pod_plan, None)
+            self._single_pod_plan = key
         if len(self._plans) >= self._plans_max:
             self._plans.popitem(last=False)
 
     def _update(self, plan: Plan, touched: Sequence[int]) -> None:
-        """These rows changed, and nothing else that the plan depends on."""
+        """Update these rows of the plan after changes on their nodes.
+
+        Rows in a known state come from the lookahead; all remaining rows are evaluated in one call.
+        """
         session = self._session
         rows = touched if len(touched) == 1 else sorted(set(touched))
+        # Evaluating all nodes in place is cheaper than copying many rows.
         if len(rows) * 4 > session.layout.size:
             self._refresh(plan, None)
             return
@@ -198,78 +211,87 @@ class Placement:
             self._refresh(plan, np.array(rows, dtype=np.int64))
             return
         plan.explained = None
-        left: dict[int, Hashable] = {}
+        unknown: dict[int, Hashable] = {}
         if plan.row_told is None:
-            plan.row_told = bool(self._told(plan.task, np.empty(0, dtype=np.int64)))
-        told = self._told_by_row(plan, rows) if plan.row_told else {}
+            plan.row_told = bool(self._row_outlooks(plan.task, np.empty(0, dtype=np.int64)))
+        outlooks = self._outlooks_by_row(plan, rows) if plan.row_told else {}
         for row in rows:
-            state = lookahead.state(session, row, told.get(row))
+            state = lookahead.state(session, row, outlooks.get(row))
             known = self._ahead.get(plan.number, state)
             if known is None:
-                left[row] = state
+                unknown[row] = state
             else:
                 plan.idle[row], plan.future[row] = known
-        if left:
+        if unknown:
             if len(touched) == 1 and touched[0] == plan.chosen and not plan.row_told:
                 self._look_ahead(plan, touched[0])
-            at = np.array(list(left), dtype=np.int64)
+            at = np.array(list(unknown), dtype=np.int64)
             self._refresh(plan, at)
-            self._ahead.put(plan.number, left.values(), plan.idle[at], plan.future[at])
+            self._ahead.put(plan.number, unknown.values(), plan.idle[at], plan.future[at])
 
-    def _told(self, task: jobs.Task, rows: Rows) -> list[Sequence[Hashable]]:
-        """What plugins say that their answers about these rows depend on, beside their columns."""
+    def _row_outlooks(self, task: jobs.Task, rows: Rows) -> list[Sequence[Hashable]]:
+        """Return what answers about these rows depend on besides the arrays, as declared by
+        plugins.
+        """
         every = self._session.dispatch.each("row_outlook", hooks.one_each, None, task, rows)
         return [answer for answer in every if answer is not None]
 
-    def _told_by_row(self, plan: Plan, rows: Sequence[int]) -> dict[int, Hashable]:
-        """The same for a plan of which there is something to be told: by row."""
-        told = zip(*self._told(plan.task, np.array(rows, dtype=np.int64)), strict=True)
-        return dict(zip(rows, told, strict=True))
+    def _outlooks_by_row(self, plan: Plan, rows: Sequence[int]) -> dict[int, Hashable]:
+        """Return outlooks by row, for a plan with any."""
+        outlooks = zip(*self._row_outlooks(plan.task, np.array(rows, dtype=np.int64)), strict=True)
+        return dict(zip(rows, outlooks, strict=True))
 
     def _look_ahead(self, plan: Plan, row: int) -> None:
-        """A task was placed where it was to go, and others like it may follow: find out what the
-        nodes that come next will be worth.
+        """Evaluate the best nodes ahead, with more tasks of the plan on them.
+
+        Called once a task went where the plan said: more tasks like it may follow.
         """
         session = self._session
         rows = np.union1d(lookahead.best(plan.idle), [row])
         view = lookahead.foreseen(session, plan.request, rows)
         if view is not None:
             session.spend("ahead", 100 + view.size)
-            self._ahead.put(plan.number, lookahead.states(session, view), *self._worth(plan, view))
+            self._ahead.put(
+                plan.number, lookahead.states(session, view), *self._evaluate(plan, view)
+            )
 
     def _set_outlook(self, plan: Plan, outlook: list[Hashable]) -> None:
+        """Give the plan a new outlook, and a new number to invalidate old lookahead results."""
         self._numbers += 1
         plan.number = self._numbers
         plan.outlook = outlook
 
     def _refresh(self, plan: Plan, rows: Rows | None) -> None:
-        """Work out these rows of the plan anew, or all of them."""
+        """Evaluate these rows of the plan, or all of them."""
         session = self._session
         view = session.view(rows)
         if rows is None:
             session.spend("plans", 170 + view.size // 30)
         else:
             session.spend("rows", 60 + view.size // 10)
-        idle, future = self._worth(plan, view)
+        idle, future = self._evaluate(plan, view)
         if rows is None:
             plan.idle, plan.future = idle, future
         else:
             plan.idle[rows], plan.future[rows] = idle, future
         plan.explained = None
 
-    def _worth(
+    def _evaluate(
         self, plan: Plan, view: contracts.NodeView
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """What these nodes are worth to the plan's tasks, now and later; -inf: they take none."""
+        """Return the scores of these nodes for the plan's tasks, now and after pending releases;
+        -inf where a task doesn't fit.
+        """
         session = self._session
-        if self._left_alone:
+        if self._paused:
+            # The pause after a refusal ends by itself, without any event: a cycle must be due then.
             session.wake(min(each.until for each in session.snapshot.refused.values()))
         rest = nominated_pods.rest(session, plan.task, view)
         future = resources.fits(plan.request, rest, view.future_used)
         idle = resources.fits(plan.request, view.allocatable, view.used)
-        for verdict in self.verdicts(plan.task, view):
-            idle &= verdict.passes
-            future &= verdict.passes if verdict.later is None else verdict.later
+        for result in self.verdicts(plan.task, view):
+            idle &= result.passes
+            future &= result.passes if result.later is None else result.later
         idle &= future
         later = self._scores(plan.task, view)
         now = later.copy()
@@ -279,26 +301,27 @@ class Placement:
     def verdicts(
         self, task: jobs.Task, view: contracts.NodeView
     ) -> Sequence[contracts.FilterResult]:
-        """What every filter says of these nodes, and which are left alone for now."""
-        left_alone = self._left_alone.items()
+        """Return the results of all filters for these nodes, pauses after refusals included."""
+        paused = self._paused.items()
         return [
             *self._lasting(task, view),
             *(
                 contracts.FilterResult(text, view.of(passes), passing=True)
-                for text, passes in left_alone
+                for text, passes in paused
             ),
         ]
 
     def _lasting(self, task: jobs.Task, view: contracts.NodeView) -> list[contracts.FilterResult]:
-        """What doesn't pass by itself."""
+        """Return the filter results that don't expire by themselves."""
         nobody = [contracts.FilterResult("a filter failed", np.zeros(view.size, dtype=np.bool_))]
         found = self._session.dispatch.each("filter_nodes", hooks.verdicts, nobody, task, view)
         return [
             contracts.FilterResult(NOT_READY, view.of(view.layout.ready)),
-            *(verdict for answer in found for verdict in answer),
+            *(result for answer in found for result in answer),
         ]
 
     def _scores(self, task: jobs.Task, view: contracts.NodeView) -> NDArray[np.float64]:
+        """Return the sum of all plugins' scores for these nodes."""
         total = np.zeros(view.size)
         for answer in self._session.dispatch.each("score_nodes", hooks.scores, None, task, view):
             if answer is not None:
@@ -306,12 +329,14 @@ class Placement:
         return total
 
     def _best(self, plan: Plan, scores: NDArray[np.float64]) -> int | None:
+        """Return the row with the best score, or None if no node is feasible."""
         if plan.set_scored:
             scores = self._with_set_scores(plan, scores)
         row = int(scores.argmax()) if scores.size else 0
         return row if scores.size and scores[row] > -np.inf else None
 
     def _with_set_scores(self, plan: Plan, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return scores plus the scores for the set of feasible nodes as a whole."""
         feasible = scores > -np.inf
         if not feasible.any():
             return scores
@@ -324,10 +349,10 @@ class Placement:
         return sum(given, start=scores)
 
 
-def _left_alone(
+def _paused(
     refused: Mapping[str, snapshot.Refused], layout: nodes.NodeLayout
 ) -> dict[str, nodes.Mask]:
-    """By what is said of it: the nodes (N,) that aren't left alone for this."""
+    """Return the nodes (N,) not paused, by refusal message."""
     found: dict[str, nodes.Mask] = {}
     for name, each in refused.items():
         if name in layout.rows:
@@ -338,9 +363,9 @@ def _left_alone(
 
 
 def _reachable(verdicts: Sequence[contracts.FilterResult], layout: nodes.NodeLayout) -> nodes.Mask:
-    """Nodes (N,) that pass whatever evictions couldn't change."""
+    """Return the nodes (N,) passing all filters beyond the reach of evictions."""
     mask = np.ones(layout.size, dtype=np.bool_)
-    for verdict in verdicts:
-        if not verdict.curable:
-            mask &= verdict.passes
+    for result in verdicts:
+        if not result.curable:
+            mask &= result.passes
     return mask

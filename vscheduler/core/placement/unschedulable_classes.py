@@ -1,9 +1,10 @@
-"""Jobs for which there is no node as things stand: they needn't stand in line to be told so.
+"""Unschedulable pod classes: jobs are refused without a turn of their own if no node takes their
+pods.
 
-While allocate runs, room only gets less. So a job whose waiting pods all are of one class that no
-node takes finds none later either, whoever comes before it, and all jobs like it share one answer.
-Pods that depend on other pods are left out, as company may come, and so are those that room was
-promised to.
+While allocate runs, free resources only shrink. A job with pending pods of a single class, refused
+by every node, will find no node later either, whichever jobs come first. All such jobs share an
+answer. Pods with affinity to other pods are left out, for such pods may still arrive; so are
+nominated pods.
 """
 
 from collections import defaultdict
@@ -17,29 +18,29 @@ if TYPE_CHECKING:
     from vscheduler.core.session import session as working
 
 CLASSES_MAX = 64
-"""So many classes are looked at, those with the most jobs: the budget is for those that find room,
-too."""
+"""The most classes checked in a cycle, those with the most jobs first. The budget is for jobs that
+find room, too."""
 
 JOBS_MIN = 2
-"""Looking at a class that fewer jobs have costs as much as their turns."""
+"""Checking a class with fewer jobs costs as much as the jobs' turns."""
 
 Group: TypeAlias = tuple[jobs.Task, Sequence[job_state.JobState]]
-"""Jobs whose waiting pods are all like this one."""
+"""Jobs whose pending pods are all like this task."""
 
 
 def groups(session: "working.Session", due: Iterable[job_state.JobState]) -> list[Group]:
-    """Those of these jobs that no node takes a pod of, now or once what is being freed is free."""
-    alike: defaultdict[Hashable, list[job_state.JobState]] = defaultdict(list)
+    """Return the jobs with pods refused by every node, now and after pending releases."""
+    by_pod: defaultdict[Hashable, list[job_state.JobState]] = defaultdict(list)
     nominated = bool(session.nominated)
-    promised = session.snapshot.carried.nominations
-    all_alone = session.neighbours.nobody and not promised and not nominated
+    nominations = session.snapshot.carried.nominations
+    all_alone = session.neighbours.nobody and not nominations and not nominated
     for gang in due:
         task = representative(gang.job)
         if task is not None and gang.untouched and (all_alone or _is_alone(session, gang.job)):
-            kept = session.nominated.of(task) if nominated else None
-            alike[task.pod_class, task.role, gang.job.queue, kept].append(gang)
+            reserved = session.nominated.of(task) if nominated else None
+            by_pod[task.pod_class, task.role, gang.job.queue, reserved].append(gang)
     found: list[Group] = []
-    for each in sorted(alike.values(), key=len, reverse=True)[:CLASSES_MAX]:
+    for each in sorted(by_pod.values(), key=len, reverse=True)[:CLASSES_MAX]:
         task = representative(each[0].job)
         if len(each) < JOBS_MIN or session.spending.over:
             break
@@ -51,22 +52,25 @@ def groups(session: "working.Session", due: Iterable[job_state.JobState]) -> lis
 
 
 def _is_alone(session: "working.Session", job: jobs.Job) -> bool:
-    """Whether other pods make no difference to any of its pods, or the same to all where they are
-    nominated ones, and none was promised room.
+    """Whether placing other pods can't help any pod of the job, and no pod is nominated.
+
+    Reservations for nominated pods of other schedulers must be equal for all pods of the job.
     """
-    promised = session.snapshot.carried.nominations
+    nominations = session.snapshot.carried.nominations
     waiting = _waiting(job)
     return len({session.nominated.of(task) for task in waiting}) <= 1 and all(
-        task.uid not in promised and session.neighbours.standing(task) is None for task in waiting
+        task.uid not in nominations and session.neighbours.standing(task) is None
+        for task in waiting
     )
 
 
 def representative(job: jobs.Job) -> jobs.Task | None:
-    """One of its waiting pods, where all of them are alike in class and role."""
+    """Return one of the job's pending pods, if all are equal in class and role."""
     return job.memo("representative", lambda: _representative(job))
 
 
 def _representative(job: jobs.Job) -> jobs.Task | None:
+    """Return one of the job's pending pods, without memo."""
     tasks = _waiting(job)
     if job.sub_groups or len({(task.pod_class, task.role) for task in tasks}) != 1:
         return None
@@ -74,6 +78,6 @@ def _representative(job: jobs.Job) -> jobs.Task | None:
 
 
 def _waiting(job: jobs.Job) -> list[jobs.Task]:
-    """Pods of the job that want a node, but for those that ask for nothing, by UID."""
+    """Return the job's pending pods by UID, except best-effort pods."""
     pending = jobs.TaskStatus.PENDING
     return [task for task in job.tasks if task.status is pending and not task.best_effort]

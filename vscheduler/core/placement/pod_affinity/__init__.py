@@ -1,1 +1,1 @@
-"""InterPodAffinity and PodTopologySpread: counts per topology domain, and filters."""
+"""InterPodAffinity and PodTopologySpread: counts of pods per topology domain, and filters."""

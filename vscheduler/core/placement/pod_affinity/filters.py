@@ -1,8 +1,9 @@
-"""Nearness: what neighbours mean for a task, worked out on the values of node labels.
+"""Filters and scores for pod affinity and topology spread, computed on values of node labels.
 
-Kubernetes: kube-scheduler plugins InterPodAffinity and PodTopologySpread. Where it counts all pods
-alike, this tells apart those that stay, leave, and will come. Distance is kept from all of them;
-company is only who is there now, and who will stay.
+Kubernetes: kube-scheduler plugins InterPodAffinity and PodTopologySpread. kube-scheduler counts all
+pods alike; here pods that stay, leave or will come are told apart. Anti-affinity holds against all
+of them. Affinity is satisfied now only by pods present, and later only by pods that stay or will
+come.
 """
 
 import functools
@@ -24,7 +25,7 @@ FULL_SCORE = 100.0
 
 
 class Changes(Enum):
-    """Where a pod that comes or goes can change a gate's answer."""
+    """On which nodes a pod that comes or goes can change the result of a filter."""
 
     NOWHERE = auto()
     ON_ITS_NODE = auto()
@@ -33,94 +34,101 @@ class Changes(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DomainFilter:
-    """One condition on a label of nodes: which of its values pass.
+    """The result of one condition on a node label: which values pass.
 
-    The last flag is for nodes without the label. Codes are (N,), flags as long as there are values.
+    `codes` are (N,). Flags have one element for each value, and a last element for nodes without
+    the label.
     """
 
     codes: NDArray[np.int64]
     now: Flags
     later: Flags
-    """Once the pods that are leaving are gone."""
+    """The result after pods being deleted are gone."""
     changes: "Changes"
 
     def on(self, rows: NDArray[np.int64] | None) -> tuple[nodes.Mask, nodes.Mask]:
-        """Which of these rows pass, now and later."""
+        """Return which of these rows pass, now and later."""
         codes = self.codes if rows is None else self.codes[rows]
         return self.now[codes], self.later[codes]
 
 
-def company_gates(standing: views.PodAffinityState) -> list[DomainFilter]:
-    """Nodes near what the task must be near to, in every respect.
+def company_gates(state: views.PodAffinityState) -> list[DomainFilter]:
+    """Return filters for required affinity, one for each topology key.
 
-    The first of pods that look for each other may go wherever the labels are.
+    If no pod matches yet and the task matches its own terms, the task may go to any node with the
+    labels: the first of a group must start somewhere.
     """
-    places = [near.pods.by_label(near.topology_key) for near in standing.company]
+    places = [near.pods.by_label(near.topology_key) for near in state.company]
     total = sum((domains.counts.sum(axis=1) for domains in places), start=np.zeros(len(Seat)))
-    gates = []
+    filters = []
     for domains in places:
         labelled = _labelled(domains)
         staying, leaving, promised = domains.counts
         now, later = staying + leaving > 0, staying + promised > 0
-        if standing.is_company and not total.any():
+        if state.is_company and not total.any():
             now = labelled
-        if standing.is_company and not total[[Seat.STAYING, Seat.PROMISED]].any():
+        if state.is_company and not total[[Seat.STAYING, Seat.PROMISED]].any():
             later = labelled
-        gates.append(DomainFilter(domains.codes, now, later, Changes.ANYWHERE))
-    return gates
+        filters.append(DomainFilter(domains.codes, now, later, Changes.ANYWHERE))
+    return filters
 
 
 def distance_gates(near: Sequence[views.TopologyCount]) -> list[DomainFilter]:
-    """Nodes near none of these pods; a node without the label is near nobody."""
-    gates = []
+    """Return filters for nodes without these pods in their domain. A node without the label always
+    passes.
+    """
+    filters = []
     for each in near:
         domains = each.pods.by_label(each.topology_key)
         now, later = domains.counts.sum(axis=0) == 0, domains.standing == 0
         changes = Changes.ON_ITS_NODE if domains.apart else Changes.ANYWHERE
-        gates.append(DomainFilter(domains.codes, now, later, changes))
-    return gates
+        filters.append(DomainFilter(domains.codes, now, later, changes))
+    return filters
 
 
 def spread_gates(
-    standing: views.PodAffinityState, limits: constraints.Constraints, layout: nodes.NodeLayout
+    state: views.PodAffinityState, limits: constraints.Constraints, layout: nodes.NodeLayout
 ) -> list[DomainFilter]:
-    """Nodes where one more pod keeps hard spreads within their skew; leaving pods don't count."""
-    spreads = [each for each in standing.spreading if each.spread.hard]
-    gates = []
+    """Return filters for hard spreads: one more pod must keep the skew. Pods being deleted don't
+    count.
+    """
+    spreads = [each for each in state.spreading if each.spread.hard]
+    filters = []
     for each, domains in zip(spreads, _domains(spreads, limits, layout), strict=True):
         spread, present, counts = each.spread, domains.present, domains.standing
         few = present.size < max(spread.min_domains, 1)
         least = 0 if few else int(counts[present].min())
         passes = counts + int(each.counts_itself) - least <= spread.max_skew
         passes &= _labelled(domains)
-        gates.append(DomainFilter(domains.codes, passes, passes, Changes.ANYWHERE))
-    return gates
+        filters.append(DomainFilter(domains.codes, passes, passes, Changes.ANYWHERE))
+    return filters
 
 
-def label_gates(standing: views.PodAffinityState) -> list[DomainFilter]:
-    """Nodes that have the labels of all hard spreads."""
-    gates = []
-    for each in standing.spreading:
+def label_gates(state: views.PodAffinityState) -> list[DomainFilter]:
+    """Return filters for nodes that have the labels of all hard spreads."""
+    filters = []
+    for each in state.spreading:
         if each.spread.hard:
             domains = each.pods.by_label(each.spread.topology_key)
             passes = _labelled(domains)
-            gates.append(DomainFilter(domains.codes, passes, passes, Changes.NOWHERE))
-    return gates
+            filters.append(DomainFilter(domains.codes, passes, passes, Changes.NOWHERE))
+    return filters
 
 
 def liking(
-    standing: views.PodAffinityState, drawing_weight: int, feasible: nodes.Mask
+    state: views.PodAffinityState, drawing_weight: int, feasible: nodes.Mask
 ) -> Scores | None:
-    """Preferences among feasible nodes, 0 to 100, the best and the worst of them at the ends (N,).
+    """Return the scores of preferred affinity for feasible nodes (N,), from 0 for the worst to 100
+    for the best.
 
-    drawing_weight is what those count who require the task's company. None where nobody's
-    preference is about the task. Kubernetes: InterPodAffinity.NormalizeScore.
+    `drawing_weight` is the weight of pods whose required affinity selects the task. None if no
+    preference concerns the task. Kubernetes: InterPodAffinity.NormalizeScore.
     """
-    drawn = standing.drawing if drawing_weight else ()
-    if not (standing.liked or drawn):
+    drawn = state.drawing if drawing_weight else ()
+    if not (state.liked or drawn):
         return None
     total = np.zeros(feasible.size, dtype=np.int64)
-    for each in standing.liked:
+    for each in state.liked:
         total += each.weight * _standing_near(each)
     for each in drawn:
         total += drawing_weight * _standing_near(each)
@@ -134,17 +142,19 @@ def liking(
 
 
 def evenness(
-    standing: views.PodAffinityState,
+    state: views.PodAffinityState,
     limits: constraints.Constraints,
     layout: nodes.NodeLayout,
     feasible: nodes.Mask,
 ) -> Scores | None:
-    """How few pods of soft spreads feasible nodes have near, 0 to 100 (N,); None: there are none.
+    """Return the scores of soft spreads for feasible nodes (N,), from 0 to 100; None if the task
+    has none.
 
-    Kubernetes: PodTopologySpread.Score, NormalizeScore. Hostnames are labels like others here:
-    no two nodes have the same.
+    A node with fewer matching pods in its domain scores higher. Kubernetes:
+    PodTopologySpread.Score, NormalizeScore. Hostnames are treated like other labels: no two nodes
+    have the same.
     """
-    spreads = [each for each in standing.spreading if not each.spread.hard]
+    spreads = [each for each in state.spreading if not each.spread.hard]
     if not spreads:
         return None
     counted = feasible & _all_labelled({each.spread.topology_key for each in spreads}, layout)
@@ -164,7 +174,7 @@ def evenness(
 
 
 def _standing_near(near: views.TopologyCount) -> NDArray[np.int64]:
-    """How many such pods stay or will come near each node, (N,)."""
+    """Return how many of these pods stay or will come in each node's domain, (N,)."""
     domains = near.pods.by_label(near.topology_key)
     return domains.standing[domains.codes]
 
@@ -174,8 +184,8 @@ def _domains(
     limits: constraints.Constraints,
     layout: nodes.NodeLayout,
 ) -> Iterator[views.TopologyDomains]:
-    """The counts of these spreads, on nodes that have the labels of all of them and that the
-    policies of each leave in.
+    """Yield the counts of these spreads on eligible nodes: nodes with the labels of all spreads,
+    minus nodes excluded by each spread's policies.
     """
     keys = tuple(sorted({each.spread.topology_key for each in spreads}))
     for each in spreads:
@@ -193,6 +203,7 @@ def _eligible(
     limits: constraints.Constraints,
     layout: nodes.NodeLayout,
 ) -> nodes.Mask:
+    """Return the nodes that count for a spread."""
     mask = _all_labelled(keys, layout)
     if spread.honours_affinity:
         mask &= nodes.selected(layout, limits)
@@ -203,6 +214,7 @@ def _eligible(
 
 
 def _all_labelled(keys: Iterable[str], layout: nodes.NodeLayout) -> nodes.Mask:
+    """Return the nodes that have all of these labels."""
     mask = np.ones(layout.size, dtype=np.bool_)
     for key in keys:
         mask &= layout.label(key)[0] >= 0
@@ -210,7 +222,7 @@ def _all_labelled(keys: Iterable[str], layout: nodes.NodeLayout) -> nodes.Mask:
 
 
 def _labelled(domains: views.TopologyDomains) -> Flags:
-    """All values, and not the place of nodes without the label."""
+    """Return flags with all values set, and the element for nodes without the label cleared."""
     flags = np.ones(domains.counts.shape[1], dtype=np.bool_)
     flags[-1] = False
     return flags
