@@ -244,7 +244,7 @@ def test_looking_at_groups_leaves_something_for_letting_them_in() -> None:
     for each in attacks.gang("late", "team-b", "qb"):
         cluster.show(each)
     first = cluster.decide()
-    assert first.work["seats"] * feasibility.SEATS_COST >= BUDGET
+    assert first.work["seats"] * feasibility.CAPACITY_COST >= BUDGET
     assert first.work["admissions"] == 1
 
 
