@@ -1,7 +1,7 @@
-"""CycleRules: decisions of a cycle that belong to no plugin and to no action.
+"""CycleRules: rules of a cycle that belong to no plugin and no action.
 
 A Policy holds one `CycleRules` object, chosen when the configuration is read. A compatibility mode
-hands in a subclass.
+provides a subclass.
 """
 
 from collections.abc import Mapping
@@ -14,52 +14,56 @@ from vscheduler.core.api import contracts, views
 from vscheduler.core.model import jobs, resources
 
 WITHOUT_NODE = (*jobs.WAITING, jobs.TaskStatus.PIPELINED, *jobs.HOLDING - jobs.SCHEDULED)
-"""Statuses of pods that have no node when the cycle begins, and are to have one."""
+"""Statuses of pods that have no node at the start of a cycle, but should get one."""
 
 
 class CycleRules:
     """The default rules. Methods keep no state and change nothing."""
 
     reprieves: ClassVar[bool] = True
-    """Whether victims stay after all where, once all actions have run, the job that they were
-    evicted for fits without that."""
+    """Whether victims are spared when, after all actions, the preemptor fits without evicting
+    them."""
 
     def total(self, session: contracts.Session) -> resources.Vector:
-        """Return the resources that shares are computed from, (R,): what pods of queues could use
-        of the nodes.
+        """Return the resources from which shares are computed, (R,): the parts of the nodes usable
+        by pods of queues.
         """
         return session.usable.total
 
     def has_no_nodes(
         self, session: contracts.Session, queue: str, pod_class: jobs.PodClass
     ) -> bool:
-        """Whether pods of this class and queue get no share, as no node could run them."""
+        """Whether pods of this class and queue get no share, because no node could run such
+        pods.
+        """
         return session.usable.nowhere(queue, pod_class)
 
     def unused_nodes(self, session: contracts.Session) -> NDArray[np.int64]:
-        """Return the rows of nodes that don't count in `total`, as no pod could use them."""
+        """Return the rows of nodes left out of `total`, because no pod could use them."""
         return session.usable.left_out
 
     def sub_group_values(
         self, policy: jobs.SubGroup, labels: Mapping[str, str]
     ) -> tuple[str, ...] | None:
-        """Return the label values that name a pod's sub-group; None where the policy doesn't
-        select the pod. A policy without keys makes one sub-group of all pods that it selects.
+        """Return the label values that identify a pod's sub-group, or None when the policy does not
+        select the pod.
+
+        All pods selected by a policy without keys form a single sub-group.
         """
         return policy.values(labels)
 
     def unfinished_without_node(self, gang: views.JobState) -> int:
-        """Count the pods without a node that keep a PodGroup from being Completed: all that are
-        still to run.
+        """Count the pods without a node that keep a PodGroup from being Completed: all pods still
+        to run.
         """
         return sum(gang.counts[status] for status in WITHOUT_NODE) + len(gang.job.rejections)
 
     def lacks_minimum(self, gang: views.JobState, placed: int) -> bool:
-        """Whether a job has fewer than minMember pods; `placed` of its pods have a node, or are
+        """Whether a job has fewer than minMember pods; `placed` counts the pods with a node, or
         bound in this cycle.
         """
         return placed < gang.job.min_member
 
 
 DEFAULT = CycleRules()
-"""The rules where no compatibility mode is configured."""
+"""The rules without a compatibility mode."""

@@ -1,7 +1,7 @@
-"""The scheduler configuration → Policy, or the list of all its problems.
+"""The scheduler configuration as a Policy, or as the list of all its problems.
 
-The format is Volcano's. Volcano drops what it doesn't understand without a word; here that is a
-problem, but for names that Volcano has and we don't: they are warned of and left out.
+The format is Volcano's. Volcano silently ignores unknown names; here an unknown name is a problem.
+Names known to Volcano but not implemented here cause a warning and are left out.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ BUILT_IN: Mapping[str, object] = {
         )
     ],
 }
-"""The configuration where no file is given. Volcano's default has no reclaim and no binpack."""
+"""The configuration used without a file. Volcano's default has neither reclaim nor binpack."""
 
 TOPOLOGY = "hardNetworkTopology"
 SECTIONS = ("actions", "tiers", "configurations", "metrics", "compatibility", TOPOLOGY)
@@ -35,20 +35,21 @@ PLUGIN_KEYS = ("name", "arguments", *validation.FLAGS)
 VOLCANO = "volcano"
 WAIT, ANYWHERE = "wait", "anywhere"
 TOPOLOGY_PLUGIN = "network-topology-aware"
-"""Volcano's, which isn't here: whoever names it wants gangs near together."""
+"""A plugin of Volcano, not implemented here. A configuration with this plugin wants gangs close
+together in the network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginSetting:
-    """One plugin of a tier, as configured."""
+    """A configured plugin in a tier."""
 
     plugin: type[contracts.Plugin]
     arguments: Mapping[str, object] = field(default_factory=dict)
-    """Only those that were given; kinds as the plugin declares them."""
+    """Only the given arguments, with types as declared by the plugin."""
     off: frozenset[str] = frozenset()
-    """Flags (Volcano's keys) that are off."""
+    """Disabled flags, by Volcano's key."""
     answers: frozenset[str] = field(init=False, compare=False, repr=False)
-    """Hooks that the plugin defines, and that no flag switches off."""
+    """Hooks defined by the plugin and not disabled by a flag."""
 
     def __post_init__(self) -> None:
         on = (name for name, hook in hooks.HOOKS.items() if hook.flag not in self.off)
@@ -57,13 +58,13 @@ class PluginSetting:
 
     @property
     def flags(self) -> frozenset[str]:
-        """Flags that are on."""
+        """Enabled flags."""
         return frozenset(validation.FLAGS) - self.off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionSetting:
-    """One action, as configured."""
+    """A configured action."""
 
     action: type[contracts.Action[Any]]
     arguments: Mapping[str, object] = field(default_factory=dict)
@@ -71,16 +72,17 @@ class ActionSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What a cycle runs: actions in order, plugins in tiers."""
+    """The program of a cycle: actions in order, plugins in tiers."""
 
     actions: tuple[ActionSetting, ...]
     tiers: tuple[tuple[PluginSetting, ...], ...]
     volcano: bool = False
-    """`compatibility: volcano`: Volcano's outcomes where ours differ."""
+    """`compatibility: volcano`: Volcano's results wherever they differ from this scheduler's
+    own."""
     rules: cycle_rules.CycleRules = cycle_rules.DEFAULT
     """What is decided outside of plugins and actions."""
     hard_topology_waits: bool = True
-    """Whether gangs wait that must be near together in the network; else they start anywhere."""
+    """Whether gangs with a hard network topology wait; otherwise such gangs start on any nodes."""
 
     def runs(self, action: str) -> bool:
         """Whether an action of this name is configured."""
@@ -88,7 +90,9 @@ class Policy:
 
     @property
     def nodes_last(self) -> bool:
-        """Whether all plugins say the same of nodes, classes and queues in every cycle."""
+        """Whether every plugin keeps its answers about nodes, classes and queues from cycle to
+        cycle.
+        """
         return all(
             setting.plugin.nodes_last
             for tier in self.tiers
@@ -97,7 +101,7 @@ class Policy:
         )
 
     def has_tree(self, plugin: str) -> bool:
-        """Whether a plugin of this name has queues in a tree."""
+        """Whether a plugin of this name is configured with hierarchical queues."""
         return any(
             setting.plugin.name == plugin and "enableHierarchy" in setting.flags
             for tier in self.tiers
@@ -119,7 +123,9 @@ class Compatibility:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """A policy, unless there are problems; warnings in any case."""
+    """The result of parsing: a policy, unless there are problems. Warnings do not prevent a
+    policy.
+    """
 
     policy: Policy | None
     problems: tuple[Problem, ...] = ()
@@ -127,10 +133,9 @@ class Parsed:
 
 
 def parse(tree: object, plugins: Plugins, actions: Actions, volcano: Compatibility) -> Parsed:
-    """Read a configuration as plain data; plugins and actions are those that exist, `volcano` is
-    what `compatibility: volcano` puts in their place.
+    """Parse a configuration given as plain data. `plugins` and `actions` are the available ones.
 
-    All problems are found at once; with any of them there is no policy.
+    All problems are collected. With any problem the result has no policy.
     """
     as_volcano = isinstance(tree, dict) and tree.get("compatibility") == VOLCANO
     found = validation.Findings(lenient=as_volcano)
@@ -169,8 +174,10 @@ def parse(tree: object, plugins: Plugins, actions: Actions, volcano: Compatibili
 def _hard_topology_waits(
     found: validation.Findings, sections: Mapping[str, object], named: Container[str]
 ) -> bool:
-    """Volcano keeps gangs together only with its plugin for that (HyperNodeGradientForJobFn); named
-    are the plugins of the file.
+    """Whether gangs with a hard network topology wait; `named` are the plugins in the file.
+
+    Volcano keeps gangs close together only with the plugin for network topology
+    (HyperNodeGradientForJobFn).
     """
     starts_anywhere = "compatibility" in sections and TOPOLOGY_PLUGIN not in named
     given = sections.get(TOPOLOGY, ANYWHERE if starts_anywhere else WAIT)
@@ -182,7 +189,7 @@ def _hard_topology_waits(
 
 
 def built_in(plugins: Plugins, actions: Actions) -> Policy:
-    """BUILT_IN, as far as its plugins and actions exist."""
+    """Return the policy of BUILT_IN."""
     parsed = parse(dict(BUILT_IN), plugins, actions, Compatibility())
     assert parsed.policy is not None, parsed.problems
     return parsed.policy
@@ -198,7 +205,9 @@ def _by_name(
 
 
 def _action_names(found: validation.Findings, value: object, existing: Iterable[str]) -> list[str]:
-    """The configured actions by the names that they have here, those that don't exist included."""
+    """Return the configured actions by their names here, including actions of Volcano that do not
+    exist here.
+    """
     path = ("actions",)
     if not isinstance(value, str):
         what = f"not {validation.described(value)}"
@@ -226,7 +235,9 @@ def _known(
     volcano: Iterable[str],
     existing: Iterable[str],
 ) -> bool:
-    """Whether there is such a name (kind, name) here or in Volcano; says so where not here."""
+    """Whether a name (kind, name) exists here or in Volcano. A name that does not exist here is
+    reported.
+    """
     kind, name = named
     if name in existing:
         return True
@@ -244,7 +255,7 @@ def _configurations(
     existing: Mapping[str, type[contracts.Action[Any]]],
     configured: Sequence[str],
 ) -> dict[str, dict[str, object]]:
-    """Arguments by action."""
+    """Return the arguments by action."""
     given: dict[str, dict[str, object]] = {}
     seen: set[str] = set()
     for path, item in found.items(("configurations",), value):
@@ -271,7 +282,7 @@ def _configurations(
 
 
 def _without_successors(found: validation.Findings, path: validation.Path, value: object) -> object:
-    """The arguments without those that only gangpreempt and gangreclaim have."""
+    """Return the arguments without the ones known only to gangpreempt and gangreclaim."""
     if not isinstance(value, dict):
         return value
     for name in validation.SUCCESSOR_ARGUMENTS & value.keys():
@@ -287,7 +298,9 @@ def _tiers(
     existing: Mapping[str, type[contracts.Plugin]],
     seen: set[str],
 ) -> tuple[tuple[PluginSetting, ...], ...]:
-    """Plugins by tier; `seen` takes up their names, those that aren't here included."""
+    """Return the plugins by tier, and add all plugin names to `seen`, including names unknown
+    here.
+    """
     tiers = []
     for path, item in found.items(("tiers",), value):
         tier = found.mapping(path, item, ("plugins",), needed=("plugins",))
@@ -308,7 +321,9 @@ def _plugin(
     existing: Mapping[str, type[contracts.Plugin]],
     seen: set[str],
 ) -> PluginSetting | None:
-    """A plugin that exists, as configured; `seen` are the names before it, in all tiers."""
+    """Return the setting of a plugin, or None for a plugin unknown here. `seen` has the names
+    before, in all tiers.
+    """
     flags = {**validation.FLAGS}
     for flag in validation.FLAGS.keys() & entry.keys():
         on = entry[flag]
@@ -339,7 +354,9 @@ def _plugin(
 def _refuse_hierarchy_beside_proportion(
     found: validation.Findings, entries: Sequence[tuple[validation.Path, Mapping[str, object]]]
 ) -> None:
-    """Both would order queues in one tier; Volcano refuses such a file, too."""
+    """Report hierarchical drf and proportion in the same tier: both would order queues. Volcano
+    refuses the combination, too.
+    """
     if not any(entry.get("name") == "proportion" for _, entry in entries):
         return
     for path, entry in entries:

@@ -1,7 +1,7 @@
-"""What is wrong with a configuration: all of it, each problem with its place.
+"""Validation of the configuration: finds all problems, each with its location.
 
-First come the words of Volcano's scheduler configuration: its flags, and the names it knows.
-Volcano: pkg/scheduler/conf, plugins/factory.go, actions/factory.go.
+The constants list the vocabulary of Volcano's configuration: flags, plugins and actions. Volcano:
+pkg/scheduler/conf, plugins/factory.go, actions/factory.go.
 """
 
 import difflib
@@ -42,7 +42,7 @@ FLAGS: Mapping[str, bool] = MappingProxyType(
         "enabledSubJobOrder": True,
     }
 )
-"""Each flag of a plugin, in Volcano's spelling, and whether it is on where it isn't given."""
+"""Flags of a plugin in Volcano's spelling, each with its default."""
 
 PLUGINS = frozenset(
     {
@@ -52,25 +52,27 @@ PLUGINS = frozenset(
         *("resourcequota", "sla", "task-topology", "tdm", "usage"),
     }
 )
-"""Volcano's plugins: those that don't exist here are left out of a configuration, not refused."""
+"""Volcano's plugins. Plugins not implemented here are left out of a configuration, with a
+warning."""
 
 QUOTAS = frozenset({"capacity", "proportion"})
-"""Each of them says what queues may have: they aren't for use together."""
+"""Plugins that decide what a queue may use. They are not meant to be combined."""
 
 ACTIONS = frozenset({"enqueue", "allocate", "backfill", "preempt", "reclaim", "shuffle"})
-"""Volcano's actions, the same way."""
+"""Volcano's actions. Actions not implemented here are left out of a configuration, with a
+warning."""
 
 SUCCESSORS: Mapping[str, str] = MappingProxyType(
     {"gangpreempt": "preempt", "gangreclaim": "reclaim"}
 )
-"""Actions that take another's place in Volcano; here the other one does their work."""
+"""Actions that replace another action in Volcano. Here the replaced action does the same work."""
 
 SUCCESSOR_ARGUMENTS = frozenset({"allowWholeBundle", "maxDomains"})
-"""What only they take in Volcano."""
+"""Arguments known only to the successors in Volcano."""
 
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Keys and list positions from the root of the configuration down."""
+"""Keys and list indices, starting at the root of the configuration."""
 
 KINDS: Mapping[type, str] = {
     bool: "true or false",
@@ -81,45 +83,51 @@ KINDS: Mapping[type, str] = {
     dict: "a mapping",
     type(None): "nothing",
 }
-"""What people call the types of plain data."""
+"""Names of plain data types in messages."""
 
 TRUTHS = {"true": True, "false": False}
-"""Volcano takes these as text, too, where an argument is a bool (Arguments.GetBool)."""
+"""Text that Volcano accepts for a bool argument (Arguments.GetBool)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong, or worth a warning, at one place."""
+    """An error, or a warning, at one place of the configuration."""
 
     path: Path
     message: str
 
     def __str__(self) -> str:
-        """`tiers[0].plugins[1].name: unknown plugin "gnag"; did you mean gang?`."""
+        """Return for example `tiers[0].plugins[1].name: unknown plugin "gnag"; did you mean
+        gang?`.
+        """
         return f"{written(self.path)}: {self.message}" if self.path else self.message
 
 
 class Findings:
-    """Problems and warnings, in the order in which they are found."""
+    """Problems and warnings, in the order of discovery."""
 
     def __init__(self, *, lenient: bool = False) -> None:
         self.lenient = lenient
-        """Whether an argument that is wrong is left out, as Volcano does, with a warning."""
+        """Whether an invalid argument is left out with a warning, as in Volcano."""
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
 
     def problem(self, path: Path, message: str) -> None:
-        """The configuration can't be used."""
+        """Record an error that makes the configuration unusable."""
         self.problems.append(Problem(path, message))
 
     def warn(self, path: Path, message: str) -> None:
-        """It can, but not all of it means what its writer may think."""
+        """Record a warning: the configuration is usable, but some part may not mean what the author
+        expects.
+        """
         self.warnings.append(Problem(path, message))
 
     def mapping(
         self, path: Path, value: object, known: Collection[str], needed: Iterable[str] = ()
     ) -> dict[str, object]:
-        """The known keys of a mapping; other keys, other types and missing keys are problems."""
+        """Return the known keys of a mapping. Unknown keys, missing keys and values of another type
+        are problems.
+        """
         if not isinstance(value, dict):
             self.problem(path, f"must be a mapping, not {described(value)}")
             return {}
@@ -133,14 +141,14 @@ class Findings:
         return {key: each for key, each in value.items() if key in known}
 
     def items(self, path: Path, value: object) -> list[tuple[Path, object]]:
-        """The items of a list with their paths; another type is a problem."""
+        """Return the items of a list with their paths. A value of another type is a problem."""
         if not isinstance(value, list):
             self.problem(path, f"must be a list, not {described(value)}")
             return []
         return [((*path, place), item) for place, item in enumerate(value)]
 
     def text(self, path: Path, value: object) -> str | None:
-        """A text that isn't empty; anything else is a problem."""
+        """Return non-empty text, stripped. Anything else is a problem."""
         if not isinstance(value, str) or not value.strip():
             found = "empty" if isinstance(value, str) else described(value)
             self.problem(path, f"must be text, not {found}")
@@ -154,8 +162,10 @@ class Findings:
         declared: Mapping[str, contracts.Argument],
         owner: str,
     ) -> dict[str, object]:
-        """The arguments that are right; owner (`plugin gang`) is named where one is unknown."""
-        if value is None:  # Volcano: `arguments:` with nothing below it
+        """Return the valid arguments. `owner` (for example `plugin gang`) is named in messages
+        about unknown arguments.
+        """
+        if value is None:  # Volcano accepts an empty `arguments:`
             return {}
         if not isinstance(value, dict):
             self.problem(path, f"must be a mapping, not {described(value)}")
@@ -173,12 +183,12 @@ class Findings:
                     self.problem(place, message)
                 continue
             final = TRUTHS.get(given, given) if _is_text_for_bool(argument, given) else given
-            complaint = _complaint(argument, final)
-            if complaint and self.lenient:
-                self.warn(place, f"{complaint}; it is left out, as in Volcano")
+            error_text = _argument_error(argument, final)
+            if error_text and self.lenient:
+                self.warn(place, f"{error_text}; it is left out, as in Volcano")
                 continue
-            if complaint:
-                self.problem(place, complaint)
+            if error_text:
+                self.problem(place, error_text)
                 continue
             if argument.missing and final != argument.default:
                 self.warn(place, f"has no effect yet ({argument.missing})")
@@ -187,7 +197,7 @@ class Findings:
 
 
 def written(path: Path) -> str:
-    """A path as people write it: `tiers[0].plugins[2].arguments.binpack.cpu`."""
+    """Return a path in the usual notation: `tiers[0].plugins[2].arguments.binpack.cpu`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -195,7 +205,7 @@ def written(path: Path) -> str:
 
 
 def described(value: object) -> str:
-    """What a value is, shown where it is short: `text ("5")`."""
+    """Return the type of a value, with short values included: `text ("5")`."""
     kind = KINDS.get(type(value), type(value).__name__)
     if value is None or isinstance(value, list | dict):
         return kind
@@ -204,7 +214,7 @@ def described(value: object) -> str:
 
 
 def suggestion(name: object, known: Iterable[str]) -> str:
-    """`; did you mean gang?`, or nothing."""
+    """Return `; did you mean gang?` for the closest known name, or an empty string."""
     close = difflib.get_close_matches(str(name), sorted(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -227,8 +237,8 @@ def _is_text_for_bool(argument: contracts.Argument, given: object) -> bool:
     return argument.kind is bool and isinstance(given, str)
 
 
-def _complaint(argument: contracts.Argument, given: object) -> str:
-    """What is wrong with a value, or nothing."""
+def _argument_error(argument: contracts.Argument, given: object) -> str:
+    """Return the error in an argument's value, or an empty string."""
     kind = type(given)
     if kind is not argument.kind and not (argument.kind is float and kind is int):
         advice = _unquoting(argument.kind, given)
@@ -248,7 +258,9 @@ def _complaint(argument: contracts.Argument, given: object) -> str:
 
 
 def _unquoting(kind: type, given: object) -> str:
-    """The advice for a number in quotes, which Volcano ignores without a word."""
+    """Return advice for a quoted number, which Volcano silently ignores; otherwise an empty
+    string.
+    """
     if kind not in (int, float) or not isinstance(given, str):
         return ""
     try:

@@ -1,1 +1,1 @@
-"""Nouns: the cluster at one instant, as frozen values."""
+"""Data model: the cluster at one point in time, as frozen values."""

@@ -1,9 +1,9 @@
-"""Where a pod may go, as values: selectors, affinity, tolerations, ports.
+"""Scheduling constraints of pods as values: selectors, affinity, tolerations, ports.
 
 Kubernetes: core/v1 NodeSelectorTerm, Toleration, Taint, ContainerPort.
 
-A pod may come with thousands of conditions, each of several nested values, and each of them is a
-key of many dictionaries. So these values have their hash worked out once (`hashed_once`).
+A pod may have thousands of constraints, each with several nested values, and each used as a key in
+many dictionaries. Each value therefore computes its hash only once (`hashed_once`).
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ Value = TypeVar("Value", bound="Hashed")
 
 
 class Hashed:
-    """Base of frozen dataclasses with slots that are decorated with `hashed_once`."""
+    """Base of frozen dataclasses with slots and the decorator `hashed_once`."""
 
     __slots__ = ("_hash",)
 
@@ -23,7 +23,7 @@ class Hashed:
 
 
 def hashed_once(cls: type[Value]) -> type[Value]:
-    """The class, with a hash that is worked out when it is first asked for."""
+    """Make a class compute each instance's hash on first use and keep the result."""
     work_out = cls.__hash__
 
     def hash_of(self: Value) -> int:
@@ -50,7 +50,7 @@ class Operator(StrEnum):
 
 
 class Effect(StrEnum):
-    """What a taint does to pods that don't tolerate it (core/v1 TaintEffect)."""
+    """The effect of a taint on pods without a matching toleration (core/v1 TaintEffect)."""
 
     NO_SCHEDULE = "NoSchedule"
     PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -60,7 +60,7 @@ class Effect(StrEnum):
 @hashed_once
 @dataclass(frozen=True, slots=True)
 class Requirement(Hashed):
-    """One condition on a label, or on a field when it stands among a term's fields."""
+    """A condition on a label, or on a field when listed in the fields of a Term."""
 
     key: str
     operator: Operator
@@ -70,15 +70,15 @@ class Requirement(Hashed):
 @hashed_once
 @dataclass(frozen=True, slots=True)
 class Selector(Hashed):
-    """Conditions on an object's labels that must all hold; with none, every object matches.
+    """A label selector: all requirements must hold. Without requirements, every object matches.
 
-    Kubernetes: meta/v1 LabelSelector, matchLabels written as In.
+    Kubernetes: meta/v1 LabelSelector, with matchLabels written as In.
     """
 
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether these labels meet all conditions; NotIn also holds where there is no label."""
+        """Whether the labels meet all requirements. NotIn also holds when the label is missing."""
         return all(_holds(each, labels.get(each.key)) for each in self.requirements)
 
 
@@ -96,7 +96,9 @@ def _holds(requirement: Requirement, value: str | None) -> bool:
 @hashed_once
 @dataclass(frozen=True, slots=True)
 class Term(Hashed):
-    """Conditions that must all hold; a term with none matches no node."""
+    """A node selector term: all requirements must hold. A term without requirements matches no
+    node.
+    """
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
@@ -105,7 +107,7 @@ class Term(Hashed):
 @hashed_once
 @dataclass(frozen=True, slots=True)
 class PreferredTerm(Hashed):
-    """A term that adds `weight` (1 to 100) to the score of the nodes it matches."""
+    """A preferred node affinity term: adds `weight` (1 to 100) to the score of matching nodes."""
 
     weight: int
     term: Term
@@ -113,7 +115,7 @@ class PreferredTerm(Hashed):
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A node's mark that keeps pods away."""
+    """A node's taint, which keeps away pods without a matching toleration."""
 
     key: str
     value: str
@@ -123,7 +125,7 @@ class Taint:
 @hashed_once
 @dataclass(frozen=True, slots=True)
 class Toleration(Hashed):
-    """A pod's word that it bears a taint; an empty key with `exists` bears all."""
+    """A pod's toleration of taints. An empty key with `exists` tolerates every taint."""
 
     key: str = ""
     exists: bool = False
@@ -131,7 +133,9 @@ class Toleration(Hashed):
     effect: Effect | None = None
 
     def tolerates(self, taint: Taint) -> bool:
-        """Kubernetes: component-helpers Toleration.ToleratesTaint."""
+        """Whether the taint is tolerated (Kubernetes: component-helpers
+        Toleration.ToleratesTaint).
+        """
         if self.effect is not None and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
@@ -141,14 +145,14 @@ class Toleration(Hashed):
 
 @dataclass(frozen=True, slots=True, order=True)
 class HostPort:
-    """A port that a pod takes on its node; address 0.0.0.0 takes it on every address."""
+    """A host port of a pod. The address 0.0.0.0 stands for every address of the node."""
 
     address: str
     protocol: str
     port: int
 
     def conflicts(self, other: "HostPort") -> bool:
-        """Whether the two can't stand on one node."""
+        """Whether two host ports cannot be used on the same node."""
         same = (self.protocol, self.port) == (other.protocol, other.port)
         wild = "0.0.0.0"  # noqa: S104 - Kubernetes' spelling of every address; nothing is bound
         return same and (self.address == other.address or wild in (self.address, other.address))
@@ -157,22 +161,23 @@ class HostPort:
 @hashed_once
 @dataclass(frozen=True, slots=True)
 class PodSet(Hashed):
-    """Which pods a condition is about: those with such labels in these namespaces.
+    """The pods matched by a pod affinity term or spread constraint: a label selector and
+    namespaces.
 
     Kubernetes: kube-scheduler framework.AffinityTerm, TopologySpreadConstraint.
     """
 
     namespaces: tuple[str, ...]
-    """By name, sorted."""
+    """Namespace names, sorted."""
     labels: Selector | None
-    """None selects no pod."""
+    """Label selector of the pods; None selects no pod."""
     more_namespaces: Selector | None = None
-    """Namespaces with such labels count as well; None: only those by name do."""
+    """Label selector of further namespaces; None adds no namespaces."""
 
     def includes(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> bool:
-        """Whether a pod with these labels in this namespace is one of them."""
+        """Whether a pod with these labels in this namespace is in the set."""
         if self.labels is None or not self.labels.matches(labels):
             return False
         more = self.more_namespaces
@@ -182,7 +187,10 @@ class PodSet(Hashed):
 @hashed_once
 @dataclass(frozen=True, slots=True)
 class PodTerm(Hashed):
-    """Pods, and how near is near: nodes that have the same value of this label are one place."""
+    """A pod affinity term: a set of pods, and the label that defines topology domains.
+
+    Nodes with equal values of the label form a topology domain.
+    """
 
     pods: PodSet
     topology_key: str
@@ -191,8 +199,10 @@ class PodTerm(Hashed):
 @hashed_once
 @dataclass(frozen=True, slots=True)
 class PreferredPodTerm(Hashed):
-    """A term that adds `weight` to the score of nodes near each such pod: 1 to 100, or less than
-    0 where the pod prefers to be away from them.
+    """A preferred pod affinity term: adds `weight` to a node's score for each matching pod in the
+    node's domain.
+
+    The weight is 1 to 100 for affinity, and negative for anti-affinity.
     """
 
     weight: int
@@ -202,45 +212,48 @@ class PreferredPodTerm(Hashed):
 @hashed_once
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread(Hashed):
-    """How evenly pods are to be spread over the values of a label of nodes.
+    """A topology spread constraint: how evenly pods are distributed over the domains of a node
+    label.
 
     Kubernetes: core/v1 TopologySpreadConstraint.
     """
 
     pods: PodSet
-    """Those of the pod's own namespace that are counted."""
+    """The counted pods, in the namespace of the pod with the constraint."""
     topology_key: str
     max_skew: int = 1
     hard: bool = True
-    """DoNotSchedule; else ScheduleAnyway."""
+    """Whether whenUnsatisfiable is DoNotSchedule; otherwise ScheduleAnyway."""
     min_domains: int = 1
-    """With fewer values than this the fewest pods of any of them count as none."""
+    """With fewer domains than this, the smallest count of any domain is taken as zero."""
     honours_affinity: bool = True
-    """Whether nodes that the pod's selector and node affinity exclude are left out of account."""
+    """Whether nodes excluded by the pod's node selector and node affinity are left out of the
+    count."""
     honours_taints: bool = False
-    """The same for nodes with taints that it doesn't tolerate."""
+    """Whether nodes with taints not tolerated by the pod are left out of the count."""
 
 
 @hashed_once
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraints(Hashed):
-    """All of a pod's own conditions on its node."""
+    """All constraints of a pod on its node."""
 
     node_selector: tuple[tuple[str, str], ...] = ()
     required: tuple[Term, ...] | None = None
-    """Alternatives (any must match); None when the pod has no required node affinity."""
+    """Alternative terms, any of which must match. None: the pod has no required node affinity."""
     preferred: tuple[PreferredTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     ports: tuple[HostPort, ...] = ()
     features: tuple[str, ...] = ()
-    """What the node's kubelet must say that it can do, sorted."""
+    """Features that the node's kubelet must declare, sorted."""
     pod_affinity: tuple[PodTerm, ...] = ()
-    """All must hold, and for the same pods: near pods that are in all of their sets."""
+    """Required pod affinity. All terms must hold for the same pods, which are in the pod sets of
+    all terms."""
     pod_anti_affinity: tuple[PodTerm, ...] = ()
-    """Near none of them."""
+    """Required pod anti-affinity: no matching pod may be in the node's domain."""
     pod_preferred: tuple[PreferredPodTerm, ...] = ()
     spread: tuple[Spread, ...] = ()
 
 
 ANYWHERE = Constraints()
-"""No conditions at all."""
+"""No constraints at all."""

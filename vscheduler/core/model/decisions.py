@@ -1,4 +1,6 @@
-"""What a cycle decides, and why: data only. `mirror.wording` puts it into English."""
+"""Decisions of a cycle and their reasons, as plain data. `mirror.wording` renders reasons in
+English.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +11,7 @@ from vscheduler.core.model import jobs, queues, resources, snapshot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bind:
-    """This task goes to this node, now."""
+    """Decision to bind a task to a node now."""
 
     task: jobs.Task
     node: str
@@ -17,7 +19,9 @@ class Bind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """This task waits on this node for room that is being freed; nothing is sent."""
+    """Decision that a task waits for resources being freed on a node (Volcano: pipelined). Nothing
+    is sent.
+    """
 
     task: jobs.Task
     node: str
@@ -25,49 +29,53 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evict:
-    """This task leaves its node so that a job can start."""
+    """Decision to evict a task so that a job can start."""
 
     task: jobs.Task
     node: str
     action: str
-    """The action that decided it: reclaim, preempt, shuffle; or gang, of which only a part could
-    be bound."""
+    """The action behind the decision: reclaim, preempt or shuffle. `gang` stands for the removal of
+    a gang bound only in part."""
     beneficiary: jobs.JobId | None
     whole: bool = False
-    """Whether its whole gang goes; else it is surplus, or a group of one pod."""
+    """Whether the task's whole gang is evicted; otherwise the task is surplus, or a group of a
+    single pod."""
     moves: bool = False
-    """Whether its queue is within its share, and is given room elsewhere for it."""
+    """Whether the task's queue is within its share, so that resources on other nodes are reserved
+    in exchange."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareAfter:
-    """Where an eviction leaves two queues: allocated ÷ deserved of the resource that is claimed."""
+    """The effect of an eviction on two queues: allocated ÷ deserved of the claimed resource."""
 
     loser: float
-    """The queue that loses pods; inf where it deserves nothing."""
+    """Ratio of the queue that loses pods; inf when the queue deserves nothing."""
     claimant: float
-    """The queue that they go for, with all that its job claims; where it deserves less than its
-    weight would give it, only because it asks for less, this counts by its weight."""
+    """Ratio of the queue that gains, with everything its job claims. When the queue deserves less
+    than its weight would give only because it requests less, the amount by weight is used instead.
+    """
     within: bool = False
-    """Whether the loser has no more than its share: it may only be moved to other nodes."""
+    """Whether the loser has at most its share, so that its pods may only be moved to other
+    nodes."""
 
     @property
     def overshoot(self) -> float:
-        """How far below its share the loser ends: 0 is not below, 1 is nothing left."""
+        """How far below its share the loser ends, from 0 (not below) to 1 (nothing left)."""
         return max(0.0, 1.0 - self.loser)
 
     @property
     def fair(self) -> bool:
-        """Whether the loser keeps its share, or as much of it as the claimant ends with."""
+        """Whether the loser keeps its share, or a ratio at least as high as the claimant's."""
         return self.loser >= min(1.0, self.claimant)
 
 
 WITHIN_SHARE = ShareAfter(loser=1.0, claimant=1.0, within=True)
-"""The loser has no more than its share of anything that is claimed."""
+"""The loser has at most its share of all claimed resources."""
 
 
 class ReasonCode(StrEnum):
-    """Why a job waits: a closed list, in order of precedence; the values are for metrics."""
+    """Why a job waits: a closed list in order of precedence. The values are metric labels."""
 
     QUEUE_MISSING = "QueueNotFound"
     QUEUE_CLOSED = "QueueClosed"
@@ -76,59 +84,59 @@ class ReasonCode(StrEnum):
     NOT_LEAF = "QueueNotLeaf"
     SET_ASIDE = "QueueSetAside"
     BAD_SETTING = "BadSetting"
-    """An annotation that can't be read."""
+    """An annotation cannot be parsed."""
     TOPOLOGY_UNKNOWN = "NetworkTopologyUnknown"
-    """It must be near together in the network."""
+    """The pods must be close to each other in the network, which is not supported."""
     POD_REJECTED = "PodRejected"
-    """Pods can't be used, without which there are too few."""
+    """Some pods are invalid, and without them the job has too few pods."""
     TOO_FEW_PODS = "NotEnoughTasks"
     TOO_FEW_OF_ROLE = "NotEnoughPodsOfTask"
     TOO_FEW_SUB_GROUPS = "NotEnoughSubGroups"
     QUEUE_FULL = "QueueFull"
-    """Its minResources are more than the queue may still promise."""
+    """The job's minResources exceed the remaining capacity of the queue."""
     QUOTA_FULL = "NamespaceQuotaFull"
     NEVER_FITS = "NeverFits"
-    """More than any node has, or all nodes together, whatever goes."""
+    """The job needs more than any node, or all nodes together, could offer after any eviction."""
     CLUSTER_FULL = "ClusterFull"
-    """Its minResources are more than the cluster may still promise."""
+    """The job's minResources exceed the remaining capacity of the cluster."""
     QUEUE_OVER_SHARE = "QueueOverShare"
     NO_NODES = "NoNodes"
     NO_ROOM = "NotEnoughResources"
     WAITS_FOR_RELEASE = "WaitsForRelease"
     TOO_FEW_OF_SUB_GROUP = "NotEnoughPodsOfSubGroup"
-    """The job may have started: no other sub-group lacks these pods."""
+    """The job may have started already, because no other sub-group lacks these pods."""
     GATED = "SchedulingGated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
-    """One resource of which too little is left under a limit; units as in resources.ResourceMap."""
+    """A resource of which too little is left under a limit. Units as in resources.ResourceMap."""
 
     resource: str
     requested: float
     allocated: float
     limit: float
     owner: str = ""
-    """The queue whose capability it is; empty where it is a share that the job's own queue
-    deserves, or where the reason says whose it is."""
+    """The queue whose capability is the limit. Empty when the limit is the deserved share of the
+    job's queue, or when the reason names the owner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionFailure:
-    """Why a group isn't admitted: a plugin's vote against it, with the numbers."""
+    """Why a PodGroup is not admitted: a plugin's vote against admission, with numbers."""
 
     code: ReasonCode
     """QUEUE_CLOSED, NOT_LEAF, SET_ASIDE, BAD_SETTING, QUEUE_FULL, QUOTA_FULL or CLUSTER_FULL."""
     shortages: tuple[Shortage, ...] = ()
     subject: str = ""
-    """The ResourceQuota, or the ancestor queue, whose limit it is; what is wrong with a setting."""
+    """The ResourceQuota or ancestor queue with the limit, or the error in a setting."""
     problem: queues.QueueProblem | None = None
-    """Why the queue is set aside."""
+    """Why the queue is excluded from scheduling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingResource:
-    """The largest free room of one resource on any node that the pod may use."""
+    """The largest free amount of a resource on any node usable by the pod."""
 
     resource: str
     free: float
@@ -136,50 +144,51 @@ class MissingResource:
 
 
 LEAVES_MAX = 5
-"""So many leaf queues are named to a job in an inner one."""
+"""How many leaf queues are named when a job was submitted to an inner queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """The one dominant reason why a job, or the rest of it, isn't placed, with its numbers."""
+    """The dominant reason why a job, or the rest of a job, is not placed, with numbers."""
 
     code: ReasonCode
     queue: str
     tasks: int = 0
-    """Pods that are there."""
+    """Number of existing pods."""
     minimum: int = 0
-    """minMember, or the role's minimum."""
+    """The job's minMember, or the minimum of a role."""
     placed: int = 0
-    """Pods that have room, or found some in this cycle."""
+    """Number of pods that have a place, or found a place in this cycle."""
     role: str = ""
     request: resources.ResourceMap = field(default_factory=dict)
-    """What the pod that found no room asks for."""
+    """Request of the pod that found no node."""
     seats: int = 0
-    """How many of the pods that it needs could have room, were all nodes empty."""
+    """How many of the required pods would fit if all nodes were empty."""
     nodes: int = 0
-    """Nodes that were looked at."""
+    """Number of nodes examined."""
     refusals: tuple[tuple[str, int], ...] = ()
-    """Why nodes refused that pod, each with its number of nodes, most frequent first."""
+    """Why nodes refused the pod, each with the number of nodes, most frequent first."""
     subject: str = ""
-    """Another object that it is about: a ResourceQuota, a queue's ancestor."""
+    """Another object involved: a ResourceQuota, or an ancestor of the queue."""
     sub_group: Mapping[str, str] | None = None
-    """What a sub-group goes by, where tasks and minimum are its own; subject is its policy."""
+    """Label values that identify a sub-group. Then `tasks` and `minimum` belong to the sub-group,
+    and `subject` is its policy."""
     problem: queues.QueueProblem | None = None
-    """Why the queue is set aside."""
+    """Why the queue is excluded from scheduling."""
     leaves: tuple[str, ...] = ()
-    """Queues below an inner one that jobs could go to; more than LEAVES_MAX are more than can be
-    named."""
+    """Leaf queues below an inner queue, as alternatives. More than LEAVES_MAX entries mean too many
+    to name."""
     rejected: int = 0
-    """Pods that can't be used."""
+    """Number of invalid pods."""
     rejection: jobs.InvalidPod | None = None
-    """Why one of them can't."""
+    """The error of an invalid pod, as an example."""
     shortages: tuple[Shortage, ...] = ()
     holes: tuple[MissingResource, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStatus:
-    """What a PodGroup's status should say after this cycle."""
+    """The intended status of a PodGroup after this cycle."""
 
     job: jobs.JobId
     uid: str
@@ -189,78 +198,81 @@ class GroupStatus:
     succeeded: int
     failed: int
     ready: bool
-    """Whether the gang has its minimum: condition Scheduled, else Unschedulable."""
+    """Whether the gang has its minimum: condition Scheduled, otherwise Unschedulable."""
     unplaced: tuple[jobs.Task, ...] = ()
-    """Pending tasks that were tried and got no node."""
+    """Pending tasks without a node after an attempt in this cycle."""
     rejections: tuple[jobs.InvalidPod, ...] = ()
-    """Pods that can't be used, each for a reason of its own."""
+    """Invalid pods, each with an error."""
     reason: Reason | None = None
 
 
 class LimitedBy(StrEnum):
-    """What keeps a queue from deserving more of a resource."""
+    """The limit that keeps a queue from deserving more of a resource."""
 
     REQUEST = "Request"
-    """It asks for no more."""
+    """The queue requests no more."""
     CAPABILITY = "Capability"
-    """Its spec.capability, less what its pods hold under other schedulers."""
+    """The queue's spec.capability, minus the amounts held by its pods under other schedulers."""
     QUOTA = "Quota"
-    """It owns so much: its spec.deserved, or its guarantee. More is borrowed."""
+    """The amount owned by the queue: spec.deserved or the guarantee. Anything beyond is
+    borrowed."""
     ROOT = "RootCapability"
-    """That of queue root, which all share."""
+    """The capability of queue root, shared by all queues."""
     WEIGHT = "Weight"
-    """Others want what is left, by their weights."""
+    """The remaining resources are divided among competing queues by weight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
-    """How it came about what a queue deserves of one resource; amounts may be fractions."""
+    """How the deserved amount of one resource was computed for a queue. Amounts may be
+    fractions.
+    """
 
     deserved: float
     usable: float
-    """What there is on nodes that its pods could use, other queues' pods included."""
+    """Total on nodes usable by the queue's pods, including the part held by other queues' pods."""
     bound: LimitedBy
     weight: int
     weights: int
-    """Of all queues that share the same room by weight, its own included; its own weight where it
-    shares with nobody."""
+    """Sum of the weights of all queues that share the same resources, this queue included. Equals
+    the queue's own weight without competitors."""
     guaranteed: bool = False
-    """Whether it gets more than its weight would give it, by its guarantee."""
+    """Whether the guarantee gives the queue more than its weight would."""
     pinned: float = 0.0
-    """What of it is held on nodes that take no more of its pods: cordoned, not ready, gone."""
+    """The part held on nodes closed to further pods of the queue: cordoned, not ready, or gone."""
     promised: float = 0.0
-    """What it is guaranteed, where that is more than can be kept; else 0."""
+    """The queue's guarantee if it exceeds the possible amount, else 0."""
     kept: float = 0.0
-    """How much of that counts."""
+    """The part of the guarantee in effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entitlement:
-    """What a fairness plugin works out for a queue; amounts may be fractions."""
+    """The result of a fairness plugin for a queue. Amounts may be fractions."""
 
     deserved: Mapping[str, float]
     real_capability: Mapping[str, float] | None = None
     share: float = 0.0
     problem: queues.QueueProblem | None = None
-    """Why the queue is set aside, and who has to put it right."""
+    """Why the queue is excluded from scheduling, and where to fix the cause."""
     bases: Mapping[str, Basis] = field(default_factory=dict)
-    """By resource, of those that it asks for or has a guarantee of; empty where a plugin doesn't
-    say."""
+    """By resource, for resources requested by the queue or guaranteed to the queue. Empty when the
+    plugin gives no details."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion:
-    """Nodes that no pod of any queue can use, so that what they have isn't shared out."""
+    """Nodes unusable for the pods of every queue, whose resources are not shared out."""
 
     reason: str
-    """Why, as kubectl users know it: `node(s) had untolerated taint {gpu: true}`."""
+    """The reason in kube-scheduler's words: `node(s) had untolerated taint {gpu: true}`."""
     nodes: tuple[str, ...]
     """Sorted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFigures:
-    """A queue's figures after this cycle; jobs of other schedulers are not in them."""
+    """A queue's figures after this cycle, not counting jobs of other schedulers."""
 
     name: str
     state: queues.QueueState
@@ -268,22 +280,23 @@ class QueueFigures:
     allocated: Mapping[str, float]
     request: Mapping[str, float]
     elsewhere: Mapping[str, float] = field(default_factory=dict)
-    """What its pods of other schedulers hold; in neither of the two."""
+    """Amounts held by the queue's pods under other schedulers; in neither `allocated` nor
+    `request`."""
     capability: resources.ResourceMap = field(default_factory=dict)
-    """Its spec.capability; what it doesn't name is unlimited."""
+    """The queue's spec.capability. A missing resource is unlimited."""
     entitlement: Entitlement | None = None
     usage: queues.Usage | None = None
-    """What it has used over time, where a plugin keeps account of that."""
+    """The queue's usage over time, if a plugin records usage."""
 
     @property
     def problem(self) -> queues.QueueProblem | None:
-        """Why the queue is set aside, if it is."""
+        """Why the queue is excluded from scheduling, or None."""
         return self.entitlement.problem if self.entitlement is not None else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A plugin that failed and was left out of the rest of the cycle."""
+    """A plugin failure. The plugin is skipped for the rest of the cycle."""
 
     plugin: str
     hook: str
@@ -292,7 +305,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleResult:
-    """All that one cycle decided. Everything is in canonical order."""
+    """All decisions of a cycle, in canonical order."""
 
     binds: tuple[Bind, ...]
     pipelined: tuple[Pipeline, ...]
@@ -300,17 +313,17 @@ class CycleResult:
     groups: tuple[GroupStatus, ...]
     queues: tuple[QueueFigures, ...]
     total: Mapping[str, float]
-    """What shares are computed from."""
+    """The amounts from which shares are computed."""
     carried: snapshot.Carried
     excluded: tuple[Exclusion, ...] = ()
-    """Nodes that are left out of the total, most of them first."""
+    """Nodes left out of the total, the largest group first."""
     finished: bool = True
-    """False when the budget ended the cycle before every job had its turn."""
+    """False when the cycle's budget ran out before every job had its turn."""
     wake_at: float | None = None
-    """The first instant at which a decision could change with no event."""
+    """The earliest time at which a decision could change without an event."""
     costs: Mapping[str, int] = field(default_factory=dict)
-    """The cost of the cycle by namespace, in core.cycle's units of work, without the namespaces of
-    which pods are bound."""
+    """The cost of the cycle by namespace, in units of work of core.cycle. Namespaces whose pods
+    were bound are left out."""
     work: Mapping[str, int] = field(default_factory=dict)
-    """Operations by kind: placements, plans, refreshed rows."""
+    """Number of operations by kind: placements, plans, refreshed rows."""
     faults: tuple[Fault, ...] = ()

@@ -1,12 +1,12 @@
-"""Durations as Go writes them, which is how they stand in configurations and annotations."""
+"""Durations in Go's syntax, used in configurations and annotations."""
 
 import re
 
 SHOWN_MAX = 40
-"""So many characters of what somebody wrote are named in a sentence about it."""
+"""Maximum length of user input quoted in an error message, in characters."""
 
 LENGTH_MAX = 100
-"""So many characters are enough for any duration; anybody may write one, of any length."""
+"""Maximum length of a duration, in characters. User input may have any length."""
 
 _DURATION = re.compile(r"([0-9]++\.?[0-9]*+|\.[0-9]++)(ns|us|µs|μs|ms|s|m|h)")
 _UNIT_SECONDS = {
@@ -22,15 +22,17 @@ _UNIT_SECONDS = {
 
 
 SECONDS_MAX = 2.0**63 / 1e9
-"""The longest duration that Go has: 292 years."""
+"""The longest duration in Go: 292 years."""
 
 
 class RangeError(ValueError):
-    """A duration that is none for its length only."""
+    """A duration with valid syntax, but out of range."""
 
 
 def seconds(text: str) -> float:
-    """A duration (`15s`, `1m30s`, `100ms`, `0`) in seconds; ValueError else."""
+    """Return a duration (`15s`, `1m30s`, `100ms`, `0`) in seconds. Raises ValueError for invalid
+    text.
+    """
     if text == "0":
         return 0.0
     if len(text) > LENGTH_MAX:
@@ -45,7 +47,9 @@ def seconds(text: str) -> float:
 
 
 def positive(text: str) -> float:
-    """The same for a time-out, which must be longer than nothing."""
+    """Return a duration above zero in seconds, for time-outs. Raises ValueError for invalid text
+    and for 0.
+    """
     found = seconds(text)
     if not found:
         raise ValueError(f"{shown(text)} must be longer than nothing")
@@ -53,5 +57,5 @@ def positive(text: str) -> float:
 
 
 def shown(text: str) -> str:
-    """The text in quotes, cut where it is long, as a sentence can name it."""
+    """Return the text in quotes, shortened for an error message."""
     return repr(text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…")

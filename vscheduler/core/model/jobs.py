@@ -1,4 +1,4 @@
-"""Task (a pod) and Job (a PodGroup with its pods)."""
+"""Tasks (pods) and jobs (a PodGroup with its pods)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ JobId = NewType("JobId", str)
 
 
 class TaskStatus(StrEnum):
-    """Where a task stands (Volcano: api.TaskStatus).
+    """Status of a task (Volcano: api.TaskStatus).
 
-    Pending, Allocated and Pipelined come about inside a cycle; Binding is a bind that was sent
-    and that the API server hasn't shown yet.
+    Allocated and Pipelined exist only within a cycle, and a task may become Pending again within a
+    cycle. Binding: the bind was sent, but the watch has not shown the result yet.
     """
 
     PENDING = "Pending"
@@ -39,7 +39,7 @@ class TaskStatus(StrEnum):
 
 
 PREEMPTABLE = "volcano.sh/preemptable"
-"""An annotation, else a label, of pods and of PodGroups."""
+"""An annotation or, without the annotation, a label of pods and PodGroups."""
 
 HOLDING = frozenset(
     {TaskStatus.ALLOCATED, TaskStatus.BINDING, TaskStatus.BOUND, TaskStatus.RUNNING}
@@ -47,31 +47,31 @@ HOLDING = frozenset(
 """Statuses that count as allocated to the queue (Volcano: AllocatedStatus)."""
 
 EVICTABLE = frozenset({TaskStatus.BOUND, TaskStatus.RUNNING})
-"""Statuses of pods that may be asked to go (Volcano: PreemptableStatus)."""
+"""Statuses of pods that may be evicted (Volcano: PreemptableStatus)."""
 
 READY = HOLDING | {TaskStatus.SUCCEEDED}
 """Statuses that count towards minMember (Volcano: ReadyTaskNum)."""
 
 PLACED = READY | {TaskStatus.PIPELINED}
-"""The same, and room that is being freed counts as well."""
+"""Like READY, plus tasks that wait for resources being freed."""
 
 VALID = PLACED | {TaskStatus.PENDING, TaskStatus.GATED}
-"""Statuses of pods that can still make up a gang (Volcano: ValidTaskNum)."""
+"""Statuses of pods that can still become part of a gang (Volcano: ValidTaskNum)."""
 
 SCHEDULED = frozenset(
     {TaskStatus.BOUND, TaskStatus.RUNNING, TaskStatus.SUCCEEDED, TaskStatus.FAILED}
 )
-"""Statuses that make a PodGroup Running at the end of a cycle (Binding is too early)."""
+"""Statuses that make a PodGroup Running at the end of a cycle. Binding is not among them."""
 
 WAITING = (TaskStatus.PENDING, TaskStatus.GATED)
 """Statuses of pods without a node."""
 
 NOBODY: Mapping[TaskStatus, int] = dict.fromkeys(TaskStatus, 0)
-"""The counts of a job without tasks."""
+"""The status counts of a job without tasks."""
 
 
 class Phase(StrEnum):
-    """A PodGroup's status.phase."""
+    """The status.phase of a PodGroup."""
 
     PENDING = "Pending"
     INQUEUE = "Inqueue"
@@ -81,33 +81,34 @@ class Phase(StrEnum):
 
 
 YOUNG = (Phase.PENDING, Phase.INQUEUE)
-"""Phases of groups that haven't started."""
+"""Phases of PodGroups that have not started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class PodClass:
-    """What decides where a pod may go and how nodes score; equal pods share one object.
+    """Everything about a pod that determines feasible nodes and scores. Equal pods share one
+    PodClass.
 
-    Compared by identity, so that it is a cheap dictionary key: the Mirror interns classes. Two
-    equal ones that aren't interned cost time and change nothing. It knows them by weak reference,
-    so that a class is gone with its last pod.
+    Classes are compared by identity, which makes them cheap dictionary keys. The Mirror interns
+    classes. Two equal classes that are not interned cost time, but do not change results. The
+    Mirror holds weak references, so a class disappears with its last pod.
     """
 
     request: Mapping[str, int]
-    """Amounts by resource; `pods: 1` included."""
+    """Amounts by resource, including `pods: 1`."""
     constraints: constraints.Constraints = constraints.ANYWHERE
     hints: Mapping[str, str] = field(default_factory=dict)
-    """Annotations of the pod that plugins score and filter by (tdm, resource-strategy-fit)."""
+    """Annotations used by plugins for scores and filters (tdm, resource-strategy-fit)."""
 
     best_effort: bool = field(init=False)
-    """Whether it asks for nothing but a pod slot."""
+    """Whether the pod requests nothing but a pod slot."""
 
     def __post_init__(self) -> None:
         sizes = [amount for name, amount in self.request.items() if name != resources.PODS]
         object.__setattr__(self, "best_effort", not any(sizes))
 
     def equals(self, other: PodClass) -> bool:
-        """Whether pods of both may go to the same nodes, interned or not."""
+        """Whether two classes have equal contents, interned or not."""
         return self is other or (self.request, self.constraints, self.hints) == (
             other.request,
             other.constraints,
@@ -117,7 +118,7 @@ class PodClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One pod of a job."""
+    """A pod of a job."""
 
     uid: TaskId
     namespace: str
@@ -127,77 +128,79 @@ class Task:
     status: TaskStatus
     created: float
     node: str | None = None
-    """The node that it is on, or is being bound to."""
+    """The pod's node, or the node of a bind in progress."""
     role: str = ""
     """Volcano: annotation volcano.sh/task-spec."""
     priority: int = 1
-    """Among our pods: volcano.sh/task-priority, else spec.priority."""
+    """Priority among pods of this scheduler: volcano.sh/task-priority, else spec.priority."""
     pod_priority: int = 0
-    """spec.priority, which is all that other schedulers go by."""
+    """The pod's spec.priority, the only priority known to other schedulers."""
     index: int = -1
-    """Volcano: the trailing number of a name with at least two dashes; -1 where there is none."""
+    """Volcano: the trailing number of a name with at least two dashes, or -1."""
     preemptable: bool = True
     never_preempts: bool = False
-    """spec.preemptionPolicy is Never."""
+    """Whether spec.preemptionPolicy is Never."""
     nominated_node: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    """The pod's own; what budgets and other pods' affinity select by."""
+    """The pod's labels, used by selectors of budgets and of other pods' affinity."""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Those below volcano.sh/ only."""
+    """Only annotations with the prefix volcano.sh/."""
     priority_class: str = ""
-    """spec.priorityClassName."""
+    """The pod's spec.priorityClassName."""
     scheduled_at: float | None = None
-    """When its node was found: condition PodScheduled, last transition; seconds."""
+    """Last transition of the condition PodScheduled, in seconds since the epoch."""
 
     @property
     def key(self) -> str:
-        """`namespace/name`, as people write it."""
+        """The pod as `namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def best_effort(self) -> bool:
-        """Whether its pod asks for nothing but a slot."""
+        """Whether the pod requests nothing but a pod slot."""
         return self.pod_class.best_effort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvalidPod:
-    """A pod of a job that waits and can't be used: no task, but its owner is told."""
+    """A waiting pod with an unusable spec. Such a pod is no task, but the pod's condition tells its
+    owner why.
+    """
 
     uid: TaskId
     namespace: str
     name: str
     field: str
-    """What is wrong, as in a manifest: spec.resourceClaims."""
+    """The invalid field as in a manifest, for example spec.resourceClaims."""
     message: str
     gated: bool = False
-    """Whether it has scheduling gates, of which its condition tells already."""
+    """Whether the pod has scheduling gates, which are already reported in its condition."""
 
     @property
     def key(self) -> str:
-        """`namespace/name`, as people write it."""
+        """The pod as `namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubGroup:
-    """A policy that divides some of a job's pods into gangs of their own (spec.subGroupPolicy).
+    """A sub-group policy (spec.subGroupPolicy), which divides some of a job's pods into gangs.
 
-    Pods with the same values of the keys are one sub-group; without keys, all that the selector
-    matches are.
+    Pods with equal values of the label keys form a sub-group. Without keys, all pods that match the
+    selector form a single sub-group.
     """
 
     name: str
     size: int = 1
     """How many pods a sub-group needs."""
     minimum: int = 0
-    """How many whole sub-groups the job needs to start."""
+    """How many complete sub-groups the job needs to start."""
     selector: constraints.Selector | None = None
-    """None matches every pod."""
+    """Selects the pods of the policy. None matches every pod."""
     keys: tuple[str, ...] = ()
 
     def values(self, labels: Mapping[str, str]) -> tuple[str, ...] | None:
-        """What a pod with these labels has for the keys; None where the policy isn't about it.
+        """Return a pod's values for the label keys, or None when the policy does not cover the pod.
 
         Volcano: getSubJobMatchValues.
         """
@@ -209,7 +212,7 @@ class SubGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One condition of a PodGroup as it is stored."""
+    """A stored condition of a PodGroup."""
 
     type: str
     status: str
@@ -222,11 +225,12 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupState:
-    """A PodGroup's stored status, which a new one is compared with."""
+    """The stored status of a PodGroup, for comparison with a new status."""
 
     phase: Phase = Phase.PENDING
     blank: bool = False
-    """Whether no phase is stored that anybody knows: it counts as Pending, and is to be written."""
+    """Whether no known phase is stored. The phase then counts as Pending and needs to be
+    written."""
     conditions: tuple[Condition, ...] = ()
     running: int = 0
     succeeded: int = 0
@@ -235,7 +239,7 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One PodGroup and its pods, as they were when the snapshot was taken."""
+    """A PodGroup with its pods, at the time of the snapshot."""
 
     id: JobId
     uid: str
@@ -248,42 +252,42 @@ class Job:
     min_resources: resources.ResourceMap | None = None
     sub_groups: tuple[SubGroup, ...] = ()
     hard_topology: str = ""
-    """The field, if any, by which its pods or those of a sub-group must be near together in the
-    network."""
+    """The field that requires the pods, or a sub-group's pods, to be close to each other in the
+    network. Empty: none."""
     priority: int = 0
     state: GroupState = GroupState()
     tasks: tuple[Task, ...] = ()
     """Sorted by UID."""
     rejections: tuple[InvalidPod, ...] = ()
-    """Its pods that aren't tasks. Sorted by name."""
+    """Invalid pods, which are no tasks. Sorted by name."""
     counts: dict[TaskStatus, int] = field(default_factory=dict)
-    """How many tasks there are of each status, of every one."""
+    """Number of tasks by status, with an entry for every status."""
     allocated: resources.ResourceMap = field(default_factory=dict)
-    """What its tasks in HOLDING have."""
+    """Amounts held by tasks in HOLDING."""
     pending: resources.ResourceMap = field(default_factory=dict)
-    """What its Pending tasks ask for."""
+    """Amounts requested by Pending tasks."""
     classes: Mapping[PodClass, tuple[int, int]] = field(default_factory=dict)
-    """How many tasks of each class are in HOLDING, and how many are Pending; only classes with
-    some."""
+    """Number of tasks in HOLDING, and number of Pending tasks, by class. Classes without any are
+    left out."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
 
-    # What follows from the above, worked out once for all cycles that see this very job.
+    # Derived fields, computed once and shared by all cycles that see this Job object.
     ready_tasks: int = field(init=False, compare=False, repr=False)
-    """Tasks in READY."""
+    """Number of tasks in READY."""
     valid_tasks: int = field(init=False, compare=False, repr=False)
-    """Tasks in VALID."""
+    """Number of tasks in VALID."""
     scheduled_tasks: int = field(init=False, compare=False, repr=False)
-    """Tasks in SCHEDULED."""
+    """Number of tasks in SCHEDULED."""
     pending_best_effort: int = field(init=False, compare=False, repr=False)
-    """Pending tasks that ask for nothing but a slot."""
+    """Number of Pending tasks that request nothing but a pod slot."""
     elastic: resources.ResourceMap = field(init=False, compare=False, repr=False)
-    """What it has above its minResources; all of it where it names none (Volcano:
+    """Allocated amounts above minResources, or everything without minResources (Volcano:
     GetElasticResources)."""
     settled: bool = field(init=False, compare=False, repr=False)
-    """Whether its group has started, no pod waits, and no minimum lacks anything."""
+    """Whether the PodGroup has started, no pod waits, and all minimums are met."""
     protected: bool = field(init=False, compare=False, repr=False)
-    """Whether its PodGroup says that nobody may be evicted from it."""
+    """Whether the PodGroup forbids eviction of its pods."""
     _memo: dict[str, Any] = field(init=False, compare=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -293,13 +297,13 @@ class Job:
             valid += count * (status in VALID)
             scheduled += count * (status in SCHEDULED)
         waits = 0
-        for kind, (_, waiting) in self.classes.items():
-            waits += waiting * kind.best_effort
+        for pod_class, (_, waiting) in self.classes.items():
+            waits += waiting * pod_class.best_effort
         least, elastic = self.min_resources or {}, {}
         for name, has in self.allocated.items():
             if (surplus := has - least.get(name, 0)) > 0:
                 elastic[name] = surplus
-        put = object.__setattr__  # no loop: a large cluster's jobs are made all at once
+        put = object.__setattr__  # unrolled: on a large cluster all jobs are created at once
         put(self, "counts", {**NOBODY, **self.counts})
         put(self, "ready_tasks", ready)
         put(self, "valid_tasks", valid)
@@ -312,8 +316,9 @@ class Job:
         put(self, "protected", self.preemptable.lower() == "false")
 
     def memo(self, key: str, compute: Callable[[], Value]) -> Value:
-        """What is under this key, computed at the first call. It must follow from the job alone,
-        so that keeping it changes no decision.
+        """Return the value under this key, computed on first use.
+
+        The value must depend on the job alone, so that caching the value changes no decision.
         """
         try:
             known: Value = self._memo[key]
@@ -323,27 +328,27 @@ class Job:
 
     @property
     def phase(self) -> Phase:
-        """The phase that is stored."""
+        """The stored phase."""
         return self.state.phase
 
     @property
     def preemptable(self) -> str:
-        """What its PodGroup says of PREEMPTABLE, or nothing."""
+        """The PodGroup's value of PREEMPTABLE, or an empty string."""
         return self.annotations.get(PREEMPTABLE, self.labels.get(PREEMPTABLE, ""))
 
     @property
     def role_minimum(self) -> int:
-        """The sum of minTaskMember, which is ignored when minMember is below it."""
+        """Sum of minTaskMember. When minMember is below this sum, minTaskMember is ignored."""
         return sum(self.min_task_member.values())
 
     @property
     def roles_count(self) -> bool:
-        """Whether minTaskMember is in force (Volcano: CheckTaskValid)."""
+        """Whether minTaskMember is in effect (Volcano: CheckTaskValid)."""
         return bool(self.min_task_member) and self.min_member >= self.role_minimum
 
 
 def tally(tasks: Iterable[Task]) -> dict[str, object]:
-    """The fields of a Job that follow from its tasks."""
+    """Return the fields of a Job derived from its tasks."""
     ordered = sorted(tasks, key=operator.attrgetter("uid"))
     counts: dict[TaskStatus, int] = {}
     classes: dict[PodClass, tuple[int, int]] = {}
@@ -356,10 +361,10 @@ def tally(tasks: Iterable[Task]) -> dict[str, object]:
             classes[task.pod_class] = (holding, waiting + 1) if waits else (holding + 1, waiting)
     allocated: dict[str, int] = {}
     pending: dict[str, int] = {}
-    for kind, (holding, waiting) in classes.items():
+    for pod_class, (holding, waiting) in classes.items():
         for sums, count in ((allocated, holding), (pending, waiting)):
             if count:
-                for name, amount in kind.request.items():
+                for name, amount in pod_class.request.items():
                     sums[name] = sums.get(name, 0) + amount * count
     return {
         "tasks": tuple(ordered),
@@ -371,19 +376,19 @@ def tally(tasks: Iterable[Task]) -> dict[str, object]:
 
 
 class WorkingJob(Protocol):
-    """A Job as a cycle has changed it so far: the part that fair shares are computed from."""
+    """A Job with the changes of the current cycle: the part used to compute fair shares."""
 
     @property
     def job(self) -> Job:
-        """The job as the snapshot has it."""
+        """The job in the snapshot."""
 
     @property
     def phase(self) -> Phase:
-        """The phase of its PodGroup now."""
+        """The current phase of the PodGroup."""
 
     @property
     def counts(self) -> Mapping[TaskStatus, int]:
-        """How many tasks stand how now."""
+        """Current number of tasks by status."""
 
     def node(self, task: Task) -> str | None:
-        """The node that the task is on, or has room on, now."""
+        """Return the node of the task, or the node with resources reserved for the task."""

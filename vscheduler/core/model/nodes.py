@@ -1,8 +1,7 @@
-"""NodeTable: columns over all nodes, rows sorted by name.
+"""Node table: columns over all nodes, with rows sorted by name.
 
-Constraints are worked out on all nodes at once: one answer per node of a NodeLayout. Whatever
-depends only on the nodes' specs is remembered by the layout, under the part of the constraints
-that it follows from.
+Constraints are evaluated for all nodes at once, with one answer per node of a NodeLayout. Results
+that depend only on node specs are cached in the layout, keyed by the constraints involved.
 """
 
 import re
@@ -16,15 +15,17 @@ from numpy.typing import NDArray
 from vscheduler.core.model import constraints, resources
 
 Mask = NDArray[np.bool_]
-"""One answer per node: shape (N,)."""
+"""A boolean per node: shape (N,)."""
 
 MEMO_CELLS_MAX = 2**25
-"""Masks that a layout remembers, times nodes: 32 MiB."""
+"""Limit of a layout's cache, as number of masks times number of nodes: 32 MiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSpec:
-    """What a node is, but for amounts: it changes rarely, and heartbeats don't change it."""
+    """The properties of a node apart from amounts. Changes are rare; heartbeats change nothing
+    here.
+    """
 
     name: str
     labels: tuple[tuple[str, str], ...] = ()
@@ -32,14 +33,14 @@ class NodeSpec:
     unschedulable: bool = False
     ready: bool = True
     features: tuple[str, ...] = ()
-    """What its kubelet says that it can do."""
+    """Features declared by the kubelet."""
 
 
 class NodeLayout:
-    """The nodes of a table without their amounts; shared by all snapshots until a NodeSpec changes.
+    """The nodes of a table without amounts, shared by all snapshots until a NodeSpec changes.
 
-    It holds what is worked out once for these nodes (label columns, masks of constraints) in
-    `memo`: a pure function of the specs, so sharing it changes no decision.
+    A layout caches label columns and masks of constraints in `memo`. All cached values are pure
+    functions of the specs, so sharing a layout changes no decision.
     """
 
     def __init__(self, specs: Sequence[NodeSpec]) -> None:
@@ -57,9 +58,10 @@ class NodeLayout:
         return len(self.names)
 
     def memo(self, key: object, compute: Callable[[], Mask]) -> Mask:
-        """The mask under this key, computed at the first call; nobody may write into it.
+        """Return the read-only mask under this key, computed on first use.
 
-        The oldest are dropped where pods with ever new selectors come and go.
+        When the cache is full, the oldest mask is dropped. Pods with ever new selectors therefore
+        cannot fill the memory.
         """
         mask = self._memo.get(key)
         if mask is None:
@@ -71,9 +73,11 @@ class NodeLayout:
         return mask
 
     def label(self, key: str) -> tuple[NDArray[np.int64], Mapping[str, int]]:
-        """A label as a column of codes (N,), -1 where it is missing, and value to code."""
+        """Return a label as a column of codes (N,), -1 for a missing label, and the code of each
+        value.
+        """
         known = self._labels.get(key)
-        if known is None and key not in self._label_keys:  # whoever may name any keys isn't noted
+        if known is None and key not in self._label_keys:  # users may ask for any number of keys
             return self._unlabelled
         if known is None:
             codes: dict[str, int] = {}
@@ -86,14 +90,14 @@ class NodeLayout:
         return known
 
     def variant(self, specs: tuple[NodeSpec, ...]) -> "NodeLayout":
-        """A layout of other nodes; the last one again where they are the same as then."""
+        """Return a layout of different nodes. The last variant is reused for equal specs."""
         if self._variant is None or self._variant.specs != specs:
             self._variant = NodeLayout(specs)
         return self._variant
 
     @cached_property
     def taint_sets(self) -> Mapping[tuple[constraints.Taint, ...], NDArray[np.int64]]:
-        """Each distinct set of taints, with the rows that have it: few sets, many nodes."""
+        """The distinct sets of taints, each with its rows: few sets for many nodes."""
         sets: dict[tuple[constraints.Taint, ...], list[int]] = {}
         for row, spec in enumerate(self.specs):
             sets.setdefault(spec.taints, []).append(row)
@@ -101,12 +105,12 @@ class NodeLayout:
 
     @cached_property
     def schedulable(self) -> Mask:
-        """Nodes that aren't cordoned."""
+        """Mask of nodes that are not cordoned."""
         return np.array([not spec.unschedulable for spec in self.specs], dtype=np.bool_)
 
     @cached_property
     def ready(self) -> Mask:
-        """Nodes whose Ready condition is True."""
+        """Mask of nodes whose Ready condition is True."""
         return np.array([spec.ready for spec in self.specs], dtype=np.bool_)
 
     @cached_property
@@ -124,11 +128,11 @@ class NodeLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTable:
-    """All nodes that may be used, with what they have and what is taken.
+    """All usable nodes with their capacity and usage.
 
-    used counts every pod that holds room there, whoever scheduled it, those that are being
-    deleted (releasing) included; ours is the part of it that pods of our queues hold that stay.
-    All arrays are (N, R) int64 and read-only.
+    `used` counts every pod on a node, of any scheduler, including pods being deleted; `releasing`
+    counts the pods being deleted. `ours` counts the remaining pods of this scheduler's queues. All
+    arrays are (N, R) int64 and read-only.
     """
 
     layout: NodeLayout
@@ -137,17 +141,18 @@ class NodeTable:
     releasing: resources.Vector
     ours: resources.Vector
     ports: Mapping[str, tuple[constraints.HostPort, ...]] = field(default_factory=dict)
-    """Host ports of pods that stay, by node name; only nodes that have some."""
+    """Host ports of pods not being deleted, by node name. Nodes without host ports are left out."""
     leaving_ports: Mapping[str, tuple[constraints.HostPort, ...]] = field(default_factory=dict)
-    """Host ports of pods that are being deleted, the same way."""
+    """Host ports of pods being deleted, by node name."""
     holding: dict[object, Mask] = field(default_factory=dict, compare=False, repr=False)
-    """Which nodes are large enough, (N,), by what for: shared by tables with this `allocatable`,
-    from which it follows."""
+    """Cache of large_enough, shared by all tables with equal `allocatable`, on which the masks
+    depend."""
 
     def large_enough(self, key: object, compute: Callable[[], Mask]) -> Mask:
-        """What `holding` has under this key, computed at the first call; nobody may write into it.
+        """Return the read-only mask (N,) of nodes with enough capacity, computed on first use.
 
-        The oldest are dropped where pods of ever new sizes come and go.
+        When the cache is full, the oldest mask is dropped. Pods of ever new sizes therefore cannot
+        fill the memory.
         """
         mask = self.holding.get(key)
         if mask is None:
@@ -166,10 +171,11 @@ class NodeTable:
 Operator = constraints.Operator
 
 NAME_FIELD = "metadata.name"
-"""The only field that a matchFields requirement may name."""
+"""The only field allowed in a matchFields requirement."""
 
 CORDON = constraints.Taint("node.kubernetes.io/unschedulable", "", constraints.Effect.NO_SCHEDULE)
-"""Who tolerates this may use cordoned nodes (Kubernetes: NodeUnschedulable)."""
+"""The taint of cordoned nodes. Pods that tolerate the taint may use cordoned nodes (Kubernetes:
+NodeUnschedulable)."""
 
 REPELLING = (constraints.Effect.NO_SCHEDULE, constraints.Effect.NO_EXECUTE)
 
@@ -177,11 +183,11 @@ INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 INTEGER_MAX = 2**63 - 1
 
 Test = Callable[[str | None], bool]
-"""Whether a label's value passes; None stands for a node without the label."""
+"""Whether a label value matches; None stands for a node without the label."""
 
 
 def selected(layout: NodeLayout, limits: constraints.Constraints) -> Mask:
-    """Nodes that the pod's nodeSelector and its required node affinity allow, (N,).
+    """Return the nodes allowed by nodeSelector and required node affinity, (N,).
 
     Kubernetes: component-helpers nodeaffinity.RequiredNodeAffinity.
     """
@@ -199,7 +205,7 @@ def selected(layout: NodeLayout, limits: constraints.Constraints) -> Mask:
 
 
 def featured(layout: NodeLayout, features: tuple[str, ...]) -> Mask:
-    """Nodes that say they have all of these features, (N,).
+    """Return the nodes that declare all of the features, (N,).
 
     Kubernetes: NodeDeclaredFeatures.
     """
@@ -213,7 +219,7 @@ def featured(layout: NodeLayout, features: tuple[str, ...]) -> Mask:
 
 
 def matches(layout: NodeLayout, term: constraints.Term) -> Mask:
-    """Nodes that meet all conditions of a term, (N,); none when it has none."""
+    """Return the nodes that meet all requirements of a term, (N,); none for an empty term."""
 
     def compute() -> Mask:
         mask = np.full(layout.size, bool(term.labels or term.fields), dtype=np.bool_)
@@ -229,7 +235,7 @@ def matches(layout: NodeLayout, term: constraints.Term) -> Mask:
 def preference(
     layout: NodeLayout, preferred: tuple[constraints.PreferredTerm, ...]
 ) -> NDArray[np.float64]:
-    """The summed weights of the preferred terms that each node meets, (N,)."""
+    """Return for each node the sum of the weights of all matching preferred terms, (N,)."""
     total = np.zeros(layout.size)
     for each in preferred:
         total += each.weight * matches(layout, each.term)
@@ -239,9 +245,9 @@ def preference(
 def barriers(
     layout: NodeLayout, tolerations: tuple[constraints.Toleration, ...]
 ) -> Mapping[constraints.Taint, Mask]:
-    """The taints that keep the pod away, each with the nodes (N,) that it does not keep it from.
+    """Return the untolerated taints, each with the mask (N,) of nodes not excluded by the taint.
 
-    A node counts for the first taint in its list that repels and isn't tolerated (Kubernetes:
+    A node counts for the first untolerated NoSchedule or NoExecute taint in its list (Kubernetes:
     FindMatchingUntoleratedTaint).
     """
     found: dict[constraints.Taint, Mask] = {}
@@ -259,9 +265,9 @@ def barriers(
 def soft_taints(
     layout: NodeLayout, tolerations: tuple[constraints.Toleration, ...]
 ) -> NDArray[np.int64]:
-    """How many PreferNoSchedule taints of each node the pod doesn't tolerate, (N,).
+    """Return the number of untolerated PreferNoSchedule taints of each node, (N,).
 
-    Tolerations for other effects don't count (Kubernetes: getAllTolerationPreferNoSchedule).
+    Tolerations for other effects do not count (Kubernetes: getAllTolerationPreferNoSchedule).
     """
     counts = np.zeros(layout.size, dtype=np.int64)
     soft = constraints.Effect.PREFER_NO_SCHEDULE
@@ -271,7 +277,9 @@ def soft_taints(
 
 
 def uncordoned(layout: NodeLayout, tolerations: tuple[constraints.Toleration, ...]) -> Mask:
-    """Nodes that aren't cordoned, or all if the pod tolerates that, (N,)."""
+    """Return the nodes that are not cordoned, (N,), or all nodes if the pod tolerates cordoned
+    nodes.
+    """
     if _bars(CORDON, tolerations):
         return layout.schedulable
     return layout.memo("all", lambda: np.ones(layout.size, dtype=np.bool_))
@@ -280,7 +288,7 @@ def uncordoned(layout: NodeLayout, tolerations: tuple[constraints.Toleration, ..
 def still_takes(
     before: NodeSpec, now: NodeSpec, tolerations: tuple[constraints.Toleration, ...]
 ) -> bool:
-    """Whether a node is ready, and wasn't cordoned since for pods with these tolerations."""
+    """Whether a node is ready and was not cordoned meanwhile, as far as the tolerations matter."""
     cordoned = now.unschedulable and not before.unschedulable
     return now.ready and not (cordoned and _bars(CORDON, tolerations))
 
@@ -291,9 +299,9 @@ def free_ports(
     wanted: tuple[constraints.HostPort, ...],
     taken: Mapping[str, tuple[constraints.HostPort, ...]],
 ) -> Mask:
-    """Which of these rows (None: all) have all wanted host ports free, (n,).
+    """Return which of the rows (None: all) have all wanted host ports free, (n,).
 
-    taken is by node name. It changes within a cycle, so nothing is remembered.
+    `taken` is by node name. Ports in use change within a cycle, so the result is not cached.
     """
     names = layout.names if rows is None else [layout.names[row] for row in rows.tolist()]
     return np.array(
@@ -318,7 +326,9 @@ def _any_term(layout: NodeLayout, terms: tuple[constraints.Term, ...]) -> Mask:
 
 
 def _on_label(layout: NodeLayout, key: str, test: Test) -> Mask:
-    """Ask once for each value that the label has, and once for nodes without it."""
+    """Evaluate a test on a label, only once for each distinct value and once for nodes without the
+    label.
+    """
     column, codes = layout.label(key)
     answers = np.zeros(len(codes) + 1, dtype=np.bool_)
     for value, code in codes.items():
@@ -328,7 +338,9 @@ def _on_label(layout: NodeLayout, key: str, test: Test) -> Mask:
 
 
 def _on_field(layout: NodeLayout, requirement: constraints.Requirement) -> Mask:
-    """Kubernetes takes exactly one value, In or NotIn, and the field metadata.name only."""
+    """Evaluate a matchFields requirement. Kubernetes allows only metadata.name, with In or NotIn
+    and one value.
+    """
     mask = np.zeros(layout.size, dtype=np.bool_)
     if requirement.key != NAME_FIELD or len(requirement.values) != 1:
         return mask
@@ -345,9 +357,10 @@ def _equals(value: str) -> Test:
 
 
 def _label_test(requirement: constraints.Requirement) -> Test:
-    """Kubernetes: labels.Requirement.Matches; one that its NewRequirement refuses matches nothing.
+    """Return the test of a requirement. An invalid requirement matches nothing.
 
-    NotIn also matches nodes without the label; Gt and Lt want integers on both sides.
+    NotIn also matches nodes without the label. Gt and Lt need integers on both sides. Kubernetes:
+    labels.Requirement.Matches, and NewRequirement for validity.
     """
     values, operator = requirement.values, requirement.operator
     if operator in (Operator.GT, Operator.LT):
@@ -379,7 +392,7 @@ def _number_test(requirement: constraints.Requirement) -> Test:
 
 
 def _integer(text: str | None) -> int | None:
-    """As Go's ParseInt reads it: decimal, 64 bits."""
+    """Parse an integer like Go's ParseInt: decimal, 64 bits. Return None for any other text."""
     if text is None or len(text) > 100 or not INTEGER.fullmatch(text):
         return None
     number = int(text)

@@ -1,8 +1,8 @@
-"""Residents: how many pods are where, as far as a condition of some pod is about them.
+"""Index for pod affinity and topology spread: pod counts per node, for each pod set named in a
+constraint.
 
-Pods that ask for nearness to pods, distance from them or an even spread of them are few, and the
-pods that they mean may be many, so what is kept is not the pods but their number: by what is asked
-for and by node.
+Few pods have affinity terms or spread constraints, but the terms may match many pods. The index
+therefore keeps counts by term and node instead of the pods themselves.
 """
 
 from collections import Counter
@@ -14,27 +14,29 @@ from typing import Generic, TypeAlias, TypeVar
 from vscheduler.core.model import constraints
 
 Company: TypeAlias = tuple[constraints.PodSet, ...]
-"""Pods that are in all of these sets: what a condition of a waiting pod is about."""
+"""The pods that are in all of these sets: the pods counted by an affinity term or spread
+constraint."""
 
 Seats: TypeAlias = Mapping[str, tuple[int, int]]
-"""By node name: pods that stay, and pods that are being deleted; only nodes that have some."""
+"""By node name, the number of staying pods and of pods being deleted. Nodes without any are left
+out."""
 
 NAME_LABEL = "kubernetes.io/metadata.name"
-"""The label that API servers give every namespace."""
+"""The label set by API servers on every namespace."""
 
 
 class Seat(IntEnum):
-    """How a pod stands on its node: an index into counts."""
+    """The state of a pod on its node, used as an index into counts."""
 
     STAYING = 0
     LEAVING = 1
-    """The pod is being deleted, or was chosen to be evicted."""
+    """The pod is being deleted, or was chosen for eviction."""
     PROMISED = 2
-    """The pod waits for room there that is being freed."""
+    """The pod waits for resources being freed on the node."""
 
 
 class AffinityKind(StrEnum):
-    """What a condition that a pod carries with it means for pods that come later."""
+    """The effect of a placed pod's term on pods placed later."""
 
     REPELS = "required anti-affinity: they may not come near"
     DRAWS = "required affinity: they would be company"
@@ -44,22 +46,22 @@ class AffinityKind(StrEnum):
 @constraints.hashed_once
 @dataclass(frozen=True, slots=True)
 class AffinityTermOfPods(constraints.Hashed):
-    """A condition on other pods that pods carry with them to their node."""
+    """A pod affinity term of pods already placed, which affects pods placed later."""
 
     bond: AffinityKind
     term: constraints.PodTerm
     weight: int = 0
-    """Of a preference."""
+    """Weight of a preferred term, else 0."""
 
 
 def labels_of(namespace: str, known: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
-    """The labels of a namespace; one that nobody has shown has its name for a label."""
+    """Return the labels of a namespace. For an unknown namespace, return only its name label."""
     found = known.get(namespace)
     return {NAME_LABEL: namespace} if found is None else found
 
 
 def companies(limits: constraints.Constraints) -> Iterator[Company]:
-    """What these conditions ask about the pods on nodes."""
+    """Yield the pod sets counted for these constraints."""
     if limits.pod_affinity:
         yield company(limits.pod_affinity)
     for term in limits.pod_anti_affinity:
@@ -71,12 +73,12 @@ def companies(limits: constraints.Constraints) -> Iterator[Company]:
 
 
 def company(terms: Iterable[constraints.PodTerm]) -> Company:
-    """Pods that all of these terms are about."""
+    """Return the pod sets of all terms, without duplicates."""
     return tuple(dict.fromkeys(term.pods for term in terms))
 
 
 def ties(limits: constraints.Constraints) -> Iterator[AffinityTermOfPods]:
-    """What a pod with these conditions carries with it."""
+    """Yield the terms by which a pod with these constraints affects later pods."""
     for term in limits.pod_anti_affinity:
         yield AffinityTermOfPods(AffinityKind.REPELS, term)
     for term in limits.pod_affinity:
@@ -86,7 +88,9 @@ def ties(limits: constraints.Constraints) -> Iterator[AffinityTermOfPods]:
 
 
 def anchor(sets: Company) -> constraints.Requirement | None:
-    """A condition that names values of a label, which pods can be looked up by."""
+    """Return an In requirement for looking up pods by label value, or None if no set has an In
+    requirement.
+    """
     for pods in sets:
         for requirement in () if pods.labels is None else pods.labels.requirements:
             if requirement.operator is constraints.Operator.IN:
@@ -98,24 +102,24 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 class SelectorIndex(Generic[Item]):
-    """Which of many conditions a pod could meet, found by its labels instead of one by one."""
+    """Finds the pod sets that contain a pod by the pod's labels, instead of testing each set."""
 
     def __init__(self) -> None:
         self._by_label: dict[tuple[str, str], dict[Item, Company]] = {}
         self._general: dict[Item, Company] = {}
         self._named: Counter[str] = Counter()
-        """How many conditions name a label."""
+        """How many pod sets refer to each label key."""
         self._stale: set[tuple[str, str]] = set()
         self._frozen: SelectorIndex[Item] | None = None
 
     def add(self, item: Item, sets: Company) -> None:
-        """From now on it is found under these sets."""
+        """Add an item under these pod sets."""
         for found in self._places(sets):
             found[item] = sets
         self._named.update(_named(sets))
 
     def discard(self, item: Item, sets: Company) -> None:
-        """It is found no more."""
+        """Remove an item."""
         for found in self._places(sets):
             del found[item]
         for pair in _pairs(sets):
@@ -129,7 +133,7 @@ class SelectorIndex(Generic[Item]):
     def find(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> list[Item]:
-        """Those that have a pod with these labels in this namespace in all of their sets."""
+        """Return the items whose pod sets all contain a pod with these labels in this namespace."""
         near: list[Mapping[Item, Company]] = [self._general] if self._general else []
         if self._by_label:
             near += [self._by_label[pair] for pair in labels.items() if pair in self._by_label]
@@ -141,12 +145,15 @@ class SelectorIndex(Generic[Item]):
         ]
 
     def names(self, key: str) -> bool:
-        """Whether any condition names this label: of all others no answer depends."""
+        """Whether any pod set refers to this label key. All other labels have no influence on
+        results.
+        """
         return key in self._named
 
     def freeze(self) -> "SelectorIndex[Item]":
-        """A copy that stays as it is; the last one again where nothing changed, and what didn't
-        change is shared with it.
+        """Return an immutable copy, which shares unchanged parts with the previous copy.
+
+        Without changes, the previous copy is returned.
         """
         last = self._frozen
         if last is not None and not self._stale:
@@ -154,7 +161,7 @@ class SelectorIndex(Generic[Item]):
         copy: SelectorIndex[Item] = SelectorIndex()
         copy._named = self._named.copy()
         copy._general = dict(self._general)
-        copy._by_label = {} if last is None else dict(last._by_label)  # noqa: SLF001 - one of its own
+        copy._by_label = {} if last is None else dict(last._by_label)  # noqa: SLF001 - same class
         for pair in self._stale:
             found = self._by_label.get(pair)
             if found:
@@ -188,32 +195,33 @@ def _pairs(sets: Company) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodAffinityIndex:
-    """Counts of pods on nodes; shared with other snapshots, and never changed."""
+    """Pod counts per node. Immutable, and shared between snapshots."""
 
     companies: Mapping[Company, Seats] = field(default_factory=dict)
-    """Everything that conditions of our waiting pods are about."""
+    """Counts of the pods named in constraints of this scheduler's waiting pods."""
     ties: Mapping[AffinityTermOfPods, Seats] = field(default_factory=dict)
-    """Everything that pods on nodes, and our waiting pods, carry with them."""
+    """Counts of the pods with a term, for terms of placed pods and of this scheduler's waiting
+    pods."""
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Labels of namespaces by name."""
+    """Labels of namespaces, by name."""
 
     company_finder: SelectorIndex[Company] = field(
         default_factory=SelectorIndex, compare=False, repr=False
     )
-    """Which of the companies a pod is of."""
+    """Finds the keys of `companies` that count a given pod."""
     tie_finder: SelectorIndex[AffinityTermOfPods] = field(
         default_factory=SelectorIndex, compare=False, repr=False
     )
-    """Which of the ties are about a pod."""
+    """Finds the keys of `ties` that apply to a given pod."""
 
     def names(self, label: str) -> bool:
-        """Whether any condition on pods names this label."""
+        """Whether any pod affinity term or spread constraint refers to this label key."""
         return self.company_finder.names(label) or self.tie_finder.names(label)
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
-        """The labels of a namespace."""
+        """Return the labels of a namespace."""
         return labels_of(name, self.namespaces)
 
 
 NOBODY = PodAffinityIndex()
-"""No pod has a condition on other pods."""
+"""An empty index: no pod has constraints on other pods."""

@@ -1,8 +1,8 @@
-"""Queue: a tenant's share of the cluster, and the tree that queues make up by their parents.
+"""Queues: their settings, their usage over time, and the tree formed by parent queues.
 
-A queue's usage over time is kept, where the past counts less and less. What was used at an instant
-has half its weight a half-life later. With a constant rate in use, that is known for any later
-instant, so a record has to be written only when the rate changes.
+Usage over time decays exponentially: resources used at some moment count half as much after one
+half-life. Under a constant rate, the usage at any later time follows by formula. A record is
+therefore written only when the rate changes.
 """
 
 import math
@@ -13,61 +13,63 @@ from enum import StrEnum
 from vscheduler.core.model import resources
 
 OURS = ""
-"""The name under which a queue has the record that we keep ourselves; other schedulers' have
-theirs."""
+"""Key of this scheduler's own usage record. Records of other schedulers have the scheduler's name
+as key."""
 
 NAMESPACES_MAX = 1000
-"""Of one queue: with names of full length about 110 kB, of the 256 kB that annotations may have."""
+"""Maximum number of namespaces in a queue's record. With names of full length, the record takes
+about 110 kB of the 256 kB allowed for annotations."""
 
 NEGLIGIBLE = 1e-4
-"""The part of its queue's usage below which a namespace that uses nothing is forgotten."""
+"""A namespace without current usage is dropped when its usage is below this part of the queue's
+usage."""
 
 NUMBER_MAX = 1e30
-"""No usage and no rate is as large; what claims to be isn't ours."""
+"""Upper bound of any real usage or rate. A larger number in a record is invalid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What somebody has used by an instant, and uses since."""
+    """Usage up to a point in time, and the rate from then on."""
 
     used: float
-    """Units of a resource times seconds, decayed to the instant."""
+    """Units of a resource times seconds, decayed to the point in time."""
     rate: float
     """Units in use since then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a queue, and each namespace in it, has used."""
+    """Usage of a queue and of each namespace in the queue."""
 
     time: float
-    """The instant that all accounts are of: seconds since the epoch."""
+    """Reference time of all accounts, in seconds since the epoch."""
     queue: Account
     namespaces: Mapping[str, Account] = field(default_factory=dict)
 
 
 NOTHING = Account(used=0.0, rate=0.0)
-"""Of whom nothing is known."""
+"""The account of an unknown queue or namespace."""
 
 
 def decayed(account: Account, seconds: float, half_life_seconds: float) -> float:
-    """What the account comes to so many seconds later, in unit-seconds.
+    """Return the usage of an account after this many seconds, in unit-seconds.
 
-    Half-life above 0; a negative time, of a clock that was put back, counts as none.
+    The half-life must be above 0. Negative seconds (the clock was set back) count as 0.
     """
     exponent = -math.log(2) * max(0.0, seconds) / half_life_seconds
-    most = account.rate * half_life_seconds / math.log(2)  # what the rate comes to in the end
+    most = account.rate * half_life_seconds / math.log(2)  # limit under this rate for ever
     return account.used * math.exp(exponent) - most * math.expm1(exponent)
 
 
 def followed(
     past: Usage | None, rates: Mapping[str, float], rate: float, now: float, half_life: float
 ) -> Usage | None:
-    """The record that holds from now on: the same object where only time has passed.
+    """Return the usage record valid from `now` on: the same object if the rates are unchanged.
 
-    rates are those of namespaces, all above 0, and rate is the queue's. None: nothing is known,
-    and nothing is in use. A record of a time that is still to come, by a clock that was wrong, is
-    taken for one of now. half_life is in seconds.
+    `rates` are the rates of namespaces, all above 0; `rate` is the queue's. `half_life` is in
+    seconds. None means that no usage is known and nothing is in use. A record from the future (a
+    wrong clock) is treated as a record of `now`.
     """
     if past is None:
         if not rate:
@@ -93,12 +95,14 @@ def _unchanged(past: Usage, rates: Mapping[str, float], rate: float) -> bool:
         account.rate != rates.get(name, 0.0) for name, account in known.items()
     ):
         return False
-    # What has found no room in a full record is left out until the record is made anew.
+    # A full record leaves out further namespaces until another change rebuilds the record.
     return len(known) >= NAMESPACES_MAX or rates.keys() <= known.keys()
 
 
 def _lasting(found: Mapping[str, Account], queue: Account) -> dict[str, Account]:
-    """The accounts that still matter, by name: those in use, then the largest."""
+    """Return the accounts worth keeping, by name: namespaces in use first, then the largest
+    usage.
+    """
     matter = {
         name: account
         for name, account in found.items()
@@ -113,7 +117,7 @@ DEFAULT = "default"
 
 
 class QueueState(StrEnum):
-    """Whether a queue takes jobs (scheduling.volcano.sh/v1beta1 QueueState)."""
+    """Whether a queue accepts jobs (scheduling.volcano.sh/v1beta1 QueueState)."""
 
     OPEN = "Open"
     CLOSED = "Closed"
@@ -123,7 +127,9 @@ class QueueState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGroups:
-    """Which groups of nodes a queue must or would rather use, or not (spec.affinity)."""
+    """Node group affinity of a queue (spec.affinity): groups to use, to prefer, to exclude and to
+    avoid.
+    """
 
     required: tuple[str, ...] = ()
     preferred: tuple[str, ...] = ()
@@ -133,19 +139,19 @@ class NodeGroups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLimits:
-    """The most that a queue may have in groups of nodes."""
+    """Upper limits of a queue's usage in groups of nodes."""
 
     by_group: Mapping[str, resources.ResourceMap] = field(default_factory=dict)
     problem: str = ""
-    """What is wrong with the annotation, where it can't be read."""
+    """The error in the annotation, if the annotation cannot be parsed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """One Queue object.
+    """A Queue object.
 
-    capability is a hard limit (a dimension it doesn't name is unlimited), deserved a quota for
-    capacity, guarantee what is never lent out.
+    `capability` is a hard limit; a missing resource is unlimited. `deserved` is a quota for plugin
+    capacity. `guarantee` is never lent to other queues.
     """
 
     name: str
@@ -161,12 +167,13 @@ class Queue:
     guarantee: resources.ResourceMap = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     namespaces: tuple[str, ...] | None = None
-    """Whose jobs it takes: names, or how they begin and `*`; None where it takes all."""
+    """Namespaces whose jobs the queue accepts: names, or prefixes followed by `*`. None accepts
+    all."""
     node_groups: NodeGroups | None = None
     group_limits: GroupLimits | None = None
     past_usage: Mapping[str, Usage] = field(default_factory=dict, compare=False)
-    """What it had used when that was last written down, by scheduler; ours is usages.OURS. Nobody
-    but the schedulers writes it, and a queue is no other for it."""
+    """Usage at the time of the last write, by scheduler; this scheduler's key is OURS. Only
+    schedulers write the records, so a changed record does not count as a changed queue."""
 
     @property
     def open(self) -> bool:
@@ -174,15 +181,16 @@ class Queue:
         return self.state is QueueState.OPEN
 
     def takes(self, namespace: str) -> bool:
-        """Whether jobs of this namespace may use the queue."""
+        """Whether the queue accepts jobs of this namespace."""
         return self.namespaces is None or any(
             each == namespace or (each.endswith("*") and namespace.startswith(each[:-1]))
             for each in self.namespaces
         )
 
     def ceiling(self, space: resources.ResourceSpace) -> resources.Share:
-        """The capability in columns, (R,): inf where it limits nothing, as one of no cpu or memory
-        (Volcano: buildQueueAttrs).
+        """Return the capability as a row (R,), with inf for unlimited resources.
+
+        A capability of 0 cpu or memory means unlimited (Volcano: buildQueueAttrs).
         """
         row = space.limits(self.capability)
         for name in (resources.CPU, resources.MEMORY):
@@ -192,7 +200,7 @@ class Queue:
 
 
 class ProblemCode(StrEnum):
-    """What is wrong with a queue's place in the tree."""
+    """Errors in the queue tree."""
 
     PARENT_MISSING = "ParentMissing"
     CYCLE = "ParentCycle"
@@ -201,32 +209,34 @@ class ProblemCode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueProblem:
-    """Why a queue is set aside: its own fault, or that of a queue above it."""
+    """Why a queue is excluded from scheduling: an error in the queue itself or in an ancestor."""
 
     code: ProblemCode
     queue: str
-    """The queue in which it is to be put right."""
+    """The queue with the error."""
     subjects: tuple[str, ...] = ()
-    """The parent that doesn't exist, the queues of the cycle, or a job in the inner queue."""
+    """The missing parent, the queues of the cycle, or a job in the inner queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """Queues below their parents; each one has a place, those with a problem, too."""
+    """The tree of queues. Every queue has a place, including queues with a problem."""
 
     paths: Mapping[str, tuple[str, ...]]
-    """The ancestors of every queue, from root down, without itself."""
+    """The ancestors of every queue, from root down, without the queue."""
     children: Mapping[str, tuple[str, ...]]
-    """By queue, sorted; only those that have some."""
+    """Children by queue, sorted. Queues without children are left out."""
     problems: Mapping[str, QueueProblem]
-    """Queues that are set aside, whole subtrees at a time."""
+    """Queues excluded from scheduling, always as whole subtrees."""
 
     def leaf(self, name: str) -> bool:
-        """Whether the queue has no children: only such ones are for jobs."""
+        """Whether the queue has no children. Only leaf queues may have jobs."""
         return name not in self.children
 
     def leaves(self, name: str) -> Iterator[str]:
-        """The leaf queues below this one that aren't set aside, nearest first, by name."""
+        """Yield the leaf queues below a queue, nearest first, then by name, without queues that
+        have a problem.
+        """
         level = [name]
         while level:
             below = [each for above in level for each in self.children.get(above, ())]
@@ -235,12 +245,12 @@ class Tree:
 
 
 def tree(known: Mapping[str, Queue], occupied: Mapping[str, str]) -> Tree:
-    """The tree of these queues; occupied names a job of each queue where one may not be.
+    """Build the tree of queues. `occupied` names a job for each queue that has jobs.
 
-    No parent means root, which needs no object. A queue whose parent doesn't exist, or that is
-    its own ancestor, hangs below root for the count of what is used, and it is set aside with all
-    below it. The same goes for an inner queue with a job, but for root: one job of somebody's
-    must not stop everybody.
+    A queue without a parent is a child of root, which needs no Queue object. A queue with a missing
+    parent, or a queue that is its own ancestor, is placed below root so that its usage is counted,
+    and is excluded from scheduling with its whole subtree. An inner queue with a job is also
+    excluded with its subtree, except root: a single user's job must not stop the whole cluster.
     """
     paths: dict[str, tuple[str, ...]] = {ROOT: ()}
     problems: dict[str, QueueProblem] = {}
@@ -269,7 +279,7 @@ def _climb(
     paths: dict[str, tuple[str, ...]],
     problems: dict[str, QueueProblem],
 ) -> None:
-    """Find the place of a queue, and of all above it that have none yet."""
+    """Find the place of a queue, and of all its ancestors without a place."""
     trail: dict[str, None] = {}
     at = name
     while at not in paths and at in known and at not in trail:

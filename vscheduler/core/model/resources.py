@@ -1,4 +1,4 @@
-"""Amounts of resources: by name in objects, as int64 columns in arithmetic."""
+"""Resource amounts: maps by name in objects, int64 columns in arithmetic."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,37 +11,40 @@ MEMORY = "memory"
 PODS = "pods"
 
 FIRST = (CPU, MEMORY, PODS)
-"""Every ResourceSpace has these, in its first columns."""
+"""The first columns of every ResourceSpace."""
 
 ALLOCATABLE_MAX = 2**47
-"""A node's amount is clamped to this, so that sums over nodes stay exact in float64; 128 TiB."""
+"""Upper bound of a node's amount (128 TiB), so that sums over nodes stay exact in float64. Larger
+amounts are clamped."""
 
 REQUEST_MAX = 2**48
-"""A pod's amount is clamped to this: more than any node has. What 30,000 pods hold that all ask for
-so much is still an int64; anybody may write such pods."""
+"""Upper bound of a pod's amount: more than any node has. Users may write pods with any request, and
+the sum over 30,000 pods of this size still fits into int64. Larger amounts are clamped."""
 
 TOTAL_MAX = 2**53
-"""An amount that a queue or a group names is clamped to this: more than all nodes have, and exact
-in float64."""
+"""Upper bound of an amount in a Queue or PodGroup: more than all nodes have together, and exact in
+float64. Larger amounts are clamped."""
 
 SUM_MAX = 2**62
-"""A sum that becomes a column is clamped to this: more would be no int64."""
+"""Upper bound of a sum in a column, so that the sum fits into int64. Larger sums are clamped."""
 
 OTHERS = "other resources"
-"""Stands in one column for what is asked for and nobody has, where that is very much."""
+"""Name of the column that sums up all resources without a column of their own. No node has such
+resources, and the column is used only when pods request very many of them."""
 
 Vector = NDArray[np.int64]
-"""One amount per column of a ResourceSpace: shape (R,), or (N, R) for N rows."""
+"""An amount per column of a ResourceSpace: shape (R,), or (N, R) for N rows."""
 
 Share = NDArray[np.float64]
-"""Amounts that may be fractions (deserved, shares of totals): shape (R,)."""
+"""Amounts that may be fractions, such as deserved amounts and shares of totals: shape (R,)."""
 
 ResourceMap = Mapping[str, int]
-"""Resource name to amount: cpu in milli, every other resource in whole units (bytes, devices)."""
+"""Amount by resource name: cpu in millicores, all other resources in whole units (bytes,
+devices)."""
 
 
 class _Folded(dict[str, int]):
-    """Columns by name; whatever has none is in the last one, for those who don't ask first."""
+    """Columns by name. A name without a column maps to the last column."""
 
     def __missing__(self, name: str) -> int:
         return self[OTHERS]
@@ -49,10 +52,10 @@ class _Folded(dict[str, int]):
 
 @dataclass(frozen=True, slots=True)
 class ResourceSpace:
-    """Which resource stands in which column.
+    """The assignment of resources to columns.
 
-    cpu, memory and pods come first, then the rest by name, so that the same cluster gives the
-    same columns whatever order its objects arrived in.
+    cpu, memory and pods come first, then all other resources sorted by name. The columns therefore
+    do not depend on the order in which objects arrived.
     """
 
     names: tuple[str, ...]
@@ -60,7 +63,10 @@ class ResourceSpace:
 
     @classmethod
     def of(cls, names: Iterable[str], *, folded: bool = False) -> "ResourceSpace":
-        """The space of cpu, memory, pods and these names; folded: and of all others as one."""
+        """Return the space of cpu, memory, pods and the given names.
+
+        With `folded`, a last column sums up all resources without a column.
+        """
         ordered = (*FIRST, *sorted(set(names).difference(FIRST)))
         if folded:
             ordered = (*ordered, OTHERS)
@@ -73,11 +79,13 @@ class ResourceSpace:
         return len(self.names)
 
     def zeros(self) -> Vector:
-        """Nothing of anything."""
+        """Return a row of zeros."""
         return np.zeros(self.size, dtype=np.int64)
 
     def vector(self, amounts: ResourceMap) -> Vector:
-        """Amounts as a row; a name without a column is a mistake of the caller's."""
+        """Return amounts as a row. Raises KeyError for a name without a column, unless the space is
+        folded.
+        """
         row = self._row(amounts)
         try:
             return np.array(row, dtype=np.int64)
@@ -93,11 +101,11 @@ class ResourceSpace:
         return row
 
     def present(self, amounts: ResourceMap) -> Vector:
-        """Amounts as a row; what has no column is nowhere to be had, and left out."""
+        """Return amounts as a row, leaving out resources without a column: no node has any."""
         return self.vector({name: each for name, each in amounts.items() if name in self.columns})
 
     def limits(self, amounts: ResourceMap | None) -> Share:
-        """Amounts as upper bounds: a dimension that isn't named is unlimited."""
+        """Return amounts as upper bounds. A resource without an amount is unlimited."""
         row = np.full(self.size, np.inf)
         for name, amount in (amounts or {}).items():
             if name in self.columns:
@@ -105,13 +113,13 @@ class ResourceSpace:
         return row
 
     def amounts(self, row: Vector | Share) -> dict[str, float]:
-        """A row by name, without the dimensions that hold nothing."""
+        """Return the non-zero amounts of a row by name."""
         values: list[float] = row.tolist()
         return {name: value for name, value in zip(self.names, values, strict=True) if value}
 
 
 def add(left: ResourceMap, right: ResourceMap) -> dict[str, int]:
-    """The sum by name."""
+    """Return the sum of two maps by name."""
     total = dict(left)
     for name, amount in right.items():
         total[name] = total.get(name, 0) + amount
@@ -119,10 +127,11 @@ def add(left: ResourceMap, right: ResourceMap) -> dict[str, int]:
 
 
 def fits(request: Vector, room: Vector, used: Vector | None = None) -> NDArray[np.bool_]:
-    """Which rows of `room` (N, R), less what is used there, hold `request` (R,).
+    """Return which rows of `room` (N, R), minus `used`, have at least the request (R,), as a mask
+    (N,).
 
-    A dimension that isn't requested doesn't count, so a node that is over its allocatable in one
-    resource still takes pods that need none of it.
+    Only requested resources are compared. A node with more used than allocatable of a resource
+    still accepts pods without a request for this resource.
     """
     enough = np.ones(len(room), dtype=np.bool_)
     for column, amount in enumerate(request.tolist()):
@@ -133,7 +142,8 @@ def fits(request: Vector, room: Vector, used: Vector | None = None) -> NDArray[n
 
 
 def by_column(rows: Vector) -> Vector:
-    """A copy of columns (N, R) in which each of them lies in one piece: half the time for whoever
-    goes through all nodes, resource by resource.
+    """Return a copy of (N, R) in which each column is contiguous in memory.
+
+    Loops over all nodes, resource by resource, take half the time on such a copy.
     """
     return np.array(rows, order="F")

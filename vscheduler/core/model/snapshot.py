@@ -1,4 +1,4 @@
-"""Snapshot: all that a cycle may know, frozen and in canonical order."""
+"""Snapshot: the complete input of a cycle, frozen and in canonical order."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vscheduler.core.model import constraints, jobs, queues, resources
+from vscheduler.core.model import constraints, jobs, pod_affinity, queues, resources
 from vscheduler.core.model import nodes as tables
-from vscheduler.core.model import pod_affinity as neighbours
 
 LAYOUTS_MAX = 2
-"""The nodes as they are, and as they were before some of them were lost."""
+"""The current nodes, and the nodes before some of them were lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ClassCounts:
-    """Where our pods of one class are that hold room and aren't leaving, one place per node and
-    queue. Who keeps account of them makes a new value when a pod comes or goes.
+    """Counts of this scheduler's pods of one class that hold resources and are not being deleted.
+
+    There is an entry per pair of node and queue. The Mirror creates a new value when a pod comes or
+    goes.
     """
 
     nodes: tuple[str, ...]
-    """By name; a node need not be in the table: it may have left, or not be ours to use."""
+    """Node names. A node may be missing in the node table, because it left or is not usable."""
     queues: tuple[str, ...]
-    """Whose pods these are, there or not: as long as `nodes`."""
+    """Queue names, as long as `nodes`. A queue may not exist."""
     counts: NDArray[np.int64]
-    """How many of them, (S,)."""
+    """Number of pods per entry, (S,)."""
     _known: dict[tables.NodeLayout, NDArray[np.int64]] = field(default_factory=dict, repr=False)
 
     def rows(self, layout: tables.NodeLayout) -> NDArray[np.int64]:
-        """The nodes' rows in a layout, -1 for those that aren't in it, (S,); found once for the
-        last layouts that were asked about.
+        """Return the nodes' rows in a layout, (S,), with -1 for missing nodes.
+
+        The result is cached for the last few layouts.
         """
         found = self._known.get(layout)
         if found is None:
@@ -47,22 +49,22 @@ class ClassCounts:
 
 
 ByClass: TypeAlias = Mapping[jobs.PodClass, ClassCounts]
-"""Of every class that has pods somewhere."""
+"""Counts for every class that has pods on nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A PodDisruptionBudget, as far as evictions depend on it."""
+    """A PodDisruptionBudget, as far as relevant for evictions."""
 
     namespace: str
     name: str
     selector: constraints.Selector | None
     """None selects no pod (policy/v1: a missing selector)."""
     allowed: int
-    """status.disruptionsAllowed: how many of its pods may go now."""
+    """status.disruptionsAllowed: how many of the selected pods may be evicted now."""
 
     def covers(self, task: jobs.Task) -> bool:
-        """Whether the task's pod is one of those that it protects."""
+        """Whether the budget protects the task's pod."""
         return (
             self.selector is not None
             and task.namespace == self.namespace
@@ -72,10 +74,10 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """A ResourceQuota without scopes: what a namespace may request in sum.
+    """A ResourceQuota without scopes: a limit on the sum of requests in a namespace.
 
-    Names are a pod's resources (`requests.cpu` and `cpu` are both cpu), amounts as in
-    resources.ResourceMap; what limits nothing that pods request isn't in it.
+    Keys are resource names of pods (`requests.cpu` and `cpu` both become cpu), and amounts are as
+    in resources.ResourceMap. Limits on anything else than pod requests are left out.
     """
 
     namespace: str
@@ -86,17 +88,17 @@ class Quota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nominated:
-    """A pod that another scheduler has found a place for, and hasn't bound yet.
+    """A pod nominated to a node by another scheduler, but not bound yet (status.nominatedNodeName).
 
-    kube-scheduler has evicted others for it, or is about to bind it: status.nominatedNodeName.
+    kube-scheduler has evicted pods for the nominated pod, or is about to bind the pod.
     """
 
     key: str
-    """`namespace/name`."""
+    """The pod as `namespace/name`."""
     node: str
-    """There or not."""
+    """Name of the node, which may not exist."""
     priority: int
-    """spec.priority: pods above it may have the room."""
+    """The pod's spec.priority. Pods of higher priority may use the resources."""
     kind: jobs.PodClass
     namespace: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -104,21 +106,25 @@ class Nominated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A node whose kubelet refused a pod of ours a moment ago: for a while no others are bound
-    there. It isn't lost: shares are computed with it.
+    """A node whose kubelet recently refused a pod of this scheduler. No further pods are bound to
+    the node for a while.
+
+    The node still counts for shares.
     """
 
     reason: str
-    """The kubelet's: `OutOfcpu`."""
+    """The kubelet's reason, for example `OutOfcpu`."""
     seconds: int
-    """How long the node is left alone; longer after each refusal in a row."""
+    """How long the node is avoided, longer after each refusal in a row."""
     until: float
     """Seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LastNodes:
-    """Nodes as a cycle saw them; the very objects, so that looking at them again costs nothing."""
+    """The nodes of the previous cycle. Unchanged nodes are the same objects, so comparing them
+    costs nothing.
+    """
 
     space: resources.ResourceSpace
     nodes: tables.NodeTable
@@ -126,95 +132,103 @@ class LastNodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLoss:
-    """A node that gives less than it did, or to fewer pods: it has left, isn't ready any more, was
-    cordoned or tainted, has lost a label, or has less of something.
+    """A node that offers less than before, or to fewer pods.
+
+    The node left, is no longer ready, was cordoned or tainted, lost a label, or lost some of its
+    resources.
     """
 
     spec: tables.NodeSpec
-    """As it was then."""
+    """The spec before the loss."""
     allocatable: resources.ResourceMap
-    """What it had then."""
+    """The capacity before the loss."""
     others: resources.ResourceMap
-    """What pods held there then that weren't ours, those that were leaving not included."""
+    """Amounts held before the loss by pods of other schedulers, without pods being deleted."""
     held: resources.ResourceMap
-    """What pods of ours hold there now."""
+    """Amounts held now by pods of this scheduler."""
     since: float
-    """When something of it was last missed: seconds since the epoch."""
+    """Time of the most recent loss on this node, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacementReservation:
-    """Room for the next pod of an owner: the last one was evicted though its queue was within its
-    share, as others could only use the node that it was on.
+    """Resources reserved for the replacement of an evicted pod.
+
+    The pod was evicted although its queue was within its share, because another job could only use
+    the pod's node. The owner's replacement pod therefore gets resources on a different node.
     """
 
     task: jobs.Task
-    """The next pod, as far as it is known: the last one, waiting."""
+    """The expected replacement pod: a copy of the evicted pod in status Pending."""
     queue: str
     node: str
     until: float
-    """When it is given up if no such pod has come: seconds since the epoch."""
+    """Expiry if no replacement pod appears, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
-    """What must outlive a cycle: part of its result, and of the next one's input.
+    """State that outlives a cycle: part of the result, and of the next cycle's input.
 
-    It starts anew after a restart; docs/architecture.md says what that means for each.
+    After a restart the state is empty. docs/architecture.md explains the consequences for each
+    field.
     """
 
     attempted: frozenset[jobs.JobId] = frozenset()
-    """Jobs that found no room, or only room that is being freed, in the unfinished cycles just
-    before this one: their turn is over until a cycle gets through all jobs, else those at the
-    front would use up every budget."""
+    """Jobs that found no resources, or only resources being freed, in the current row of unfinished
+    cycles. Such a job gets no further turn until a cycle gets through all jobs. Otherwise the first
+    jobs would use up every budget."""
     spent: Mapping[str, int] = field(default_factory=dict)
-    """By namespace, what these cycles have cost on its account, the older the less: who has cost
-    little comes first. core.cycle's units of work; empty where the last cycle was finished."""
+    """By namespace, the cost of these unfinished cycles, with less weight for older cycles.
+    Namespaces with low cost come first. In units of work of core.cycle; empty after a finished
+    cycle."""
     reclaim_failed: frozenset[tuple[str, jobs.JobId]] = frozenset()
-    """By action, jobs for which it looked for victims in vain in these cycles."""
+    """By action, jobs for which the action found no victims in these unfinished cycles."""
     nominations: Mapping[jobs.TaskId, str] = field(default_factory=dict)
-    """Room that evictions made: by pending task, the node that is kept for it, in the order in
-    which it was promised. After a restart
-    status.nominatedNodeName still says where a pod belongs, and no longer keeps others out."""
+    """Resources freed by evictions: by pending task, the nominated node, in order of nomination.
+    After a restart, status.nominatedNodeName still names a pod's node, but no longer reserves
+    resources there."""
     kept_rooms: tuple[ReplacementReservation, ...] = ()
-    """Room for pods that owners are to make anew, the oldest first. After a restart nobody keeps
-    it: such a pod takes its turn with all others."""
+    """Reservations for replacement pods, oldest first. Lost on a restart: a replacement pod then
+    waits for its turn like any pod."""
     admitted: Mapping[str, float] = field(default_factory=dict)
-    """Since when PodGroups are Inqueue, by UID: an instant, seconds since the epoch. Such a group
-    counts as Inqueue where the API server doesn't show it yet."""
+    """When PodGroups became Inqueue, by UID, in seconds since the epoch. Such a PodGroup counts as
+    Inqueue even before the API server shows the phase."""
     admission_expired: Mapping[str, float] = field(default_factory=dict)
-    """When PodGroups that didn't start in time lost their place, by UID, until they are admitted
-    again: they stand behind all others."""
+    """When PodGroups lost their admission by not starting in time, by UID, until the next
+    admission. Expired PodGroups come after all others."""
     shuffled_at: float | None = None
-    """When the action shuffle last evicted a pod; None where it never did."""
+    """When the action shuffle last evicted a pod, or None."""
     partial_since: Mapping[str, float] = field(default_factory=dict)
-    """Since when gangs that never had their minimum are bound in part, by UID. After a restart
-    their pods say when they were bound."""
+    """Since when gangs that never had their minimum have been bound in part, by UID. After a
+    restart, the time is restored from the bind times of their pods."""
     seen: LastNodes | None = field(default=None, compare=False, repr=False)
-    """The nodes of the last cycle, which tell what has gone since; None where there was none."""
+    """The nodes of the last cycle, for finding lost nodes. None in the first cycle."""
     hopeless: object = field(default=None, compare=False, repr=False)
-    """What jobs were told that can't start on empty nodes, for `framework.hopeless`: it needn't
-    be found anew while nodes and queues stay as they are, and changes no decision."""
+    """Cached findings about jobs that cannot start even on empty nodes, for
+    `session.unschedulable_jobs`. Valid while nodes and queues are unchanged, and without influence
+    on decisions."""
     losses: Mapping[str, NodeLoss] = field(default_factory=dict)
-    """By node, what a node that has gone, or has less than before, had a moment ago."""
+    """By name, nodes that recently left or shrank, with their former capacity."""
     past_usage: Mapping[str, queues.Usage] = field(default_factory=dict)
-    """By queue, what it has used over time. After a restart an annotation of the Queue has it."""
+    """By queue, usage over time. After a restart, the record is read from an annotation of the
+    Queue."""
     eviction_refused_pods: frozenset[jobs.TaskId] = frozenset()
-    """Pods that the API server refused to evict a moment ago: nobody asks for them for now."""
+    """Pods whose eviction the API server recently refused. No further eviction is tried for now."""
     eviction_refused_jobs: frozenset[jobs.JobId] = frozenset()
-    """Jobs for which it refused evictions several times over: none is decided for them for now.
-    Both are put in by who sends evictions, and not part of a result."""
+    """Jobs whose eviction plans the API server refused several times. No evictions are decided for
+    these jobs for now. Both sets are filled in by the sender of evictions, not by a cycle."""
 
 
 FRESH = Carried()
-"""Nothing is carried over."""
+"""The state before the first cycle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The cluster at one instant.
+    """The cluster at one point in time.
 
-    Jobs are those that this scheduler owns, sorted by id; queues are sorted by name. Task and Job
+    Jobs are the jobs of this scheduler, sorted by id. Queues are sorted by name. Task and Job
     values are shared with earlier snapshots.
     """
 
@@ -229,15 +243,15 @@ class Snapshot:
     quotas: tuple[Quota, ...] = ()
     """Sorted by `namespace/name`."""
     seats: ByClass = field(default_factory=dict)
-    """Where our pods are; without those whose PodGroup isn't there."""
+    """Counts of this scheduler's pods by class, without pods whose PodGroup does not exist."""
     elsewhere: Mapping[str, resources.ResourceMap] = field(default_factory=dict)
-    """By queue, what its pods hold that other schedulers look after; queues without any aren't
-    in it. Sorted."""
+    """By queue, amounts held by the queue's pods under other schedulers, sorted by queue. Queues
+    without any are left out."""
     refused: Mapping[str, Refused] = field(default_factory=dict)
-    """By node, which are left alone for now, since a kubelet refused a pod of ours. Sorted."""
+    """By name, nodes avoided for now because a kubelet refused a pod. Sorted."""
     nominated: tuple[Nominated, ...] = ()
-    """Pods of other schedulers that wait for room on a node, there or not: the highest priority
-    first, then by name."""
-    residents: neighbours.PodAffinityIndex = neighbours.NOBODY
-    """What pods with conditions on other pods are to know of those on nodes."""
+    """Nominated pods of other schedulers, by descending priority, then by name. The node may not
+    exist."""
+    residents: pod_affinity.PodAffinityIndex = pod_affinity.NOBODY
+    """Pod counts per node, for pod affinity and topology spread."""
     carried: Carried = FRESH
