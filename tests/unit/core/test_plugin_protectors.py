@@ -1,12 +1,14 @@
 """Plugins that protect pods from eviction: conformance, cdp, pdb."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import pytest
 
 from tests.unit.core import sessions
 from vscheduler.core.api import contracts
+from vscheduler.core.compat import plugins as compat_plugins
 from vscheduler.core.model import constraints, jobs, snapshot
 from vscheduler.core.plugins import cdp, conformance, pdb
 
@@ -14,6 +16,7 @@ RUNNING = jobs.TaskStatus.RUNNING
 BOUND = jobs.TaskStatus.BOUND
 CLAIMANT = sessions.task("claimant")
 NOW = 10_000.0
+Pdb = TypeVar("Pdb", bound=pdb.Pdb)
 
 
 def spared(
@@ -74,12 +77,15 @@ def test_cdp_protects_for_a_while(fields: dict[str, Any], goes: bool) -> None:
     assert set(session.due) == (set() if goes else {NOW + 300})
 
 
-def budgeted(*budgets: snapshot.Budget, as_volcano: bool = False) -> pdb.Pdb:
+def budgeted(*budgets: snapshot.Budget) -> pdb.Pdb:
     """The plugin, with these budgets."""
+    return with_budgets(pdb.Pdb({}), budgets)
+
+
+def with_budgets(plugin: Pdb, budgets: Sequence[snapshot.Budget]) -> Pdb:
+    """The same plugin, opened."""
     session = sessions.opened()
-    session.as_volcano = as_volcano
-    session.snapshot = dataclasses.replace(session.snapshot, budgets=budgets)
-    plugin = pdb.Pdb({})
+    session.snapshot = dataclasses.replace(session.snapshot, budgets=tuple(budgets))
     plugin.open(session)
     return plugin
 
@@ -124,17 +130,18 @@ def test_pdb_spares_pods_under_two_budgets() -> None:
 
 def test_pdb_asks_nobody_to_go() -> None:
     """A budget is a limit, no reason to leave."""
-    assert budgeted(budget(9)).shuffle_victims(WEB) is None
+    assert not hasattr(budgeted(budget(9)), "shuffle_victims")
 
 
 def test_pdb_in_volcanos_way() -> None:
     """Counted down along the list, anew in each call; without labels nobody goes, and an empty
     selector covers nobody.
     """
-    plugin = budgeted(budget(1), budget(0, app=None, name="all"), as_volcano=True)
+    budgets = budget(1), budget(0, app=None, name="all")
+    plugin = with_budgets(compat_plugins.VolcanoPdb({}), budgets)
     assert spared(plugin, [BARE, *WEB]) == ["web-0"]
     plugin.on_deallocate(WEB[0])
     assert spared(plugin, WEB[1:]) == ["web-1"]
     assert plugin.shuffle_victims([BARE, *WEB]) == WEB[:1]
-    twice = budgeted(budget(1), budget(2, name="c"), as_volcano=True)
+    twice = with_budgets(compat_plugins.VolcanoPdb({}), (budget(1), budget(2, name="c")))
     assert spared(twice, WEB) == ["web-0"]

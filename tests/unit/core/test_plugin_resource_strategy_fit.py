@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.unit.core import sessions
+from vscheduler.core.compat import plugins as compat_plugins
 from vscheduler.core.config import validation
 from vscheduler.core.model import jobs, nodes
 from vscheduler.core.plugins import resource_strategy_fit as fit
@@ -27,13 +28,13 @@ def complaints(**arguments: Any) -> list[str]:
     return [str(problem) for problem in found.problems]
 
 
-def opened(*, as_volcano: bool = False, **arguments: Any) -> fit.ResourceStrategyFit:
+def opened(
+    kind: type[fit.ResourceStrategyFit] = fit.ResourceStrategyFit, /, **arguments: Any
+) -> fit.ResourceStrategyFit:
     """The plugin with these arguments."""
     assert complaints(**arguments) == []
-    plugin = fit.ResourceStrategyFit(arguments)
-    session = sessions.opened()
-    session.as_volcano = as_volcano
-    plugin.open(session)
+    plugin = kind(arguments)
+    plugin.open(sessions.opened())
     return plugin
 
 
@@ -186,7 +187,8 @@ def test_what_is_being_freed_counts_for_those_who_wait() -> None:
     assert here.passes.tolist() == [True, False]
     assert here.later is not None
     assert here.later.tolist() == [True, True]
-    (there,) = opened(as_volcano=True, proportional=kept(1, 0)).filter_nodes(task, view)
+    volcanos = opened(compat_plugins.VolcanoResourceStrategyFit, proportional=kept(1, 0))
+    (there,) = volcanos.filter_nodes(task, view)
     assert (there.passes.tolist(), there.later, there.curable) == ([True, False], None, False)
 
 

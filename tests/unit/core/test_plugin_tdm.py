@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.core import sessions
+from vscheduler.core.compat import tdm as compat_tdm
 from vscheduler.core.model import jobs, nodes, resources
 from vscheduler.core.plugins import tdm
 
@@ -31,8 +32,8 @@ WINDOWS = {
 @pytest.mark.parametrize(("text", "second", "here", "there"), WINDOWS.values(), ids=WINDOWS)
 def test_windows_open_and_close(text: str, second: int, here: bool, there: bool) -> None:
     """Here, and in Volcano."""
-    window = tdm.window(text)
-    assert (window.open(second), window.open_in_volcano(second)) == (here, there)
+    ours, volcanos = tdm.window(text), tdm.window(text, compat_tdm.VolcanoWindow)
+    assert (ours.open(second), volcanos.open(second)) == (here, there)
 
 
 @pytest.mark.parametrize(
@@ -96,19 +97,18 @@ def opened(
     *present: jobs.Job,
     zones: tuple[str, ...] = ("night",),
     now: float = NOON,
-    as_volcano: bool = False,
+    kind: type[tdm.Tdm] = tdm.Tdm,
     arguments: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[tdm.Tdm, sessions.Opened]:
     """The plugin at this second; zone night is closed at noon, day is open."""
     session = sessions.opened(*present)
-    session.as_volcano = as_volcano
     session.snapshot = dataclasses.replace(session.snapshot, nodes=layout(*zones), now=now)
     given = {
         "tdm.revocable-zone.night": "22:00-06:00",
         "tdm.revocable-zone.day": "10:00-21:00",
         **arguments,
     }
-    plugin = tdm.Tdm(given)
+    plugin = kind(given)
     plugin.open(session)
     return plugin, session
 
@@ -143,8 +143,8 @@ def test_jobs_say_how_many_they_bear(annotations: dict[str, str], here: int, the
     tasks = running("j", 4)
     rest = [sessions.task("j", 8), sessions.task("j", 9, jobs.TaskStatus.SUCCEEDED)]
     job = sessions.job("j", *tasks, *rest, min_member=0, annotations=annotations)
-    for as_volcano, count in ((False, here), (True, there)):
-        plugin, _ = opened(job, as_volcano=as_volcano)
+    for kind, count in ((tdm.Tdm, here), (compat_tdm.VolcanoTdm, there)):
+        plugin, _ = opened(job, kind=kind)
         assert len(plugin.shuffle_victims(tasks)) == count
 
 
@@ -152,11 +152,11 @@ def test_each_closed_zone_is_looked_at_by_itself_in_volcano() -> None:
     """Here a job bears what it bears."""
     tasks = [*running("j", 1), sessions.task("j", 1, RUNNING, node="n1")]
     arguments = {"tdm.revocable-zone.dawn": "04:00-06:00"}
-    for as_volcano, expected in ((False, ["j-0"]), (True, ["j-0", "j-1"])):
+    for kind, expected in ((tdm.Tdm, ["j-0"]), (compat_tdm.VolcanoTdm, ["j-0", "j-1"])):
         plugin, _ = opened(
             sessions.job("j", *tasks, min_member=0),
             zones=("night", "dawn"),
-            as_volcano=as_volcano,
+            kind=kind,
             arguments=arguments,
         )
         assert names(plugin.shuffle_victims(tasks)) == expected
@@ -259,8 +259,8 @@ def test_it_asks_to_be_woken_when_a_window_opens_or_closes() -> None:
     assert 24 * HOUR in [at - 10 * HOUR for at in session.due]
     _, session = opened(zones=(), arguments={"tdm.utc-offset": "+01:00"})
     assert sorted(at - NOON for at in session.due) == [8 * HOUR, 9 * HOUR, 17 * HOUR, 21 * HOUR]
-    _, session = opened(zones=(), as_volcano=True)
+    _, session = opened(zones=(), kind=compat_tdm.VolcanoTdm)
     assert sorted(at - NOON for at in session.due) == [
         *(9 * HOUR + 1, 10 * HOUR, 12 * HOUR, 22 * HOUR),
     ]
-    assert tdm.window("0:00-0:00").changes(in_volcano=False) == ()
+    assert tdm.window("0:00-0:00").changes() == ()

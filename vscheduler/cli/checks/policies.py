@@ -123,13 +123,13 @@ def _shuffling(configured: policy.Policy) -> Iterator[Trap]:
     naming = [
         each.plugin.name for each in _settings(configured) if "shuffle_victims" in each.answers
     ]
-    if configured.volcano and "pdb" in naming:
+    if "pdb" in naming:  # only with compatibility: volcano
         message = (
             "with compatibility: volcano, shuffle evicts every running pod with labels that no "
             "budget keeps; set enabledVictim: false for pdb"
         )
         yield Trap("pdb", message)
-    elif set(naming) <= {"pdb"}:
+    elif not naming:
         message = "shuffle does nothing: no plugin names pods that should go (tdm does)"
         yield Trap("actions", message)
 

@@ -3,11 +3,23 @@
 Actions, plugins and rules of this package replace the defaults when a configuration is read.
 """
 
-from vscheduler.core.compat import actions, cycle_rules, plugins
+from vscheduler.core.compat import actions, cycle_rules, plugins, tdm
 from vscheduler.core.config import policy
 
 VOLCANO = policy.Compatibility(
-    plugins=(plugins.VolcanoGang,),
+    plugins=(
+        plugins.VolcanoPriority,
+        plugins.VolcanoGang,
+        plugins.VolcanoPredicates,
+        plugins.VolcanoNodegroup,
+        plugins.VolcanoNodeOrder,
+        plugins.VolcanoOvercommit,
+        plugins.VolcanoSla,
+        plugins.VolcanoResourceQuota,
+        plugins.VolcanoPdb,
+        plugins.VolcanoResourceStrategyFit,
+        tdm.VolcanoTdm,
+    ),
     actions=(
         actions.VolcanoAllocate,
         actions.VolcanoBackfill,

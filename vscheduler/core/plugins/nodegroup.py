@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts
-from vscheduler.core.model import jobs, queues
+from vscheduler.core.model import jobs, queues, resources
 from vscheduler.core.model import nodes as tables
 
 LABEL = "volcano.sh/nodegroup-name"
@@ -87,8 +87,7 @@ class Nodegroup(contracts.Plugin):
             free = [self._has_left(task, queue, group) for group in self._groups]
             passes = self._spread(nodes, free)
             text = USED_UP.format(queue=queue)
-            curable = not self._session.as_volcano
-            verdicts.append(contracts.FilterResult(text, passes, curable=curable))
+            verdicts.append(contracts.FilterResult(text, passes, curable=True))
         return verdicts
 
     def queue_nodes(self, queue: queues.Queue, layout: tables.NodeLayout) -> tables.Mask:
@@ -160,10 +159,7 @@ class Nodegroup(contracts.Plugin):
         return score
 
     def _has_left(self, task: jobs.Task, queue: str, group: str) -> bool:
-        """Whether the queue may have this task in the group as well.
-
-        Volcano looks at all resources that are limited, also at those that the task doesn't need.
-        """
+        """Whether the queue may have this task in the group as well."""
         limits = self._session.queues[queue].group_limits
         if limits is None or group not in limits.by_group:
             return True
@@ -171,8 +167,12 @@ class Nodegroup(contracts.Plugin):
         return all(
             used[name] + request.get(name, 0) <= limit
             for name, limit in limits.by_group[group].items()
-            if request.get(name) or self._session.as_volcano
+            if self._counts(request, name)
         )
+
+    def _counts(self, request: resources.ResourceMap, resource: str) -> bool:
+        """Whether a limit of the resource counts for a pod with this request."""
+        return bool(request.get(resource))
 
     def _count(self, task: jobs.Task, sign: int) -> None:
         """The task came to its node, or leaves it."""

@@ -16,10 +16,6 @@ from vscheduler.core.placement.pod_affinity import filters
 
 FULL_SCORE = 100.0
 
-DRAWING_WEIGHT = 1
-"""What a pod counts that requires the task's company (kube-scheduler: hardPodAffinityWeight, which
-is 0 in Volcano)."""
-
 SIZES = (0, 1)
 """The columns of cpu and memory, which usage is judged by."""
 
@@ -40,6 +36,9 @@ class NodeOrder(contracts.Plugin):
         "podtopologyspread.weight": contracts.Argument(int, 2, minimum=0),
         "imagelocality.weight": contracts.Argument(int, 0, minimum=0, missing="image locality"),
     }
+    required_affinity_weight: ClassVar[int] = 1
+    """What a pod near a node counts whose required affinity is about the task (kube-scheduler:
+    hardPodAffinityWeight)."""
 
     def open(self, session: contracts.Session) -> None:
         """What depends on the task class and the nodes' specs only is kept for the cycle."""
@@ -55,7 +54,6 @@ class NodeOrder(contracts.Plugin):
         self._taints = self.number("tainttoleration.weight")
         self._likes = self.number("podaffinity.weight")
         self._spread = self.number("podtopologyspread.weight")
-        self._drawing = 0 if session.as_volcano else DRAWING_WEIGHT
         self._preferences: dict[jobs.PodClass, Scores] = {}
         self._soft_taints: dict[tuple[constraints.Toleration, ...], NDArray[np.int64] | None] = {}
 
@@ -95,7 +93,7 @@ class NodeOrder(contracts.Plugin):
         if standing is None:
             return
         if self._likes:
-            likes = filters.liking(standing, self._drawing, feasible)
+            likes = filters.liking(standing, self.required_affinity_weight, feasible)
             yield None if likes is None else self._likes * likes
         if self._spread:
             even = filters.evenness(standing, task.pod_class.constraints, nodes.layout, feasible)

@@ -59,41 +59,37 @@ class Overcommit(contracts.Plugin):
         """Its minResources are promised."""
         if gang.job.min_resources is not None:
             self._count()
-            promise = inqueue_resources.minimum(gang)
-            if not self._session.as_volcano:
-                promise = inqueue_resources.outstanding(gang)
-            self._promise(gang, promise)
+            self._promise(gang, self._promised_to(gang))
 
     def _asked(self, gang: views.JobState) -> resources.ResourceMap:
         """What a group asks for; what it has already it need not be promised."""
-        if self._session.as_volcano:
-            return gang.job.min_resources or {}
+        return inqueue_resources.outstanding(gang)
+
+    def _promised_to(self, gang: views.JobState) -> resources.ResourceMap:
+        """What a group is promised that is let in now."""
         return inqueue_resources.outstanding(gang)
 
     def _count(self) -> None:
-        """Add up what groups were promised before this cycle.
-
-        Volcano counts all of an Inqueue group's minResources, those that it has got included.
-        """
+        """Add up what groups were promised before this cycle."""
         if self._counted:
             return
         self._counted = True
-        layout = self._session.snapshot.nodes.layout
-        everyone = layout.ready if self._session.as_volcano else layout.ready & layout.schedulable
-        self._open = _bits(everyone)
+        self._open = _bits(self._counted_nodes(self._session.snapshot.nodes.layout))
         left: dict[str, dict[str, int]] = {}
         for gang in self._session.gangs.values():
-            if not inqueue_resources.holds(gang):
-                continue
-            if not self._session.as_volcano:
-                amounts = left.setdefault(gang.job.queue, self._limits(gang.job.queue))
-                self._promise(
-                    gang, inqueue_resources.within(inqueue_resources.outstanding(gang), amounts)
-                )
-                continue
-            whole = gang.phase is jobs.Phase.INQUEUE
-            promised = inqueue_resources.minimum if whole else inqueue_resources.outstanding
-            self._promise(gang, promised(gang))
+            if inqueue_resources.holds(gang):
+                self._promise(gang, self._held(gang, left))
+
+    def _counted_nodes(self, layout: nodes.NodeLayout) -> nodes.Mask:
+        """The nodes of which something is promised to all groups together: (N,)."""
+        return layout.ready & layout.schedulable
+
+    def _held(self, gang: views.JobState, left: dict[str, dict[str, int]]) -> resources.ResourceMap:
+        """What the group was promised before this cycle and hasn't got; no more than is left to
+        its queue, which `left` keeps by queue and resource.
+        """
+        amounts = left.setdefault(gang.job.queue, self._limits(gang.job.queue))
+        return inqueue_resources.within(inqueue_resources.outstanding(gang), amounts)
 
     def _limits(self, queue: str) -> dict[str, int]:
         """What a queue may have beyond what it has, of what its capability names: its groups can't
@@ -152,7 +148,7 @@ class Overcommit(contracts.Plugin):
         """The nodes that its waiting pods may use, each pod some of them; all open nodes where
         there are no pods yet.
         """
-        if self._session.as_volcano or not gang.counts[jobs.TaskStatus.PENDING]:
+        if not gang.counts[jobs.TaskStatus.PENDING]:
             return self._open
         pool = 0
         for task in {task.pod_class: task for task in gang.tasks(jobs.TaskStatus.PENDING)}.values():

@@ -106,8 +106,7 @@ class Predicates(contracts.Plugin):
         self._nominated = session.nominated
         self._pod_affinity = bool(self.argument("predicate.PodAffinityEnable"))
         self._spread = bool(self.argument("predicate.PodTopologySpreadEnable"))
-        # Volcano: SimulateRemoveTask isn't asked, so that a dry run evicts no pod in its eyes.
-        self._foresees = not session.as_volcano or "enablePreemptable" in self.flags
+        self._foresees = True
         self._rulings: dict[views.PodAffinityState, CachedRules] = {}
         self._affinity = bool(self.argument("predicate.NodeAffinityEnable"))
         self._taints = bool(self.argument("predicate.TaintTolerationEnable"))

@@ -31,14 +31,17 @@ class Priority(contracts.Plugin):
     ) -> Sequence[jobs.Task] | None:
         """Pods of jobs of a lower priority; in the claimant's own job, pods of a lower one.
 
-        Among jobs of equal priority it has no say; Volcano's refuses there, and whether the next
-        tier is asked then hangs on its other candidates (priority preemptableFn).
+        Among jobs of equal priority it has no say.
         """
-        above = [task for task in candidates if self._distance(claimant, task) > 0]
-        if self._session.as_volcano or above:
-            return above
+        below = self._below(claimant, candidates)
+        if below:
+            return below
         level = all(self._distance(claimant, task) == 0 for task in candidates)
-        return None if level else above
+        return None if level else below
+
+    def _below(self, claimant: jobs.Task, candidates: Sequence[jobs.Task]) -> list[jobs.Task]:
+        """The candidates whose priority is lower than the claimant's."""
+        return [task for task in candidates if self._distance(claimant, task) > 0]
 
     def _distance(self, claimant: jobs.Task, task: jobs.Task) -> int:
         """How far the claimant's priority is above the task's."""

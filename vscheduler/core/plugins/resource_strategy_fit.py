@@ -188,7 +188,7 @@ class ResourceStrategyFit(contracts.Plugin):
     ) -> list[contracts.FilterResult]:
         """Nodes that would have too little cpu or memory left for their free devices.
 
-        Volcano: checkNodeResourceIsProportional; there what is being freed doesn't count.
+        Volcano: checkNodeResourceIsProportional.
         """
         columns = self._session.space.columns
         request = self._session.request(task)
@@ -202,10 +202,7 @@ class ResourceStrategyFit(contracts.Plugin):
                 for used in (nodes.used, nodes.future_used)
             )
             refusal = OUT_OF_PROPORTION.format(resource=name)
-            if self._session.as_volcano:
-                verdicts.append(contracts.FilterResult(refusal, now))
-            else:
-                verdicts.append(contracts.FilterResult(refusal, now, later, curable=True))
+            verdicts.append(contracts.FilterResult(refusal, now, later, curable=True))
         return verdicts
 
     def _keeps(

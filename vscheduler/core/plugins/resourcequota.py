@@ -18,15 +18,12 @@ class ResourceQuota(contracts.Plugin):
 
     def open(self, session: contracts.Session) -> None:
         """Quotas by namespace."""
-        self._as_volcano = session.as_volcano
         self._quotas: defaultdict[str, list[snapshot.Quota]] = defaultdict(list)
         for quota in session.snapshot.quotas:
             self._quotas[quota.namespace].append(quota)
         self._promised: defaultdict[str, resources.ResourceMap] = defaultdict(dict)
-        if not self._as_volcano and self._quotas:
-            for gang in session.gangs.values():
-                if inqueue_resources.holds(gang):
-                    self.job_enqueued(gang)
+        if self._quotas:
+            self._count_promises(session)
 
     def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool:
         """The first quota that is exceeded refuses."""
@@ -38,9 +35,8 @@ class ResourceQuota(contracts.Plugin):
             shortages = []
             for name, amount in sorted(asked.items()):
                 taken = quota.used.get(name, 0) + promised.get(name, 0)
-                if not amount and not self._as_volcano:
-                    continue
-                if name in quota.hard and taken + amount > quota.hard[name]:
+                exceeded = name in quota.hard and taken + amount > quota.hard[name]
+                if exceeded and self._needs(amount):
                     shortages.append(
                         decisions.Shortage(
                             resource=name,
@@ -63,9 +59,16 @@ class ResourceQuota(contracts.Plugin):
             namespace = gang.job.namespace
             self._promised[namespace] = resources.add(self._promised[namespace], self._asked(gang))
 
+    def _count_promises(self, session: contracts.Session) -> None:
+        """Add up what groups were promised in earlier cycles."""
+        for gang in session.gangs.values():
+            if inqueue_resources.holds(gang):
+                self.job_enqueued(gang)
+
     def _asked(self, gang: views.JobState) -> resources.ResourceMap:
-        """What the quota doesn't count yet. It counts pods from the moment that they exist, which
-        Volcano's plugin counts twice; and it forgets what it promised in an earlier cycle.
-        """
-        least = gang.job.min_resources or {}
-        return least if self._as_volcano else inqueue_resources.unborn(gang)
+        """What the quota doesn't count yet. It counts pods from the moment that they exist."""
+        return inqueue_resources.unborn(gang)
+
+    def _needs(self, amount: int) -> bool:
+        """Whether so much of a resource may be refused: asking for nothing is always allowed."""
+        return amount > 0

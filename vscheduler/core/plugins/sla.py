@@ -83,8 +83,6 @@ class Sla(contracts.Plugin):
 
     def _complaint(self, job: jobs.Job) -> str:
         """What is wrong with the annotation that counts, or nothing."""
-        if self._session.as_volcano:
-            return ""
         for key in ANNOTATIONS:
             if key in job.annotations:
                 try:

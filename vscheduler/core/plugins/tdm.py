@@ -56,25 +56,17 @@ class Window:
             return self.start <= second < self.end
         return second >= self.start or second < self.end
 
-    def open_in_volcano(self, second: float) -> bool:
-        """The same in Volcano, where the last second counts, and where one that spans midnight is
-        closed after it (availableRevocableZone).
-        """
-        return self.start <= second and (self.start >= self.end or second < self.end + 1)
-
-    def changes(self, in_volcano: bool) -> tuple[int, ...]:
+    def changes(self) -> tuple[int, ...]:
         """The seconds of the day at which it may open or close."""
-        if in_volcano:
-            return (self.start, self.end + 1) if self.start < self.end else (self.start, 0)
         return (self.start, self.end) if self.start != self.end else ()
 
 
-def window(text: str) -> Window:
+def window(text: str, kind: type[Window] = Window) -> Window:
     """`10:00-21:00`; ValueError else."""
     start, dash, end = text.strip().partition("-")
     if not dash:
         raise ValueError(f"{text!r} is no time of the day such as 10:00-21:00")
-    return Window(_second_of_day(start), _second_of_day(end))
+    return kind(_second_of_day(start), _second_of_day(end))
 
 
 def offset(text: str) -> int:
@@ -116,6 +108,8 @@ class Tdm(contracts.Plugin):
         PERIOD: contracts.Argument(str, "1m", parse=durations.seconds),
         OFFSET: contracts.Argument(str, "+00:00", parse=offset),
     }
+    window_type: ClassVar[type[Window]] = Window
+    """What a zone's time of the day is read as."""
 
     def open(self, session: contracts.Session) -> None:
         """See which zones are open now, and have a cycle when that changes."""
@@ -126,18 +120,17 @@ class Tdm(contracts.Plugin):
         names: list[str] = ["", *codes]  # codes count up from 0; -1 is no label
         self._zones = [names[code + 1] for code in column.tolist()]
         windows = {
-            name.removeprefix(PREFIX): window(str(text))
+            name.removeprefix(PREFIX): window(str(text), self.window_type)
             for name, text in self._arguments.items()
             if name.startswith(PREFIX)
         }
         now = session.snapshot.now
         second = (now + offset(str(self.argument(OFFSET)))) % DAY_SECONDS
-        is_open = Window.open_in_volcano if session.as_volcano else Window.open
-        active = {name for name, each in windows.items() if is_open(each, second)}
+        active = {name for name, each in windows.items() if each.open(second)}
         self._open_zones = active
         self._closed_zones = windows.keys() - active
         for each in windows.values():
-            for change in each.changes(session.as_volcano):
+            for change in each.changes():
                 session.wake(now + ((change - second) % DAY_SECONDS or DAY_SECONDS))
         self._lent = np.array([bool(zone) for zone in self._zones], dtype=np.bool_)
         self._active = np.array([zone in active for zone in self._zones], dtype=np.bool_)
@@ -177,12 +170,9 @@ class Tdm(contracts.Plugin):
         return 1 if _job_preemptable(gang.job) else 0
 
     def job_valid(self, gang: views.JobState) -> decisions.Reason | None:
-        """A number of pods that can't be read is said: its owner would find none protected, or all.
-
-        Volcano passes over it.
+        """A number of pods that can't be read is said: its owner would find none protected, or
+        all.
         """
-        if self._session.as_volcano:
-            return None
         for name in (LEAST_RUNNING, MOST_MISSING):
             text = gang.job.annotations.get(name)
             if text and part_of(text, 1) is None:
@@ -228,15 +218,15 @@ class Tdm(contracts.Plugin):
     def shuffle_victims(self, candidates: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
         """Pods on nodes of zones that are closed, as many of each job as it bears, once a period.
 
-        Volcano: tdm victimsFn, which looks at each zone by itself.
+        Volcano: tdm victimsFn.
         """
-        left = {
+        zones = {
             task.uid: self._zones[self._rows[task.node]]
             for task in candidates
             if task.preemptable and task.node in self._rows
             if self._zones[self._rows[task.node]] in self._closed_zones
         }
-        if not left:
+        if not zones:
             return []
         now, period = self._session.snapshot.now, self.seconds(PERIOD)
         last = self._session.snapshot.carried.shuffled_at
@@ -244,10 +234,14 @@ class Tdm(contracts.Plugin):
             self._session.wake(last + period)
             return []
         self._session.wake(now + period)
-        going = [task for task in candidates if task.uid in left]
-        if self._session.as_volcano:
-            return self._bearable(going, lambda task: (task.job, left[task.uid]))
-        return self._with_gangs(self._bearable(going, lambda task: task.job), candidates)
+        return self._going(zones, candidates)
+
+    def _going(
+        self, zones: Mapping[jobs.TaskId, str], candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task]:
+        """As many pods of each job as it bears, of those that are in a closed zone by `zones`."""
+        named = [task for task in candidates if task.uid in zones]
+        return self._with_gangs(self._bearable(named, lambda task: task.job), candidates)
 
     def _bearable(
         self, tasks: Sequence[jobs.Task], group: Callable[[jobs.Task], Hashable]
@@ -267,21 +261,21 @@ class Tdm(contracts.Plugin):
     def _bears(self, gang: views.JobState) -> int:
         """How many pods the job can do without now, by its annotations; one where it has none.
 
-        Volcano: tdm getMaxPodEvictNum. There a job below its minimum bears one as well, and a
-        minimum that can't be read is none.
+        Volcano: tdm getMaxPodEvictNum.
         """
         job, running = gang.job, gang.counts[jobs.TaskStatus.RUNNING]
         least, most = job.annotations.get(LEAST_RUNNING), job.annotations.get(MOST_MISSING)
         if least:
-            unreadable = 0 if self._session.as_volcano else running
-            minimum = part_of(least, len(job.tasks))
-            spare = running - (unreadable if minimum is None else minimum)
-            return 1 if spare < 0 and self._session.as_volcano else spare
+            return self._spare(running, part_of(least, len(job.tasks)))
         if most and least is None:
             finished = gang.counts[jobs.TaskStatus.SUCCEEDED] + gang.counts[jobs.TaskStatus.FAILED]
             missing = len(job.tasks) - finished - running
             return (part_of(most, len(job.tasks)) or 0) - missing
         return 1
+
+    def _spare(self, running: int, minimum: int | None) -> int:
+        """How many running pods are above the minimum; none where it can't be read."""
+        return running - (running if minimum is None else minimum)
 
     def _with_gangs(
         self, chosen: Sequence[jobs.Task], candidates: Sequence[jobs.Task]
