@@ -1,14 +1,14 @@
-"""`vscheduler`, and `python -m vscheduler`."""
+"""Entry point of `vscheduler` and `python -m vscheduler`."""
 
 import os
 import sys
 
 NUMBERS = (0, 1, 2)
-"""Of standard input, output and error."""
+"""File descriptors of stdin, stdout and stderr."""
 
 
 def main() -> None:
-    """Run the command line; it ends the process with its exit status."""
+    """Run the command line, which ends the process with its exit status."""
     open_standard_streams()
     from vscheduler.cli import main as cli  # noqa: PLC0415 - imports may open files
 
@@ -16,10 +16,10 @@ def main() -> None:
 
 
 def open_standard_streams() -> None:
-    """Put /dev/null where stdin, stdout or stderr was closed by whoever started the process.
+    """Open /dev/null for stdin, stdout and stderr where the parent process closed them.
 
-    To be called first: whatever is opened before gets one of these numbers, and then the log, say,
-    is written to a socket.
+    Call this function first. Otherwise the next opened file or socket would get the free
+    descriptor, and the log, for example, would be written to a socket.
     """
     for number in NUMBERS:
         try:

@@ -1,4 +1,4 @@
-"""Exponential backoff: what failed is left alone for a while, longer each time in a row."""
+"""Exponential backoff: failed keys pause, longer after each failure in a row."""
 
 import heapq
 from collections import Counter
@@ -11,18 +11,18 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """How long pauses are, in seconds."""
+    """Lengths of pauses, in seconds."""
 
     first_seconds: float
     longest_seconds: float
-    """Each is twice the one before, up to this."""
+    """The limit of pauses; up to the limit each pause is twice the previous pause."""
     free: int = 0
-    """How many failures in a row are followed by no pause."""
+    """How many failures in a row cause no pause."""
     most: int = 10_000
-    """Keys whose failures are counted; past them all start anew."""
+    """How many keys are counted; beyond the limit all counts restart."""
 
     def after(self, failures: int) -> float:
-        """The pause after so many failures in a row."""
+        """Return the pause after a number of failures in a row."""
         doublings = failures - self.free - 1
         if doublings < 0:
             return 0.0
@@ -30,7 +30,7 @@ class Growth:
 
 
 class Backoff(Generic[Key]):
-    """Which keys (pods, jobs, queues) pause, and until when; times are of any one clock."""
+    """Pauses of keys (pods, jobs, queues). Times are of any single clock."""
 
     def __init__(self, growth: Growth) -> None:
         self._growth = growth
@@ -39,7 +39,9 @@ class Backoff(Generic[Key]):
         self._ends: list[tuple[float, Key]] = []
 
     def failed(self, key: Key, now: float, growth: Growth | None = None) -> None:
-        """The key begins a pause, or a longer one; growth is that of a failure of its own kind."""
+        """Start a pause for the key; `growth` overrides the default for special kinds of
+        failures.
+        """
         if len(self._failures) > self._growth.most:
             self._failures.clear()
         self._failures[key] += 1
@@ -47,15 +49,15 @@ class Backoff(Generic[Key]):
         heapq.heappush(self._ends, (self._until[key], key))
 
     def succeeded(self, key: Key) -> None:
-        """Its next failure is the first again; a pause that has begun goes on."""
+        """Reset the key's count of failures. A running pause continues."""
         self._failures.pop(key, None)
 
     def until(self, key: Key) -> float:
-        """When the pause of a key ends; 0.0 where none is known."""
+        """Return when the pause of a key ends; 0.0 without a known pause."""
         return self._until.get(key, 0.0)
 
     def ended(self, now: float) -> list[Key]:
-        """Keys whose pause is over since this was asked last."""
+        """Return the keys whose pause ended since the last call."""
         over = []
         while self._ends and self._ends[0][0] <= now:
             end, key = heapq.heappop(self._ends)
@@ -66,10 +68,10 @@ class Backoff(Generic[Key]):
 
     @property
     def next_end(self) -> float:
-        """When the first of the pauses ends; infinite where nothing pauses."""
+        """When the first pause ends; infinite without any pause."""
         return min(self._until.values(), default=float("inf"))
 
     @property
     def pausing(self) -> frozenset[Key]:
-        """Keys whose pause isn't over, as of the last question."""
+        """Keys whose pause hadn't ended at the last call of `ended`."""
         return frozenset(self._until)

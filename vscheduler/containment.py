@@ -1,9 +1,10 @@
-"""Work that fails takes nothing else with it: it is counted, told of, and tried again.
+"""Containment of unexpected failures: a failure is counted, logged and retried, and affects nothing
+else.
 
-Whatever isn't expected of one object, one call or one task is a defect of this program, or of
-whoever answers it. It ends neither the queue of calls, nor a watch, nor a controller, nor the
-process: there is a metric for it, a line in the log and an event on the object. What isn't an
-Exception, above all that a task is cancelled, passes.
+An unexpected error about an object, a call or a task is a defect of this program or of a peer. The
+error must not end the write queue, a watch, a controller or the process. Instead a metric is
+counted, a line is logged, and an event is recorded on the object. BaseExceptions that aren't
+Exceptions pass through, above all cancellation.
 """
 
 import asyncio
@@ -20,19 +21,19 @@ from vscheduler.mirror import statuses
 
 log = structlog.get_logger(__name__)
 
-TOLD_SECONDS = 60.0
-"""After a line about a piece of work, how long there is no other; then twice as long each time."""
+LOG_SECONDS = 60.0
+"""The first interval between two log lines about a work item; doubled each time."""
 
-TOLD_MAX_SECONDS = 3600.0
+LOG_MAX_SECONDS = 3600.0
 
 KEYS_MAX = 10_000
-"""Pieces of work that are remembered; past them all are told of anew."""
+"""How many work items are remembered; beyond the limit all are logged again."""
 
 LINES_MAX = 100
-"""Lines in a minute, whatever fails."""
+"""Log lines per minute, over all failures."""
 
 RETRY_SECONDS = 1.0
-"""The first pause of a task that is begun anew; each is twice the one before."""
+"""The first pause before a task is restarted; each further pause is twice as long."""
 
 RETRY_MAX_SECONDS = 60.0
 
@@ -42,17 +43,17 @@ def _ignore(_: object) -> None:
 
 
 @dataclass(slots=True)
-class _Told:
-    """When the log last had a line about a piece of work."""
+class _Throttle:
+    """When a work item was last logged."""
 
     next_at: float
-    pause: float = TOLD_SECONDS
-    untold: int = 0
-    """Failures since that line."""
+    pause: float = LOG_SECONDS
+    suppressed: int = 0
+    """Failures since the last log line."""
 
 
 class Failures:
-    """Takes in what fails unexpectedly. Threads may share it, where there is no subject."""
+    """Records unexpected failures. Threads may share an instance for failures without a subject."""
 
     def __init__(
         self,
@@ -61,43 +62,46 @@ class Failures:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`observe` is told the area of each failure, `notify` what to say on an object."""
+        """`observe` is called with the area of each failure, `notify` with an event about the
+        object.
+        """
         self._observe = observe
         self._notify = notify
         self._clock = clock
-        self._told: dict[tuple[str, str], _Told] = {}
+        self._throttles: dict[tuple[str, str], _Throttle] = {}
         self._places: set[tuple[str, int]] = set()
-        """Where in the code it failed, of what was told with a traceback."""
+        """Code locations that were logged with a traceback."""
         self._minute = 0
         self._lines = 0
 
     def failed(
         self, area: str, key: str, error: Exception, subject: statuses.ObjectReference | None = None
     ) -> None:
-        """Count it; tell of it once, and then of what goes on failing less and less often.
+        """Count a failure; log the first failure of a work item, and repeated ones less and less
+        often.
 
-        area is a few fixed words, which are a label of the metric; key is the piece of work.
+        `area` is a fixed phrase, used as a metric label; `key` is the work item.
         """
         self._observe(area)
         now = self._clock()
-        if len(self._told) >= KEYS_MAX:
-            self._told.clear()
-        told = self._told.get((area, key))
-        if told is None or now > told.next_at + told.pause:
-            told = self._told[area, key] = _Told(next_at=now)
-        if now < told.next_at or not self._may_tell(now):
-            told.untold += 1
+        if len(self._throttles) >= KEYS_MAX:
+            self._throttles.clear()
+        throttle = self._throttles.get((area, key))
+        if throttle is None or now > throttle.next_at + throttle.pause:
+            throttle = self._throttles[area, key] = _Throttle(next_at=now)
+        if now < throttle.next_at or not self._may_log(now):
+            throttle.suppressed += 1
             return
-        self._log(area, key, error, told.untold)
-        told.next_at, told.untold = now + told.pause, 0
-        told.pause = min(2 * told.pause, TOLD_MAX_SECONDS)
+        self._log(area, key, error, throttle.suppressed)
+        throttle.next_at, throttle.suppressed = now + throttle.pause, 0
+        throttle.pause = min(2 * throttle.pause, LOG_MAX_SECONDS)
         if subject is not None:
             self._notify(statuses.failure_notice(subject, area))
 
     def contained(
         self, area: str, key: str, subject: statuses.ObjectReference | None = None
     ) -> "Contained":
-        """A block of which an Exception is taken in; what comes after the block goes on."""
+        """Return a context that contains an Exception; the code after the block continues."""
         return Contained(self, area, key, subject)
 
     async def keep_on(
@@ -108,10 +112,10 @@ class Failures:
         longest_seconds: float = RETRY_MAX_SECONDS,
         attempts_max: int = 0,
     ) -> None:
-        """Do this until it returns; where it fails, again after a pause, longer each time in a row.
+        """Run `work` until it returns; after a failure run it again, after a growing pause.
 
-        A task that has worked for longer than the longest pause begins with the shortest again.
-        After so many attempts in a row (0: never), what the last one raised is raised.
+        Work that lasted longer than the longest pause starts over with the shortest pause. After
+        `attempts_max` failures in a row (0: never) the last error is raised.
         """
         growth = backoff.Growth(first_seconds=RETRY_SECONDS, longest_seconds=longest_seconds)
         attempts = 0
@@ -128,18 +132,19 @@ class Failures:
                     raise
             await asyncio.sleep(growth.after(attempts))
 
-    def _may_tell(self, now: float) -> bool:
-        """Whether the log may have one more line in this minute."""
+    def _may_log(self, now: float) -> bool:
+        """Whether another line may be logged in the present minute."""
         minute = int(now // 60)
         if minute != self._minute:
             self._minute, self._lines = minute, 0
         self._lines += 1
         return self._lines <= LINES_MAX
 
-    def _log(self, area: str, key: str, error: Exception, untold: int) -> None:
-        """One line; the first one of each place in the code shows how it came there.
+    def _log(self, area: str, key: str, error: Exception, suppressed: int) -> None:
+        """Log a failure; the first failure at each code location includes a traceback.
 
-        As text: what writes the log may not be ours, and might show all that the frames hold.
+        The traceback is rendered to text here: a foreign log renderer might print the values in
+        frames.
         """
         place = tracebacks.place(error)
         way = {} if place in self._places else {"exception": tracebacks.shown(error)}
@@ -149,7 +154,7 @@ class Failures:
             area=area,
             object=key,
             message=tracebacks.said(error),
-            failures_since=untold,
+            failures_since=suppressed,
             **way,
         )
 
@@ -167,7 +172,7 @@ class Contained:
         self._key = key
         self._subject = subject
         self.failed = False
-        """Whether it did."""
+        """Whether the block failed."""
 
     def __enter__(self) -> Self:
         return self

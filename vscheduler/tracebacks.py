@@ -1,7 +1,7 @@
-"""How an error came about, as text for the log: of bounded length, and at a bounded cost.
+"""Tracebacks as text for the log, with bounded length and cost.
 
-A scheduler's frames hold whole clusters. Values are never shown, only where the code was; and of
-many frames the first and the last, of many errors that came of each other the nearest.
+Frames of a scheduler hold whole clusters, so values are never shown, only code locations. Of many
+frames the first and last are shown, of many chained errors the nearest.
 """
 
 import itertools
@@ -11,23 +11,23 @@ from collections.abc import Iterable, Iterator
 from types import FrameType, TracebackType
 
 FIRST = 5
-"""Frames that are shown from where it began."""
+"""How many outermost frames are shown."""
 
 LAST = 15
-"""Frames that are shown up to where it failed."""
+"""How many innermost frames are shown."""
 
 ERRORS_MAX = 4
-"""Errors that are shown: it, what it came of, and what it holds."""
+"""How many errors are shown: the error, its causes, and the members of groups."""
 
 MESSAGE_MAX = 1000
-"""Characters of what an error says."""
+"""Maximal characters of an error message."""
 
 LINE_MAX = 200
-"""Characters of a line of code, and of a file's name, of which the end is shown."""
+"""Maximal characters of a code line, and of a file name, of which the end is shown."""
 
 
 def shown(error: BaseException, trace: TracebackType | None = None) -> str:
-    """It first, then what it came of; trace is how it came about where that isn't its own."""
+    """Return an error with its causes as text; `trace` replaces the error's own traceback."""
     parts: list[str] = []
     waiting = deque([("", error, trace or error.__traceback__)])
     met = {id(error)}
@@ -44,7 +44,7 @@ def shown(error: BaseException, trace: TracebackType | None = None) -> str:
 
 
 def said(error: BaseException) -> str:
-    """Its type and the beginning of what it says; also of one that fails at saying it."""
+    """Return the error's type and the start of its message, even if the message itself fails."""
     kind = type(error)
     try:
         text = str(error)[:MESSAGE_MAX]
@@ -54,13 +54,13 @@ def said(error: BaseException) -> str:
 
 
 def place(error: BaseException) -> tuple[str, int]:
-    """The file and the line where it was raised; none where it wasn't."""
+    """Return the file and line where the error was raised; empty if the error was never raised."""
     last = deque(traceback.walk_tb(error.__traceback__), maxlen=1)
     return next(((frame.f_code.co_filename, line) for frame, line in last), ("", 0))
 
 
 def _origins(error: BaseException) -> Iterator[tuple[str, BaseException]]:
-    """What it holds and what it came of."""
+    """Iterate over the members and causes of an error."""
     if isinstance(error, BaseExceptionGroup):
         yield from (("One of them:", each) for each in error.exceptions)
     if error.__cause__ is not None:
@@ -70,7 +70,7 @@ def _origins(error: BaseException) -> Iterator[tuple[str, BaseException]]:
 
 
 def _lines(error: BaseException, trace: TracebackType | None) -> Iterator[str]:
-    """One error."""
+    """Iterate over the lines of a single error."""
     if trace is not None:
         yield "Traceback (most recent call last):"
         frames = traceback.walk_tb(trace)
@@ -85,7 +85,7 @@ def _lines(error: BaseException, trace: TracebackType | None) -> Iterator[str]:
 
 
 def _frames(frames: Iterable[tuple[FrameType, int]]) -> Iterator[str]:
-    """Where the code was, as Python shows it, without the values that it had there."""
+    """Iterate over the lines of frames as Python prints them, without values."""
     for each in traceback.StackSummary.extract(frames):
         yield f'  File "{each.filename[-LINE_MAX:]}", line {each.lineno}, in {each.name[:LINE_MAX]}'
         if each.line:

@@ -98,7 +98,7 @@ def test_what_is_remembered_is_bounded() -> None:
     with testing.capture_logs():
         for number in range(containment.KEYS_MAX + 10):
             world.fail(str(number))
-    assert len(world.failures._told) <= containment.KEYS_MAX
+    assert len(world.failures._throttles) <= containment.KEYS_MAX
 
 
 def test_a_block_says_whether_it_failed() -> None:

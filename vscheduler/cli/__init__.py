@@ -1,1 +1,1 @@
-"""The command line: parse, call, print."""
+"""The command line: parse arguments, call the library, print results."""

@@ -1,4 +1,4 @@
-"""`vscheduler check`: what is wrong with a configuration and manifests, with no cluster."""
+"""`vscheduler check`: finds problems in a configuration and in manifests, without a cluster."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 Level = findings.Level
 
 
-@click.command("check", short_help="Say what is wrong with a configuration and with manifests.")
+@click.command("check", short_help="Find problems in a configuration and in manifests.")
 @offline.files("[FILE...]", required=False)
 @offline.SCHEDULER_CONF
-@offline.scheduler_names("Look at PodGroups of this scheduler; repeatable.")
+@offline.scheduler_names("Check PodGroups of this scheduler; repeatable.")
 @offline.DEFAULT_QUEUE
 @click.option(
-    "--autoscaler", is_flag=True, help="Warn of what keeps a cluster autoscaler from its work, too."
+    "--autoscaler", is_flag=True, help="Also warn of settings that hinder a cluster autoscaler."
 )
 @flags.bounded(flags.plain)
-@click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
+@click.option("--strict", is_flag=True, help="Exit with status 1 for warnings, too.")
 @offline.output("text")
 def command(  # noqa: PLR0913 - one parameter per flag
     *,
@@ -40,11 +40,12 @@ def command(  # noqa: PLR0913 - one parameter per flag
     output: str,
     **most: Any,
 ) -> None:
-    """Say what is wrong with a configuration and with manifests of Queues, PodGroups and the like:
-    all of it at once, each with its file and line. No cluster is needed.
+    """Find problems in a configuration and in manifests of Queues, PodGroups and related kinds: all
+    problems at once, each with its file and line. No cluster is needed.
 
-    FILE is a file of manifests, a directory of such files, or - for stdin. Errors are what an API
-    server refuses or a scheduler can't use; warnings are what works otherwise than it seems.
+    FILE is a file of manifests, a directory of such files, or - for stdin. An error is anything
+    that an API server refuses or a scheduler can't use; a warning is anything that doesn't work as
+    its author may expect.
     """
     if not files and not scheduler_conf:
         offline.fail(
@@ -78,7 +79,7 @@ def command(  # noqa: PLR0913 - one parameter per flag
 
 
 def _show(report: inspection.Report, output: str) -> None:
-    """Print what was found on stdout, and how much was looked at on stderr."""
+    """Print the findings on stdout, and the number of objects examined on stderr."""
     counts = {
         f"{level}s": findings.counted(report.complaints, level)
         for level in (Level.ERROR, Level.WARNING)

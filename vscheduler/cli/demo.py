@@ -8,12 +8,13 @@ from vscheduler.cli import lazy_commands
 
 
 @click.command("demo", short_help="Show gangs and fair shares on this machine.")
-@click.option("--keep", is_flag=True, help="Leave it all running, until Ctrl-C.")
+@click.option("--keep", is_flag=True, help="Keep everything running until Ctrl-C.")
 def command(*, keep: bool) -> None:
     """Show gangs and fair shares on a real control plane on this machine.
 
-    Five workers of 15 CPU, three tenants of equal weight, 13 gangs that fit and one that can't.
-    The first run builds the control plane's programs, which takes some minutes; they are kept.
+    Five workers of 15 CPU, three tenants of equal weight, 13 gangs that fit and one that can't. The
+    first run builds the programs of the control plane, which takes some minutes; the programs are
+    kept.
     """
     with lazy_commands.importing():
         from vscheduler.cli import demo_stage

@@ -1,4 +1,6 @@
-"""The demo's course: a real control plane, tenants, gangs, the daemon, and what comes of it."""
+"""Steps of the demo: start a control plane, create tenants and gangs, run the daemon, check the
+outcome.
+"""
 
 import shlex
 import signal
@@ -17,7 +19,7 @@ from vscheduler.sandbox import client, control_plane, errors, processes, progres
 
 POLL_SECONDS = 0.2
 SETTLE_SECONDS = 1.0
-"""How long the end must last: the gang that can't fit must not start in parts."""
+"""How long the final state must last, in seconds: the oversized gang must not start in parts."""
 
 READY_SECONDS = 30.0
 TIMEOUT_SECONDS = 60.0
@@ -32,11 +34,11 @@ class Stage:
     plane: control_plane.ControlPlane
     daemon: processes.Supervisor
     url: str
-    """Where the daemon answers."""
+    """The daemon's address."""
     pool: urllib3.PoolManager
 
     def wait_until_ready(self) -> None:
-        """Wait for the daemon's first look at the cluster, so that its start doesn't count."""
+        """Wait for the daemon's first look at the cluster, so that its startup isn't measured."""
         deadline = time.monotonic() + READY_SECONDS
         while not demo_view.is_ready(self.url, self.pool):
             self.daemon.check()
@@ -48,7 +50,7 @@ class Stage:
             time.sleep(POLL_SECONDS)
 
     def look(self) -> demo_view.View:
-        """The cluster as it is now. Raises StartFailed, with its last words, when the daemon
+        """Return the cluster as of now. Raises StartFailed, with the end of the log, if the daemon
         has ended.
         """
         self.daemon.check()
@@ -56,7 +58,7 @@ class Stage:
 
 
 def run(*, keep: bool) -> bool:
-    """All of it; whether everything was as it must be."""
+    """Run the whole demo; return whether the outcome was as expected."""
     with _stage() as stage:
         stage.wait_until_ready()
         began = time.monotonic()
@@ -71,9 +73,9 @@ def run(*, keep: bool) -> bool:
 
 
 def _watch(stage: Stage, began: float) -> tuple[demo_view.View, float]:
-    """Show the queues until all is as it must be, and stays so, or the time is up.
+    """Show the queues until the outcome is as expected and lasts, or until the time limit.
 
-    Gives the last view, and the seconds until the last pod that can run ran.
+    Return the last view, and the seconds until the last pod that fits was running.
     """
     seconds = 0.0
     good_since: float | None = None
@@ -93,7 +95,9 @@ def _watch(stage: Stage, began: float) -> tuple[demo_view.View, float]:
 
 @contextmanager
 def _stage() -> Iterator[Stage]:
-    """Everything but the jobs; all of it ends with the block, however that ends."""
+    """Set up everything except the jobs. Everything is torn down at the end, even after an
+    error.
+    """
     with ExitStack() as stack:
         with progress_report.on_stderr() as progress:
             plane = stack.enter_context(control_plane.start(progress=progress))
@@ -117,7 +121,7 @@ def _daemon_command(plane: control_plane.ControlPlane, port: int) -> list[str]:
         *(sys.executable, "-m", "vscheduler", "run"),
         f"--kubeconfig={plane.kubeconfig}",
         f"--scheduler-name={demo_view.SCHEDULER}",
-        "--leader-elect=false",  # nobody else is here, so there is nobody to wait for
+        "--leader-elect=false",  # the only instance has no rivals to wait for
         "--enable-metrics",
         f"--listen-address={LOOPBACK}:{port}",
         "--enable-healthz",
@@ -132,7 +136,9 @@ def _free_port() -> int:
 
 
 def _create_jobs(api: client.Client) -> None:
-    """PodGroups first; the gang that can't fit last, when the tenants' shares are known."""
+    """Create the PodGroups first, and the oversized gang last, after the tenants' shares are
+    known.
+    """
     for gang in (*demo_view.FITTING, *demo_view.WAITING):
         api.create(paths.POD_GROUPS.within(gang.tenant), gang.pod_group())
     for gang in (*demo_view.FITTING, *demo_view.WAITING):
@@ -140,7 +146,7 @@ def _create_jobs(api: client.Client) -> None:
 
 
 def _wait(stage: Stage) -> None:
-    """Say how to look around, and leave everything running until Ctrl-C or SIGTERM."""
+    """Print how to look around, and keep everything running until Ctrl-C or SIGTERM."""
     plane = stage.plane
     kubectl = shlex.quote(str(plane.kubectl))
     screen.say(

@@ -1,9 +1,10 @@
-"""What the demo shows, sees and says.
+"""The demo's scene, and views of its progress.
 
-Shown are five workers, three tenants, gangs that fit and one that can't. The tenants have equal
-weights, so each deserves 25 of the 75 CPU. Two use theirs up; the third has 24 and wants four pods
-of 2 more, which would be 8 beyond its share's last one. Seen are PodGroups and pods as the API
-server has them, and shares as the daemon says; a live view and a summary tell of it.
+The scene has five workers, three tenants, gangs that fit and an oversized gang. The tenants have
+equal weights, so each deserves 25 of the 75 CPU. Two tenants use their shares up. The third uses 24
+CPU and wants four more pods of 2 CPU, which would exceed its share by 7. Progress is read from
+PodGroups and pods on the API server, and from the daemon's metrics, and shown as a live view and a
+summary.
 """
 
 from collections import Counter
@@ -27,7 +28,7 @@ WORKER_CPU = 15
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 API_VERSION = "scheduling.volcano.sh/v1beta1"
 IMAGE = "registry.k8s.io/pause:3.10"
-"""Nobody pulls it: the kubelets only pretend."""
+"""Never pulled: the kubelets are simulated."""
 
 Object = dict[str, Any]
 
@@ -36,21 +37,21 @@ MILLI = 1000.0
 TIMEOUT = urllib3.Timeout(total=5)
 
 PLAIN_SECONDS = 1.0
-"""How often a log gets a line, at most."""
+"""Minimal time between two lines in a log."""
 
 REFRESHES_PER_SECOND = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
-    """Pods of one job that start together or not at all."""
+    """A job whose pods start together or not at all."""
 
     tenant: str
-    """Its queue, and its namespace."""
+    """The gang's queue and namespace."""
     name: str
     pods: int
     cpu: int
-    """Of each pod."""
+    """CPU cores per pod."""
     fits: bool = True
 
     @property
@@ -59,7 +60,7 @@ class Gang:
         return f"{self.tenant}/{self.name}"
 
     def pod_group(self) -> Object:
-        """The PodGroup."""
+        """Return the manifest of the PodGroup."""
         return {
             "apiVersion": API_VERSION,
             "kind": "PodGroup",
@@ -68,7 +69,7 @@ class Gang:
         }
 
     def members(self) -> Iterator[Object]:
-        """The pods."""
+        """Iterate over the manifests of the pods."""
         for number in range(self.pods):
             yield {
                 "apiVersion": "v1",
@@ -109,7 +110,7 @@ PODS = sum(gang.pods for gang in FITTING)
 
 
 def queue(tenant: str) -> Object:
-    """The tenant's Queue."""
+    """Return the manifest of the tenant's Queue."""
     return {
         "apiVersion": API_VERSION,
         "kind": "Queue",
@@ -129,56 +130,56 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A PodGroup, and what its pods do."""
+    """A PodGroup with the state of its pods."""
 
     gang: Gang
     phase: str
     bound: int
-    """Pods that have a node."""
+    """Pods with a node."""
     running: int
-    """Pods that run."""
+    """Running pods."""
     counted: int
-    """Running pods as its status says."""
+    """Running pods according to the PodGroup's status."""
     reason: str
-    """Why it waits: the message of its condition Unschedulable while that is True."""
+    """Why the group waits: the message of condition Unschedulable while the condition is True."""
 
     @property
     def whole(self) -> bool:
-        """Whether all of its pods run, and its status says so."""
+        """Whether all pods run, and the PodGroup's status agrees."""
         pods = self.gang.pods
         return self.phase == jobs.Phase.RUNNING and self.running == self.counted == pods
 
     @property
     def split(self) -> bool:
-        """Whether a part of it got nodes, which must not stay so."""
+        """Whether only part of the pods have a node, which must not last."""
         return 0 < self.bound < self.gang.pods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """The cluster at one moment."""
+    """The cluster at a moment."""
 
     shares: Mapping[str, Share]
     groups: tuple[Group, ...]
-    """In the order of scene.GANGS; those that are there."""
+    """Existing groups, in the order of GANGS."""
 
     @property
     def running(self) -> int:
-        """Pods that run."""
+        """Number of running pods."""
         return sum(group.running for group in self.groups)
 
     @property
     def whole(self) -> int:
-        """Gangs that run whole."""
+        """Number of gangs that run completely."""
         return sum(group.whole for group in self.groups)
 
     @property
     def waiting(self) -> tuple[Group, ...]:
-        """Gangs that wait and have been told why."""
+        """Gangs that wait with a reason."""
         return tuple(group for group in self.groups if group.reason)
 
     def problems(self) -> list[str]:
-        """What isn't as it must be in the end; empty when the demo has shown what it should."""
+        """Return deviations from the expected outcome; empty when the demo has succeeded."""
         found = {group.gang: group for group in self.groups}
         wrong = []
         for gang in GANGS:
@@ -201,12 +202,12 @@ class View:
 
 
 def is_ready(url: str, pool: urllib3.PoolManager) -> bool:
-    """Whether the daemon that answers at this address has seen the whole cluster."""
+    """Whether the daemon at this address has seen the whole cluster."""
     return _page(f"{url}/readyz", pool) is not None
 
 
 def look(api: client.Client, url: str, pool: urllib3.PoolManager) -> View:
-    """The cluster as it is now; the daemon answers at `url`."""
+    """Return the cluster as of now; the daemon serves at `url`."""
     pods = api.list(paths.PODS.everywhere)
     bound: Counter[str] = Counter()
     running: Counter[str] = Counter()
@@ -235,7 +236,7 @@ def look(api: client.Client, url: str, pool: urllib3.PoolManager) -> View:
 
 
 def shares(exposition: str) -> dict[str, Share]:
-    """The figures of all queues out of a page of Prometheus metrics."""
+    """Return the figures of all queues from a page of Prometheus metrics."""
     fields: dict[str, dict[str, float]] = {}
     names = {
         "volcano_queue_allocated_milli_cpu": ("allocated", MILLI),
@@ -252,7 +253,7 @@ def shares(exposition: str) -> dict[str, Share]:
 
 
 def _page(url: str, pool: urllib3.PoolManager) -> str | None:
-    """A page of the daemon's; None while it doesn't answer, or isn't well."""
+    """Return a page of the daemon's; None while the daemon doesn't respond or isn't ready."""
     try:
         answer = pool.request("GET", url, timeout=TIMEOUT)
     except urllib3.exceptions.HTTPError:
@@ -272,11 +273,11 @@ def _reason(status: client.Object) -> str:
 
 
 Show: TypeAlias = Callable[[View, float], None]
-"""Is told what there is to see, and after how many seconds."""
+"""Receives a view, and the seconds elapsed."""
 
 
 class PlainLines:
-    """For logs: a line when something has changed, and not too often."""
+    """Progress for logs: a line after a change, at a limited rate."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -284,7 +285,7 @@ class PlainLines:
         self._said_at = -PLAIN_SECONDS
 
     def __call__(self, view: View, elapsed: float) -> None:
-        """Print the view unless it looks as it did, or a line was printed a moment ago."""
+        """Print the view, unless unchanged or shortly after the last line."""
         said = line(view)
         if said != self._said and elapsed - self._said_at >= PLAIN_SECONDS:
             self._said, self._said_at = said, elapsed
@@ -293,7 +294,7 @@ class PlainLines:
 
 @contextmanager
 def on(stream: TextIO) -> Iterator[Show]:
-    """A table that changes in place on a terminal, a line now and then in a log."""
+    """Provide a live table on a terminal, or occasional lines in a log."""
     terminal = output.Screen(stream)
     if not terminal.is_terminal:
         yield PlainLines(stream)
@@ -303,7 +304,7 @@ def on(stream: TextIO) -> Iterator[Show]:
 
 
 def line(view: View) -> str:
-    """Everything in one line: `12/13 gangs run; speech 25 of 25 CPU; …`."""
+    """Return everything in a single line: `12/13 gangs run; speech 25 of 25 CPU; …`."""
     parts = [f"{view.whole}/{len(FITTING)} gangs run"]
     for tenant in TENANTS:
         share = view.shares.get(tenant, Share())
@@ -313,7 +314,7 @@ def line(view: View) -> str:
 
 
 def picture(view: View, elapsed: float) -> console.Group:
-    """Queues as a table, then the gangs that wait, each with its reason."""
+    """Return a table of the queues, followed by the waiting gangs with their reasons."""
     shown = tables.columns("queue", "allocated", "deserved", "share", "gangs running", "waiting")
     for tenant in TENANTS:
         share = view.shares.get(tenant, Share())
@@ -332,7 +333,9 @@ def picture(view: View, elapsed: float) -> console.Group:
 
 
 def summary(view: View, seconds: float) -> list[str]:
-    """What came of it; seconds until the last pod that can run ran."""
+    """Return the outcome as lines; `seconds` is the time until the last pod that fits was
+    running.
+    """
     lines = [
         (
             f"{view.whole} of {len(FITTING)} gangs that fit run whole: "

@@ -1,5 +1,5 @@
-"""Flags: of a daemon, each with an environment variable and in the help under its heading; and
-those of all commands that look at pods, which say how much one pod may ask for.
+"""Command-line flags: the daemon's, with environment variables and headings, and bounds per pod,
+shared by all commands that read pods.
 """
 
 from collections.abc import Callable
@@ -18,13 +18,13 @@ BOUNDS_ABOUT = {
     "max_pod_selector_values": "Labels, expressions, values and namespaces in selectors.",
     "max_pod_topology_spreads": "Topology spread constraints.",
     "max_pod_tolerations": "Tolerations.",
-    "max_pod_resources": "Resources that are named in requests.",
-    "max_pod_bytes": "Size of what is read of a pod.",
+    "max_pod_resources": "Resources named in requests.",
+    "max_pod_bytes": "Size in bytes of the fields read from a pod.",
 }
 
 
 class Option(click.Option):
-    """An option that may stand under a heading of its own."""
+    """An option with a heading in the help."""
 
     def __init__(self, *words: Any, heading: str = "Options", **more: Any) -> None:
         super().__init__(*words, **more)
@@ -32,10 +32,12 @@ class Option(click.Option):
 
 
 class Command(click.Command):
-    """A command whose help has its options by heading; `--help` and all others come first."""
+    """A command whose help groups options by heading; `--help` and options without a heading come
+    first.
+    """
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write one section per heading, in the order in which headings first occur."""
+        """Write a section per heading, in the order in which headings first occur."""
         sections: dict[str, list[tuple[str, str]]] = {"Options": []}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -48,7 +50,7 @@ class Command(click.Command):
 
 
 def option(name: str, about: str, **more: Any) -> Callable[[Decorated], Decorated]:
-    """A flag, which an environment variable of its name can give too."""
+    """Return a decorator for a flag with an environment variable."""
     return click.option(
         name, cls=Option, help=about, envvar=variable(name), show_envvar=True, **more
     )
@@ -57,7 +59,7 @@ def option(name: str, about: str, **more: Any) -> Callable[[Decorated], Decorate
 def switch(
     name: str, about: str, *, default: bool | None, **more: Any
 ) -> Callable[[Decorated], Decorated]:
-    """A boolean flag: bare, =true or =false."""
+    """Return a decorator for a boolean flag: bare, =true or =false."""
     return option(
         name,
         about,
@@ -71,14 +73,14 @@ def switch(
 
 
 def variable(name: str) -> str:
-    """The environment variable of a flag: VSCHEDULER_SCHEDULER_NAME."""
+    """Return the environment variable of a flag: VSCHEDULER_SCHEDULER_NAME."""
     return f"VSCHEDULER_{name.removeprefix('--').replace('-', '_').upper()}"
 
 
 def bounded(option: Callable[..., Any] = option) -> Callable[[Decorated], Any]:
-    """Add the flags that bound a pod, in the order in which the help has them.
+    """Return a decorator that adds the flags of bounds per pod, in the order of the help.
 
-    option: makes each of them.
+    `option` creates each flag.
     """
 
     def decorate(command: Decorated) -> Decorated:
@@ -97,11 +99,11 @@ def bounded(option: Callable[..., Any] = option) -> Callable[[Decorated], Any]:
 
 
 def plain(name: str, about: str, *, heading: str, **more: Any) -> Callable[[Any], Any]:
-    """A flag that no environment variable can give; its help stands among all others."""
+    """Return a decorator for a flag without environment variable and heading."""
     del heading
     return click.option(name, help=about, **more)
 
 
 def take(words: dict[str, Any]) -> bounds.Bounds:
-    """The bounds that were given; their flags leave these words."""
+    """Return the given bounds, and remove their flags from `words`."""
     return bounds.of({name: words.pop(name) for name in bounds.NAMES})

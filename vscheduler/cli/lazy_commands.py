@@ -1,4 +1,4 @@
-"""Commands that are imported when a user asks for one, so that help is there at once."""
+"""Commands that are imported only when used, so that help appears at once."""
 
 import gc
 import importlib
@@ -13,19 +13,19 @@ from vscheduler.cli import screen
 
 
 class Place(NamedTuple):
-    """Where a command is defined, and its line in the list of commands."""
+    """The module of a command, and its line in the list of commands."""
 
     module: str
-    """Name of the module; its attribute `command` is the command."""
+    """Name of the module; the command is its attribute `command`."""
     help: str = ""
-    """Its first sentence, which click cuts to the width of a terminal."""
+    """The first sentence of the help, cut by click to the terminal's width."""
     short_help: str = ""
-    """A line of its own, which click doesn't cut."""
+    """A separate help line, which click doesn't cut."""
 
 
 class Lazily(UserDict[str, click.Command]):
-    """Commands by name, each imported when it is asked for: the daemon doesn't need the demo, nor
-    the client library of the commands for people.
+    """Commands by name, each imported on first use. The daemon doesn't need the demo's imports, nor
+    the client library of interactive commands.
     """
 
     def __init__(self, places: Mapping[str, Place]) -> None:
@@ -48,7 +48,7 @@ class Lazily(UserDict[str, click.Command]):
         return len(self._places)
 
     def listed(self) -> dict[str, click.Command]:
-        """Stand-ins for all commands, none of them imported, with the lines for a list."""
+        """Return placeholders for all commands, with their help lines, without imports."""
         return {
             name: click.Command(name, help=place.help, short_help=place.short_help)
             for name, place in self._places.items()
@@ -56,7 +56,7 @@ class Lazily(UserDict[str, click.Command]):
 
 
 class Commands(screen.Commands):
-    """A group whose list of commands is written without an import of any command."""
+    """A group that lists its commands without importing any."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list as click does."""
@@ -66,10 +66,11 @@ class Commands(screen.Commands):
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Keep the garbage collector from looking through modules that are being made: all of it is in
-    use, and the looks are a tenth of the time.
+    """Disable the garbage collector during imports: nothing is garbage yet, and collections would
+    take a tenth of the time.
 
-    Commands import within this block what they run; what their flags need is imported above.
+    Commands import the modules they run within this context; modules needed for flags are imported
+    at the top.
     """
     gc.disable()
     try:

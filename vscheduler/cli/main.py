@@ -1,4 +1,4 @@
-"""`vscheduler`: the commands under one name. Exit status: 0 done, 1 error, 2 usage."""
+"""`vscheduler`: all commands under a single name. Exit status: 0 done, 1 error, 2 usage."""
 
 import click
 
@@ -8,14 +8,14 @@ CONTEXT = {"max_content_width": 100}
 COMMANDS = {
     "check": lazy_commands.Place(
         "vscheduler.cli.check",
-        short_help="Say what is wrong with a configuration and with manifests.",
+        short_help="Find problems in a configuration and in manifests.",
     ),
     "demo": lazy_commands.Place(
         "vscheduler.cli.demo", short_help="Show gangs and fair shares on this machine."
     ),
     "queue": lazy_commands.Place(
         "vscheduler.cli.queue.command",
-        short_help="Show what queues have and wait for; open and close them.",
+        short_help="Show queues, their shares and waiting jobs; open and close queues.",
     ),
     "run": lazy_commands.Place(
         "vscheduler.cli.run",
@@ -23,10 +23,10 @@ COMMANDS = {
     ),
     "simulate": lazy_commands.Place(
         "vscheduler.cli.simulate",
-        short_help="Say what cycles would decide on manifests, and why.",
+        short_help="Show what scheduling cycles would decide on manifests, and why.",
     ),
 }
-"""By name: where the command is, and its line in the list, as the command itself has it."""
+"""Commands by name, with the help line of each command repeated here for the list."""
 
 
 @click.group(

@@ -1,4 +1,4 @@
-"""What the commands that look at manifests without a cluster have in common."""
+"""Options and output shared by commands that read manifests without a cluster."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +22,7 @@ DEFAULT_QUEUE = click.option(
 
 
 def files(metavar: str, *, required: bool) -> Callable[[Decorated], Decorated]:
-    """The argument that names manifests."""
+    """Return a decorator for the argument that names manifests."""
     return click.argument(
         "files",
         metavar=metavar,
@@ -33,7 +33,7 @@ def files(metavar: str, *, required: bool) -> Callable[[Decorated], Decorated]:
 
 
 def scheduler_names(about: str) -> Callable[[Decorated], Decorated]:
-    """Whose objects are looked at."""
+    """Return a decorator for the option that selects schedulers."""
     return click.option(
         "--scheduler-name",
         multiple=True,
@@ -44,7 +44,7 @@ def scheduler_names(about: str) -> Callable[[Decorated], Decorated]:
 
 
 def output(for_people: str) -> Callable[[Decorated], Decorated]:
-    """How to print: for people, which is the default, or for programs."""
+    """Return a decorator for the output format: for people by default, or for programs."""
     return click.option(
         "-o",
         "--output",
@@ -60,7 +60,7 @@ def show(
 ) -> None:
     """Print the result, and nothing else, on stdout."""
     if output in {"json", "yaml"}:
-        from vscheduler.cli import output as documents  # noqa: PLC0415 - YAML is for few
+        from vscheduler.cli import output as documents  # noqa: PLC0415 - YAML is rarely needed
 
         documents.show(tree(), output)
     else:
@@ -68,6 +68,6 @@ def show(
 
 
 def fail(problems: Iterable[str], status: int = 1) -> NoReturn:
-    """Say what is wrong, all of it, and end."""
+    """Print all problems and exit."""
     screen.say(*problems, err=True)
     sys.exit(status)

@@ -1,5 +1,6 @@
-"""Output for programs and for people: objects as JSON or YAML, which have codes of their own for
-what isn't seen, and consoles for tables, as wide as the terminal.
+"""Output formats: JSON and YAML for programs, consoles as wide as the terminal for tables.
+
+JSON and YAML have escapes of their own for invisible characters.
 """
 
 import json
@@ -13,13 +14,13 @@ from rich import console, text
 from vscheduler.mirror import plain_text
 
 FILE_WIDTH = 200
-"""Columns where there is no terminal that says how wide it is."""
+"""Columns of output that isn't a terminal."""
 
 
 def show(tree: Mapping[str, Any], output: str, *, indent: int = 2, mark: str = "") -> None:
-    """Print an object for programs, as `json` or `yaml`, below a line that marks its beginning.
+    """Print an object as `json` or `yaml`, below an optional line that marks its beginning.
 
-    What isn't seen is written as its code, which these formats have; all else as it is.
+    Invisible characters are written as escapes of the format, all remaining text as is.
     """
     made = json_of(tree, indent=indent) if output == "json" else yaml_of(tree)
     if mark:
@@ -28,13 +29,13 @@ def show(tree: Mapping[str, Any], output: str, *, indent: int = 2, mark: str = "
 
 
 def json_of(tree: Mapping[str, Any], *, indent: int = 2) -> str:
-    """An object as JSON."""
+    """Return an object as JSON."""
     made = json.dumps(tree, indent=indent, ensure_ascii=False)
     return plain_text.shown_lines(made, code=plain_text.json_code)
 
 
 def yaml_of(tree: Mapping[str, Any]) -> str:
-    """An object as YAML, without a newline at its end."""
+    """Return an object as YAML, without a trailing newline."""
     made = str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))
     if plain_text.shown_lines(made) != made:
         made = str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=False))
@@ -42,10 +43,12 @@ def yaml_of(tree: Mapping[str, Any]) -> str:
 
 
 class Screen(console.Console):
-    """A console for tables, which shows all text as it is: brackets too, and escapes as codes."""
+    """A console for tables that shows all text literally: brackets stay, and escapes show as
+    codes.
+    """
 
     def __init__(self, stream: TextIO, **how: Any) -> None:
-        """`how` is for tests: a terminal where there is none."""
+        """Create a console; `how` lets tests simulate a terminal."""
         given: dict[str, Any] = {"width": None if stream.isatty() else FILE_WIDTH, **how}
         super().__init__(
             file=stream,
@@ -57,5 +60,5 @@ class Screen(console.Console):
         )
 
     def render_str(self, text: str, **more: Any) -> text.Text:
-        """Whatever text is on it comes through here."""
+        """Return text for printing: all strings of the console pass through here."""
         return super().render_str(plain_text.shown(text), **more)

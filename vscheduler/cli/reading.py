@@ -1,4 +1,4 @@
-"""Files, directories and stdin → manifests with their places."""
+"""Reads manifests from files, directories and stdin, with the line of each object."""
 
 import json
 import re
@@ -12,14 +12,14 @@ from vscheduler.mirror.decode import documents
 from vscheduler.simulator import manifests
 
 SUFFIXES = (".yaml", ".yml", ".json")
-_HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
-"""What may be half of a character that takes two in UTF-16, or its code."""
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+"""Half of a UTF-16 surrogate pair, as a character or as a JSON escape."""
 
 STDIN = Path("-")
 
 
 class ReadError(Exception):
-    """Files that can't be read, or aren't YAML or JSON: one sentence each."""
+    """Files that can't be read, or contain neither YAML nor JSON: a sentence for each."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -27,9 +27,9 @@ class ReadError(Exception):
 
 
 def read(paths: Iterable[Path]) -> list[manifests.Manifest]:
-    """All documents; a directory stands for the manifests right in it, as with kubectl.
+    """Return all documents. A directory stands for the manifests directly in it, as with kubectl.
 
-    Raises ReadError with everything that can't be read.
+    Raises ReadError with all unreadable files.
     """
     found, problems = read_what_can_be(paths)
     if problems:
@@ -38,7 +38,7 @@ def read(paths: Iterable[Path]) -> list[manifests.Manifest]:
 
 
 def read_what_can_be(paths: Iterable[Path]) -> tuple[list[manifests.Manifest], list[str]]:
-    """The documents of all files that can be read, and a sentence for each that can't."""
+    """Return the documents of all readable files, and a sentence for each unreadable file."""
     found: list[manifests.Manifest] = []
     problems: list[str] = []
     for path in paths:
@@ -62,7 +62,9 @@ def _text(path: Path) -> str:
 
 
 def _documents(text: str, name: str) -> list[manifests.Manifest]:
-    """The documents of one file. JSON knows no lines, and is read much faster as such."""
+    """Return the documents of a file. JSON is parsed as JSON: much faster, but without line
+    numbers.
+    """
     if text.lstrip().startswith("{"):
         with suppress(json.JSONDecodeError, RecursionError):
             tree = _whole(json.loads(text), text)
@@ -75,16 +77,16 @@ def _documents(text: str, name: str) -> list[manifests.Manifest]:
 
 
 def _whole(tree: Any, text: str) -> Any:
-    """What JSON says, with U+FFFD in place of halves of characters, as an API server has it."""
-    return _mended(tree) if _HALF.search(text) else tree
+    """Return parsed JSON with U+FFFD in place of lone surrogates, as an API server stores it."""
+    return _repaired(tree) if _SURROGATE.search(text) else tree
 
 
-def _mended(tree: Any) -> Any:
+def _repaired(tree: Any) -> Any:
     match tree:
         case str():
             return tree.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         case dict():
-            return {_mended(key): _mended(value) for key, value in tree.items()}
+            return {_repaired(key): _repaired(value) for key, value in tree.items()}
         case list():
-            return [_mended(each) for each in tree]
+            return [_repaired(each) for each in tree]
     return tree

@@ -1,5 +1,5 @@
-"""`vscheduler run`: the daemon. Volcano's flags with Volcano's defaults, but for the names of the
-program and of its Leases.
+"""`vscheduler run`: the daemon. Flags and defaults are Volcano's, apart from the names of the
+program and its Leases.
 """
 
 import os
@@ -46,7 +46,9 @@ IGNORED_VALUES = (
     "tls-private-key-file",
     "v",
 )
-"""Flags of Volcano's that mean nothing here; taken, so that its manifests start, and warned of."""
+"""Volcano's flags without a meaning here: accepted with a warning, so that Volcano's manifests
+work.
+"""
 
 ELECTION_HEADING = "Leader election"
 ELECTION = election_settings.Given()
@@ -56,33 +58,33 @@ _option = partial(flags.option, heading=ELECTION_HEADING, show_default=True)
 ELECTION_OPTIONS = (
     flags.switch(
         "--leader-elect",
-        "Work only while leading: of several instances with one scheduler name, one does, and "
-        "the others stand by.",
+        "Work only while leading: of several instances with the same scheduler name, one leads "
+        "and the others stand by.",
         default=ELECTION.leader_elect,
         show_default=True,
         heading=ELECTION_HEADING,
     ),
     _option(
         election_settings.RESOURCE_NAME,
-        "The Lease's name, for an instance with one scheduler name; with several, each Lease is "
-        "called like its scheduler.",
+        "Name of the Lease, for an instance with a single scheduler name; with several, each "
+        "Lease has the name of its scheduler.",
         default=ELECTION.leader_elect_resource_name,
         show_default="the scheduler's name",
     ),
     _option(
         election_settings.NAMESPACE,
-        "The namespace of the Leases.",
+        "Namespace of the Leases.",
         default=ELECTION.leader_elect_resource_namespace,
         show_default=election_settings.DEFAULT_NAMESPACE,
     ),
     _option(
         election_settings.DURATION,
-        "How long others wait for a leader that gives no sign of life; whole seconds.",
+        "How long others wait for a leader that doesn't renew its Lease; whole seconds.",
         default=ELECTION.leader_elect_lease_duration,
     ),
     _option(
         election_settings.DEADLINE,
-        "How long a leader that can't renew its Lease tries to, before it gives up.",
+        "How long a leader tries to renew its Lease before it gives up.",
         default=ELECTION.leader_elect_renew_deadline,
     ),
     _option(
@@ -92,12 +94,12 @@ ELECTION_OPTIONS = (
     ),
     _option(
         election_settings.LOCK,
-        "What elections are about; there is nothing but leases.",
+        "Kind of lock; only leases is supported.",
         default=ELECTION.leader_elect_resource_lock,
     ),
     flags.option(
         election_settings.LOCK_NAMESPACE,
-        f"The older name of {election_settings.NAMESPACE}.",
+        f"Older name of {election_settings.NAMESPACE}.",
         default=ELECTION.lock_object_namespace,
         hidden=True,
     ),
@@ -105,20 +107,20 @@ ELECTION_OPTIONS = (
 
 
 def election(command: flags.Decorated) -> flags.Decorated:
-    """Add the flags of leader election, in the order in which the help has them."""
+    """Add the flags of leader election, in the order of the help."""
     for option in reversed(ELECTION_OPTIONS):
         command = option(command)
     return command
 
 
 def own_pod(environment: Mapping[str, str]) -> dict[str, Any]:
-    """What the downward API may say: POD_NAMESPACE, POD_NAME, POD_UID."""
+    """Return POD_NAMESPACE, POD_NAME and POD_UID, as set through the downward API."""
     names = ("pod_namespace", "pod_name", "pod_uid")
     return {name: environment.get(name.upper(), "") for name in names}
 
 
 def ignored(command: flags.Decorated) -> flags.Decorated:
-    """Add the flags that mean nothing here."""
+    """Add the flags without a meaning here."""
     for name in IGNORED_SWITCHES:
         command = click.option(
             f"--{name}", is_flag=False, flag_value="true", default=None, hidden=True
@@ -132,12 +134,12 @@ def ignored(command: flags.Decorated) -> flags.Decorated:
 @click.command("run", cls=flags.Command)
 @flags.option(
     "--scheduler-name",
-    "Pods that name this in spec.schedulerName are scheduled; repeatable.",
+    "Schedule pods with this spec.schedulerName; repeatable.",
     multiple=True,
     default=("vscheduler",),
     show_default=True,
 )
-@flags.option("--scheduler-conf", "The configuration file; none is the built-in one.", default="")
+@flags.option("--scheduler-conf", "Configuration file; built-in without one.", default="")
 @flags.option(
     "--schedule-period",
     "The longest rest between cycles while the cluster is busy.",
@@ -152,58 +154,60 @@ def ignored(command: flags.Decorated) -> flags.Decorated:
 )
 @flags.option(
     "--default-queue",
-    "The queue of PodGroups that name none.",
+    "Queue of PodGroups without spec.queue.",
     default="default",
     show_default=True,
 )
 @flags.option(
-    "--kubeconfig", "A kubeconfig file; in a pod, its service account is used.", default=""
+    "--kubeconfig", "A kubeconfig file; without one, the pod's service account.", default=""
 )
 @flags.option("--context", "A context of the kubeconfig file.", default="")
 @flags.option("--master", "The API server's address, which wins over the kubeconfig's.", default="")
 @flags.switch("--priority-class", "Order jobs by their PriorityClass.", default=True)
 @flags.option(
     "--node-selector",
-    "Labels (key=value or key:value, commas between them) of nodes to use; any of several.",
+    "Labels of nodes to use (key=value or key:value, comma-separated); any one suffices.",
     multiple=True,
 )
 @flags.switch(
     "--claim-unowned-podgroups",
-    "Look after PodGroups without pods that name no scheduler "
+    "Claim PodGroups that have no pods and name no scheduler "
     "[default: for a scheduler called volcano]",
     default=None,
 )
 @flags.option(
     "--only",
-    "Run one half: place pods, or look after PodGroups and Queues.",
+    "Run only the scheduler, or only the controllers for PodGroups and Queues.",
     type=click.Choice(settings.HALVES),
     default=None,
 )
 @flags.switch(
     "--inherit-owner-annotations",
-    "Let PodGroups that are made for pods take over the annotations of their owner.",
+    "Copy annotations of the owner to automatic PodGroups.",
     default=True,
 )
 @flags.option(
     "--podgroup-grace",
-    "How long a PodGroup that was made for pods stays when nobody uses it.",
+    "How long an unused automatic PodGroup is kept.",
     default="30s",
     show_default=True,
 )
-@flags.option("--listen-address", "Where /metrics is served.", default=":8080", show_default=True)
+@flags.option("--listen-address", "Address of /metrics.", default=":8080", show_default=True)
 @flags.switch("--enable-metrics", "Serve /metrics.", default=False)
-@flags.option("--healthz-address", "Where health is served.", default=":11251", show_default=True)
+@flags.option(
+    "--healthz-address", "Address of the health endpoints.", default=":11251", show_default=True
+)
 @flags.switch("--enable-healthz", "Serve /livez, /readyz and /healthz.", default=False)
 @flags.option(
     "--log-level",
-    "What is logged.",
+    "Lowest level to log.",
     type=click.Choice(settings.LOG_LEVELS),
     default="info",
     show_default=True,
 )
 @flags.option(
     "--log-format",
-    "How it is logged.",
+    "Format of log lines.",
     type=click.Choice(settings.LOG_FORMATS),
     default="console",
     show_default=True,
@@ -214,7 +218,7 @@ def ignored(command: flags.Decorated) -> flags.Decorated:
 def command(**words: Any) -> None:
     """Schedule the pods of a cluster, until SIGTERM, SIGINT or SIGHUP.
 
-    Durations are written as in Go: 15s, 1m30s, 100ms. Booleans are taken bare, =true or =false.
+    Durations are written as in Go: 15s, 1m30s, 100ms. Booleans may be given bare, =true or =false.
     """
     with lazy_commands.importing():
         import structlog

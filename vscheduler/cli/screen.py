@@ -1,7 +1,7 @@
-"""The one way to stdout and stderr of all commands: whatever others wrote shows as text.
+"""The only way to stdout and stderr for all commands: foreign text is printed harmlessly.
 
-Names, messages and annotations are anybody's, and a terminal obeys what is in them. So nothing in
-`cli` prints by itself (a meta test sees to that), and a line that is said is one line.
+Anybody may write names, messages and annotations, and terminals obey control characters in them. So
+no module of `cli` prints by itself (a meta test checks the rule), and a line stays a single line.
 """
 
 import re
@@ -13,23 +13,23 @@ import click
 from vscheduler.mirror import plain_text
 
 _PAINT = re.compile(r"(\x1b\[[0-9;]*m)")
-"""Colours, as click.style makes them."""
+"""Colours, as click.style writes them."""
 
 
 def say(
     *lines: str, err: bool = False, painted: bool = False, stream: TextIO | None = None
 ) -> None:
-    """Print each of these as one line, on stdout if nothing else is said.
+    """Print each argument as a line, on stdout by default.
 
-    painted: whether there are colours in them that are ours, so that others' text was made plain
-    before (`plain`).
+    `painted` means that the lines contain our own colours; foreign text in them must be made plain
+    beforehand (`plain`).
     """
     for line in cleaned(lines, painted=painted):
         click.echo(line, err=err, file=stream)
 
 
 def cleaned(lines: Iterable[str], *, painted: bool = False) -> list[str]:
-    """The lines without anything that a terminal obeys; where they are painted, but for colours."""
+    """Return the lines without control characters; painted lines keep their colours."""
     if not painted:
         return [plain_text.shown(line) for line in lines]
     return [
@@ -41,7 +41,7 @@ def cleaned(lines: Iterable[str], *, painted: bool = False) -> list[str]:
 
 
 def plain(tree: Any) -> Any:
-    """An object of others' with all its text made plain, names of fields too."""
+    """Return a foreign object with all text made plain, field names included."""
     match tree:
         case str():
             return plain_text.shown(tree)
@@ -53,10 +53,10 @@ def plain(tree: Any) -> Any:
 
 
 class Commands(click.Group):
-    """Commands of which the errors are plain, too: what others wrote is quoted in them."""
+    """A group of commands with plain error messages: errors may quote foreign text."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that is asked for."""
+        """Run the requested command."""
         try:
             return super().invoke(ctx)
         except click.ClickException as error:

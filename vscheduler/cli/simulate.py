@@ -1,4 +1,4 @@
-"""`vscheduler simulate`: scheduling cycles on manifests, with no cluster."""
+"""`vscheduler simulate`: scheduling cycles on manifests, without a cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 CYCLES_MAX = 10_000
 
 
-@click.command("simulate", short_help="Say what cycles would decide on manifests, and why.")
+@click.command(
+    "simulate", short_help="Show what scheduling cycles would decide on manifests, and why."
+)
 @offline.files("FILE...", required=True)
 @offline.SCHEDULER_CONF
 @offline.scheduler_names("Place pods that name this scheduler; repeatable.")
@@ -27,20 +29,18 @@ CYCLES_MAX = 10_000
     "--node-selector",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Use only nodes with this label; repeatable, any of them.",
+    help="Use only nodes with this label; repeatable: any one suffices.",
 )
 @offline.DEFAULT_QUEUE
 @click.option(
     "--cycles", type=click.IntRange(1, CYCLES_MAX), default=1, help="Cycles to run, a second apart."
 )
-@click.option(
-    "--evicted-return", is_flag=True, help="Owners make evicted pods anew; with --cycles."
-)
+@click.option("--evicted-return", is_flag=True, help="Owners recreate evicted pods; with --cycles.")
 @click.option(
     "--now",
     metavar="TIME",
     callback=lambda _context, _option, text: _instant(text),
-    help="Instant of the first cycle, as 2026-01-31T12:00:00Z; else the latest in the manifests.",
+    help="Time of the first cycle, as 2026-01-31T12:00:00Z; else the latest in the manifests.",
 )
 @flags.bounded(flags.plain)
 @click.option("--strict", is_flag=True, help="Fail if anything in the input can't be used.")
@@ -59,10 +59,10 @@ def command(  # noqa: PLR0913 - one parameter per flag
     output: str,
     **most: Any,
 ) -> None:
-    """Say what scheduling cycles would decide on these manifests, and why; no cluster is needed.
+    """Show what scheduling cycles would decide on these manifests, and why; no cluster is needed.
 
-    FILE is a file of manifests, a directory of such files, or - for stdin; what `kubectl get -o
-    yaml` prints will do. The same objects give the same result, in whatever order they come.
+    FILE is a file of manifests, a directory of such files, or - for stdin; output of `kubectl get
+    -o yaml` is accepted, too. The result doesn't depend on the order of the objects.
     """
     with lazy_commands.importing():
         from vscheduler.cli import reading, tables
@@ -104,7 +104,9 @@ def command(  # noqa: PLR0913 - one parameter per flag
 
 
 def _instant(text: str | None) -> float | None:
-    """Seconds since the epoch; a text that is no instant with an offset is a wrong usage."""
+    """Return seconds since the epoch; raises BadParameter for text that isn't a time with an
+    offset.
+    """
     if text is None:
         return None
     import msgspec
@@ -125,7 +127,7 @@ def _instant(text: str | None) -> float | None:
 
 
 def _faults(outcome: run.Outcome) -> list[str]:
-    """Plugins that failed, once each."""
+    """Return a line for each failed plugin, without duplicates."""
     faults = [fault for result in outcome.results for fault in result.faults]
     lines = (f"plugin {each.plugin} failed in {each.hook}: {each.error}" for each in faults)
     return list(dict.fromkeys(lines))

@@ -1,4 +1,4 @@
-"""What people see of queues, placements and jobs: plain tables, as wide as they need to be."""
+"""Result tables of `simulate`: queues, placements, evictions and waiting jobs."""
 
 import operator
 from collections.abc import Iterable, Mapping
@@ -14,14 +14,13 @@ from vscheduler.simulator import run
 COLUMN_GAP = 3
 
 SENTENCE_WIDTH = 70
-"""Of sentences beside a queue's name, which stay within 100 columns with names of any usual
-length."""
+"""Width of sentences beside a queue's name: 100 columns suffice with names of usual length."""
 
 
 def show(outcome: run.Outcome, stream: TextIO, *, cycles: bool = False) -> None:
-    """Placements, evictions, queues, and the groups that wait with their reasons.
+    """Print placements, evictions, queues, and waiting groups with their reasons.
 
-    cycles: whether to say in which cycle it was.
+    `cycles` adds the cycle of each placement and eviction.
     """
     terminal = output.Screen(stream)
     sections = (
@@ -39,7 +38,7 @@ def show(outcome: run.Outcome, stream: TextIO, *, cycles: bool = False) -> None:
 
 
 def columns(*titles: str) -> table.Table:
-    """An empty table in kubectl's manner."""
+    """Return an empty table in the style of kubectl."""
     made = table.Table(box=None, pad_edge=False, padding=(0, COLUMN_GAP, 0, 0))
     for title in titles:
         made.add_column(title.upper(), overflow="fold")
@@ -47,7 +46,7 @@ def columns(*titles: str) -> table.Table:
 
 
 def queue_table(queues: Iterable[decisions.QueueFigures]) -> table.Table:
-    """One line per queue."""
+    """Return a table with a row per queue."""
     shown = columns("queue", "state", "weight", "allocated", "deserved", "request", "share")
     for queue in queues:
         entitlement = queue.entitlement
@@ -64,7 +63,7 @@ def queue_table(queues: Iterable[decisions.QueueFigures]) -> table.Table:
 
 
 def amounts(named: Mapping[str, float]) -> str:
-    """`24 cpu, 96Gi memory`; pod slots are left out."""
+    """Return `24 cpu, 96Gi memory`, without pods."""
     space = resources.ResourceSpace.of(named)
     return ", ".join(
         f"{wording.amount(name, named[name])} {name}"
@@ -74,7 +73,7 @@ def amounts(named: Mapping[str, float]) -> str:
 
 
 def _shares(queues: Iterable[decisions.QueueFigures]) -> table.Table:
-    """How it came about what queues deserve; those that ask for nothing are left out."""
+    """Return a table of explanations of deserved amounts; idle queues are left out."""
     shown = columns("queue", "its share")
     shown.columns[1].max_width = SENTENCE_WIDTH
     for queue in queues:
@@ -85,7 +84,7 @@ def _shares(queues: Iterable[decisions.QueueFigures]) -> table.Table:
 
 
 def _left_out(excluded: Iterable[decisions.Exclusion]) -> table.Table:
-    """Nodes that nobody could use."""
+    """Return a table of nodes that no pod could use."""
     shown = columns("nodes not usable", "why")
     shown.columns[0].max_width = SENTENCE_WIDTH
     for each in excluded:

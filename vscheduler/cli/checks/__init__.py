@@ -1,5 +1,6 @@
-"""What `vscheduler check` knows: schemas, traps of configurations, queues and PodGroups.
+"""Checks of `vscheduler check`: schemas, and pitfalls of configurations, queues and PodGroups.
 
-Rules stand where they are enforced (CRDs, the policy parser, the Mirror, the Queue controller, a
-cycle) and are asked there; here is only what none of them calls wrong and people regret.
+Rules are checked by the code that enforces them: CRDs, the policy parser, the Mirror, the Queue
+controller, a cycle. This package adds pitfalls: settings that are valid everywhere but rarely
+intended.
 """

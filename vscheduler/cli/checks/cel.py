@@ -1,8 +1,9 @@
-"""The part of CEL that rules of the CRDs are written in, so that there is no second copy of them.
+"""An interpreter for the subset of CEL used in the CRDs' validation rules, so that no rule is
+duplicated in Python.
 
-Only creation is judged: there is no earlier object. A rule that is written in more than this is a
-CelError when it is compiled, which a test of all shipped rules would show. Libraries for CEL
-(cel-python, common-expression-language) know no optional fields, which these rules have.
+Only creation is checked: no earlier object exists. A rule beyond the subset raises CelError when
+compiled; a test compiles all shipped rules. Libraries for CEL (cel-python,
+common-expression-language) lack optional fields, which our rules use.
 """
 
 import re
@@ -32,11 +33,11 @@ _COMPARED: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
-DEEPEST = 30
-"""How many brackets, negations and choices may be within each other; shipped rules need six."""
+DEPTH_MAX = 30
+"""Maximal nesting of brackets, negations and conditionals; the shipped rules need six."""
 
-LONGEST = 2000
-"""How many words an expression may have, and so how many values may be fields of each other."""
+TOKENS_MAX = 2000
+"""Maximal number of tokens in an expression, and thereby of chained field accesses."""
 
 _VALUELESS = (
     ArithmeticError,
@@ -47,23 +48,23 @@ _VALUELESS = (
     ValueError,
     re.error,
 )
-"""What Python makes of a field that isn't there, and of values of kinds that don't go together."""
+"""Python's errors for missing fields and for operands of incompatible types."""
 
 
 _ESCAPES: Mapping[str, str] = {"\\": "\\", "'": "'", '"': '"', "n": "\n", "r": "\r", "t": "\t"}
 _TEXT = re.compile(r"""'(?:\\[\\'"nrt]|[^'\\])*'""")
-LONGEST_NUMBER = 18
-"""How many digits a number may have, so that it is one of 64 bits."""
+DIGITS_MAX = 18
+"""Maximal number of digits, so that a number has at most 64 bits."""
 
 
 class CelError(ValueError):
-    """An expression that can't be read, or has no value."""
+    """An expression that can't be compiled or evaluated."""
 
 
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """An amount that can be compared, whatever its unit."""
+    """A quantity, comparable across units."""
 
     whole: int
     milli: int
@@ -73,7 +74,7 @@ class Quantity:
 
 
 class Absent:
-    """The object before it was created."""
+    """The missing earlier object, at creation."""
 
 
 ABSENT = Absent()
@@ -81,12 +82,13 @@ ABSENT = Absent()
 
 @lru_cache(maxsize=256)
 def compiled(text: str) -> Program:
-    """The expression as a function of its variables. Raises CelError, and so does the function
-    where the expression has no value.
+    """Compile an expression to a function of its variables.
+
+    Raises CelError, and so does the function when the expression has no value.
     """
     words = [found["text"] for found in _TOKEN.finditer(text)]
-    if len(words) > LONGEST:
-        raise CelError(f"an expression of {len(words)} words is longer than {LONGEST}")
+    if len(words) > TOKENS_MAX:
+        raise CelError(f"an expression of {len(words)} words is longer than {TOKENS_MAX}")
     reader = _Reader(words)
     program = reader.choice()
     if reader.left():
@@ -107,13 +109,15 @@ def _literal(word: str) -> int | str:
         if len(word) < 2 or not _TEXT.fullmatch(word):
             raise CelError(f"{word!r} is no text")
         return re.sub(r"\\(.)", lambda found: _ESCAPES[found[1]], word[1:-1])
-    if len(word) > LONGEST_NUMBER:
-        raise CelError(f"a number of {len(word)} digits is longer than {LONGEST_NUMBER}")
+    if len(word) > DIGITS_MAX:
+        raise CelError(f"a number of {len(word)} digits is longer than {DIGITS_MAX}")
     return int(word)
 
 
 class _Reader:
-    """Words → programs, by descent; each method reads what binds tighter than the one before."""
+    """A recursive-descent parser from tokens to programs; each method handles operators that bind
+    tighter than the previous method's.
+    """
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
@@ -129,10 +133,12 @@ class _Reader:
 
     @contextmanager
     def _deeper(self) -> Iterator[None]:
-        """What is read inside stands within something else."""
+        """Check the nesting depth while an inner expression is read."""
         self._depth += 1
-        if self._depth > DEEPEST:
-            raise CelError(f"more than {DEEPEST} brackets, negations and choices within each other")
+        if self._depth > DEPTH_MAX:
+            raise CelError(
+                f"more than {DEPTH_MAX} brackets, negations and choices within each other"
+            )
         yield
         self._depth -= 1
 
@@ -210,7 +216,9 @@ class _Reader:
         return lambda known: function(*(each(known) for each in arguments))
 
     def _called(self, value: Program, name: str) -> Program:
-        """A field, a method, or a macro over the items of a list or the keys of a map."""
+        """Return a field access, a method call, or a macro over the items of a list or the keys of
+        a map.
+        """
         if not self._take("("):
             return _field(value, name)
         if name in ("all", "map"):
@@ -260,7 +268,7 @@ def _added(parts: Sequence[Program], known: Variables) -> Any:
 
 
 class _Field:
-    """A field of what another program gives; `has` asks whether it is there."""
+    """Access to a field of another program's value; `has` asks whether the field exists."""
 
     def __init__(self, value: Program, name: str) -> None:
         self._value = value
@@ -270,7 +278,7 @@ class _Field:
         return self._value(known)[self._name]
 
     def there(self, known: Variables) -> bool:
-        """Whether it has a value."""
+        """Whether the field has a value."""
         return self._name in self._value(known)
 
 
@@ -296,7 +304,7 @@ def _has(arguments: Sequence[Program]) -> Program:
 def _over(
     value: Program, name: str, conditions: Sequence[Program], last: Program, *, every: bool
 ) -> Program:
-    """`all(name, last)`, or `map(name, condition, last)`."""
+    """Return `all(name, last)`, or `map(name, condition, last)`."""
 
     def look(known: Variables) -> Any:
         each = ({**known, name: item} for item in value(known))
@@ -321,7 +329,7 @@ def _quantity(text: str) -> Quantity:
 
 def _matches(value: str, pattern: str) -> bool:
     with warnings.catch_warnings():
-        # Python warns of sets that may come to mean something else one day: "[[a]".
+        # Python warns of sets such as "[[a]", whose meaning may change in a later version.
         warnings.simplefilter("ignore", FutureWarning)
         return re.search(pattern, value) is not None
 

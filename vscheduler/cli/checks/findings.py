@@ -1,4 +1,4 @@
-"""What is said of an input, line by line: for people a sentence, for programs its parts."""
+"""Findings about an input: a sentence for people, fields for programs."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,36 +11,36 @@ _PLACED = re.compile(r"(?P<place>.+?:[0-9]+|[^:]+): (?P<message>.+)", re.DOTALL)
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """Severity of a finding."""
 
     ERROR = "error"
-    """An API server refuses it, or a scheduler can't use it."""
+    """An API server refuses the object, or a scheduler can't use the object."""
     WARNING = "warning"
-    """It can be used, and may not do what its writer thinks."""
+    """The setting is valid but may not do what its author expects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong."""
+    """A problem in the input."""
 
     level: Level
     place: str
     """`file:line`, or `file`."""
     message: str
     kind: str = ""
-    """Of the object that it is about; empty for a configuration."""
+    """Kind of the object concerned; empty for a configuration."""
     name: str = ""
-    """`namespace/name`, or the name of an object without a namespace."""
+    """`namespace/name`, or the name of a cluster-scoped object."""
     field: str = ""
 
     def __str__(self) -> str:
-        """`queues.yaml:12: warning: Queue gold: spec.weight: has no effect …`."""
+        """Return `queues.yaml:12: warning: Queue gold: spec.weight: has no effect …`."""
         about = f"{self.kind} {self.name}".strip()
         said = (self.place, str(self.level), about, self.field, self.message)
         return ": ".join(filter(None, said))
 
     def tree(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the finding as fields for programs."""
         file, line = self._where()
         return {
             "level": str(self.level),
@@ -53,7 +53,7 @@ class Finding:
         }
 
     def rank(self) -> tuple[object, ...]:
-        """Where it stands among others: in the order of files and lines."""
+        """Return a sort key: file and line first."""
         file, line = self._where()
         return (file, line or 0, str(self.level), self.kind, self.name, self.field, self.message)
 
@@ -65,27 +65,27 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class FindingText:
-    """What is to be said of one object, before it is known where that stands."""
+    """A finding about an object whose file and line are still to be filled in."""
 
     name: str
-    """`namespace/name`, or the name of an object without a namespace."""
+    """`namespace/name`, or the name of a cluster-scoped object."""
     field: str
     message: str
     level: Level = Level.WARNING
 
 
 def unreadable(problem: str) -> Finding:
-    """An error of which the sentence begins with its place."""
+    """Return an error from a sentence that starts with its place."""
     found = _PLACED.fullmatch(problem)
     place, message = (found["place"], found["message"]) if found else ("", problem)
     return Finding(level=Level.ERROR, place=place, message=message)
 
 
 def in_order(complaints: Iterable[Finding]) -> Sequence[Finding]:
-    """By file and line, each once."""
+    """Return the findings by file and line, without duplicates."""
     return sorted(set(complaints), key=Finding.rank)
 
 
 def counted(complaints: Iterable[Finding], level: Level) -> int:
-    """How many there are of this level."""
+    """Count the findings of a level."""
     return sum(each.level is level for each in complaints)

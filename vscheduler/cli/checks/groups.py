@@ -1,4 +1,4 @@
-"""PodGroups that would wait for ever, or don't mean what they say."""
+"""Checks of PodGroups that would wait forever, or that don't mean what they seem to."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,13 +11,13 @@ from vscheduler.mirror.translate import translation
 Code = decisions.ReasonCode
 
 ALWAYS = frozenset({Code.QUEUE_CLOSED, Code.QUEUE_BARRED, Code.NOT_LEAF, Code.BAD_SETTING})
-"""Reasons that don't pass by themselves."""
+"""Reasons that don't go away without a change."""
 
 WITH_PODS = frozenset({Code.TOO_FEW_PODS, Code.TOO_FEW_OF_ROLE, Code.TOO_FEW_SUB_GROUPS})
-"""Reasons that count where the group's pods are among the input."""
+"""Reasons that only count if the group's pods are in the input."""
 
 SYSTEM_CLASSES = "system-"
-"""What the names of classes that every cluster has begin with."""
+"""Name prefix of the PriorityClasses that exist in every cluster."""
 
 HARD_WAITS = (
     "keeps the group from starting: no network topology is known yet; set mode soft, or "
@@ -41,25 +41,26 @@ FIELDS: Mapping[Code, str] = {
 def waiting(
     result: decisions.CycleResult, *, with_pods: frozenset[str], complete: bool
 ) -> Iterator[findings.FindingText]:
-    """Why a cycle says that groups can't start, as far as that stands in the input.
+    """Iterate over reasons from a cycle why groups can't start, as far as the input proves them.
 
-    with_pods are the groups that have some there; complete says whether queues were given.
+    `with_pods` are the groups with pods in the input. `complete` tells whether the input has
+    queues.
     """
     for status in result.groups:
         reason = status.reason
         if reason is None:
             continue
-        told = reason.code in ALWAYS
-        told |= reason.code is Code.QUEUE_MISSING and complete
-        told |= reason.code in WITH_PODS and status.job in with_pods
-        if told:
+        proven = reason.code in ALWAYS
+        proven |= reason.code is Code.QUEUE_MISSING and complete
+        proven |= reason.code in WITH_PODS and status.job in with_pods
+        if proven:
             yield findings.FindingText(status.job, FIELDS[reason.code], wording.sentence(reason))
 
 
 def remarks(
     job: jobs.Job, known: Mapping[str, queues.Queue], *, enqueue: bool
 ) -> Iterator[findings.FindingText]:
-    """What is to be said of a group by itself and beside its queue."""
+    """Iterate over findings about a group and its queue."""
     if job.queue == queues.ROOT:
         message = "root is above all queues and not for jobs; name one below it"
         yield findings.FindingText(job.id, "spec.queue", message)
@@ -70,15 +71,16 @@ def remarks(
         yield findings.FindingText(job.id, "spec.minTaskMember", message)
     queue = known.get(job.queue)
     if queue is not None and enqueue and job.min_resources:
-        yield from _never_let_in(job, queue, job.min_resources)
+        yield from _never_admitted(job, queue, job.min_resources)
 
 
 def of_object(
     key: str, spec: Mapping[str, Any], classes: frozenset[str], *, hard_waits: bool
 ) -> Iterator[findings.FindingText]:
-    """What only the object tells; classes are the PriorityClasses that were given, if any.
+    """Iterate over findings from the object alone; `classes` are the PriorityClasses of the input,
+    if any.
 
-    hard_waits: gangs that must be near together in the network don't start.
+    `hard_waits`: gangs with a hard network topology don't start.
     """
     wanted = spec.get("priorityClassName")
     if classes and wanted and wanted not in classes and not wanted.startswith(SYSTEM_CLASSES):
@@ -97,10 +99,12 @@ def _items(spec: Mapping[str, Any], name: str) -> Iterator[tuple[int, Mapping[st
     yield from enumerate(spec.get(name) or ())
 
 
-def _never_let_in(
+def _never_admitted(
     job: jobs.Job, queue: queues.Queue, needs: resources.ResourceMap
 ) -> Iterator[findings.FindingText]:
-    """What the group must be promised, and its queue can never have."""
+    """Iterate over minResources that exceed the queue's capability, so the group is never
+    admitted.
+    """
     space = resources.ResourceSpace.of(needs)
     most = queue.ceiling(space)
     for name, amount in sorted(needs.items()):

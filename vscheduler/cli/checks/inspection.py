@@ -1,4 +1,4 @@
-"""All checks in one go: files and a configuration → what is to be said of them."""
+"""All checks combined: from files and a configuration to findings."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,32 +20,32 @@ from vscheduler.simulator import manifests, run
 Level = findings.Level
 
 BUILT_IN = "built-in configuration"
-"""The place of what isn't in any file."""
+"""The place of findings about the built-in configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What is to be checked, and as what."""
+    """Options of a check run."""
 
     options: run.Options
     schemas: Mapping[events.Kind, schemas.Schema]
-    """Of the kinds that a CRD defines."""
+    """Schemas of the kinds defined by CRDs."""
     autoscaler: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What there is to say."""
+    """The result of a check run."""
 
     complaints: Sequence[findings.Finding]
     objects: int = 0
-    """How many were looked at."""
+    """How many objects were examined."""
     ignored: Mapping[str, int] = field(default_factory=dict)
-    """Documents of kinds that decide nothing, by kind."""
+    """Documents of irrelevant kinds, counted by kind."""
 
 
 def shipped_schemas() -> Mapping[events.Kind, schemas.Schema]:
-    """What the CRDs that belong to this program say."""
+    """Return the schemas of the CRDs shipped with the program."""
     folder = definitions.shipped_folder()
     assert folder is not None, "crds/ is a part of the package"
     trees = [yaml.safe_load(path.read_text()) for path in sorted(folder.glob("*.yaml"))]
@@ -55,22 +55,24 @@ def shipped_schemas() -> Mapping[events.Kind, schemas.Schema]:
 def of_files(
     files: Sequence[Path], scheduler_conf: str, built_in: policy.Policy, wish: Wish
 ) -> Report:
-    """Everything that there is to say of manifests and a configuration file, empty for none."""
+    """Return the findings about manifests and a configuration file; an empty name means the
+    built-in configuration.
+    """
     examined, configured = None, None if scheduler_conf else built_in
-    said: list[findings.Finding] = []
+    complaints: list[findings.Finding] = []
     if scheduler_conf:
         try:
             examined = configuration.examine(configuration.read(scheduler_conf), scheduler_conf)
             configured = examined.parsed.policy
         except configuration.ConfigurationError as error:
-            said += map(findings.unreadable, error.problems)
+            complaints += map(findings.unreadable, error.problems)
     if examined is not None or configured is not None:
-        said += of_configuration(examined, configured, wish)
+        complaints += of_configuration(examined, configured, wish)
     found, problems = reading.read_what_can_be(files)
-    said += map(findings.unreadable, problems)
+    complaints += map(findings.unreadable, problems)
     report = of_manifests(found, configured, built_in, wish)
     return Report(
-        complaints=findings.in_order([*said, *report.complaints]),
+        complaints=findings.in_order([*complaints, *report.complaints]),
         objects=report.objects,
         ignored=report.ignored,
     )
@@ -79,7 +81,9 @@ def of_files(
 def of_configuration(
     examined: configuration.Examined | None, configured: policy.Policy | None, wish: Wish
 ) -> Iterator[findings.Finding]:
-    """Problems and warnings of a configuration file, and its traps; None is the built-in one."""
+    """Iterate over problems, warnings and pitfalls of a configuration; None means the built-in
+    configuration.
+    """
     tree = None
     if examined is not None:
         tree, parsed = examined.document.content, examined.parsed
@@ -100,20 +104,24 @@ def of_manifests(
     built_in: policy.Policy,
     wish: Wish,
 ) -> Report:
-    """What is to be said of objects; without a configuration, only what depends on none."""
+    """Return the findings about objects; without a configuration, only findings that depend on
+    none.
+    """
     given = run.read(found, wish.options)
     inspected = _Inspection(given=given, wish=wish)
-    said = [
+    complaints = [
         *inspected.unusable(),
         *inspected.of_queues(configured),
         *inspected.of_groups(configured or built_in),
     ]
     collected = given.collected
-    return Report(complaints=said, objects=len(collected.objects), ignored=dict(collected.ignored))
+    return Report(
+        complaints=complaints, objects=len(collected.objects), ignored=dict(collected.ignored)
+    )
 
 
 class _Inspection:
-    """The objects of one input, each findable by kind and name."""
+    """The objects of an input, indexed by kind and name."""
 
     def __init__(self, *, given: run.Given, wish: Wish) -> None:
         self._given = given
@@ -122,7 +130,9 @@ class _Inspection:
         self._snapshot = given.mirror.snapshot(given.now, snapshot.FRESH)
 
     def unusable(self) -> Iterator[findings.Finding]:
-        """What an API server would refuse, or a scheduler can't read."""
+        """Iterate over errors: objects that an API server would refuse, or that a scheduler can't
+        read.
+        """
         for problem in self._given.collected.problems:
             yield findings.Finding(level=Level.ERROR, place=problem.place, message=problem.message)
         refused = set()
@@ -145,11 +155,13 @@ class _Inspection:
                 yield self._about(kind, remark)
 
     def of_queues(self, configured: policy.Policy | None) -> Iterator[findings.Finding]:
-        """The tree of queues, and what they say beside a configuration."""
+        """Iterate over findings about the tree of queues, and about queues under the
+        configuration.
+        """
         if not self._named(events.Kind.QUEUE):
             return
-        standing = [each for each in self._given.objects if each.kind is events.Kind.QUEUE]
-        found = list(queues.of_tree(queue_objects.queue(each.tree) for each in standing))
+        usable = [each for each in self._given.objects if each.kind is events.Kind.QUEUE]
+        found = list(queues.of_tree(queue_objects.queue(each.tree) for each in usable))
         if configured is not None:
             scene = queues.Scene(
                 known=self._snapshot.queues,
@@ -163,8 +175,10 @@ class _Inspection:
             yield self._about(events.Kind.QUEUE, each)
 
     def of_groups(self, configured: policy.Policy) -> Iterator[findings.Finding]:
-        """PodGroups that would wait for ever, or don't mean what they say."""
-        # What is said of a hard topology would hide whatever else is wrong with the group.
+        """Iterate over findings about PodGroups that would wait forever, or that don't mean what
+        they seem to.
+        """
+        # With the reason about a hard topology, a cycle would not report further defects.
         result = cycle.run_cycle(self._snapshot, replace(configured, hard_topology_waits=False))
         with_pods = frozenset(job.id for job in self._snapshot.jobs if job.tasks)
         complete = bool(self._named(events.Kind.QUEUE))
@@ -183,7 +197,7 @@ class _Inspection:
             yield self._about(events.Kind.POD_GROUP, each)
 
     def _named(self, kind: events.Kind) -> frozenset[str]:
-        """The names of the objects of a kind that were given."""
+        """Return the names of the given objects of a kind."""
         return frozenset(key for each, key in self._own if each is kind)
 
     def _about(self, kind: events.Kind, remark: findings.FindingText) -> findings.Finding:
@@ -199,11 +213,11 @@ class _Inspection:
 
 
 def _place(manifest: manifests.Manifest, path: validation.Path) -> str:
-    """Where a part of an object stands; its keys may have dots in them."""
+    """Return the place of a part of an object. Keys in the path may contain dots."""
     return manifest.document.place((*manifest.path, *path)) if manifest.document else ""
 
 
 def _room(taken: snapshot.Snapshot) -> dict[str, int]:
-    """What all nodes have together."""
+    """Return the sum of all nodes' resources."""
     sums = taken.nodes.allocatable.sum(axis=0).tolist()
     return {name: each for name, each in zip(taken.space.names, sums, strict=True) if each}

@@ -1,7 +1,7 @@
-"""Configurations that can be used and disappoint: what the parser has no reason to refuse.
+"""Checks of configurations for pitfalls that the parser has no reason to refuse.
 
-Which plugin does what is read off the hooks that it defines and leaves on, so that a plugin of
-another package counts like one of ours.
+A plugin's role is derived from the hooks that the plugin defines and has enabled, so plugins of
+foreign packages are treated like built-in plugins.
 """
 
 from collections.abc import Iterator
@@ -11,18 +11,18 @@ from vscheduler.core.api import contracts, hooks
 from vscheduler.core.config import policy, validation
 
 ADMISSION = frozenset({"job_enqueueable", "job_enqueued"})
-"""Hooks that only the action enqueue asks."""
+"""Hooks used by action enqueue only."""
 
 ACCOUNTS = frozenset({"start", "on_allocate", "on_deallocate"})
-"""Hooks by which a plugin only keeps count."""
+"""Hooks that merely let a plugin keep accounts."""
 
 ENTITLED = {"preempt": "preemptable", "reclaim": "reclaimable"}
-"""By action, the hook that says who may lose pods to whom."""
+"""By action, the hook that decides who may lose pods to whom."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trap:
-    """What is to be warned of, and by what word it is found in the file."""
+    """A pitfall, and the word that locates the pitfall in the file."""
 
     subject: str
     """`actions`, `tiers`, or the name of a plugin."""
@@ -30,7 +30,9 @@ class Trap:
 
 
 def traps(configured: policy.Policy, *, autoscaler: bool) -> list[Trap]:
-    """All traps of a configuration; some are traps only where an autoscaler adds nodes."""
+    """Return all pitfalls of a configuration, including pitfalls of autoscaling if `autoscaler` is
+    set.
+    """
     found = [*_starting(configured), *_evicting(configured), *_idle(configured)]
     if autoscaler and configured.runs("enqueue"):
         deciding = [each.plugin.name for each in _settings(configured) if _admits(each)]
@@ -45,7 +47,7 @@ def traps(configured: policy.Policy, *, autoscaler: bool) -> list[Trap]:
 
 
 def path_of(tree: object, trap: Trap) -> validation.Path:
-    """Where it stands in the configuration."""
+    """Return the path of a pitfall in the configuration."""
     if trap.subject in policy.SECTIONS:
         return (trap.subject,)
     assert isinstance(tree, dict)
@@ -57,12 +59,12 @@ def path_of(tree: object, trap: Trap) -> validation.Path:
 
 
 def setting_of(configured: policy.Policy, name: str) -> policy.PluginSetting | None:
-    """How a plugin is configured; None where it isn't."""
+    """Return the setting of a plugin; None if the plugin isn't configured."""
     return next((each for each in _settings(configured) if each.plugin.name == name), None)
 
 
 def has(configured: policy.Policy, name: str, flag: str = "") -> bool:
-    """Whether a plugin is configured, with this flag on if one is named."""
+    """Whether a plugin is configured, with the given flag enabled if any is given."""
     setting = setting_of(configured, name)
     return setting is not None and (not flag or flag in setting.flags)
 
@@ -76,7 +78,7 @@ def _any(configured: policy.Policy, hook: str) -> bool:
 
 
 def _starting(configured: policy.Policy) -> Iterator[Trap]:
-    """What keeps jobs from starting, or lets them start wrong."""
+    """Iterate over settings that keep jobs from starting, or start them wrongly."""
     if not configured.runs("allocate"):
         yield Trap("actions", "without allocate nothing starts that asks for any resource")
     if not configured.runs("backfill"):
@@ -98,7 +100,7 @@ def _starting(configured: policy.Policy) -> Iterator[Trap]:
 
 
 def _evicting(configured: policy.Policy) -> Iterator[Trap]:
-    """Actions that could evict, and never or otherwise do."""
+    """Iterate over actions that could evict but never do, or do so unexpectedly."""
     for action, hook in ENTITLED.items():
         if not configured.runs(action):
             continue
@@ -135,14 +137,14 @@ def _shuffling(configured: policy.Policy) -> Iterator[Trap]:
 
 
 def _entitles(setting: policy.PluginSetting, hook: str) -> bool:
-    """Whether a plugin may ever say who loses pods; drf reclaims only among branches of a tree."""
+    """Whether a plugin may ever decide who loses pods; drf reclaims only in a hierarchy."""
     if setting.plugin.name == "drf" and hook == "reclaimable":
         return hook in setting.answers and "enableHierarchy" in setting.flags
     return hook in setting.answers and setting.plugin.victim_role is contracts.VictimRole.ENTITLES
 
 
 def _idle(configured: policy.Policy) -> Iterator[Trap]:
-    """Plugins that are configured and have no say where they stand."""
+    """Iterate over plugins without any effect in their position."""
     enqueue = configured.runs("enqueue")
     votes = [(at, each) for at, tier in enumerate(configured.tiers) for each in tier]
     voting = [(at, each.plugin.name) for at, each in votes if _admits(each)]

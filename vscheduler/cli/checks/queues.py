@@ -1,5 +1,5 @@
-"""Queues that an API server takes and that don't do what they say: in their tree, in sums, and by
-the plugins that are configured.
+"""Checks of queues that are valid but ineffective: in their tree, in sums, and under the configured
+plugins.
 """
 
 from collections import Counter
@@ -17,40 +17,40 @@ from vscheduler.mirror.translate import translation
 Level = findings.Level
 
 WRONG = frozenset({str(queues.ProblemCode.CYCLE)})
-"""What is wrong with a tree whatever other queues the cluster has."""
+"""Defects of a tree whatever further queues the cluster has."""
 
 FIELDS: Mapping[str, str] = {
     "ChildrenOverDeserved": "spec.deserved",
     "ChildrenOverGuarantee": "spec.guarantee.resource",
 }
-"""Where a condition about a tree is to be put right; all others by spec.parent."""
+"""The field to correct for a condition about the tree; spec.parent for all remaining conditions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """The queues that were given, and what decides among them."""
+    """The given queues, and the configuration they are checked under."""
 
     known: Mapping[str, queues.Queue]
     named: frozenset[str]
-    """Those that stand in the input; the others are always there."""
+    """Queues in the input; the remaining queues exist in every cluster."""
     configured: policy.Policy
     room: resources.ResourceMap
-    """What all nodes have; empty where no node was given."""
+    """Total resources of the given nodes; empty without any node."""
     autoscaler: bool
 
     @property
     def tree(self) -> bool:
-        """Whether queues share by spec.parent."""
+        """Whether shares follow spec.parent."""
         return policies.has(self.configured, "capacity", "enableHierarchy")
 
     @property
     def own(self) -> list[queues.Queue]:
-        """Those that stand in the input."""
+        """The queues in the input."""
         return [each for name, each in self.known.items() if name in self.named]
 
 
 def of_tree(objects: Iterable[queue_objects.Queue]) -> Iterator[findings.FindingText]:
-    """What the Queue controller would say of their places."""
+    """Iterate over defects of the tree, as the Queue controller reports them."""
     for name, condition in queue_reconcile.tree_of(objects).problems.items():
         reason = condition["reason"]
         field = FIELDS.get(reason, "spec.parent")
@@ -63,7 +63,7 @@ def of_tree(objects: Iterable[queue_objects.Queue]) -> Iterator[findings.Finding
 
 
 def remarks(scene: Scene) -> list[findings.FindingText]:
-    """All that is to be said of queues beyond their tree."""
+    """Return all findings about queues except defects of the tree."""
     found = [each for queue in scene.own for each in _unused(scene, queue)]
     found += [each for queue in scene.own for each in _amounts(scene, queue)]
     found += _root(scene)
@@ -72,7 +72,7 @@ def remarks(scene: Scene) -> list[findings.FindingText]:
 
 
 def _unused(scene: Scene, queue: queues.Queue) -> Iterator[findings.FindingText]:
-    """Fields and annotations that nothing reads that is configured."""
+    """Iterate over fields and annotations that no configured plugin reads."""
     configured = scene.configured
     hierarchy = policies.has(configured, "drf", "enableHierarchy")
     shares = ("proportion", "fairshare")
@@ -103,7 +103,7 @@ def _unused(scene: Scene, queue: queues.Queue) -> Iterator[findings.FindingText]
 
 
 def _amounts(scene: Scene, queue: queues.Queue) -> Iterator[findings.FindingText]:
-    """Amounts that mean something else than they seem to."""
+    """Iterate over misleading amounts."""
     space = resources.ResourceSpace.of(queue.capability)
     unlimited = queue.ceiling(space)
     for column, name in enumerate(space.names):
@@ -131,8 +131,8 @@ def _amounts(scene: Scene, queue: queues.Queue) -> Iterator[findings.FindingText
 
 
 def _grouped(scene: Scene, queue: queues.Queue) -> bool:
-    """Whether the queue says which groups of nodes it uses, or with a tree one above it, or none
-    need say.
+    """Whether the queue, or an ancestor with a hierarchy, names its node groups, or no queue needs
+    to.
     """
     setting = policies.setting_of(scene.configured, "nodegroup")
     if setting is None or not setting.arguments.get("strict", True):
@@ -160,7 +160,7 @@ def _root(scene: Scene) -> Iterator[findings.FindingText]:
 
 
 def _guarantees(scene: Scene) -> Iterator[findings.FindingText]:
-    """Guarantees of queues side by side that are more than there is."""
+    """Iterate over guarantees of sibling queues that exceed the available resources in sum."""
     beside = [
         each
         for name, each in scene.known.items()

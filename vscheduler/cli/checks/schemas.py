@@ -1,7 +1,7 @@
-"""What an API server would refuse of an object of a CRD: its schema, read from the CRD's file.
+"""Schema validation of custom resources, with the schema from the CRD's file.
 
-Types, bounds and rules are judged as there, and told in its words, for every field at once. Values
-of null count as absent, as there.
+Types, limits and rules are judged, and reported, as an API server does, for every field at once.
+Null values count as absent, as in API servers.
 """
 
 import re
@@ -27,23 +27,25 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A field that isn't as the schema has it."""
+    """A field that violates the schema."""
 
     path: Path
     message: str
     by_rule: bool = False
-    """Whether one of the schema's rules says so, which don't keep other rules from being asked."""
+    """Whether a validation rule failed. A failed rule doesn't keep further rules from being
+    checked.
+    """
 
 
 def of(definition: Mapping[str, Any]) -> Schema:
-    """The schema of the version that a CRD stores."""
+    """Return the schema of the storage version of a CRD."""
     version = next(each for each in definition["spec"]["versions"] if each["storage"])
     found: Schema = version["schema"]["openAPIV3Schema"]
     return found
 
 
 def faults(schema: Schema, tree: Mapping[str, Any]) -> list[Fault]:
-    """All that is wrong with a new object."""
+    """Return all faults of a new object."""
     return _judged(schema, _without_nulls(tree), ())
 
 
@@ -54,7 +56,9 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _judged(schema: Schema, value: Any, path: Path) -> list[Fault]:
-    """What is wrong with a value and all in it; rules only judge what is sound otherwise."""
+    """Return the faults of a value and its parts. Rules are only evaluated for otherwise valid
+    values.
+    """
     found = [Fault((*path, *below), message) for below, message in _itself(schema, value)]
     if not found:
         for name, part, inner in _parts(schema, value):
@@ -69,9 +73,9 @@ def _judged(schema: Schema, value: Any, path: Path) -> list[Fault]:
 
 
 def _parts(schema: Schema, value: Any) -> Iterator[tuple[str | int, Any, Schema | None]]:
-    """What is in a value, with the schema of each part; None for a field that has none.
+    """Iterate over the parts of a value with their schemas; None for an unknown field.
 
-    An object whose schema lists no fields takes any: `metadata` is for Kubernetes to judge.
+    An object whose schema lists no fields accepts any field: `metadata` is validated by Kubernetes.
     """
     if isinstance(value, list):
         for place, item in enumerate(value):
@@ -85,7 +89,7 @@ def _parts(schema: Schema, value: Any) -> Iterator[tuple[str | int, Any, Schema 
 
 
 def _itself(schema: Schema, value: Any) -> Iterator[tuple[Path, str]]:
-    """What is wrong with the value as such, and where below it."""
+    """Iterate over faults of the value itself, with the path below the value."""
     wanted, fields = schema.get("type"), value
     kinds = _TYPES[wanted] if wanted else (int, str)
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
@@ -103,7 +107,7 @@ def _itself(schema: Schema, value: Any) -> Iterator[tuple[Path, str]]:
 
 
 def _broken(schema: Schema, value: Any, path: Path) -> Iterator[Fault]:
-    """The schema's own rules that the value breaks; those that can't be judged among them."""
+    """Iterate over the schema's own rules that the value violates, or that can't be evaluated."""
     known = {"self": value, "oldSelf": cel.ABSENT}
     for rule in schema.get("x-kubernetes-validations", ()):
         message = _refusal(rule, known)
@@ -113,7 +117,7 @@ def _broken(schema: Schema, value: Any, path: Path) -> Iterator[Fault]:
 
 
 def _refusal(rule: Schema, known: cel.Variables) -> str | None:
-    """What a rule says against a value; None where it says nothing."""
+    """Return the message of a violated rule, else None."""
     try:
         if cel.compiled(rule["rule"])(known):
             return None
@@ -124,7 +128,7 @@ def _refusal(rule: Schema, known: cel.Variables) -> str | None:
 
 
 def _bounds(schema: Schema, value: Any) -> Iterator[str]:
-    """Numbers, lengths and patterns that the value doesn't keep to."""
+    """Iterate over violated numeric limits, lengths and patterns."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         if value < schema.get("minimum", value):
             yield f"must be greater than or equal to {schema['minimum']}, not {value}"

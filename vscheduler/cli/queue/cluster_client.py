@@ -1,6 +1,6 @@
-"""The cluster as the commands for people see it: lists, single queues and changes, by pykube.
+"""The cluster for interactive commands: lists, single queues and changes, through pykube.
 
-What comes out is plain data, as the API server writes it; what goes wrong is one sentence.
+Results are plain data as the API server writes them; every error is a single sentence.
 """
 
 import os
@@ -29,10 +29,10 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
 WATCH_SECONDS = 300
 SILENCE_SECONDS = 90.0
-"""A watch that says nothing for longer is taken for dead; bookmarks come about once a minute."""
+"""A watch silent for longer is assumed dead: bookmarks arrive about once a minute."""
 
 INTERRUPTED_STATUS = 130
-"""What is ended by Ctrl-C, as with kubectl."""
+"""Exit status after Ctrl-C, as in kubectl."""
 
 Object = dict[str, Any]
 Answer = TypeVar("Answer")
@@ -47,11 +47,11 @@ ACCESS = (
         help="A kubeconfig file [default: as for kubectl; in a pod, its service account].",
     ),
 )
-"""Flags that say which cluster: of every command that asks one."""
+"""Flags that select the cluster, for every command that contacts a cluster."""
 
 
 class Kind(StrEnum):
-    """What is asked for."""
+    """Kinds of objects to read."""
 
     QUEUE = "Queue"
     POD_GROUP = "PodGroup"
@@ -73,30 +73,30 @@ _BAD_FILE = (
     *(pykube.exceptions.KubernetesError, ImportError, OSError),
     *(LookupError, AttributeError, TypeError, NotImplementedError),
 )
-"""What a bad kubeconfig leads pykube to."""
+"""Errors that pykube raises for a bad kubeconfig."""
 
 CLASSES: Mapping[Kind, Any] = {Kind.QUEUE: _Queue, Kind.POD_GROUP: _PodGroup}
 
 
 class ClusterError(Exception):
-    """What was asked can't be had; the message is a sentence for people."""
+    """A request failed. The message is a sentence for users."""
 
 
 class Unreachable(ClusterError):  # noqa: N818 - what the server is
-    """No answer, or none that can be used: another attempt may do better."""
+    """No response, or an unusable response: a retry may succeed."""
 
 
 class Expired(ClusterError):  # noqa: N818 - what the version is
-    """Changes since this version aren't known any more; list anew."""
+    """Changes since the version are no longer available: list again."""
 
 
 class Forbidden(ClusterError):  # noqa: N818 - what the question is
-    """This user may not ask that."""
+    """The user lacks the permission."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """All objects of a kind, and the version from which changes are to be watched."""
+    """All objects of a kind, and the version to watch from."""
 
     items: list[Object]
     version: str
@@ -104,27 +104,29 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """An object that is new, different or gone."""
+    """A new, changed or deleted object."""
 
     item: Object
     gone: bool = False
 
 
 class Source(Protocol):
-    """Where objects come from; Cluster, or a test's own."""
+    """Access to objects: Cluster, or a fake in tests."""
 
     def list(self, kind: Kind) -> Listing:
-        """All objects of a kind."""
+        """Return all objects of a kind."""
 
     def queue(self, name: str) -> Object | None:
-        """One queue, or None where there is none of this name."""
+        """Return a queue, or None if no queue has the name."""
 
     def watch(self, kind: Kind, version: str) -> Iterator[Change]:
-        """What changes, until the server has had enough. Raises Expired for an old version."""
+        """Iterate over changes until the server ends the watch. Raises Expired for an old
+        version.
+        """
 
 
 class Cluster:
-    """A real one."""
+    """A real cluster."""
 
     def __init__(self, connect: Callable[[], pykube.KubeConfig]) -> None:
         self._connect = connect
@@ -132,7 +134,7 @@ class Cluster:
         self._server = "the API server"
 
     def list(self, kind: Kind) -> Listing:
-        """All objects of a kind, of all namespaces."""
+        """Return all objects of a kind, in all namespaces."""
 
         def ask(client: pykube.HTTPClient) -> Listing:
             found = self._query(kind, client).execute().json()
@@ -141,11 +143,11 @@ class Cluster:
             items: list[Object] = found.get("items") or []
             return Listing(items=items, version=found["metadata"].get("resourceVersion", ""))
 
-        with self._told(kind):
-            return self._asked(ask)
+        with self._translated_errors(kind):
+            return self._answered(ask)
 
     def queue(self, name: str) -> Object | None:
-        """One queue, or None where there is none of this name."""
+        """Return a queue, or None if no queue has the name."""
 
         def ask(client: pykube.HTTPClient) -> Object | None:
             try:
@@ -156,11 +158,11 @@ class Cluster:
                 return None
             return found
 
-        with self._told(Kind.QUEUE):
-            return self._asked(ask)
+        with self._translated_errors(Kind.QUEUE):
+            return self._answered(ask)
 
     def annotate_queue(self, name: str, key: str, value: str) -> Object | None:
-        """Annotate a queue; as it is then, or None where there is none of this name."""
+        """Annotate a queue; return the queue as stored, or None if no queue has the name."""
 
         def ask(client: pykube.HTTPClient) -> Object | None:
             stored = _Queue(client, {"metadata": {"name": quote(name, safe="")}})
@@ -173,13 +175,13 @@ class Cluster:
             changed: Object = stored.obj
             return changed
 
-        with self._told(Kind.QUEUE):
-            return self._asked(ask)
+        with self._translated_errors(Kind.QUEUE):
+            return self._answered(ask)
 
     def watch(self, kind: Kind, version: str) -> Iterator[Change]:
-        """What changes; a watch that just ends, or falls silent, ends here, too."""
+        """Iterate over changes until the watch ends or falls silent."""
         parameters = {"allowWatchBookmarks": "true", "timeoutSeconds": str(WATCH_SECONDS)}
-        with self._told(kind), self._client(SILENCE_SECONDS) as client:
+        with self._translated_errors(kind), self._client(SILENCE_SECONDS) as client:
             for event in self._query(kind, client).watch(since=version, params=parameters):
                 item: Object = event.object.obj
                 match event.type:
@@ -188,8 +190,8 @@ class Cluster:
                     case "ERROR":
                         raise _refusal(item.get("code") or 500, str(item.get("message")), kind)
 
-    def _asked(self, ask: Callable[[pykube.HTTPClient], Answer]) -> Answer:
-        """The answer; credentials that have run out are worked out anew, once."""
+    def _answered(self, ask: Callable[[pykube.HTTPClient], Answer]) -> Answer:
+        """Return a response. Expired credentials are renewed once."""
         fresh = self._config is None
         try:
             with self._client(ANSWER_SECONDS) as client:
@@ -203,7 +205,7 @@ class Cluster:
 
     @contextmanager
     def _client(self, seconds: float) -> Iterator[pykube.HTTPClient]:
-        """A client of its own for each question: its sessions aren't made for several threads."""
+        """Provide a new client for each request: pykube's sessions aren't thread-safe."""
         if self._config is None:
             self._config = self._connect()
         client = pykube.HTTPClient(self._config, timeout=(CONNECT_SECONDS, seconds))
@@ -224,8 +226,8 @@ class Cluster:
         return query.filter(namespace=pykube.all) if kind is Kind.POD_GROUP else query
 
     @contextmanager
-    def _told(self, kind: Kind) -> Iterator[None]:
-        """Whatever goes wrong, as a ClusterError."""
+    def _translated_errors(self, kind: Kind) -> Iterator[None]:
+        """Translate all errors into ClusterError."""
         try:
             yield
         except kubeconfigs.KubeconfigError as error:
@@ -246,7 +248,7 @@ class Cluster:
 
 @contextmanager
 def tidy_end() -> Iterator[None]:
-    """SIGTERM ends the command as an error would: no key is left behind in a file."""
+    """Let SIGTERM end the command like an error, so that no key file is left behind."""
 
     def end(number: int, _: object) -> NoReturn:
         sys.exit(128 + number)
@@ -260,7 +262,7 @@ def tidy_end() -> Iterator[None]:
 
 @contextmanager
 def opened(kubeconfig: str, context: str) -> Iterator[Cluster]:
-    """The cluster that these flags and the environment name; nothing is sent yet."""
+    """Provide the cluster selected by flags and environment; nothing is sent yet."""
     with tempfile.TemporaryDirectory(prefix="vscheduler-") as private:
         yield Cluster(
             lambda: kubeconfigs.load(
@@ -270,12 +272,12 @@ def opened(kubeconfig: str, context: str) -> Iterator[Cluster]:
 
 
 def _status(error: Any) -> int:
-    """The HTTP status of either library's error."""
+    """Return the HTTP status of an error of requests or pykube."""
     return int(error.response.status_code if hasattr(error, "response") else error.code)
 
 
 def _message(error: Any) -> str:
-    """What the server said."""
+    """Return the server's message."""
     if not hasattr(error, "response"):
         return str(error)
     try:
@@ -285,7 +287,7 @@ def _message(error: Any) -> str:
 
 
 def _refusal(status: int, message: str, kind: Kind) -> ClusterError:
-    """The server's no, with what would help."""
+    """Return the error for a refused request, with advice."""
     match status:
         case HTTPStatus.UNAUTHORIZED:
             return Forbidden("the API server doesn't know this user: sign in anew (401)")
@@ -303,7 +305,7 @@ def _refusal(status: int, message: str, kind: Kind) -> ClusterError:
 
 
 def _cause(error: requests.RequestException) -> str:
-    """The innermost of what the libraries say, without their objects and numbers."""
+    """Return the innermost cause of an error, without object addresses and error numbers."""
     if isinstance(error, requests.Timeout):
         return "it took too long"
     inner: Any = error.args[0] if error.args else error

@@ -1,4 +1,4 @@
-"""`vscheduler queue list|get|tree`: what the queues of a cluster have, deserve and wait for.
+"""`vscheduler queue list|get|tree`: the queues of a cluster, their shares and waiting jobs.
 
 `open` and `close` are in queue_requests.
 """
@@ -31,8 +31,8 @@ Command = TypeVar("Command", bound=Callable[..., None])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What all of these commands take."""
+class Flags:
+    """The flags of list, get and tree."""
 
     output: str
     watch: bool
@@ -41,7 +41,7 @@ class Wish:
 
     @property
     def style(self) -> queue_tables.Style:
-        """For whoever reads stdout."""
+        """The style suited to stdout."""
         terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
         coloured = terminal and not os.environ.get("NO_COLOR")
         return queue_tables.Style(
@@ -53,41 +53,43 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
-    """What a command shows of a cluster."""
+class Presentation:
+    """How a command presents a cluster."""
 
     lines: queue_watch.Lines
     rows: queue_watch.Rows | None
-    """Where a change is a line; else everything is shown anew."""
+    """Rows for commands that print changes line by line; None: print everything again."""
     order: Callable[[queue_watch.View], list[str]]
-    """Names of the queues, as they are shown."""
+    """Returns the names of the queues in display order."""
     kinds: Sequence[Kind]
 
 
 def options(command: Command) -> Command:
-    """The flags of all of these commands."""
+    """Add the flags of list, get and tree."""
     for add in (
         *cluster_client.ACCESS,
-        click.option("-w", "--watch", is_flag=True, help="Go on showing changes, until Ctrl-C."),
+        click.option("-w", "--watch", is_flag=True, help="Keep showing changes until Ctrl-C."),
         click.option(
             "-o",
             "--output",
             type=click.Choice(["table", "wide", *OBJECTS]),
             default="table",
             show_default=True,
-            help="How to print them.",
+            help="Output format.",
         ),
     ):
         command = add(command)
     return command
 
 
-@click.group("queue", short_help="Show what queues have and wait for; open and close them.")
+@click.group(
+    "queue", short_help="Show queues, their shares and waiting jobs; open and close queues."
+)
 def command() -> None:
-    """Show what the queues of a cluster have, what they deserve and how that came about; open and
-    close them.
+    """Show the queues of a cluster with their shares, and how the shares came about; open and close
+    queues.
 
-    Figures are those that a scheduler has written to the queues' status; in tables, 24/25 is
+    Figures are taken from the queues' status, as written by a scheduler. In tables, 24/25 means
     allocated/deserved.
     """
 
@@ -96,24 +98,24 @@ command.add_command(queue_requests.open_command)
 command.add_command(queue_requests.close_command)
 
 
-@command.command("list", short_help="All queues, a line each.")
+@command.command("list", short_help="List all queues, one per line.")
 @click.option(
     "--sort-by",
     type=click.Choice(["name", "share", "weight"]),
     default="name",
     show_default=True,
-    help="What comes first; the largest share or weight.",
+    help="Sort order; largest share or weight first.",
 )
 @options
 def list_command(*, sort_by: str, **flags: object) -> None:
-    """List all queues, a line each: state, weight, allocated/deserved, share and PodGroups."""
+    """List all queues, one per line: state, weight, allocated/deserved, share and PodGroups."""
 
     def ordered(view: queue_watch.View) -> list[queue_figures.Figures]:
         return sorted(view.figures(), key=lambda each: _rank(each, sort_by))
 
     _show(
-        Wish(**flags),  # type: ignore[arg-type]  # the flags are its fields
-        Picture(
+        Flags(**flags),  # type: ignore[arg-type]  # the flags are its fields
+        Presentation(
             lines=lambda view, style: queue_tables.listed(ordered(view), style),
             rows=lambda view, style: queue_tables.list_rows(ordered(view), style),
             order=lambda view: [each.name for each in ordered(view)],
@@ -122,13 +124,13 @@ def list_command(*, sort_by: str, **flags: object) -> None:
     )
 
 
-@command.command("tree", short_help="Queues below their parents.")
+@command.command("tree", short_help="Show queues below their parents.")
 @options
 def tree_command(**flags: object) -> None:
-    """Show queues below their parents, each with allocated/deserved and its share."""
+    """Show queues below their parents, with allocated/deserved and share."""
     _show(
-        Wish(**flags),  # type: ignore[arg-type]  # the flags are its fields
-        Picture(
+        Flags(**flags),  # type: ignore[arg-type]  # the flags are its fields
+        Presentation(
             lines=lambda view, style: queue_tables.tree(view.figures(), style),
             rows=None,
             order=_in_tree,
@@ -137,15 +139,16 @@ def tree_command(**flags: object) -> None:
     )
 
 
-@command.command("get", short_help="All about some queues.")
+@command.command("get", short_help="Show details of some queues.")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @options
 def get_command(*, names: tuple[str, ...], **flags: object) -> None:
-    """Show all about these queues: figures, how deserved came about, and what waits, and why.
+    """Show details of these queues: figures, how deserved came about, and waiting PodGroups with
+    their reasons.
 
-    With `-o wide` they are shown as by `list`.
+    With `-o wide` the output is like that of `list`.
     """
-    wish = Wish(**flags)  # type: ignore[arg-type]  # the flags are its fields
+    given = Flags(**flags)  # type: ignore[arg-type]  # the flags are its fields
     wanted = list(dict.fromkeys(names))
 
     def chosen(view: queue_watch.View) -> list[queue_figures.Figures]:
@@ -161,28 +164,28 @@ def get_command(*, names: tuple[str, ...], **flags: object) -> None:
     def rows(view: queue_watch.View, style: queue_tables.Style) -> list[queue_tables.Row]:
         return queue_tables.list_rows(chosen(view), style)
 
-    picture = Picture(
+    presentation = Presentation(
         lines=lines,
-        rows=rows if wish.style.wide else None,
+        rows=rows if given.style.wide else None,
         order=lambda view: [each.name for each in chosen(view)],
         kinds=(Kind.QUEUE, Kind.POD_GROUP),
     )
-    _show(wish, picture, wanted)
+    _show(given, presentation, wanted)
 
 
-def _show(wish: Wish, picture: Picture, names: Sequence[str] = ()) -> None:
-    """Show the picture once, or until Ctrl-C; names are queues that must exist."""
+def _show(given: Flags, presentation: Presentation, names: Sequence[str] = ()) -> None:
+    """Show the queues once, or until Ctrl-C; `names` are queues that must exist."""
     try:
         with (
             cluster_client.tidy_end(),
-            cluster_client.opened(wish.kubeconfig, wish.context) as cluster,
+            cluster_client.opened(given.kubeconfig, given.context) as cluster,
         ):
-            if not wish.watch:
-                view, missing = look(cluster, _kinds(wish, picture), names)
-                _print(view, wish, picture, names)
+            if not given.watch:
+                view, missing = look(cluster, _kinds(given, presentation), names)
+                _print(view, given, presentation, names)
                 _say(missing, view)
                 sys.exit(1 if missing else 0)
-            _watch(cluster, wish, picture, names)
+            _watch(cluster, given, presentation, names)
     except cluster_client.ClusterError as error:
         raise click.ClickException(plain_text.shown(str(error))) from error
     except KeyboardInterrupt:
@@ -192,10 +195,10 @@ def _show(wish: Wish, picture: Picture, names: Sequence[str] = ()) -> None:
 def look(
     source: cluster_client.Source, kinds: Sequence[Kind], names: Sequence[str]
 ) -> tuple[queue_watch.View, list[str]]:
-    """The cluster as it is now, and a sentence for each of these queues that isn't there.
+    """Return the cluster as of now, and a sentence for each missing queue.
 
-    With names, only those are asked for. PodGroups are asked for if it takes them to know what
-    waits, or their counts. Raises ClusterError.
+    With `names`, only these queues are requested. PodGroups are requested only if needed for
+    waiting jobs or counts. Raises cluster_client.ClusterError.
     """
     view = queue_watch.View()
     missing = []
@@ -219,7 +222,7 @@ def look(
 
 
 def _missing(source: cluster_client.Source, absent: Sequence[str]) -> list[str]:
-    """A sentence for each; whoever may not list queues learns of no others."""
+    """Return a sentence for each missing queue; suggestions need permission to list queues."""
     try:
         known = [each["metadata"]["name"] for each in source.list(Kind.QUEUE).items]
     except cluster_client.Forbidden:
@@ -228,16 +231,20 @@ def _missing(source: cluster_client.Source, absent: Sequence[str]) -> list[str]:
 
 
 def _not_there(name: str, known: Sequence[str]) -> str:
-    """There is no such queue; whom the user may have meant."""
+    """Return that the queue doesn't exist, with similar names."""
     near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.75)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     return f"there is no queue {name}{hint}"
 
 
-def _print(view: queue_watch.View, wish: Wish, picture: Picture, names: Sequence[str]) -> None:
-    """The picture as asked for: one object by its name as itself, others in a List."""
-    if wish.output not in OBJECTS:
-        made = picture.lines(view, wish.style)
+def _print(
+    view: queue_watch.View, given: Flags, presentation: Presentation, names: Sequence[str]
+) -> None:
+    """Print queues in the requested format: a single named object as is, several objects in a
+    List.
+    """
+    if given.output not in OBJECTS:
+        made = presentation.lines(view, given.style)
         if made:
             screen.say(*made, painted=True)
         elif not names:
@@ -245,13 +252,13 @@ def _print(view: queue_watch.View, wish: Wish, picture: Picture, names: Sequence
         return
     items = [
         queue_figures.without_bookkeeping(view.queues[name])
-        for name in picture.order(view)
+        for name in presentation.order(view)
         if name in view.queues
     ]
     if len(names) != 1:
         items = [{"apiVersion": "v1", "items": items, "kind": "List"}]
     for each in items:
-        output.show(each, wish.output, indent=queue_watch.INDENT)
+        output.show(each, given.output, indent=queue_watch.INDENT)
 
 
 def _say(missing: Sequence[str], view: queue_watch.View) -> None:
@@ -259,37 +266,39 @@ def _say(missing: Sequence[str], view: queue_watch.View) -> None:
 
 
 def _watch(
-    cluster: cluster_client.Source, wish: Wish, picture: Picture, names: Sequence[str]
+    cluster: cluster_client.Source, given: Flags, presentation: Presentation, names: Sequence[str]
 ) -> None:
     view = queue_watch.View()
-    changes = queue_watch.news(cluster, _kinds(wish, picture))
+    changes = queue_watch.news(cluster, _kinds(given, presentation))
     first = view.take(next(changes))
     missing = [_not_there(name, list(view.queues)) for name in names if name not in view.queues]
     if missing:
         raise cluster_client.ClusterError("; ".join(missing))
-    with _screen(wish, picture, names) as show:
+    with _screen(given, presentation, names) as show:
         show(view, first)
         for portion in changes:
             show(view, view.take(portion))
 
 
 @contextmanager
-def _screen(wish: Wish, picture: Picture, names: Sequence[str]) -> Iterator[queue_watch.Show]:
-    style = wish.style
-    if wish.output in OBJECTS:
-        yield queue_watch.Objects(wish.output, names)
+def _screen(
+    given: Flags, presentation: Presentation, names: Sequence[str]
+) -> Iterator[queue_watch.Show]:
+    style = given.style
+    if given.output in OBJECTS:
+        yield queue_watch.Objects(given.output, names)
     elif style.width is not None:
-        with queue_watch.terminal(picture.lines, style) as show:
+        with queue_watch.terminal(presentation.lines, style) as show:
             yield show
-    elif picture.rows is not None:
-        yield queue_watch.Log(picture.rows, style)
+    elif presentation.rows is not None:
+        yield queue_watch.Log(presentation.rows, style)
     else:
-        yield queue_watch.Pages(picture.lines, style)
+        yield queue_watch.Pages(presentation.lines, style)
 
 
-def _kinds(wish: Wish, picture: Picture) -> Sequence[Kind]:
-    """What has to be asked for: objects are printed without PodGroups."""
-    return (Kind.QUEUE,) if wish.output in OBJECTS else picture.kinds
+def _kinds(given: Flags, presentation: Presentation) -> Sequence[Kind]:
+    """Return the kinds to request: JSON and YAML output needs no PodGroups."""
+    return (Kind.QUEUE,) if given.output in OBJECTS else presentation.kinds
 
 
 def _in_tree(view: queue_watch.View) -> list[str]:
@@ -298,7 +307,7 @@ def _in_tree(view: queue_watch.View) -> list[str]:
 
 
 def _rank(queue: queue_figures.Figures, sort_by: str) -> tuple[float, str]:
-    """Of two queues, the one with the smaller rank is shown first."""
+    """Return a sort key."""
     match sort_by:
         case "share":
             return (-(queue.share or 0.0), queue.name)

@@ -1,8 +1,8 @@
-"""Which cluster, and as whom: kubectl's files and their order, made into what pykube takes.
+"""Kubeconfig loading for pykube, with kubectl's files and precedence.
 
-pykube reads a single file, knows no credential plugins of today (client.authentication.k8s.io/v1),
-and puts keys that stand in the file into /tmp for all to read. So the file is made plain for it:
-one context, keys in files of our own, a credential plugin's answer in place of the plugin.
+pykube reads a single file, lacks today's credential plugins (client.authentication.k8s.io/v1), and
+writes inline keys to world-readable files in /tmp. So the kubeconfig is simplified first: a single
+context, keys in private files, and the response of a credential plugin in place of the plugin.
 """
 
 import base64
@@ -18,10 +18,10 @@ import pykube
 import yaml
 
 PLUGIN_SECONDS = 120.0
-"""For a credential plugin, which may send people to a browser."""
+"""Time limit of a credential plugin, which may open a browser for the user."""
 
 IN_FILES = ("certificate-authority", "client-certificate", "client-key")
-"""What stands in a file of its own, or as base64 under this name with `-data`."""
+"""Fields that name a file; with suffix `-data`, the content is inline as base64."""
 
 SECTIONS = {"clusters": "cluster", "users": "user", "contexts": "context"}
 POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -30,16 +30,16 @@ Tree = dict[str, Any]
 
 
 class KubeconfigError(Exception):
-    """No way to a cluster can be worked out; the message is a sentence for people."""
+    """The kubeconfig leads to no cluster. The message is a sentence for users."""
 
 
 def load(
     given: str, context: str, *, environment: Mapping[str, str], private: Path
 ) -> pykube.KubeConfig:
-    """The context of this name, else the current one, ready for pykube.
+    """Return the context of this name, else the current context, ready for pykube.
 
-    given is the file that the user names; else those of $KUBECONFIG, else ~/.kube/config, and in
-    a pod without any of these its service account. Keys are written to files in `private`.
+    `given` is the file named by the user. Without `given` the files in $KUBECONFIG are used, else
+    ~/.kube/config, else, in a pod, its service account. Keys are written to files in `private`.
     Raises KubeconfigError.
     """
     files = _files(given, environment)
@@ -69,7 +69,7 @@ def load(
 
 
 def _files(given: str, environment: Mapping[str, str]) -> list[Path]:
-    """The files that count, in the order of their say."""
+    """Return the files to read, in order of precedence."""
     if given:
         path = Path(given).expanduser()
         if not path.is_file():
@@ -81,7 +81,9 @@ def _files(given: str, environment: Mapping[str, str]) -> list[Path]:
 
 
 def _merged(files: list[Path]) -> Tree:
-    """All files as one: of two entries of a name, the first file's counts, as with kubectl."""
+    """Return all files merged. Of entries with equal names the first file's counts, as in
+    kubectl.
+    """
     merged: Tree = {"current-context": "", **{section: {} for section in SECTIONS}}
     for path in files:
         tree = _read(path)
@@ -109,7 +111,7 @@ def _read(path: Path) -> Tree:
 
 
 def _absolute(entry: Tree, folder: Path) -> Tree:
-    """The entry with paths that hold wherever the command is run."""
+    """Return the entry with absolute paths."""
     for key in (*IN_FILES, "tokenFile"):
         if entry.get(key):
             entry[key] = str(folder.resolve() / Path(entry[key]).expanduser())
@@ -128,7 +130,7 @@ def _entry(merged: Tree, section: str, name: str, where: str) -> Tree:
 
 
 def _plain(entry: Tree, private: Path) -> Tree:
-    """The entry with its keys in files that only the user can read."""
+    """Return the entry with inline keys replaced by files that only the user can read."""
     made = dict(entry)
     for key in IN_FILES:
         data = made.pop(f"{key}-data", None)
@@ -144,7 +146,7 @@ def _plain(entry: Tree, private: Path) -> Tree:
 
 
 def _signed_in(user: Tree, cluster: Tree) -> Tree:
-    """The user with a token or a certificate in place of a file or a plugin that has it."""
+    """Return the user with a token or certificate in place of a token file or credential plugin."""
     made = dict(user)
     if made.get("as"):
         raise KubeconfigError(f"the kubeconfig acts as {made['as']}, which isn't possible here")
@@ -168,7 +170,9 @@ def _signed_in(user: Tree, cluster: Tree) -> Tree:
 
 
 def _ask_plugin(plugin: Tree, cluster: Tree) -> Tree:
-    """What a credential plugin gives (client.authentication.k8s.io ExecCredentialStatus)."""
+    """Return the response of a credential plugin (client.authentication.k8s.io
+    ExecCredentialStatus).
+    """
     command = plugin.get("command", "")
     spec: Tree = {"interactive": sys.stdin.isatty()}
     if plugin.get("provideClusterInfo"):

@@ -1,7 +1,6 @@
-"""A queue's figures out of the objects that the API server has: what tables are made of.
+"""Figures of a queue, from objects of the API server, for tables.
 
-An object is taken as it is: what nobody has written is absent, what can't be read is shown as it
-stands there.
+Objects are taken as they are: unwritten fields are absent, unreadable values are shown literally.
 """
 
 from collections import Counter
@@ -16,7 +15,7 @@ from vscheduler.mirror import wording
 from vscheduler.mirror.decode import quantities
 
 FAIR_SHARE = "/FairShare"
-"""The end of a condition's type; before it stands the scheduler whose words they are."""
+"""Suffix of a condition type; the prefix is the scheduler that wrote the condition."""
 
 UNSCHEDULABLE = "Unschedulable"
 WRITTEN_COUNTS = ("pending", "inqueue", "running", "unknown", "completed")
@@ -24,27 +23,27 @@ ABSENT = "-"
 
 Object = Mapping[str, Any]
 Quantities = Mapping[str, str]
-"""Amounts by resource, as they stand in an object."""
+"""Amounts by resource, as written in an object."""
 
 Census = Mapping[tuple[str, str], int]
-"""How many PodGroups there are, by queue and phase."""
+"""Number of PodGroups by queue and phase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A PodGroup, as far as its queue is concerned."""
+    """A PodGroup, reduced to fields relevant for its queue."""
 
     key: str
     queue: str
     phase: str
     created: float
     waits_because: str
-    """The message of its condition Unschedulable while that is True."""
+    """The message of condition Unschedulable while the condition is True."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """PodGroups by phase."""
+    """Numbers of PodGroups by phase."""
 
     pending: int
     inqueue: int
@@ -53,14 +52,14 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """A queue, and how it fares."""
+    """A queue with its figures."""
 
     name: str
     state: str
     weight: int
     priority: int
     parent: str
-    """Empty is root."""
+    """Empty means root."""
     created: float
     allocated: Quantities
     deserved: Quantities
@@ -69,23 +68,23 @@ class Figures:
     capability: Quantities
     guarantee: Quantities
     quota: Quantities
-    """spec.deserved, which capacity goes by."""
+    """spec.deserved, used by plugin capacity."""
     share: float | None
     sentences: tuple[tuple[str, str], ...]
-    """How deserved came about, by scheduler."""
+    """Explanations of the deserved amounts, by scheduler."""
     counts: Counts | None
-    """None where PodGroups can't be seen."""
+    """None where PodGroups can't be read."""
 
 
 def census(groups: Iterable[Group]) -> Census:
-    """PodGroups counted by queue and phase."""
+    """Count PodGroups by queue and phase."""
     return Counter((each.queue, each.phase) for each in groups)
 
 
 def figures(queue: Object, counted: Census | None) -> Figures:
-    """The figures of a queue; counted is None where PodGroups can't be seen.
+    """Return the figures of a queue; `counted` is None where PodGroups can't be read.
 
-    Counts that a controller has written are taken before these.
+    Counts written by a controller take precedence over `counted`.
     """
     queue = screen.plain(queue)
     metadata, spec, status = queue["metadata"], queue.get("spec") or {}, queue.get("status") or {}
@@ -115,7 +114,7 @@ def figures(queue: Object, counted: Census | None) -> Figures:
 
 
 def group(found: Object) -> Group:
-    """What a PodGroup says of itself."""
+    """Return a PodGroup from its JSON."""
     found = screen.plain(found)
     metadata, status = found["metadata"], found.get("status") or {}
     return Group(
@@ -135,20 +134,20 @@ def group(found: Object) -> Group:
 
 
 def waiting(name: str, groups: Iterable[Group]) -> list[Group]:
-    """The queue's PodGroups that wait and have been told why, the oldest first."""
+    """Return the queue's PodGroups that wait with a reason, oldest first."""
     found = [each for each in groups if each.queue == name and each.waits_because]
     return sorted(found, key=lambda each: (each.created, each.key))
 
 
 def without_bookkeeping(queue: Object) -> dict[str, Any]:
-    """The object as kubectl shows it: without who wrote which field."""
+    """Return the object without managedFields, as kubectl prints objects."""
     metadata = {key: value for key, value in queue["metadata"].items() if key != "managedFields"}
     return {**queue, "metadata": metadata}
 
 
 def named(shown: Iterable[Figures]) -> list[str]:
-    """Resources that any of these queues has, deserves or asks for: cpu and memory always and
-    first; pod slots never.
+    """Return the resources in any figure of these queues: cpu and memory always and first, pods
+    never.
     """
     found = {
         name
@@ -161,12 +160,14 @@ def named(shown: Iterable[Figures]) -> list[str]:
 
 
 def named_in(amounts: Quantities) -> list[str]:
-    """The resources that these amounts name, in the same order."""
+    """Return the resources in these amounts, in the same order as `named`."""
     return _ordered(set(amounts))
 
 
 def amount(resource: str, amounts: Quantities) -> str:
-    """One of the amounts, short; `-` where nobody has written any, 0 where only this one isn't."""
+    """Return a short amount; `-` without any amounts, 0 if only the requested resource is
+    missing.
+    """
     if not amounts:
         return ABSENT
     text = amounts.get(resource, "0")
@@ -178,12 +179,12 @@ def amount(resource: str, amounts: Quantities) -> str:
 
 
 def limit(resource: str, amounts: Quantities) -> str:
-    """One of the amounts of a limit, which knows no bounds where it isn't named."""
+    """Return a short limit; `-` if the resource has no limit."""
     return amount(resource, amounts) if resource in amounts else ABSENT
 
 
 def age(seconds: float) -> str:
-    """A time span as kubectl shows it: 42s, 3m7s, 45m, 5h12m, 30h, 3d4h, 80d, 2y20d.
+    """Return a time span as kubectl prints ages: 42s, 3m7s, 45m, 5h12m, 30h, 3d4h, 80d, 2y20d.
 
     apimachinery: duration.HumanDuration.
     """
@@ -205,7 +206,7 @@ def age(seconds: float) -> str:
 
 
 def instant(text: str | None) -> float:
-    """Seconds since 1970 of a timestamp of the API server's; 0 where there is none."""
+    """Return seconds since the epoch from a Kubernetes timestamp; 0 without a timestamp."""
     return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
@@ -216,7 +217,7 @@ def _ordered(names: set[str]) -> list[str]:
 
 
 def _written(status: Object) -> Counts | None:
-    """Counts of a controller's, if one has written any."""
+    """Return the counts written by a controller, or None."""
     if not any(name in status for name in WRITTEN_COUNTS):
         return None
     return Counts(**{name: status.get(name, 0) for name in ("pending", "inqueue", "running")})
@@ -233,7 +234,7 @@ def _found(name: str, counted: Census | None) -> Counts | None:
 
 
 def _cores(milli: int) -> str:
-    """`24`, `33.33`, `50m`: a third of a core is of no interest beyond its second digit."""
+    """Return `24`, `33.33`, `50m`: two decimals of a core are precise enough."""
     if abs(milli) < 100 and milli:
         return f"{milli}m"
     return f"{milli / 1000:.2f}".rstrip("0").rstrip(".")

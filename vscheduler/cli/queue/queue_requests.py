@@ -1,4 +1,6 @@
-"""`vscheduler queue open|close`: write down what a queue is to be, and wait until it is."""
+"""`vscheduler queue open|close`: records the wanted state of queues, and waits until they
+reach it.
+"""
 
 import sys
 import time
@@ -14,37 +16,37 @@ from vscheduler.mirror import plain_text
 
 WANTED_STATE = "vscheduler.io/wanted-state"
 REFUSAL = "vscheduler.io/WantedState"
-"""The type of the condition that says why a queue isn't what its owner wants."""
+"""Type of the condition that explains why a queue differs from its owner's wish."""
 
 CLOSED_BY_PARENT = "volcano.sh/closed-by-parent"
-"""The annotation of a queue that was closed with one above it."""
+"""Annotation of a queue that was closed with an ancestor."""
 
 OPEN, CLOSED, CLOSING = "Open", "Closed", "Closing"
 Command = TypeVar("Command", bound=Callable[..., None])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long to wait."""
+class TimeLimits:
+    """Time limits of a request."""
 
     seconds: float
     settle_seconds: float = 2.0
-    """How long a refusal must stand: one that was there before may be about to go."""
+    """How long a refusal must last: an earlier refusal may be about to disappear."""
     poll_seconds: float = 0.2
 
 
 class Target(Protocol):
-    """Where queues are; clusters.Cluster, or a test's own."""
+    """Access to queues: cluster_client.Cluster, or a fake in tests."""
 
     def queue(self, name: str) -> cluster_client.Object | None:
-        """One queue, or None where there is none of this name."""
+        """Return a queue, or None if no queue has the name."""
 
     def annotate_queue(self, name: str, key: str, value: str) -> cluster_client.Object | None:
-        """Annotate a queue; as it is then, or None where there is none of this name."""
+        """Annotate a queue; return the queue as stored, or None if no queue has the name."""
 
 
 def options(command: Command) -> Command:
-    """The arguments of both commands."""
+    """Add the arguments of both commands."""
     for add in (
         *cluster_client.ACCESS,
         click.option(
@@ -54,7 +56,7 @@ def options(command: Command) -> Command:
             metavar="SECONDS",
             default=15.0,
             show_default=True,
-            help="How long to wait until it is so.",
+            help="How long to wait for the new state.",
         ),
         click.argument("names", metavar="NAME...", nargs=-1, required=True),
     ):
@@ -62,22 +64,22 @@ def options(command: Command) -> Command:
     return command
 
 
-@click.command("open", short_help="Let queues take PodGroups again.")
+@click.command("open", short_help="Open queues to new PodGroups.")
 @options
 def open_command(*, names: Sequence[str], seconds: float, kubeconfig: str, context: str) -> None:
-    """Open these queues, and those below them that were closed with them.
+    """Open these queues, and queues below them that were closed with them.
 
-    A queue below a closed one opens when that does.
+    A queue below a closed one opens together with its parent.
     """
     _run(names, OPEN, seconds, kubeconfig=kubeconfig, context=context)
 
 
-@click.command("close", short_help="Let queues take no more PodGroups.")
+@click.command("close", short_help="Close queues to new PodGroups.")
 @options
 def close_command(*, names: Sequence[str], seconds: float, kubeconfig: str, context: str) -> None:
-    """Close these queues and all below them.
+    """Close these queues and all queues below them.
 
-    A queue that holds PodGroups is Closing until the last of them has gone; the command doesn't
+    A queue with PodGroups is Closing until the last of its PodGroups is gone; the command doesn't
     wait for that.
     """
     _run(names, CLOSED, seconds, kubeconfig=kubeconfig, context=context)
@@ -86,11 +88,11 @@ def close_command(*, names: Sequence[str], seconds: float, kubeconfig: str, cont
 def _run(
     names: Sequence[str], wanted: str, seconds: float, *, kubeconfig: str, context: str
 ) -> None:
-    """Ask for all, wait for all; exit status 1 where one isn't there or isn't so in time."""
+    """Request and await the state of all queues; exit status 1 if any queue is missing or late."""
     try:
         with cluster_client.tidy_end(), cluster_client.opened(kubeconfig, context) as cluster:
             good, problems = request(
-                cluster, list(dict.fromkeys(names)), wanted, Patience(seconds=seconds)
+                cluster, list(dict.fromkeys(names)), wanted, TimeLimits(seconds=seconds)
             )
     except cluster_client.ClusterError as error:
         raise click.ClickException(plain_text.shown(str(error))) from error
@@ -102,11 +104,11 @@ def _run(
 
 
 def request(
-    target: Target, names: Sequence[str], wanted: str, patience: Patience
+    target: Target, names: Sequence[str], wanted: str, limits: TimeLimits
 ) -> tuple[list[str], list[str]]:
-    """Sentences for the queues that are as wanted, and for those that aren't.
+    """Return sentences for queues that reached the wanted state, and for the remaining queues.
 
-    Raises clusters.ClusterError.
+    Raises cluster_client.ClusterError.
     """
     good: list[str] = []
     problems: list[str] = []
@@ -124,28 +126,28 @@ def request(
         for name in list(asked):
             queue = target.queue(name)
             done = _done(name, queue, wanted)
-            problem = "" if done else _problem(name, queue, waited, patience)
+            problem = "" if done else _problem(name, queue, waited, limits)
             if done or problem:
                 asked.remove(name)
                 (good if done else problems).append(done or problem)
         if asked:
-            time.sleep(patience.poll_seconds)
+            time.sleep(limits.poll_seconds)
     return good, problems
 
 
 def _problem(
-    name: str, queue: cluster_client.Object | None, waited: float, patience: Patience
+    name: str, queue: cluster_client.Object | None, waited: float, limits: TimeLimits
 ) -> str:
-    """Why it is of no use to wait for the queue any longer; empty where it is."""
+    """Return why waiting for the queue is useless; empty while waiting makes sense."""
     if queue is None:
         return f"queue {name} has been deleted"
-    late = waited >= patience.seconds
+    late = waited >= limits.seconds
     refused = _refused(name, queue)
-    if refused and (late or waited >= patience.settle_seconds):
+    if refused and (late or waited >= limits.settle_seconds):
         return refused
     if late:
         return (
-            f"queue {name} isn't as asked for after {patience.seconds:g} s; is a `vscheduler run` "
+            f"queue {name} isn't as asked for after {limits.seconds:g} s; is a `vscheduler run` "
             f"with controllers running? Annotation {WANTED_STATE} says what it is to be, and the "
             f"next one sees to it"
         )
@@ -153,7 +155,7 @@ def _problem(
 
 
 def _done(name: str, queue: cluster_client.Object | None, wanted: str) -> str:
-    """A sentence where the queue is as it is wanted, else nothing."""
+    """Return a sentence if the queue has the wanted state, else nothing."""
     status = (queue or {}).get("status") or {}
     match status.get("state"), wanted:
         case ("Open", "Open"):
@@ -171,11 +173,11 @@ def _done(name: str, queue: cluster_client.Object | None, wanted: str) -> str:
 
 
 def _refused(name: str, queue: cluster_client.Object) -> str:
-    """Why the queue can't be what is wanted, in the Queue controller's words."""
+    """Return why the queue can't have the wanted state, in the Queue controller's words."""
     for each in (queue.get("status") or {}).get("conditions") or ():
         if each.get("type") == REFUSAL and each.get("status") == "False":
             return f"queue {name}: {each.get('message', '')}"
     marks = (queue.get("metadata") or {}).get("annotations") or {}
-    if CLOSED_BY_PARENT in marks:  # all that Volcano's CRD, which lacks conditions, has a place for
+    if CLOSED_BY_PARENT in marks:  # the only hint with Volcano's CRD, which lacks conditions
         return f"queue {name}: a queue above it is closed; this one opens with it"
     return ""

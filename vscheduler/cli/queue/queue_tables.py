@@ -1,7 +1,8 @@
-"""Queues as text: a line each, a block each, or a tree. Figures in, lines out.
+"""Queues as text: a line per queue, a block per queue, or a tree. Pure functions from figures to
+lines.
 
-A table is a line per queue and never cut; where a terminal is too narrow for it, the figures of a
-queue stand below each other.
+A table has a line per queue and is never cut. On a narrow terminal the figures of a queue are
+stacked.
 """
 
 import textwrap
@@ -16,41 +17,41 @@ from vscheduler.mirror import wording
 GAP = "  "
 ABSENT = queue_figures.ABSENT
 WAITING_MAX = 10
-"""PodGroups of a queue that are shown with their reasons."""
+"""How many waiting PodGroups of a queue are shown with their reasons."""
 
 Row = Mapping[str, str]
-"""Cells by title; a cell may have several lines."""
+"""Cells by title. A cell may have several lines."""
 
 Paint = Callable[[str, str], str]
-"""Colours a cell of the column of this title."""
+"""Colours a cell, given the title of its column."""
 
 
 def unpainted(_title: str, cell: str) -> str:
-    """No colours."""
+    """Return the cell without colours."""
     return cell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """For whom lines are made."""
+    """Output style."""
 
     now: float
-    """Seconds since 1970; ages are counted from here."""
+    """Seconds since the epoch; ages are relative to this time."""
     width: int | None = None
-    """Of the terminal; None is a file, whose lines are as long as they need to be."""
+    """Width of the terminal; None for files, whose lines may have any length."""
     wide: bool = False
     paint: Paint = unpainted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Titles and widths, so that lines printed later stand below those printed before."""
+    """Titles and column widths, kept so that later lines align with earlier lines."""
 
     widths: Mapping[str, int]
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> "Columns":
-        """Wide enough for these rows, of which there is at least one."""
+        """Return columns wide enough for these rows, at least one row."""
         widths = {title: len(title) for title in rows[0]}
         for row in rows:
             for title, cell in row.items():
@@ -59,16 +60,16 @@ class Columns:
 
     @property
     def width(self) -> int:
-        """Of a whole line."""
+        """The width of a whole line."""
         return sum(self.widths.values()) + len(GAP) * (len(self.widths) - 1)
 
     def heading(self, paint: Paint) -> str:
-        """The line of titles."""
+        """Return the line of titles."""
         (line,) = self.lines({title: title for title in self.widths}, lambda _, cell: cell)
         return paint("", line)
 
     def lines(self, row: Row, paint: Paint) -> list[str]:
-        """A row: as many lines as its tallest cell has."""
+        """Return a row as lines: as many as its tallest cell has."""
         cells = {title: row[title].split("\n") for title in self.widths}
         made = []
         for at in range(max(len(lines) for lines in cells.values())):
@@ -84,7 +85,7 @@ class Columns:
 
 
 def table(rows: Sequence[Row], paint: Paint) -> list[str]:
-    """Titles, and the rows below them."""
+    """Return a table with titles."""
     if not rows:
         return []
     columns = Columns.of(rows)
@@ -92,7 +93,7 @@ def table(rows: Sequence[Row], paint: Paint) -> list[str]:
 
 
 def listed(shown: Sequence[Figures], style: Style) -> list[str]:
-    """All queues, a line each, or some lines each on a narrow terminal."""
+    """Return all queues, a line per queue, or several lines per queue on a narrow terminal."""
     rows = list_rows(shown, style)
     narrow = rows and style.width is not None and Columns.of(rows).width > style.width
     if narrow and not style.wide:
@@ -101,7 +102,7 @@ def listed(shown: Sequence[Figures], style: Style) -> list[str]:
 
 
 def list_rows(shown: Sequence[Figures], style: Style) -> list[Row]:
-    """A row per queue; `24/25` is allocated/deserved."""
+    """Return a row per queue; `24/25` is allocated/deserved."""
     names = queue_figures.named(shown)
     parents = any(each.parent for each in shown)
     return [_row(each, names, style, parents=parents) for each in shown]
@@ -125,7 +126,7 @@ def _row(queue: Figures, names: Sequence[str], style: Style, *, parents: bool) -
 
 
 def _more(queue: Figures | None) -> Row:
-    """What only the wide table has."""
+    """Return the additional cells of the wide table."""
     return {
         "REQUEST": assigned(queue.request if queue else {}),
         "REALCAPABILITY": assigned(queue.real_capability if queue else {}),
@@ -135,7 +136,7 @@ def _more(queue: Figures | None) -> Row:
 
 
 def _stacked(shown: Sequence[Figures], style: Style) -> list[Row]:
-    """The same for a narrow terminal."""
+    """Return the rows for a narrow terminal."""
     names = queue_figures.named(shown)
     rows: list[Row] = []
     for queue in shown:
@@ -156,7 +157,7 @@ def _stacked(shown: Sequence[Figures], style: Style) -> list[Row]:
 
 
 def block(queue: Figures, groups: Sequence[Group] | None, style: Style) -> list[str]:
-    """All about one queue; groups are those of its PodGroups that wait, None if nobody may know."""
+    """Return all details of a queue; `groups` are its waiting PodGroups, None if unreadable."""
     about = {
         "Name": queue.name,
         "State": queue.state,
@@ -206,7 +207,9 @@ def _figure_rows(queue: Figures) -> list[Row]:
 
 
 def tree(shown: Sequence[Figures], style: Style) -> list[str]:
-    """Queues below their parents, root on top; then those that have no place in the tree."""
+    """Return queues below their parents, root on top, followed by queues without a place in the
+    tree.
+    """
     by_name = {each.name: each for each in shown}
     grown, problems = grow(shown)
     names = queue_figures.named(shown)
@@ -224,8 +227,8 @@ def tree(shown: Sequence[Figures], style: Style) -> list[str]:
 def grow(
     shown: Sequence[Figures],
 ) -> tuple[list[tuple[str, str]], dict[str, queues.QueueProblem]]:
-    """Queues in the order of the tree, with the branches before their names; and those, by name,
-    that have no place in it.
+    """Return the queues in tree order, each with its branch prefix, and the queues without a place
+    in the tree, by name.
     """
     known = {
         each.name: queues.Queue(
@@ -260,25 +263,25 @@ def _tree_row(label: str, queue: Figures | None, names: Sequence[str], style: St
 
 
 def pair(resource: str, queue: Figures) -> str:
-    """`24/25`: allocated, and deserved."""
+    """Return `24/25`: allocated/deserved."""
     held = queue_figures.amount(resource, queue.allocated)
     deserved = queue_figures.amount(resource, queue.deserved)
     return ABSENT if held == deserved == ABSENT else f"{held}/{deserved}"
 
 
 def _pairs(queue: Figures, names: Sequence[str]) -> list[str]:
-    """`24/25 cpu` for each of these resources that anything is known of."""
+    """Return `24/25 cpu` for each of these resources with any figure."""
     pairs = {name: pair(name, queue) for name in names}
     return [f"{cell} {name}" for name, cell in pairs.items() if cell != ABSENT]
 
 
 def share(queue: Figures) -> str:
-    """The queue's share, with two digits."""
+    """Return the queue's share, with two decimals."""
     return ABSENT if queue.share is None else f"{queue.share:.2f}"
 
 
 def assigned(amounts: Mapping[str, str]) -> str:
-    """`cpu=24,memory=96Gi`: amounts in a cell without spaces."""
+    """Return `cpu=24,memory=96Gi`: amounts in a cell without spaces."""
     named = queue_figures.named_in(amounts)
     return ",".join(f"{name}={queue_figures.amount(name, amounts)}" for name in named) or ABSENT
 
@@ -300,7 +303,7 @@ def _age(created: float, now: float) -> str:
 
 
 def _wrapped(text: str, style: Style, *, indent: str) -> list[str]:
-    """The text in lines of the terminal's width; in one line for a file."""
+    """Return the text wrapped to the terminal's width; a single line for files."""
     if style.width is None:
         return [indent + text]
     return textwrap.wrap(

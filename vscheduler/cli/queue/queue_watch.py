@@ -1,8 +1,7 @@
-"""What `-w` follows and shows: queues and PodGroups as they are, and as they become.
+"""`-w`: follows and shows changes of queues and PodGroups.
 
-Each kind has a thread that lists, watches, and lists anew when a watch ends; what they find comes
-together in one place, in the thread that prints: on a terminal, to a log, or for a program that
-reads objects.
+A thread per kind lists, watches, and lists again when a watch ends. The results meet in the
+printing thread, which updates a terminal, appends to a log, or prints objects for programs.
 """
 
 import queue
@@ -22,13 +21,13 @@ from vscheduler.cli.queue import cluster_client, queue_figures, queue_tables
 from vscheduler.core.model import queues
 
 NEWS_MAX = 1000
-"""Of one thread's finds, so many wait to be printed; then it waits."""
+"""How many results may wait to be printed; with more, the watching threads wait."""
 
 TOGETHER_SECONDS = 0.2
-"""What comes within this time is shown at once."""
+"""Changes within this interval are shown together."""
 
 TICK_SECONDS = 1.0
-"""Ages grow although nothing happens."""
+"""Redraw interval without changes, for growing ages."""
 
 RETRY_SECONDS = 2.0
 
@@ -39,12 +38,12 @@ REFRESHES_PER_SECOND = 4
 AGE = "AGE"
 
 INDENT = 4
-"""Of JSON, as kubectl's."""
+"""Indentation of JSON, as in kubectl."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A kind can't be listed; with `final`, nobody tries again."""
+    """A kind can't be listed. With `final`, nobody tries again."""
 
     error: cluster_client.ClusterError
     final: bool
@@ -56,37 +55,37 @@ News: TypeAlias = tuple[Kind, Find]
 
 @dataclass(slots=True, kw_only=True)
 class View:
-    """What is known of the cluster."""
+    """The known state of the cluster."""
 
     queues: dict[str, cluster_client.Object] = field(default_factory=dict)
     groups: dict[str, queue_figures.Group] | None = None
-    """None where nobody may see them, or nobody needs to."""
+    """None where PodGroups can't be read, or aren't needed."""
     left_out: str = ""
-    """Why there are no PodGroups, where somebody needs them."""
+    """Why needed PodGroups are missing."""
     troubles: dict[Kind, str] = field(default_factory=dict)
-    """Why there is no news of a kind for the time being."""
+    """Why updates of a kind are interrupted."""
 
     def figures(self) -> list[queue_figures.Figures]:
-        """All queues by name."""
+        """Return all queues by name."""
         counted = None if self.groups is None else queue_figures.census(self.groups.values())
         return [queue_figures.figures(self.queues[name], counted) for name in sorted(self.queues)]
 
     def waiting(self, name: str) -> list[queue_figures.Group] | None:
-        """PodGroups of this queue that wait; None where they can't be seen."""
+        """Return the waiting PodGroups of a queue; None where PodGroups can't be read."""
         if self.groups is None:
             return None
         return queue_figures.waiting(name, self.groups.values())
 
     @property
     def notes(self) -> list[str]:
-        """What people should know beside the figures."""
+        """Notes for users beside the figures."""
         lost = dict.fromkeys(f"{trouble}; trying again" for trouble in self.troubles.values())
         return [self.left_out, *lost] if self.left_out else [*lost]
 
     def take(self, news: Sequence[News]) -> list[cluster_client.Object]:
-        """Learn of these; gives the queues that are new or different, as they are now.
+        """Apply results; return the new and changed queues.
 
-        Raises the ClusterError of a failure without which nothing can be shown.
+        Raises the ClusterError of a failure that leaves nothing to show.
         """
         before = dict(self.queues)
         for kind, find in news:
@@ -130,8 +129,8 @@ class View:
 
 
 def follow(source: cluster_client.Source, kind: Kind, tell: Callable[[Find], None]) -> None:
-    """List and watch until that is of no use: when the first list fails, or a later one for a
-    reason that doesn't go away by itself.
+    """List and watch a kind until pointless: the first list fails, or a later list fails for a
+    lasting reason.
     """
     listed = False
     while True:
@@ -152,48 +151,50 @@ def follow(source: cluster_client.Source, kind: Kind, tell: Callable[[Find], Non
 
 
 def news(source: cluster_client.Source, kinds: Sequence[Kind]) -> Iterator[list[News]]:
-    """What happens, in portions; the first has all there is, a later one may be empty."""
+    """Iterate over batches of results; the first batch is complete, later batches may be empty."""
     found: queue.Queue[News] = queue.Queue(NEWS_MAX)
 
-    def teller(kind: Kind) -> Callable[[Find], None]:
+    def listener(kind: Kind) -> Callable[[Find], None]:
         return lambda find: found.put((kind, find))
 
     for kind in kinds:
         threading.Thread(
-            target=follow, args=(source, kind, teller(kind)), name=f"watch {kind}", daemon=True
+            target=follow, args=(source, kind, listener(kind)), name=f"watch {kind}", daemon=True
         ).start()
-    portion: list[News] = []
-    while {kind for kind, _ in portion} != set(kinds):
-        portion.append(found.get())
+    batch: list[News] = []
+    while {kind for kind, _ in batch} != set(kinds):
+        batch.append(found.get())
     while True:
-        yield portion
-        portion = _portion(found)
+        yield batch
+        batch = _next_batch(found)
 
 
-def _portion(found: "queue.Queue[News]") -> list[News]:
-    """What comes soon, and what comes with it."""
-    portion: list[News] = []
+def _next_batch(found: "queue.Queue[News]") -> list[News]:
+    """Return the results of the next interval."""
+    batch: list[News] = []
     wait = TICK_SECONDS
     until = time.monotonic() + TICK_SECONDS
     while wait > 0:
         try:
-            portion.append(found.get(timeout=wait))
+            batch.append(found.get(timeout=wait))
         except queue.Empty:
             break
-        if len(portion) == 1:
+        if len(batch) == 1:
             until = time.monotonic() + TOGETHER_SECONDS
         wait = until - time.monotonic()
-    return portion
+    return batch
 
 
 Lines: TypeAlias = Callable[[View, queue_tables.Style], list[str]]
 Rows: TypeAlias = Callable[[View, queue_tables.Style], list[queue_tables.Row]]
 Show: TypeAlias = Callable[[View, Sequence[cluster_client.Object]], None]
-"""Is told what there is, and which queues have changed."""
+"""Receives the view, and the queues that changed."""
 
 
 def paint(title: str, cell: str) -> str:
-    """Titles in bold; what isn't as usual in colour: a queue that isn't open, a share above 1."""
+    """Colour a cell: titles bold, unusual values in colour (a queue that isn't open, a share above
+    1).
+    """
     if not title:
         return click.style(cell, bold=True)
     if title == "STATE" and cell not in {"", queues.QueueState.OPEN}:
@@ -205,7 +206,7 @@ def paint(title: str, cell: str) -> str:
 
 @contextmanager
 def terminal(lines: Lines, style: queue_tables.Style) -> Iterator[Show]:
-    """Lines that change in place."""
+    """Provide a display that is updated in place."""
     wide = output.Screen(sys.stdout)
     with live.Live(console=wide, refresh_per_second=REFRESHES_PER_SECOND) as shown:
 
@@ -219,38 +220,38 @@ def terminal(lines: Lines, style: queue_tables.Style) -> Iterator[Show]:
 
 
 class _Notes:
-    """Says each once, for as long as it is so."""
+    """Prints each note once while the note applies."""
 
     def __init__(self) -> None:
-        self._said: list[str] = []
+        self._shown: list[str] = []
 
     def __call__(self, view: View) -> None:
         for note in view.notes:
-            if note not in self._said:
+            if note not in self._shown:
                 screen.say(note, err=True)
-        self._said = view.notes
+        self._shown = view.notes
 
 
 class Log:
-    """For a file: a line for each queue that looks different, below titles that fit."""
+    """Output for files: a line for each changed queue, below fitting titles."""
 
     def __init__(self, rows: Rows, style: queue_tables.Style) -> None:
         self._rows = rows
         self._style = style
         self._columns: queue_tables.Columns | None = None
-        self._said: dict[str, queue_tables.Row] = {}
-        self._tell_notes = _Notes()
+        self._shown: dict[str, queue_tables.Row] = {}
+        self._print_notes = _Notes()
 
     def __call__(self, view: View, _: Sequence[cluster_client.Object]) -> None:
-        """Print what is new."""
-        self._tell_notes(view)
+        """Print changed queues."""
+        self._print_notes(view)
         made = self._rows(view, replace(self._style, now=time.time()))
         lasting: dict[str, queue_tables.Row] = {row["NAME"]: {**row, AGE: ""} for row in made}
         gone: list[queue_tables.Row] = [
-            {**row, "STATE": "Deleted"} for name, row in self._said.items() if name not in lasting
+            {**row, "STATE": "Deleted"} for name, row in self._shown.items() if name not in lasting
         ]
-        news = [row for row in made if lasting[row["NAME"]] != self._said.get(row["NAME"])]
-        self._said = lasting
+        news = [row for row in made if lasting[row["NAME"]] != self._shown.get(row["NAME"])]
+        self._shown = lasting
         self._print(gone)
         if made and (self._columns is None or self._columns.widths.keys() != made[0].keys()):
             self._columns = queue_tables.Columns.of(made)
@@ -260,41 +261,41 @@ class Log:
 
     def _print(self, rows: Sequence[queue_tables.Row]) -> None:
         for row in rows:
-            assert self._columns is not None  # a row has been printed before it changes or goes
+            assert self._columns is not None  # the first call printed all rows
             screen.say(*self._columns.lines(row, self._style.paint), painted=True)
 
 
 class Pages:
-    """For a file, where a change is more than a line: everything anew."""
+    """Output for files where a change isn't a single line: everything is printed again."""
 
     def __init__(self, lines: Lines, style: queue_tables.Style) -> None:
         self._lines = lines
         self._style = style
-        self._said: list[str] = []
-        self._tell_notes = _Notes()
+        self._shown: list[str] = []
+        self._print_notes = _Notes()
 
     def __call__(self, view: View, _: Sequence[cluster_client.Object]) -> None:
-        """Print all of it if any of it but the ages has changed."""
-        self._tell_notes(view)
-        said = self._lines(view, replace(self._style, now=0.0))
-        if said != self._said:
-            if self._said:
+        """Print everything if anything except ages changed."""
+        self._print_notes(view)
+        made = self._lines(view, replace(self._style, now=0.0))
+        if made != self._shown:
+            if self._shown:
                 screen.say("")
-            self._said = said
+            self._shown = made
             screen.say(*self._lines(view, replace(self._style, now=time.time())), painted=True)
 
 
 class Objects:
-    """For programs: each object as it is now, when it is new or different."""
+    """Output for programs: each new or changed object."""
 
     def __init__(self, output: str, names: Sequence[str]) -> None:
         self._output = output
         self._names = names
-        self._tell_notes = _Notes()
+        self._print_notes = _Notes()
 
     def __call__(self, view: View, changed: Sequence[cluster_client.Object]) -> None:
-        """Print what has changed."""
-        self._tell_notes(view)
+        """Print changed objects."""
+        self._print_notes(view)
         for each in changed:
             if not self._names or each["metadata"]["name"] in self._names:
                 tree = queue_figures.without_bookkeeping(each)

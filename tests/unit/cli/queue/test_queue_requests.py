@@ -6,7 +6,7 @@ import pytest
 from tests.unit.cli import queue_objects
 from vscheduler.cli.queue import cluster_client, queue_requests
 
-HURRY = queue_requests.Patience(seconds=0.05, settle_seconds=0.01, poll_seconds=0.001)
+HURRY = queue_requests.TimeLimits(seconds=0.05, settle_seconds=0.01, poll_seconds=0.001)
 CLOSED_ABOVE = {
     "type": "vscheduler.io/WantedState",
     "status": "False",
@@ -66,8 +66,8 @@ def test_it_waits_until_somebody_has_acted() -> None:
     """A queue that isn't so yet is asked again."""
     states = iter(["Open", "Open", "Closed"])
     target = Queues(lambda _: {"state": next(states)}, "red")
-    patience = queue_requests.Patience(seconds=60, poll_seconds=0.001)
-    good, problems = queue_requests.request(target, ["red"], "Closed", patience)
+    limits = queue_requests.TimeLimits(seconds=60, poll_seconds=0.001)
+    good, problems = queue_requests.request(target, ["red"], "Closed", limits)
     assert (good, problems) == (["queue red is closed"], [])
 
 
