@@ -1,6 +1,4 @@
-"""The scheduling cycle: `run_cycle`, a function of a snapshot and a policy, is the only entry
-point.
-"""
+"""The scheduling cycle: `run_cycle`, a function of a snapshot and a policy."""
 
 from vscheduler.core.config import policy
 from vscheduler.core.model import decisions, snapshot
@@ -46,9 +44,7 @@ def open_session(
     guarded: frozenset[str] = frozenset(),
     budget: int | None = None,
 ) -> session.Session:
-    """Return a session with all plugins open, as a cycle begins; the arguments are those of
-    `run_cycle`.
-    """
+    """Return a session with all plugins open. The arguments are those of `run_cycle`."""
     spending = work_budget.WorkBudget(budget, taken.carried.spent)
     opened = session.Session(
         taken,

@@ -1,6 +1,4 @@
-"""Actions: the steps of a cycle, one file each; the configuration selects and orders the
-actions.
-"""
+"""Actions: the steps of a cycle, one file each, as selected and ordered by the configuration."""
 
 from vscheduler.core.actions.allocate import Allocate
 from vscheduler.core.actions.backfill import Backfill

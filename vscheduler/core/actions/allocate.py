@@ -17,13 +17,13 @@ from vscheduler.core.session import job_state, ordering, reasons, statement
 from vscheduler.core.session import session as working
 
 TURN_COST = 20
-"""Microseconds, about, for one turn of the loop without any placement."""
+"""Approximate microseconds for one turn of the loop without any placement."""
 
 TASK_COST = 50
-"""Microseconds, about, for one task placed or refused."""
+"""Approximate microseconds for one task placed or refused."""
 
 UNSCHEDULABLE_COST = 50
-"""Microseconds, about, for reporting one job without any suitable node."""
+"""Approximate microseconds for reporting one job without any suitable node."""
 
 
 class Placed(Enum):
@@ -48,12 +48,11 @@ class Allocate(contracts.Action[working.Session]):
     }
 
     def execute(self, session: working.Session) -> None:
-        """Give turns to queues, one job a turn, until no queue has jobs left. An overused queue
-        gets no more turns.
+        """Give turns to queues, one job a turn; an overused queue gets no more turns.
 
         Jobs with nominations go first. Jobs without any suitable node are reported after all turns,
         since turns are more important for a limited budget. Half of the budget is guaranteed for
-        turns, whatever admission has cost, and at least one turn is given whatever the sorting of
+        turns, whatever admission has cost, and at least one turn is given, whatever the sorting of
         jobs has cost.
         """
         for gang in session.spending.in_turn(
@@ -89,6 +88,7 @@ def _take_turns(session: working.Session, lines: Lines, later: Lines | None) -> 
     """
     waiting: ordering.Line[queues.Queue] = ordering.Line()
     key = functools.partial(ordering.queue_key, session.dispatch)
+    # Keys of queues grow with allocations; in a tree of the plugin drf they may shrink, too.
     shrink = session.policy.has_tree("drf")
     leave = waiting.leave_smallest if shrink else waiting.leave_as_things_stand
     for name in lines:
@@ -121,8 +121,9 @@ def _take_turns(session: working.Session, lines: Lines, later: Lines | None) -> 
 def _defer(
     session: working.Session, line: ordering.Line[reasons.JobTurn], later: Lines, queue: str
 ) -> None:
-    """Move the jobs of namespaces that have used their part to `later`, if the first job is such a
-    job.
+    """Move jobs of namespaces that have used their part to `later`.
+
+    Nothing moves while the first job's namespace has not used its part.
     """
 
     def comes_last(turn: reasons.JobTurn) -> bool:
@@ -145,7 +146,7 @@ def _start_nominated(session: working.Session, gang: job_state.JobState) -> None
     with session.statement() as trial:
         for task in tasks:
             trial.withdraw(task)
-        withdrawn = trial.checkpoint()
+        withdrawn = trial.checkpoint()  # where to return to if the nominations are cancelled
         turn = reasons.JobTurn(gang, deque(task for task in tasks if not task.best_effort))
         while turn.tasks:
             before = len(turn.tasks)
@@ -165,9 +166,7 @@ def _start_nominated(session: working.Session, gang: job_state.JobState) -> None
 def _line_up(
     session: working.Session,
 ) -> tuple[Lines, Sequence[unschedulable_classes.Group]]:
-    """Return the jobs with tasks to place by queue, and groups of jobs without any suitable
-    node.
-    """
+    """Return the jobs with tasks to place by queue, and the jobs without a suitable node."""
     lines: Lines = {}
     admission = session.policy.runs("enqueue")
     due = [gang for gang in session.unsettled() if _is_due(session, gang, admission=admission)]
@@ -211,8 +210,9 @@ def _is_due(session: working.Session, gang: job_state.JobState, *, admission: bo
 def _report_unschedulable(
     session: working.Session, task: jobs.Task, group: Sequence[job_state.JobState]
 ) -> None:
-    """Report jobs without any suitable node, all with pods similar to this task, as if they had
-    taken a turn.
+    """Report a group of similar jobs without any suitable node, as if each had taken a turn.
+
+    task is a pod of the first job.
     """
     queue = session.queues[group[0].job.queue]
     overused = session.dispatch.any_says("overused", queue)
@@ -239,8 +239,9 @@ def _record_refusal(
     turn: reasons.JobTurn,
     known: dict[Hashable, decisions.Reason],
 ) -> None:
-    """Record what `_place` would record if no node is suitable; known caches reasons for similar
-    jobs.
+    """Record what `_place` would record if no node is suitable.
+
+    known caches the reasons of similar jobs.
     """
     gang, task = turn.gang, turn.tasks[0]
     if session.dispatch.all_agree("allocatable", queue, task):
@@ -260,8 +261,9 @@ def _record_refusal(
 
 
 def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn) -> bool:
-    """Give the job one turn: place the minimum as a block, or one more pod. Return whether pods are
-    bound.
+    """Give the job one turn: place the minimum as a block, or one more pod.
+
+    Return whether pods are bound.
     """
     gang = turn.gang
     with session.statement() as trial:

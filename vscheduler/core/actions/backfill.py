@@ -16,7 +16,7 @@ from vscheduler.core.session import job_state, ordering, reasons, statement
 from vscheduler.core.session import session as working
 
 TASK_COST = 50
-"""Microseconds, about, for one task placed or refused."""
+"""Approximate microseconds for one task placed or refused."""
 
 
 class Backfill(contracts.Action[working.Session]):
@@ -36,10 +36,9 @@ class Backfill(contracts.Action[working.Session]):
                 self._place(session, gang)
 
     def _place(self, session: working.Session, gang: job_state.JobState) -> None:
-        """Place the best-effort pods that the job needs, then the rest, and bind the pods if the
-        job is ready.
+        """Place the best-effort pods that the job needs, then the rest.
 
-        A job that isn't ready keeps nothing.
+        The pods are bound if the job is ready; otherwise nothing is kept.
         """
         queue = session.queues[gang.job.queue]
         with session.statement() as trial:

@@ -18,13 +18,13 @@ from vscheduler.core.session import job_state, ordering, reasons, unschedulable_
 from vscheduler.core.session import session as working
 
 TURN_COST = 20
-"""Microseconds, about, for considering one group."""
+"""Approximate microseconds for considering one group."""
 
 REPORT_COST = 30
-"""Microseconds, about, for reporting one group that doesn't fit on empty nodes."""
+"""Approximate microseconds for reporting one group that doesn't fit on empty nodes."""
 
 REPEAT_COST = 8
-"""Microseconds, about, for reporting a group again with the finding of an earlier cycle."""
+"""Approximate microseconds for reporting a group again with the finding of an earlier cycle."""
 
 TIMEOUT = "enqueue.timeout"
 
@@ -121,8 +121,9 @@ class Enqueue(contracts.Action[working.Session]):
         gang: job_state.JobState,
         obstacle: unschedulable_jobs.Obstacle,
     ) -> decisions.Reason:
-        """Return why the group can't start. Restrictions of the queue come first, since additional
-        nodes wouldn't remove them.
+        """Return why the group can't start.
+
+        Restrictions of the queue come first, since additional nodes wouldn't remove them.
         """
         barred_by = reasons.barred(session, gang)
         if barred_by is not None:
@@ -235,8 +236,9 @@ class Enqueue(contracts.Action[working.Session]):
         gang: job_state.JobState,
         refusal: decisions.AdmissionFailure,
     ) -> decisions.Reason:
-        """Return the refusal as a reason. For a group that requests more than all nodes have,
-        report only the excess.
+        """Return the refusal as a reason.
+
+        For a group that requests more than all nodes have, report only the excess.
         """
         if _is_cluster_full(refusal):
             beyond = feasibility.beyond(session, gang)

@@ -56,9 +56,7 @@ class Reclaim(contracts.Action[working.Session]):
 
 
 def of_other_queues(session: working.Session, queue: queues.Queue) -> victims.Candidate:
-    """Return a filter that passes pods of reclaimable queues (spec.reclaimable) except this
-    queue.
-    """
+    """Return a filter that passes pods of all other queues with spec.reclaimable."""
 
     def candidate(gang: job_state.JobState, task: jobs.Task) -> bool:
         del task

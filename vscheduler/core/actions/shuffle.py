@@ -49,8 +49,7 @@ class Shuffle(contracts.Action[working.Session]):
     def _units(
         self, session: working.Session, gang: job_state.JobState, named: Sequence[jobs.Task]
     ) -> Iterator[victims.VictimGroup]:
-        """Yield the groups to evict: the whole gang if all of the pods were selected, else surplus
-        pods.
+        """Yield the groups to evict: the whole gang if all pods were selected, else surplus pods.
 
         Each group is evicted before the next is computed.
         """

@@ -249,8 +249,8 @@ class Hooks(Protocol):
     """
 
     def start(self) -> None:
-        """[-; all] Compute what depends on other plugins, such as shares of `session.total`. Called
-        once all plugins are open.
+        """[-; all] All plugins are open: compute what depends on answers of other plugins, such as
+        shares of `session.total`.
         """
 
     def class_nodes(self, kind: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask | None:
@@ -291,8 +291,8 @@ class Hooks(Protocol):
         """
 
     def job_starving(self, gang: views.JobState) -> bool | None:
-        """[JobStarving; all of the first tier with an answer] May pods be evicted for this job?
-        Without any answer, no.
+        """[JobStarving; all of the first tier with an answer] May pods be evicted for this job? If
+        no plugin has an answer, no job starves.
         """
 
     def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool | None:

@@ -1,5 +1,4 @@
-"""The hook table: each hook's name in Volcano, the flag that disables the hook, and how answers
-combine.
+"""The hook table: Volcano's name, the flag and the combination of answers, for each hook.
 
 The functions below validate answers about nodes, and raise ValueError for invalid answers.
 Dispatch.each calls these functions, and treats a ValueError like any failure of the plugin.
@@ -101,9 +100,7 @@ def one_each(
 
 
 def scores(answer: object, view: contracts.NodeView) -> NDArray[np.float64] | None:
-    """Validate an answer to score_nodes or score_node_set: a finite number for each row of the
-    view.
-    """
+    """Validate an answer to score_nodes or score_node_set: one finite number for each row."""
     if answer is None:
         return None
     found = np.asarray(answer, dtype=np.float64)

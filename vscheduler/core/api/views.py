@@ -27,9 +27,7 @@ class SubGroups(Protocol):
     def lacking(
         self, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True
     ) -> tuple[jobs.SubGroup, int] | None:
-        """Return the first policy with fewer whole sub-groups than the minimum, and their
-        number.
-        """
+        """Return the first policy with too few whole sub-groups, and the number of whole ones."""
 
 
 class JobState(jobs.WorkingJob, Protocol):
@@ -85,8 +83,7 @@ class TopologyDomains(Protocol):
     """Pod counts per topology domain, that is per value of a node label."""
 
     codes: NDArray[np.int64]
-    """The domain of each node, (N,); -1, the last index of the counts, for nodes without the
-    label."""
+    """The domain of each node, (N,). Nodes without the label have -1, the last index of counts."""
     counts: NDArray[np.int64]
     """Pod counts by Seat and domain; pods without a domain count nowhere."""
     apart: bool
@@ -149,8 +146,8 @@ class PodAffinityState:
     company: tuple[TopologyCount, ...] = ()
     """Required affinity: one of these pods must be in each of the domains."""
     is_company: bool = False
-    """Whether the task matches its own affinity terms, so that the first such pod may start (as in
-    kube-scheduler)."""
+    """Whether the task matches its own required affinity, so that the first such pod may start
+    without a match (as in kube-scheduler)."""
     avoided: tuple[TopologyCount, ...] = ()
     """Required anti-affinity of the task."""
     repelling: tuple[TopologyCount, ...] = ()
@@ -176,9 +173,7 @@ class PodAffinityCounts(Protocol):
         """Whether no pod has affinity or spread constraints."""
 
     def standing(self, task: jobs.Task) -> PodAffinityState | None:
-        """Return the state for the task; None if no term of the task, or of any pod about the task,
-        exists.
-        """
+        """Return the state for the task; None if no affinity or spread term concerns the task."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

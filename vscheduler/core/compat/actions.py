@@ -18,8 +18,9 @@ class VolcanoAllocate(allocate.Allocate):
     """Starts only jobs with nominated pods before all other jobs."""
 
     def _waiting(self, session: working.Session) -> Collection[jobs.JobId]:
-        """Return the jobs with nominated pods. A job that preempt or reclaim gave idle resources
-        waits for the next cycle.
+        """Return the jobs with nominated pods.
+
+        A job that preempt or reclaim gave idle resources waits for the next cycle.
         """
         return {
             held.task.job for uid, held in session.pipelined.items() if uid in session.nominations
@@ -96,9 +97,7 @@ class VolcanoEnqueue(enqueue.Enqueue):
         gang: job_state.JobState,
         refusal: decisions.AdmissionFailure,
     ) -> decisions.Reason:
-        """Return the refusal as a reason, without checking whether all nodes together could hold
-        the group.
-        """
+        """Return the refusal as a reason, without comparing the group with all nodes together."""
         del session
         return enqueue.reason_of(gang, refusal)
 
@@ -118,8 +117,7 @@ class VolcanoPreempt(preempt.Preempt):
 def _preempt_in_queue(
     session: working.Session, line: ordering.Line[preemptors.Preemptor], make_room: MakeRoom
 ) -> None:
-    """Give each starving job one attempt at pods of other jobs, then let the tasks try pods of
-    their own job.
+    """Give each starving job one attempt at pods of other jobs, then at its own pods.
 
     Volcano asks JobPipelined only after the attempt: a pod may replace another pod of a job that
     can't start with either.
@@ -178,8 +176,9 @@ class VolcanoReclaim(reclaim.Reclaim):
     """Evicts running pods, for one task at a time."""
 
     def execute(self, session: working.Session) -> None:
-        """Serve the jobs of each queue in sequence. Whether the queue is overused is asked once,
-        before the first job.
+        """Serve the jobs of each queue in sequence.
+
+        Whether the queue is overused is asked once, before the first job.
         """
         waiting, lines = preemptors.line_up(session, self.name)
         while waiting and not session.spending.exhausted:

@@ -48,8 +48,9 @@ class VolcanoCycleRules(cycle_rules.CycleRules):
         return 0
 
     def lacks_minimum(self, gang: views.JobState, placed: int) -> bool:
-        """Whether fewer than minMember pods are ready; pending best-effort pods count as ready
-        (Volcano: JobInfo.IsReady).
+        """Whether fewer than minMember pods are ready, pending best-effort pods included.
+
+        Volcano: JobInfo.IsReady.
         """
         del placed
         return not gang.has_minimum

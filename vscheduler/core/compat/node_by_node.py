@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vscheduler.core.session import session as working
 
 TASK_COST = 100
-"""Microseconds, about, for one task that looks for victims, without the search on nodes."""
+"""Approximate microseconds for one task that looks for victims, without the search on nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,10 +162,9 @@ def reclaim(search: NodeByNodeSearch) -> bool:
 
 
 def preempt(search: NodeByNodeSearch) -> bool:
-    """Try nodes by score; resources, the queue's limit and predicates are checked again after each
-    eviction.
+    """Try nodes by score, with all checks repeated after each eviction.
 
-    Volcano: preempt normalPreempt.
+    The checks are resources, the queue's limit and predicates. Volcano: preempt normalPreempt.
     """
     session, task, trial = search.session, search.task, search.trial
     session.spend("claims", TASK_COST)
@@ -230,8 +229,9 @@ def _spared(search: NodeByNodeSearch, row: int) -> list[jobs.Task]:
 
 
 def _weight(victims: Sequence[jobs.Task]) -> tuple[float, ...]:
-    """Return the sort key of victims: highest priority, sum of priorities, number of pods, latest
-    start.
+    """Return the sort key of victims; the smallest is the best node.
+
+    Compared in order: highest priority, sum of priorities, number of pods, latest start.
     """
     priorities = [task.priority for task in victims]
     top = max(priorities)

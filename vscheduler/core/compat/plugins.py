@@ -43,8 +43,9 @@ class VolcanoGang(gang.Gang):
         """Abstain: a gang bound in part stays."""
 
     def job_starving(self, gang: views.JobState) -> bool:
-        """Whether tasks are missing for the minimum of the job, or of a role (Volcano: gang
-        jobStarvingFn, IsStarving).
+        """Whether tasks are missing for the minimum of the job, or of a role.
+
+        Volcano: gang jobStarvingFn, IsStarving.
         """
         if gang.ready_tasks + gang.waiting_tasks < gang.job.min_member:
             return True

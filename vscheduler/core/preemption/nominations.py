@@ -1,6 +1,4 @@
-"""Nominations: resources freed by evictions are reserved for a job until the job starts or gives
-up.
-"""
+"""Nominations: resources freed by evictions are reserved until the job starts or gives up."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +11,7 @@ if TYPE_CHECKING:
     from vscheduler.core.session import session as working
 
 TASK_COST = 20
-"""Microseconds, about, for one nominated task."""
+"""Approximate microseconds for one nominated task."""
 
 
 def keep(session: "working.Session") -> None:
@@ -45,8 +43,9 @@ def keep(session: "working.Session") -> None:
 
 
 def extend(session: "working.Session", gang: job_state.JobState) -> None:
-    """Nominate all pipelined tasks of a job for which pods are evicted, including tasks on idle
-    resources.
+    """Nominate all pipelined tasks of a job for which pods are evicted.
+
+    Tasks that wait on idle resources are included.
     """
     for task in gang.tasks(jobs.TaskStatus.PIPELINED):
         session.nominations[task.uid] = session.pipelined[task.uid].node

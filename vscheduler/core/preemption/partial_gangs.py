@@ -17,10 +17,10 @@ RULE = "gang"
 
 
 def settle(session: "working.Session") -> None:
-    """Evict partial gangs whose start timeout has expired, and schedule a cycle for the next
-    timeout.
+    """Evict partial gangs whose start timeout has expired, and wake for the next timeout.
 
-    Runs before any action. A gang for which no plugin has a `start_timeout` is left alone.
+    Runs before any action. With `compatibility: volcano` partial gangs are left alone, as in
+    Volcano.
     """
     for gang in session.unsettled():
         if not _is_partial(gang):
@@ -39,9 +39,7 @@ def settle(session: "working.Session") -> None:
 
 
 def _is_partial(gang: job_state.JobState) -> bool:
-    """Whether some pods of the gang have nodes, but fewer than minMember; binds in flight don't
-    count.
-    """
+    """Whether some, but fewer than minMember, pods have nodes; binds in flight don't count."""
     return 0 < gang.scheduled_tasks < gang.job.min_member
 
 

@@ -19,19 +19,17 @@ if TYPE_CHECKING:
     from vscheduler.core.session import session as working
 
 CLAIM_COST = 20
-"""Microseconds, about, for one job that asks for victims, whatever the result."""
+"""Approximate microseconds for one job that asks for victims, whatever the result."""
 
 SKIP_COST = 20
-"""Microseconds, about, for one job skipped because a similar job found no victims."""
+"""Approximate microseconds for one job skipped because a similar job found no victims."""
 
 
 KEEP = "reclaim.keepRoom"
 
 
 def arguments(action: str, whole_gangs: victims.WholeGangs) -> Mapping[str, contracts.Argument]:
-    """Return the arguments of an action that plans evictions; whole_gangs is the default of
-    `wholeGangs`.
-    """
+    """Return the arguments of an action that plans evictions, with the default of wholeGangs."""
     return {
         f"{action}.wholeGangs": contracts.Argument(
             str, whole_gangs.value, choices=tuple(victims.WholeGangs)
@@ -67,10 +65,10 @@ class Planner:
     def claim(
         self, queue: queues.Queue, preemptor: preemptors.Preemptor, candidate: victims.Candidate
     ) -> bool:
-        """Make room for the job's minimum, or for the next pod of a started job. Return False if no
-        plan works, with nothing changed.
+        """Make room for the job's minimum, or for the next pod of a started job.
 
-        Placed tasks are removed from the preemptor.
+        Placed tasks are removed from the preemptor. Return False, with nothing changed, if no plan
+        works.
         """
         session = self.session
         if not session.dispatch.first_tier("job_starving", preemptor.gang):
@@ -81,6 +79,8 @@ class Planner:
             return False
         gangs = (False,) if self.whole_gangs is victims.WholeGangs.NEVER else (False, True)
         pods = (queue.name, nominated_pods.alike(session, preemptor.tasks[0]))
+        # Mild plans first: moving pods of queues within their shares is tried only if a search
+        # without moves has met such pods, and whole gangs only if single pods don't suffice.
         for moving in (False, True):
             if moving is not (pods in self._only_moving):
                 continue
@@ -132,9 +132,7 @@ class Planner:
         return preemptor.likeness(self.session) in self._failed
 
     def most(self, queue: queues.Queue) -> resources.Vector:
-        """Return an upper bound, (N, R), of what evictions could free for the queue; computed
-        once.
-        """
+        """Return an upper bound, (N, R), of what evictions could free for the queue."""
         if queue.name not in self._most:
             self._most[queue.name] = victims.most(self.session, queue, self.hook)
         return self._most[queue.name]

@@ -37,8 +37,7 @@ class Preemptor:
         self._tasks = deque(task for task in self.tasks if task.uid not in placed)
 
     def likeness(self, session: "working.Session") -> Hashable:
-        """Return a key for similar jobs: if no victims exist for one job, none exist for jobs with
-        an equal key.
+        """Return a key: if a job finds no victims, jobs with equal keys find none, either.
 
         None for a job with sub-groups, or with any task not Pending: such a job resembles no other
         job.
@@ -106,8 +105,9 @@ def line_up(
 
 
 def job_place(session: "working.Session", gang: job_state.JobState) -> ordering.SortKey:
-    """Return the job's sort key within the queue. In a hurry, jobs of namespaces with a high cost
-    come last.
+    """Return the job's sort key within the queue.
+
+    In a hurry, jobs of namespaces with a high cost come last.
     """
     comes_last = session.spending.has_had_its_part(gang.job.namespace)
     return (comes_last, *ordering.job_key(session.dispatch, gang))
@@ -116,8 +116,9 @@ def job_place(session: "working.Session", gang: job_state.JobState) -> ordering.
 def queue_place(
     session: "working.Session", queue: queues.Queue, line: ordering.Line[Preemptor]
 ) -> ordering.SortKey:
-    """Return the queue's sort key. In a hurry, a queue comes last if the first job's namespace has
-    a high cost.
+    """Return the queue's sort key.
+
+    In a hurry, a queue comes last if the first job's namespace has a high cost.
     """
     comes_last = bool(line) and session.spending.has_had_its_part(line.first.gang.job.namespace)
     return (comes_last, *ordering.queue_key(session.dispatch, queue))

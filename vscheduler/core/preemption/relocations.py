@@ -20,7 +20,7 @@ REPLACEMENT_SUFFIX = "/next"
 """Suffix added to a pod's UID for the replacement that the owner will create."""
 
 ROOM_COST = 50
-"""Microseconds, about, for finding or keeping the resources for one pod."""
+"""Approximate microseconds for finding or keeping the resources for one pod."""
 
 
 def successor(task: jobs.Task) -> jobs.Task | None:
@@ -57,8 +57,7 @@ class Relocation:
         return all(map(self._fits_elsewhere, tasks))
 
     def find(self, trial: statement.Statement, tasks: Sequence[jobs.Task], until: float) -> bool:
-        """Reserve resources for the replacement of each pod, or start a waiting pod of the queue
-        instead.
+        """Reserve resources for each pod's replacement, or start a waiting pod of the queue.
 
         Return False if any of the pods has neither.
         """
@@ -127,9 +126,7 @@ def _starts_singly(gang: job_state.JobState) -> bool:
 
 
 def awaited(session: "working.Session") -> list[snapshot.ReplacementReservation]:
-    """Return the reservations whose replacement pods don't exist yet; they still count as demand of
-    their queues.
-    """
+    """Return the reservations for pods that don't exist yet, and still count as demand."""
     found: list[snapshot.ReplacementReservation] = []
     for job, reservations in _valid(session).items():
         _, left = _match(session, job, reservations)
@@ -138,8 +135,7 @@ def awaited(session: "working.Session") -> list[snapshot.ReplacementReservation]
 
 
 def resume(session: "working.Session") -> None:
-    """Give reservations to replacement pods that have appeared, and renew the remaining
-    reservations.
+    """Give reservations to replacement pods that have appeared, and renew the rest.
 
     Runs before any action. If a job can't start with the replacements present, all reservations of
     the job are renewed.
@@ -177,8 +173,9 @@ def _nominate(
 
 
 def _is_available(session: "working.Session", reservation: snapshot.ReplacementReservation) -> bool:
-    """Whether the reservation can still be met. If the job has no pods left, only amounts are
-    checked.
+    """Whether the reservation can still be met.
+
+    If the job has no pods left, only amounts are checked.
     """
     row = session.layout.rows[reservation.node]
     if reservation.task.job in session.gangs:

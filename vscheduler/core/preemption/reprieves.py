@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from vscheduler.core.session import session as working
 
 ROUNDS_MAX = 3
-"""Rounds of reprieves: sparing a victim may move the preemptor's pods, which can make another
-victim unnecessary."""
+"""Rounds are repeated because sparing a victim may move the preemptor's pods, which can make
+another victim unnecessary."""
 
 UNIT_COST = 100
-"""Microseconds, about, for examining one victim group, without placing the preemptor's pods."""
+"""Approximate microseconds for examining one victim group, without placing the preemptor's pods."""
 
 TASK_COST = 50
-"""Microseconds, about, for placing one pod again."""
+"""Approximate microseconds for placing one pod again."""
 
 
 def grant(session: "working.Session") -> None:

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from vscheduler.core.preemption import planner
 
 PROPORTION = 2.0
-"""Whole gangs may free at most this multiple of what the preemptor lacks, if limited at all."""
+"""The limit for whole gangs, as a multiple of the resources that the preemptor lacks."""
 
 TASK_COST = 100
-"""Microseconds, about, for one task to be placed, without the search on nodes."""
+"""Approximate microseconds for one task to be placed, without the search on nodes."""
 
 NODE_COST = 450
-"""Microseconds, about, for one node searched for victims."""
+"""Approximate microseconds for one node searched for victims."""
 
 
 class VictimSearch:
@@ -68,9 +68,7 @@ class VictimSearch:
         """Rows where the cost may have fallen below the lower bound."""
 
     def succeeds(self) -> bool:
-        """Place what the job needs, on free resources if possible, else with evictions; return
-        success.
-        """
+        """Place what the job needs, first on free resources, then with evictions."""
         left = [task for task in self._tasks if not self._place_idle(task)]
         if self._done():
             return True
@@ -91,10 +89,10 @@ class VictimSearch:
                 self._session.spend("claims", TASK_COST)
                 self._pool.asks_anew(lacking)
                 if self._place_with_victims(task, alike):
-                    failed.clear()
+                    failed.clear()  # a whole gang may have freed resources for the others
                     if task.uid in counted:
                         lacking = lacking - self._session.request(task)
-                elif self._session.neighbours.standing(task) is None:
+                elif self._session.neighbours.standing(task) is None:  # no affinity to new places
                     failed.add(alike)
         return self._done()
 
@@ -132,9 +130,7 @@ class VictimSearch:
         return self._pool.left_movable
 
     def moves_the_displaced(self, until: float) -> bool:
-        """Reserve resources elsewhere for replacements of moved pods, until then; return
-        success.
-        """
+        """Reserve resources for replacements of moved pods until then; return success."""
         tasks = [task for unit in self._chosen.values() if unit.moves for task in unit.tasks]
         return self._relocation is None or self._relocation.find(self._trial, tasks, until)
 
@@ -200,8 +196,7 @@ class VictimSearch:
         return more > 0 or missing.get(task.role, 0) > 0
 
     def _scarce_request(self, left: Sequence[jobs.Task]) -> resources.Share:
-        """Return the request of needed but unplaced tasks for scarce resources, (R,); inf
-        elsewhere.
+        """Return the request of unplaced, needed tasks for scarce resources, (R,), else inf.
 
         A resource is scarce if free amounts don't suffice for all tasks, regardless of other
         resources. If only the combination is scarce, every requested resource counts. Pod slots
@@ -215,6 +210,7 @@ class VictimSearch:
         first = self._session.request(needed[0])
         nodes = self._session.placement.reachable(needed[0])
         free = np.maximum(nominated_pods.room(self._session, needed[0]), 0)[nodes]
+        # How many pods fit by each resource alone; the first task stands for all of them.
         slots = (free // np.maximum(first, 1)).sum(axis=0)
         short = (wanted > 0) & (slots < len(needed))
         lack: resources.Share = np.where(short if short.any() else wanted > 0, wanted, np.inf)
@@ -248,6 +244,7 @@ class VictimSearch:
                 continue
             cost = victims.ranked_cost(candidate_node.cost, candidate_node.losers, self._pool.rank)
             stored.put(candidate_node, bound.row, self._version)
+            # A current cost, or one that hasn't grown, is the minimum: no stored cost is lower.
             if bound.version == self._version or cost <= bound.cost:
                 self._accept(task, bound.row, candidate_node)
                 return True
@@ -293,8 +290,9 @@ class VictimSearch:
     def _evict_until_start(
         self, task: jobs.Task, row: int, groups: Sequence[victims.VictimGroup]
     ) -> tuple[list[victims.VictimGroup], bool]:
-        """Evict groups one by one until the task could start here. Return the victims, which remain
-        evicted, and whether the task could.
+        """Evict groups one by one until the task could start here.
+
+        Return the victims, which remain evicted, and whether the task could start.
         """
         chosen: list[victims.VictimGroup] = []
         for unit in groups:
@@ -308,9 +306,7 @@ class VictimSearch:
         return chosen, False
 
     def _frees_enough(self, task: jobs.Task, row: int, unit: victims.VictimGroup) -> bool:
-        """Whether evicting this group alone frees enough resources for the task, other obstacles
-        aside.
-        """
+        """Whether evicting this group alone frees enough resources; filters aren't asked."""
         session = self._session
         name, request = session.layout.names[row], session.request(task)
         room = session.allocatable[row] - session.future_used[row]
@@ -401,6 +397,7 @@ class VictimSearch:
         placed = list(self.placed.values())
         classes = {task.pod_class for task, _ in placed}
         alike = len(classes) == 1 and not self._depends_on_others(placed[0][0])
+        # At least one task is placed again, so that the queue's limits are checked.
         moved = [task for task, row in placed if not alike or row in rows] or [placed[-1][0]]
         for task in moved:
             self._trial.withdraw(task)

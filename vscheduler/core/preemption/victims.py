@@ -35,8 +35,7 @@ class WholeGangs(StrEnum):
 
 
 Rank = tuple[tuple[float, ...], ...]
-"""A queue's position among queues that may lose pods to the claimant; the smallest rank loses
-first."""
+"""A queue's position among queues that may lose pods to the claimant: the smallest loses first."""
 
 Cost = tuple[Any, ...]
 """The cost of evictions; smaller is better."""
@@ -52,8 +51,8 @@ class EvictionRules:
     whole: bool
     """Whether gangs may be evicted whole."""
     always: bool
-    """Whether a gang may be evicted whole even if its queue ends with a smaller part of its share
-    than the claimant."""
+    """Whether a gang may be evicted whole even if that leaves its queue a smaller part of its share
+    than the claimant's queue has."""
     removal: relocations.Relocation | None
     """Where pods of queues within their shares may move; None if such pods stay."""
 
@@ -103,8 +102,9 @@ def start(task: jobs.Task) -> float:
 
 
 def surplus(gang: job_state.JobState, task: jobs.Task) -> VictimGroup | None:
-    """Return the pod as a group, if the rest of the job keeps the minimum or no other pod holds
-    resources; else None.
+    """Return the pod as a group of its own, or None.
+
+    The rest of the job must keep the minimum, or no other pod of the job holds resources.
     """
     if gang.spares(task) or _is_last(gang):
         return VictimGroup(gang=gang, tasks=(task,), whole=False)
@@ -197,8 +197,9 @@ class VictimCandidates:
         return [task for task in self._session.residents(row) if self._is_candidate(task)]
 
     def asks_anew(self, claimed: resources.Vector) -> None:
-        """Start the search for another task. claimed is the request of the task and all later
-        tasks, (R,).
+        """Start the search for another task.
+
+        claimed is the request of the task and all later tasks, (R,).
         """
         self._claimed = claimed
         self._ranks.clear()
@@ -213,8 +214,9 @@ class VictimCandidates:
         return self._ranks[queue]
 
     def units(self, claimant: jobs.Task, row: int) -> list[VictimGroup]:
-        """Return all groups with pods on this node, most preferred victims first, without checking
-        legality.
+        """Return all groups with pods on this node, most preferred victims first.
+
+        Whether a group may be evicted isn't checked yet.
         """
         found: list[VictimGroup] = []
         owners: dict[jobs.JobId, job_state.JobState] = {}
@@ -231,10 +233,10 @@ class VictimCandidates:
         return sorted(found, key=self.preference)
 
     def _overshoot(self, claimant: jobs.Task, unit: VictimGroup) -> float:
-        """Return how far below its share the queue ends without this gang, as of the start of the
-        search for the task.
+        """Return how far below its share the queue ends without this gang.
 
-        The value is computed once per gang, for all nodes with pods of the gang.
+        The value is computed when the search for the task begins, once for all nodes with pods of
+        the gang.
         """
         job = unit.gang.job.id
         if job not in self._overshoots:
@@ -259,9 +261,7 @@ class VictimCandidates:
         )
 
     def legal(self, claimant: jobs.Task, unit: VictimGroup) -> VictimGroup | None:
-        """Return the group in its present state if every rule permits the eviction for this task;
-        else None.
-        """
+        """Return the group in its present state, or None if a rule forbids the eviction."""
         current = whole(unit.gang) if unit.whole else surplus(unit.gang, unit.tasks[0])
         if current is None or not all(map(self._is_candidate, current.tasks)):
             return None
@@ -281,17 +281,16 @@ class VictimCandidates:
         return self._within_rules(claimant, current, unit.rank)
 
     def _has_nominations(self, gang: job_state.JobState) -> bool:
-        """Whether a pod of the gang has a nomination: evicting the whole gang would waste those
-        evictions.
-        """
+        """Whether pods were evicted in favour of the gang, in vain if the gang went whole."""
         promised = gang.tasks(jobs.TaskStatus.PIPELINED)
         return any(task.uid in self._session.nominations for task in promised)
 
     def _within_rules(
         self, claimant: jobs.Task, unit: VictimGroup, rank: Rank
     ) -> VictimGroup | None:
-        """Return the group with the queue's rank and resulting share; None if shares don't permit
-        the eviction.
+        """Return the group with the queue's rank and resulting share.
+
+        None if shares don't permit the eviction.
         """
         after = self._share_after(claimant, unit.tasks)
         if after is None:
@@ -364,9 +363,7 @@ class NodeCandidates:
         self._heaps: dict[frozenset[str], list[tuple[Cost, int, int]]] = {}
 
     def put(self, candidate: NodeCandidate, row: int, version: int) -> None:
-        """Add a node, or return a node taken out by `cheapest`, with a new cost that is no
-        lower.
-        """
+        """Add a node, or return a node taken out by `cheapest`, with a cost that is no lower."""
         heapq.heappush(self._heaps.setdefault(candidate.losers, []), (candidate.cost, row, version))
 
     def cheapest(self, rank: RankOf) -> CostLowerBound | None:
@@ -386,8 +383,9 @@ class NodeCandidates:
 
 
 def ranked_cost(cost: Cost, losers: frozenset[str], rank: RankOf) -> Cost:
-    """Return the cost with the current rank of the losing queues, placed after the number of whole
-    gangs and the overshoot.
+    """Return the cost with the highest current rank of the losing queues.
+
+    The rank is compared after the number of whole gangs and the overshoot.
     """
     if not cost:
         return cost

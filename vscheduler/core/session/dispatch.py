@@ -54,8 +54,7 @@ class PluginFailedError(Exception):
 
 
 class Unopened:
-    """A stand-in for a plugin that failed in its constructor, in `open` or in `start`: every hook
-    raises.
+    """A stand-in for a plugin that failed before its first hook was called: every hook raises.
 
     The plugin itself isn't used any more, since its state may be incomplete.
     """
@@ -125,8 +124,9 @@ class Dispatch:
         return bool(self._calls[hook])
 
     def all_agree(self, hook: str, *subject: object) -> bool:
-        """Whether no plugin says no. A guarded plugin that fails says no if the hook guards
-        placement.
+        """Whether no plugin says no.
+
+        A guarded plugin that fails says no if the hook guards placement.
         """
         default = not hooks.HOOKS[hook].closed
         for call in self._calls[hook]:
@@ -136,8 +136,9 @@ class Dispatch:
         return True
 
     def any_says(self, hook: str, *subject: object) -> bool:
-        """Whether any plugin says yes. A guarded plugin that fails says yes if the hook guards
-        placement.
+        """Whether any plugin says yes.
+
+        A guarded plugin that fails says yes if the hook guards placement.
         """
         default = hooks.HOOKS[hook].closed
         return any(self._ask(call, hook, subject, default) for call in self._calls[hook])
@@ -168,7 +169,7 @@ class Dispatch:
     ) -> decisions.AdmissionFailure | None:
         """Return the AdmissionFailure that decides the vote, or None if the vote passes.
 
-        A failure for which `forgive` returns true counts as an abstention.
+        A failure for which `forgive` returns True counts as an abstention.
         """
         for tier in self._tiers[hook]:
             permitted = False
@@ -184,9 +185,7 @@ class Dispatch:
         return None
 
     def first_tier(self, hook: str, *subject: object) -> bool:
-        """Whether all answers in the first tier with any answer are yes; False without any
-        answer.
-        """
+        """Whether all answers of the first tier with any answer are yes; False if no tier has."""
         for tier in self._tiers[hook]:
             answers = [self._ask(call, hook, subject, None) for call in tier]
             given = [bool(answer) for answer in answers if answer is not None]
@@ -207,8 +206,8 @@ class Dispatch:
     def entitled(
         self, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task]:
-        """Return the candidates that the claimant may take, as decided by the first tier with an
-        answer.
+        """Return the candidates that the claimant may take; the first tier with an answer
+        decides.
         """
         left = list(candidates)
         for tier in self._tiers[hook]:
@@ -247,9 +246,7 @@ class Dispatch:
         return []
 
     def shuffle_victims(self, candidates: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
-        """Return all candidates named by plugins of the first tier with any victims, in the given
-        order.
-        """
+        """Return the candidates named in the first tier with any victims, in the given order."""
         hook = "shuffle_victims"
         for tier in self._tiers[hook]:
             answers = [self._ask(call, hook, (candidates,), None) for call in tier]
@@ -271,8 +268,9 @@ class Dispatch:
         return answer
 
     def first(self, hook: str, default: object, *subject: object) -> Any:
-        """Return the first answer that isn't None; `default` replaces the answer of a guarded
-        plugin that fails.
+        """Return the first answer that isn't None.
+
+        `default` replaces the answer of a guarded plugin that fails.
         """
         for call in self._calls[hook]:
             answer = self._ask(call, hook, subject, default)
@@ -295,9 +293,7 @@ class Dispatch:
     def each(
         self, hook: str, check: Callable[[Any, Any], Answer], default: Answer, *subject: object
     ) -> list[Answer]:
-        """Return all answers after validation by `check(answer, view)`, which may raise; view is
-        subject[1].
-        """
+        """Return all answers, each validated by `check(answer, view)`; view is subject[1]."""
         answers = []
         for call in self._calls[hook]:
             try:

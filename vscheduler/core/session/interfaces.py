@@ -46,14 +46,10 @@ class Placement(Protocol):
         """Whether this node can take the task, now or after pending releases."""
 
     def reachable(self, task: jobs.Task) -> nodes.Mask:
-        """Return the mask (N,) of nodes that the task could use if evictions made space for the
-        task.
-        """
+        """Return the nodes (N,) that the task could use if evictions made space for the task."""
 
     def ranked(self, task: jobs.Task, mask: nodes.Mask) -> list[int]:
-        """Return the rows of the nodes in the mask (N,), best score first, whether or not the task
-        fits.
-        """
+        """Return the rows of these nodes (N,), best score first, even if the task doesn't fit."""
 
     def explanation(self, task: jobs.Task) -> Explanation:
         """Return why nodes refuse this task."""
@@ -67,8 +63,9 @@ class Placement(Protocol):
     def verdicts(
         self, task: jobs.Task, view: contracts.NodeView
     ) -> Sequence[contracts.FilterResult]:
-        """Return the results of all filters for these nodes, and of the pause after a kubelet's
-        refusal.
+        """Return the results of all filters for these nodes.
+
+        The pause after a kubelet's refusal is one of the results.
         """
 
 
@@ -83,6 +80,4 @@ class PodAffinityCounts(views.PodAffinityCounts, Protocol):
         """Count the task with this presence (step 1), or remove the task again (step -1)."""
 
     def would_miss(self, tasks: Sequence[jobs.Task]) -> bool:
-        """Whether evicting these pods would take away the last match for affinity of pods placed
-        now.
-        """
+        """Whether pods placed in this cycle rely on these pods for required affinity."""

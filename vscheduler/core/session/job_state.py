@@ -46,8 +46,9 @@ class SubGroups:
     def is_whole(
         self, key: Key, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True
     ) -> bool:
-        """Whether enough pods of the sub-group have one of these statuses. With `idlers`, waiting
-        best-effort pods count.
+        """Whether enough pods of the sub-group have one of these statuses.
+
+        With `idlers`, waiting best-effort pods count.
         """
         counted = idlers and jobs.TaskStatus.PENDING not in statuses
         waiting = self._idlers[key] if counted else 0
@@ -56,7 +57,7 @@ class SubGroups:
     def lacking(
         self, statuses: frozenset[jobs.TaskStatus], *, idlers: bool = True
     ) -> tuple[jobs.SubGroup, int] | None:
-        """Return the first policy with fewer whole sub-groups than its minimum, and their number.
+        """Return the first policy with too few whole sub-groups, and the number of whole ones.
 
         Volcano: JobInfo.checkSubJobCondition.
         """
@@ -94,8 +95,7 @@ class SubGroups:
         return None
 
     def gathered(self, tasks: Iterable[jobs.Task]) -> list[jobs.Task]:
-        """Return the tasks with members of a sub-group next to each other, otherwise in the given
-        order.
+        """Return the tasks in the given order, but members of a sub-group next to each other.
 
         Started sub-groups with missing pods come first, then sub-groups that the job needs to
         start, then the rest (Volcano: SubJobOrderFn, minSubGroups first).
@@ -113,9 +113,7 @@ class SubGroups:
         return sorted(ordered, key=lambda task: ranks[task.uid])
 
     def _find(self, task: jobs.Task, rules: cycle_rules.CycleRules) -> Key | None:
-        """Return the sub-group of the first policy that selects the task (Volcano:
-        getOrCreateSubJob).
-        """
+        """Return the sub-group of the first matching policy (Volcano: getOrCreateSubJob)."""
         for place, policy in enumerate(self._policies):
             values = rules.sub_group_values(policy, task.labels)
             if values is not None:

@@ -209,9 +209,7 @@ def _waits(gang: job_state.JobState) -> decisions.Reason | None:
 
 
 def _stray(job: jobs.Job) -> decisions.GroupStatus:
-    """Return the status of a job whose queue doesn't exist: the phase is kept, and the reason is
-    reported.
-    """
+    """Return the status of a job whose queue doesn't exist: the phase stays as it was."""
     reason = decisions.Reason(
         code=decisions.ReasonCode.QUEUE_MISSING,
         queue=job.queue,
@@ -264,8 +262,7 @@ TOO_SMALL = "node(s) were too small for any pod"
 
 
 def exclusions(session: "working.Session") -> tuple[decisions.Exclusion, ...]:
-    """Return the nodes that no pod could use, grouped by the first filter that refuses a sample
-    pod.
+    """Return the nodes that no pod could use, by the first filter that refuses a sample pod.
 
     The largest group comes first.
     """

@@ -34,8 +34,7 @@ class Line(Generic[Item]):
         return heapq.heappop(self._heap)[1]
 
     def leave_as_things_stand(self, key: Callable[[Item], SortKey]) -> Item:
-        """Remove and return the first item, after updating keys that have grown since the item
-        joined.
+        """Remove and return the first item, after updating keys that have grown.
 
         In a tree of queues a key also grows when a sibling receives resources.
         """
@@ -110,8 +109,7 @@ def victim_key(
     owner: tuple[queues.Queue, job_state.JobState],
     task: jobs.Task,
 ) -> SortKey:
-    """Order the candidates for eviction on behalf of the claimant; the first candidate is evicted
-    first.
+    """Order candidates for eviction on behalf of the claimant; the first is evicted first.
 
     owner is the candidate's queue and job. Jobs of one queue are compared by plugins only, not by
     age (Volcano: BuildVictimsPriorityQueue).

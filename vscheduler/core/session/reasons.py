@@ -41,8 +41,7 @@ def of(gang: job_state.JobState, code: decisions.ReasonCode, **numbers: object) 
 
 
 def barred(session: "working.Session", gang: job_state.JobState) -> decisions.Reason | None:
-    """Return why a job may not start, regardless of plugins and free resources; None if the job
-    may.
+    """Return why a job may not start, regardless of plugins and free resources, or None.
 
     The job's phase doesn't matter, since tenants can write the phase. A queue created after a job
     named the queue is as closed to that job as to later jobs.
@@ -54,9 +53,7 @@ def barred(session: "working.Session", gang: job_state.JobState) -> decisions.Re
 
 
 def _topology(session: "working.Session", gang: job_state.JobState) -> decisions.Reason | None:
-    """Return why a gang with hard network topology waits; no action places pods by network topology
-    yet.
-    """
+    """Return why a gang with hard network topology waits: no action considers the topology yet."""
     field = gang.job.hard_topology
     if not field or not session.policy.hard_topology_waits:
         return None
@@ -91,8 +88,9 @@ def rejected(gang: job_state.JobState) -> decisions.Reason | None:
 
 
 def short_sub_group(gang: job_state.JobState) -> decisions.Reason | None:
-    """Return the reason for a sub-group with too few pods to be placed; None if each sub-group
-    could become whole.
+    """Return the reason for a sub-group with too few pods, or None.
+
+    Pods of a sub-group are placed only if the sub-group can become whole.
     """
     if gang.sub_groups is None or not gang.counts[jobs.TaskStatus.PENDING]:
         return None
@@ -112,9 +110,7 @@ def short_sub_group(gang: job_state.JobState) -> decisions.Reason | None:
 def no_room(
     session: "working.Session", gang: job_state.JobState, task: jobs.Task, *, empty: bool = False
 ) -> decisions.Reason:
-    """Return why no node takes this task. With `empty`, why no node would if no pods ran on any
-    node.
-    """
+    """Return why no node takes this task, or with `empty`, why no node would without any pods."""
     placement = session.placement
     found = placement.standing_explanation(task) if empty else placement.explanation(task)
     code = decisions.ReasonCode.NO_ROOM if session.layout.size else decisions.ReasonCode.NO_NODES
@@ -208,8 +204,9 @@ def note_share(
 
 
 def _task_without_node(session: "working.Session", turn: JobTurn) -> jobs.Task | None:
-    """Return a task of the job that no node could take even if empty, and that no share would
-    help.
+    """Return a task of the job that no node could take even if empty, or None.
+
+    A larger share of the queue wouldn't help such a task.
     """
     if len(turn.gang.job.classes) < 2:  # all tasks are like the first one
         return None

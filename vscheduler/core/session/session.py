@@ -32,10 +32,10 @@ SEATS = {
 
 
 class Session:
-    """One scheduling cycle's state: a copy of the cluster, and the open plugins.
+    """The state of one scheduling cycle: a copy of the cluster, and the open plugins.
 
-    Node columns are copies, a JobState records what changes for tasks; the Snapshot stays as taken.
-    Actions change the session through `statement()` only.
+    Node columns are copies, and a JobState records changes to tasks; the Snapshot is never
+    modified. Actions change the session through `statement()` only.
     """
 
     placement: interfaces.Placement
@@ -79,7 +79,7 @@ class Session:
         self.kept_rooms: list[snapshots.ReplacementReservation] = []
         """Reservations for pods that the owners of evicted pods are expected to create."""
         self.nominations: dict[jobs.TaskId, str] = {}
-        """Reservations on nodes where pods were evicted, now or before, by the waiting task."""
+        """By waiting task, the node where evictions freed resources, in this cycle or before."""
         self.reasons: dict[jobs.JobId, decisions.Reason] = {}
         self.reclaim_failed = set(snapshot.carried.reclaim_failed)
         """By action, jobs without any victims, in this cycle or in unfinished cycles before."""
@@ -232,7 +232,7 @@ class Session:
         }
 
     def class_nodes(self, kind: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask:
-        """Return the nodes (N,) of a layout that pods of this class could use if empty."""
+        """Return the nodes (N,) that pods of this class could use if no pods ran there."""
         mask = np.ones(layout.size, dtype=np.bool_)
         for answer in self.dispatch.each("class_nodes", dispatch.mask_of, None, kind, layout):
             if answer is not None:
@@ -240,7 +240,7 @@ class Session:
         return mask
 
     def queue_nodes(self, queue: queues.Queue, layout: nodes.NodeLayout) -> nodes.Mask | None:
-        """Return the nodes (N,) of a layout that pods of the queue could use; None: all."""
+        """Return the nodes (N,) of the layout that pods of the queue could use; None: all."""
         answers = self.dispatch.each("queue_nodes", dispatch.mask_of, None, queue, layout)
         masks = [answer for answer in answers if answer is not None]
         return np.logical_and.reduce(masks) if masks else None
@@ -254,9 +254,7 @@ class Session:
         return vector
 
     def promised(self, task: jobs.Task) -> bool:
-        """Whether an earlier cycle nominated a node for the task, or a reservation served the
-        task.
-        """
+        """Whether a node was nominated in an earlier cycle, or a reservation served the task."""
         return task.uid in self.snapshot.carried.nominations or task.uid in self.moved_in
 
     def runs(self, action: str) -> bool:
@@ -273,7 +271,7 @@ class Session:
             self.wake_at = at if self.wake_at is None else min(at, self.wake_at)
 
     def residents(self, row: int) -> Sequence[jobs.Task]:
-        """Return this scheduler's pods on a node that could be evicted at first, by UID."""
+        """Return this scheduler's evictable pods on a node, as the cycle began, by UID."""
         if self._residents is None:
             spared = self.snapshot.carried.eviction_refused_pods
             self._residents = collections.defaultdict(list)

@@ -189,9 +189,7 @@ class Statement:
         self._forget()
 
     def _move_affinity(self, task: jobs.Task, row: int, seat: pod_affinity.Seat) -> None:
-        """Change how pod affinity counts a task that fits now: as starting here, or as only waiting
-        here.
-        """
+        """Let pod affinity count a task, already placed, as starting or as waiting on the node."""
         previous = pod_affinity.Seat.STAYING
         if seat is previous:
             previous = pod_affinity.Seat.PROMISED

@@ -18,8 +18,8 @@ from vscheduler.core.model import constraints, jobs, snapshot
 from vscheduler.core.session import job_state
 
 OPENING_COST = 20
-"""About microseconds for one job that could request something, with or without a turn: the cost of
-opening sessions with the job and of sorting the job."""
+"""Approximate microseconds for the presence of one job that could request something, with or
+without a turn: a session is opened with the job, and the job is sorted."""
 
 PARTS = 4
 """A namespace has used its part when its cost exceeds the lowest cost by this fraction of the
@@ -30,8 +30,9 @@ class WorkBudget:
     """The work budget of one cycle. One unit is about one microsecond."""
 
     def __init__(self, budget: int | None, before: Mapping[str, int]) -> None:
-        """Start the account. A budget of None is unlimited; before has the costs of namespaces in
-        unfinished cycles.
+        """Start the account.
+
+        A budget of None is unlimited; before has the costs of namespaces in unfinished cycles.
         """
         self.work: Counter[str] = Counter()
         """Counts of operations, by kind."""
@@ -70,8 +71,7 @@ class WorkBudget:
             self.exhausted = self.over = True
 
     def grant(self, fraction: int) -> None:
-        """Guarantee at least a half, a quarter, … of the budget from here on, whatever was spent
-        before.
+        """Guarantee at least a half, a quarter, … of the budget from here on.
 
         Without the guarantee, early actions could starve later actions in every cycle.
         """
@@ -80,8 +80,9 @@ class WorkBudget:
             self.over = self._spent >= self._limit
 
     def part(self, fraction: int) -> Callable[[], bool]:
-        """Return a function for asking whether a half, a quarter, … of the budget, or the whole
-        limit, has been spent from here on.
+        """Return a function that tells whether a part of the budget has been spent from here on.
+
+        The part is a half, a quarter, …, and no more than what is left.
         """
         budget, end = self._budget, self._spent
         if budget is not None:
@@ -116,10 +117,10 @@ class WorkBudget:
         self.payer = ""
 
     def carried(self, unsettled: Callable[[], Iterable[job_state.JobState]]) -> Mapping[str, int]:
-        """Return the costs that a continuing cycle must know; unsettled returns the jobs of this
-        cycle.
+        """Return the costs that the next cycle must know, if that cycle continues this one.
 
         Older costs count for half in each cycle, so that no namespace comes last for ever.
+        unsettled returns the jobs that this cycle began with.
         """
         if not self.exhausted:
             return {}
