@@ -80,7 +80,7 @@ class Policy:
     """`compatibility: volcano`: Volcano's results wherever they differ from this scheduler's
     own."""
     rules: cycle_rules.CycleRules = cycle_rules.DEFAULT
-    """What is decided outside of plugins and actions."""
+    """Decisions outside of plugins and actions."""
     hard_topology_waits: bool = True
     """Whether gangs with a hard network topology wait; otherwise such gangs start on any nodes."""
 
@@ -111,9 +111,9 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compatibility:
-    """What a compatibility mode puts in place of the default plugins, actions and rules.
+    """The plugins, actions and rules substituted by a compatibility mode.
 
-    Each class takes the place of the default class of the same name.
+    Each class replaces the default class of the same name.
     """
 
     plugins: Plugins = ()
@@ -198,7 +198,9 @@ def built_in(plugins: Plugins, actions: Actions) -> Policy:
 def _by_name(
     existing: Sequence[type[Configured]], substitutes: Sequence[type[Configured]]
 ) -> dict[str, type[Configured]]:
-    """Return the existing classes by name, with substitutes in place of those of the same name."""
+    """Return the existing classes by name, with substitutes in place of classes of the same
+    name.
+    """
     names = {each.name for each in existing}
     every = (*existing, *(each for each in substitutes if each.name in names))
     return {each.name: each for each in every}

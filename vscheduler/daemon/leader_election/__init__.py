@@ -1,1 +1,1 @@
-"""Leader election on Leases, in a thread of its own."""
+"""Leader election on Leases, in a separate thread."""

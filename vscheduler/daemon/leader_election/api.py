@@ -1,7 +1,8 @@
-"""Stands for election for as many Leases as this process serves, in a small thread of its own.
+"""Interface of leader election for the rest of the daemon: Leadership and tokens.
 
-The rest of the daemon asks `held` what it may serve, and the tokens that this gives just before
-each call. A token that has ended never comes back to life: who regains a Lease has another one.
+Election runs in a separate small thread, for every Lease served by this process. The daemon asks
+`held` for the current tokens, and asks the token right before each call. A token that ended stays
+ended: regaining a Lease creates a new token.
 """
 
 import asyncio
@@ -12,28 +13,31 @@ from dataclasses import dataclass
 from typing import Protocol
 
 Permit = Callable[[], bool]
-"""Whether a call may be sent now; asked just before."""
+"""Whether a call may be sent now; asked right before sending."""
 
 
 class Token(Protocol):
-    """One time of holding one Lease. Compared by identity."""
+    """The right to act during a term as leader on one Lease. Compared by identity."""
 
     @property
     def holder(self) -> str:
-        """Our identity, as the Lease has it; empty where there is no election."""
+        """This process' identity in the Lease; empty without leader election."""
 
     def may_act(self) -> bool:
-        """Whether we hold the Lease for certain at this moment. Any thread may ask."""
+        """Whether the Lease is certainly held at this moment. Safe to call from any thread."""
 
     def doubt(self, why: str) -> None:
-        """The API server says that we don't hold it: act no more before the Lease is read anew."""
+        """Report that the API server says another process holds the Lease. Acting stops until the
+        Lease was read again.
+        """
 
 
 class CompositeToken:
-    """Several tokens as one: good while all of them are, and until what is done by it is over.
+    """Combines several tokens: valid while all tokens are valid and the work under them is not
+    over.
 
-    A token may outlast the work that began under it, as another Lease was gained: what that work
-    has left behind isn't sent any more all the same.
+    A token may outlive the work, for example when another Lease is gained and the work restarts.
+    Calls left over from the earlier work are no longer sent then.
     """
 
     def __init__(self, tokens: Iterable[Token]) -> None:
@@ -42,65 +46,65 @@ class CompositeToken:
 
     @property
     def holder(self) -> str:
-        """Our identity: one process has one for all Leases."""
+        """This process' identity, equal for all Leases."""
         return self._tokens[0].holder
 
     def may_act(self) -> bool:
-        """Whether we hold all of the Leases for certain at this moment."""
+        """Whether all Leases are certainly held at this moment."""
         return not self._ended and all(token.may_act() for token in self._tokens)
 
     def doubt(self, why: str) -> None:
-        """The API server says that we don't hold one of them."""
+        """Report a doubt about any of the Leases to all tokens."""
         for token in self._tokens:
             token.doubt(why)
 
     def end(self) -> None:
-        """For ever."""
+        """End the combined token for ever."""
         self._ended = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseStatus:
-    """How it stands with one Lease."""
+    """Status of a Lease, for logs, metrics and /readyz."""
 
     lease: str
     leads: bool
     holder: str = ""
-    """Whoever has it, as far as we know."""
+    """Identity of the holder, as far as known."""
     uid: str = ""
-    """The Lease's own; empty as long as it isn't known."""
+    """UID of the Lease; empty while unknown."""
     problem: str = ""
-    """Why we can't stand for it at present: a sentence."""
+    """Why the election does not work at present, as a sentence."""
     reachable: bool = True
-    """Whether the API server has answered, if only to refuse."""
+    """Whether the API server answers, even if only with a refusal."""
 
 
 class Leadership(Protocol):
-    """What the rest of the daemon knows of elections; used from its event loop only."""
+    """Leader election as seen by the rest of the daemon. Used only from the daemon's event loop."""
 
     async def run(self) -> None:
-        """Stand for election for ever. Cancelled, it stops and gives nothing back."""
+        """Take part in the election for ever. On cancellation, stop without releasing any Lease."""
 
     def held(self, leases: Iterable[str]) -> Mapping[str, Token]:
-        """The tokens of those of these Leases that are held now."""
+        """Return the tokens of all Leases in `leases` that are held now."""
 
     async def wait_for_change(self) -> None:
-        """Until any Lease is gained or lost."""
+        """Wait until any Lease is gained or lost."""
 
     def standings(self) -> tuple[LeaseStatus, ...]:
-        """How it stands with each Lease, by name."""
+        """Return the status of each Lease, by name."""
 
     async def release(self) -> None:
-        """Give everything back, and stand no more; to be called when no call is under way."""
+        """Release all Leases and leave the election. To be called when no call is in progress."""
 
 
 def identity() -> str:
-    """Who we are in a Lease: another one at each start of a process."""
+    """Return a new identity for Leases, different at each start of a process."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
 class _Forever:
-    """The token of who stands alone."""
+    """The token of a process without leader election."""
 
     @property
     def holder(self) -> str:
@@ -114,25 +118,25 @@ class _Forever:
 
 
 class AlwaysLeader:
-    """`--leader-elect=false`: everything is held for ever."""
+    """Implements `--leader-elect=false`: all Leases are held for ever."""
 
     def __init__(self, leases: Iterable[str]) -> None:
         self._tokens = {lease: _Forever() for lease in sorted(leases)}
 
     async def run(self) -> None:
-        """There is nothing to do."""
+        """Return at once."""
 
     def held(self, leases: Iterable[str]) -> Mapping[str, Token]:
-        """All of them."""
+        """Return a token for every Lease."""
         return {lease: self._tokens[lease] for lease in leases}
 
     async def wait_for_change(self) -> None:
-        """Never."""
+        """Wait for ever."""
         await asyncio.get_running_loop().create_future()
 
     def standings(self) -> tuple[LeaseStatus, ...]:
-        """Leader everywhere."""
+        """Return a status of leader for every Lease."""
         return tuple(LeaseStatus(lease=lease, leads=True) for lease in self._tokens)
 
     async def release(self) -> None:
-        """There is nothing to give back."""
+        """Do nothing."""

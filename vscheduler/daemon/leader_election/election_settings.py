@@ -1,4 +1,4 @@
-"""What the flags say of leader election: which Leases an instance stands for, and how."""
+"""Settings of leader election from flags: Leases, namespace and timing."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,18 +18,17 @@ LOCK = "--leader-elect-resource-lock"
 DEFAULT_NAMESPACE = "volcano-system"
 LEASES = "leases"
 CONTROLLERS_LEASE = "vscheduler-controllers"
-"""Of whoever looks after Queues."""
+"""The Lease of the instance that runs the Queue controller."""
 
 PODGROUPS_SUFFIX = "-podgroups"
-"""Of the Leases of an instance that only controls: it must not keep the scheduler of a name from
-leading, so it doesn't stand for that one's Lease.
-"""
+"""Suffix of the Leases of instances with --only=controllers. Such an instance must not keep the
+scheduler of a name from leading, so it uses a different Lease."""
 
 JITTER = 1.2
-"""client-go: JitterFactor, by which a retry period may come out longer."""
+"""client-go: JitterFactor, the factor by which a retry period may be longer."""
 
 DURATION_MAX_SECONDS = 3600.0
-"""No instance waits longer for another one, whatever the Lease says."""
+"""The longest wait for another instance, whatever duration the Lease names."""
 
 NAME_MAX = 253
 LABEL_MAX = 63
@@ -39,7 +38,7 @@ _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
 
 
 class DaemonParts(NamedTuple):
-    """What an instance does."""
+    """The parts of the daemon that run in an instance."""
 
     schedules: bool
     controls: bool
@@ -47,86 +46,91 @@ class DaemonParts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Volcano's three durations, in seconds, and what follows from them."""
+    """Volcano's three durations in seconds, and values derived from the durations."""
 
     duration_seconds: float = 15.0
-    """How long others wait after the last sign of life."""
+    """How long other candidates wait after the last sign of life."""
     renew_deadline_seconds: float = 10.0
-    """How long a holder that can't renew goes on trying."""
+    """How long a holder keeps trying after its last successful renewal."""
     retry_period_seconds: float = 2.0
 
     @property
     def fence_seconds(self) -> float:
-        """How long a holder may act on a renewal, from when that was sent.
+        """How long a holder may act on a renewal, counted from sending it.
 
-        A third of the duration: clocks of which one runs three times as fast as another don't
-        make two act.
+        A third of the duration at most: even when one clock runs three times as fast as another,
+        only one candidate acts.
         """
         return min(self.renew_deadline_seconds, self.duration_seconds / 3)
 
     @property
     def first_seconds(self) -> float:
-        """How long who makes a Lease that it never saw waits before it acts.
+        """How long a candidate waits before acting after it created a Lease that it never saw
+        before.
 
-        As long as somebody may act whose Lease was deleted a moment ago, and a tenth more.
+        A tenth longer than the holder of a just deleted Lease may still act.
         """
         return 1.1 * self.fence_seconds
 
     @property
     def renew_seconds(self) -> float:
-        """From one renewal to the next, so that one may fail before acting pauses."""
+        """Interval between renewals, short enough that a single failure does not pause acting."""
         return min(self.retry_period_seconds, self.fence_seconds / 2)
 
     @property
     def look_seconds(self) -> float:
-        """From one look of a standby to the next: what was given back is taken within this."""
+        """Interval between a standby's reads. A released Lease is taken over within this time."""
         return min(self.retry_period_seconds, self.fence_seconds) / 2
 
     @property
     def gap_seconds(self) -> float:
-        """What counts at most as waited between two looks, so that no jump makes one hasty."""
+        """Longest gap between two reads that fully counts as waiting, so that a clock jump shortens
+        no wait.
+        """
         return min(2 * self.retry_period_seconds, self.fence_seconds)
 
     @property
     def again_seconds(self) -> float:
-        """From a call that failed to the next."""
+        """Pause after a failed call."""
         return self.retry_period_seconds / 4
 
     @property
     def conflict_seconds(self) -> float:
-        """From a write that somebody was quicker than to the next look."""
+        """Pause between a write that lost against another candidate's and the next read."""
         return self.retry_period_seconds / 20
 
     @property
     def call_seconds(self) -> float:
-        """How long one call may take: the next is due after it, and before acting pauses."""
+        """Time limit of a call: shorter than the renewal interval, and over before acting
+        pauses.
+        """
         return 0.9 * self.renew_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Election:
-    """Which Leases this instance stands for, and how."""
+    """The Leases of this instance, and the timing."""
 
     enabled: bool = True
     lease_of: Mapping[str, str] = field(default_factory=dict)
-    """The Lease under which each scheduler name is served."""
+    """The Lease of each scheduler name."""
     controllers_lease: str = ""
-    """The one under which Queues are looked after; empty where they aren't."""
+    """The Lease of the Queue controller; empty when the controller does not run here."""
     namespace: str = DEFAULT_NAMESPACE
     timing: Timing = field(default_factory=Timing)
     warnings: tuple[str, ...] = ()
-    """What of the flags is out of date, or not used: sentences."""
+    """Sentences about deprecated or unused flags."""
 
     @property
     def leases(self) -> tuple[str, ...]:
-        """All of them."""
+        """All Leases of this instance."""
         controllers = (self.controllers_lease,) if self.controllers_lease else ()
         return (*self.lease_of.values(), *controllers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """The flags as they were given; empty names are defaults, which depend on other flags."""
+    """The flags as given. An empty name means the default, which depends on other flags."""
 
     leader_elect: bool = True
     leader_elect_resource_name: str = ""
@@ -136,15 +140,15 @@ class Given:
     leader_elect_renew_deadline: str = "10s"
     leader_elect_retry_period: str = "2s"
     lock_object_namespace: str = ""
-    """Volcano's older name of leader_elect_resource_namespace."""
+    """Volcano's older name for leader_elect_resource_namespace."""
 
 
 def check(
     given: Given, schedulers: Sequence[str], halves: DaemonParts, problems: list[str]
 ) -> Election:
-    """Election out of what was given; what is wrong with it is added to the problems.
+    """Return the Election for the given flags. Errors are added to `problems`.
 
-    Where there is no election, its other flags mean nothing and are not looked at.
+    Without leader election, the related flags are not checked.
     """
     controllers_lease = CONTROLLERS_LEASE if halves.controls else ""
     if not given.leader_elect:
@@ -166,7 +170,7 @@ def check(
 
 
 def _namespace(given: Given, problems: list[str]) -> tuple[str, tuple[str, ...]]:
-    """Where the Leases are, and what is to be said of the flag's older name."""
+    """Return the namespace of the Leases, and warnings about the flag's older name."""
     new, old = given.leader_elect_resource_namespace, given.lock_object_namespace
     namespace = new or old or DEFAULT_NAMESPACE
     if not is_label(namespace):
@@ -182,7 +186,7 @@ def _namespace(given: Given, problems: list[str]) -> tuple[str, tuple[str, ...]]
 def _leases(
     resource_name: str, schedulers: Sequence[str], halves: DaemonParts, problems: list[str]
 ) -> dict[str, str]:
-    """The Lease of each scheduler name."""
+    """Return the Lease of each scheduler name."""
     flag = RESOURCE_NAME if resource_name else "--scheduler-name"
     if resource_name and len(schedulers) > 1:
         problems.append(
@@ -212,7 +216,7 @@ def _leases(
 
 
 def _timing(given: Given, problems: list[str]) -> Timing:
-    """The three durations; client-go's rules on how they go together."""
+    """Return the three durations, checked by client-go's rules."""
     texts = {
         DURATION: given.leader_elect_lease_duration,
         DEADLINE: given.leader_elect_renew_deadline,
@@ -244,17 +248,17 @@ def _timing(given: Given, problems: list[str]) -> Timing:
 
 
 def is_subdomain(text: str) -> bool:
-    """Whether this is a DNS-1123 subdomain, as most objects' names must be."""
+    """Whether the text is a DNS-1123 subdomain, required for most object names."""
     return len(text) <= NAME_MAX and _SUBDOMAIN.fullmatch(text) is not None
 
 
 def is_label(text: str) -> bool:
-    """Whether this is a DNS-1123 label, as names of namespaces must be."""
+    """Whether the text is a DNS-1123 label, required for namespace names."""
     return len(text) <= LABEL_MAX and _LABEL.fullmatch(text) is not None
 
 
 def no_subdomain(flag: str, name: str) -> str:
-    """What is said of a name that is none."""
+    """Return the error message for a name that is not a DNS-1123 subdomain."""
     return (
         f"{flag}: {name!r} is no DNS-1123 subdomain: lower-case letters, digits, '-' and '.', "
         f"each part starting and ending with a letter or digit, at most {NAME_MAX} characters"
@@ -262,7 +266,7 @@ def no_subdomain(flag: str, name: str) -> str:
 
 
 def no_label(flag: str, name: str) -> str:
-    """The same of a namespace."""
+    """Return the error message for a name that is not a DNS-1123 label."""
     return (
         f"{flag}: {name!r} is no DNS-1123 label: lower-case letters, digits and '-', starting "
         f"and ending with a letter or digit, at most {LABEL_MAX} characters"

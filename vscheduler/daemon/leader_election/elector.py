@@ -1,6 +1,7 @@
-"""Stands for one Lease: makes the calls that the election wants, and says what has come of them.
+"""Elector: takes part in the election for one Lease, by making the calls that the state machine
+asks for.
 
-All of it runs in the thread of `electing`; only a token is asked from elsewhere.
+Everything runs in the thread of `thread.ElectionThread`, except that any thread may ask a token.
 """
 
 import asyncio
@@ -18,45 +19,47 @@ from vscheduler.mirror import statuses
 
 
 class Transport(Protocol):
-    """The way to the Leases of a namespace: cluster.leases.Leases."""
+    """Access to the Leases of a namespace, implemented by cluster.leases.Leases."""
 
     async def get(self, name: str) -> lease_records.Stored | None:
-        """The Lease of this name; None where there is none."""
+        """Return the Lease of this name, or None when there is none."""
 
     async def create(self, name: str, record: lease_records.Record) -> lease_records.Stored:
-        """Make this Lease."""
+        """Create the Lease."""
 
     async def replace(
         self, over: lease_records.Stored, record: lease_records.Record
     ) -> lease_records.Stored:
-        """Put a record into this Lease, if it is still as it was read."""
+        """Replace the Lease's record if the Lease is unchanged since `over` was read."""
 
 
 OWN_NEWS_SECONDS = 10.0
-"""How old an event may be that tells of this process itself: it belongs to no Lease. An instance
-that was frozen for as long as a Lease takes to run out sends none of before."""
+"""Maximum age of an event about this process, which is sent under no Lease. A process frozen for
+the duration of a Lease therefore sends no events from before."""
 
 
 def clock() -> float:
-    """This process' own time in seconds, a machine's sleep included where that can be known."""
+    """Return this process' monotonic time in seconds, including suspend time where the system can
+    tell.
+    """
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
 def while_new() -> api.Permit:
-    """Good for a moment from now on: for events that tell of this process itself."""
+    """Return a permit for the next few seconds, for events about this process."""
     end = clock() + OWN_NEWS_SECONDS
     return lambda: clock() < end
 
 
 def wall_time() -> str:
-    """The time of day as a Lease has it."""
+    """Return the time of day in the format of a Lease."""
     return statuses.microtime(time.time())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What all candidates of a process have in common."""
+    """Parameters shared by all candidates of a process."""
 
     identity: str
     namespace: str
@@ -66,10 +69,10 @@ class Terms:
 
 
 class LeaseTerm:
-    """One time of holding one Lease: the token of `leadership`.
+    """A term as leader on one Lease: implements api.Token.
 
-    Two threads share it without a lock. The deadline and `_settled` are written by the candidate
-    alone, `_doubts` by the daemon alone, and `_ended` is only ever set.
+    Two threads share a term without a lock. The deadline and `_settled` are written by the elector
+    only, `_doubts` by the daemon only, and `_ended` only ever changes to True.
     """
 
     def __init__(self, terms: Terms, number: int, doubted: Callable[["LeaseTerm"], None]) -> None:
@@ -83,74 +86,78 @@ class LeaseTerm:
 
     @property
     def holder(self) -> str:
-        """Our identity, as the Lease has it."""
+        """This process' identity in the Lease."""
         return self._terms.identity
 
     @property
     def doubts(self) -> int:
-        """How often it was doubted so far."""
+        """Number of doubts reported."""
         return self._doubts
 
     def may_act(self) -> bool:
-        """Whether we hold the Lease for certain at this moment."""
+        """Whether the Lease is certainly held at this moment."""
         fine = not self._ended and self._doubts == self._settled
         return fine and self._terms.clock() < self._until
 
     def doubt(self, why: str) -> None:
-        """Somebody says that we don't hold it: act no more before the Lease is read anew."""
-        del why  # whoever was refused has it in its log
+        """Report that another process seems to hold the Lease. Acting stops until the Lease was
+        read again.
+        """
+        del why  # logged by the caller whose write was refused
         self._doubts += 1
         self._tell(self)
 
     def extend(self, until: float) -> None:
-        """It may act before this instant, unless it is doubted or over."""
+        """Allow acting until this time, unless the term is doubted or over."""
         self._until = until
 
     def settle(self, doubts: int) -> None:
-        """The election knows of so many doubts: from now on they are in the deadline."""
+        """Record that the elector has processed this many doubts; the deadline accounts for
+        them.
+        """
         self._settled = doubts
 
     def end(self) -> None:
-        """For ever. Any thread may call it."""
+        """End the term for ever. Safe to call from any thread."""
         self._ended = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """It stands otherwise with a Lease."""
+    """A changed status of a Lease."""
 
     standing: api.LeaseStatus
     tenure: LeaseTerm | None = None
     gained: bool = False
-    """Whether the tenure has just begun."""
+    """Whether the term has just begun."""
     why: str = ""
-    """Why one has just ended, where one has."""
+    """Why a term has just ended, or an empty string."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlets:
-    """Whom a candidate tells."""
+    """Callbacks of an elector."""
 
     changed: Callable[[Change], None]
     renewed: Callable[[str, float, str], None]
-    """The Lease, how long a renewal took, and what came of it."""
+    """Receives the Lease, the duration of a renewal in seconds, and the result."""
     doubted: Callable[[str, LeaseTerm], None]
-    """Called by the daemon's own thread."""
+    """Called in the daemon's thread."""
     failed: Callable[[str, Exception], None]
-    """The Lease, and what nobody expects."""
+    """Receives the Lease and an unexpected exception."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Trouble:
-    """Why calls fail, in a sentence that stays the same for as long as it is the same trouble."""
+    """Why calls fail. The sentence stays the same as long as the cause does."""
 
     sentence: str = ""
     kind: type[connection.ApiError] | None = None
     verb: str = ""
-    """What is refused; empty where that has nothing to do with what was asked."""
+    """The refused verb; empty when the cause does not depend on the request."""
 
     def after(self, verb: str, error: connection.ApiError, namespace: str) -> "_Trouble":
-        """What it is when this call has failed, too."""
+        """Return the trouble after one more failed call."""
         lasting = connection.NotFound | connection.Forbidden | connection.Invalid
         verb = verb if isinstance(error, lasting) else ""
         if (type(error), verb) == (self.kind, self.verb):
@@ -171,54 +178,54 @@ class _Trouble:
         return _Trouble(sentence=sentence, kind=type(error), verb=verb)
 
     def without(self, verbs: Collection[str]) -> "_Trouble":
-        """What is left of it when these calls go well."""
+        """Return the trouble left when calls with these verbs succeed."""
         return self if self.verb and self.verb not in verbs else _Trouble()
 
 
 class Elector:
-    """Stands for one Lease, with one call under way at a time."""
+    """Takes part in the election for one Lease, with one call in progress at a time."""
 
     def __init__(self, lease: str, terms: Terms, outlets: Outlets) -> None:
         self._lease = lease
         self._terms = terms
         self._outlets = outlets
         self._state = state_machine.begin(terms.identity)
-        self._tenure: LeaseTerm | None = None
-        self._told = api.LeaseStatus(lease=lease, leads=False)
+        self._term: LeaseTerm | None = None
+        self._reported = api.LeaseStatus(lease=lease, leads=False)
         self._trouble = _Trouble()
         self._woken = asyncio.Event()
         self._resigning = False
         self._leaving = False
-        """Whether it gives back what it has: no call of a tenure is under way any more."""
+        """Whether the Lease is being released: no call under the term is in progress any more."""
         self._chance = random.Random()  # noqa: S311 - spreads calls; no secret
 
     async def stand(self, transport: Transport) -> None:
-        """Until it is told to resign; then give the Lease back if it is ours."""
+        """Take part in the election until told to resign, then release the Lease if held."""
         while not self._resigning:
             try:
                 await self.step(transport)
-            except Exception as error:  # noqa: BLE001 - what isn't renewed ends; others stand on
+            except Exception as error:  # noqa: BLE001 - an unrenewed Lease expires by itself
                 self._outlets.failed(self._lease, error)
                 self._fail(error)
             await self._pause()
         await self._give_back(transport)
 
     def resign(self) -> None:
-        """Stand no more."""
+        """Leave the election."""
         self._resigning = True
         self._woken.set()
 
-    def doubted(self, tenure: LeaseTerm) -> None:
-        """Somebody says that the Lease isn't ours."""
-        doubts = tenure.doubts
-        if tenure is self._tenure:
+    def doubted(self, term: LeaseTerm) -> None:
+        """Process a report that another process seems to hold the Lease."""
+        doubts = term.doubts
+        if term is self._term:
             self._state = state_machine.doubted(self._state, at=self._terms.clock())
             self._tell()
-            tenure.settle(doubts)
+            term.settle(doubts)
             self._woken.set()
 
     async def _pause(self) -> None:
-        """Until the next call is due."""
+        """Wait until the next call is due."""
         while not self._resigning:
             self._woken.clear()
             due = state_machine.next_at(
@@ -242,7 +249,7 @@ class Elector:
         self._tell()
 
     def _fail(self, error: Exception) -> None:
-        """A step of ours has failed: as if its call had."""
+        """Treat an unexpected exception in a step like a failed call."""
         failure = connection.Unavailable(f"the election failed: {type(error).__name__}: {error}")
         self._state = state_machine.failed(self._state, self._terms.timing, at=self._terms.clock())
         self._trouble = self._trouble.after("", failure, self._terms.namespace)
@@ -287,17 +294,19 @@ class Elector:
             outcome = "done"
             self._state = state_machine.wrote(self._state, timing, stored, answered_at=now())
             self._trouble = _Trouble()
-        if self._tenure is not None and not self._resigning:
+        if self._term is not None and not self._resigning:
             self._outlets.renewed(self._lease, now() - sent_at, outcome)
 
     async def _give_back(self, transport: Transport) -> None:
-        """One try, after a look where one is needed; also what was taken only a moment ago."""
+        """Try once to release the Lease, including a Lease taken a moment ago. Read the Lease first
+        if necessary.
+        """
         terms = self._terms
         if self._state.own is None and not self._state.attempts:
             return
         self._leaving = True
-        if self._tenure is not None:
-            self._tenure.end()
+        if self._term is not None:
+            self._term.end()
         write = state_machine.given_back(self._state, wall_time=terms.wall_time())
         if write is None:
             await self._look(transport, terms.clock())
@@ -307,44 +316,44 @@ class Elector:
         self._tell()
 
     def _tell(self) -> None:
-        """Say how it stands now, where that is news; the tenure learns it in any case first."""
-        earlier = self._tenure
-        why = self._judge()
-        stored, tenure = self._state.stored, self._tenure
-        standing = api.LeaseStatus(
+        """Report the status if it changed. The term itself is always updated before."""
+        earlier = self._term
+        why = self._update_term()
+        stored, term = self._state.stored, self._term
+        status = api.LeaseStatus(
             lease=self._lease,
-            leads=tenure is not None,
+            leads=term is not None,
             holder="" if stored is None else stored.record.holder,
             uid="" if stored is None else stored.uid,
             problem=self._trouble.sentence,
             reachable=self._trouble.kind is not connection.Unavailable,
         )
-        if standing != self._told or tenure is not earlier:
-            self._told = standing
-            gained = tenure is not None and tenure is not earlier
-            self._outlets.changed(Change(standing=standing, tenure=tenure, gained=gained, why=why))
+        if status != self._reported or term is not earlier:
+            self._reported = status
+            gained = term is not None and term is not earlier
+            self._outlets.changed(Change(standing=status, tenure=term, gained=gained, why=why))
 
-    def _judge(self) -> str:
-        """End, begin or extend the tenure; why it has ended, where it has."""
+    def _update_term(self) -> str:
+        """End, begin or extend the term. Return why the term ended, or an empty string."""
         state, timing, now = self._state, self._terms.timing, self._terms.clock()
         leads = state_machine.leads(state, timing, now) and not self._leaving
         until = state_machine.acts_until(state, timing)
         why = ""
-        if self._tenure is not None and not (leads and state.tenure == self._tenure.number):
-            self._tenure.end()
-            self._tenure = None
+        if self._term is not None and not (leads and state.tenure == self._term.number):
+            self._term.end()
+            self._term = None
             why = self._loss()
-        if self._tenure is None and leads and now < until and not self._resigning:
-            self._tenure = LeaseTerm(self._terms, state.tenure, self._doubt)
-        if self._tenure is not None:
-            self._tenure.extend(until)
+        if self._term is None and leads and now < until and not self._resigning:
+            self._term = LeaseTerm(self._terms, state.tenure, self._doubt)
+        if self._term is not None:
+            self._term.extend(until)
         return why
 
-    def _doubt(self, tenure: LeaseTerm) -> None:
-        self._outlets.doubted(self._lease, tenure)
+    def _doubt(self, term: LeaseTerm) -> None:
+        self._outlets.doubted(self._lease, term)
 
     def _loss(self) -> str:
-        """Why we don't hold the Lease any more."""
+        """Return why the Lease is no longer held."""
         stored, identity = self._state.stored, self._terms.identity
         if self._state.resigned:
             return "it is given back" if self._state.own is None else "it couldn't be given back"

@@ -1,21 +1,25 @@
-"""Who holds a Lease, and until when it may act: a pure function over what was read and written.
+"""State machine of leader election: who holds a Lease, and until when this candidate may act.
 
-No clock and no calls: times are arguments, in seconds of this process' own monotonic clock; the
-wall clock only goes into the strings of a record. One call is under way at a time:
+Pure functions over reads and writes of the Lease: no clock, no calls. Times are arguments, in
+seconds of this process' monotonic clock; wall-clock time only appears in the strings of a record. A
+candidate makes one call at a time:
 
-    at next_at(): wanted() -> a Write: attempted(), send it, then wrote(), refused() or failed()
-                           -> None: look, then saw() or failed()
+    at next_at(): wanted() -> a Write: attempted(), send, then wrote(), refused() or failed()
+                           -> None: read the Lease, then saw() or failed()
 
-What is promised: of all candidates at most one is before its `acts_until`, though their clocks
-run up to three times as fast as each other's, requests and answers are late or lost, processes
-freeze, and people edit or delete the Lease. What is taken for granted: the API server compares and
-swaps, a monotonic clock counts what time its machine is suspended, and nobody writes an old record
-back exactly as it was, nor gives a Lease back in its holder's name, nor edits or deletes one whose
-candidates have different durations. A holder whose record is edited goes on, as long as the record
-names it. Less is promised of one case:
-who starts while there is no Lease at all, because it was deleted under a holder, doesn't wait for
-the whole duration. It is safe where its clock is less than a tenth faster than the holder's and
-the Lease isn't deleted once more before it acts.
+Guarantee: at most one candidate is before its `acts_until` at any time. The guarantee holds even if
+clocks run up to three times as fast as each other, requests and answers are late or lost, processes
+freeze, and people edit or delete the Lease.
+
+Assumptions: the API server's writes are compare-and-swap; a monotonic clock includes the time while
+its machine is suspended; nobody writes back an old record unchanged, releases a Lease in the
+holder's name, or edits or deletes a Lease whose candidates use different durations. When a record
+is edited, the holder continues as long as the record names the holder.
+
+The guarantee is weaker in one case. A candidate that starts while no Lease exists, because the
+Lease was deleted under a holder, does not wait for the full duration. Safety then requires that the
+candidate's clock is less than a tenth faster than the holder's, and that the Lease is not deleted
+again before the candidate acts.
 """
 
 import math
@@ -25,23 +29,24 @@ from vscheduler.cluster import lease_records
 from vscheduler.daemon.leader_election import election_settings
 
 ATTEMPTS_MAX = 8
+"""How many unanswered writes are remembered."""
 
 GIVEN_BACK_SECONDS = 1.0
-"""The duration in a record that was given back, as client-go writes it."""
+"""The duration in the record of a released Lease, as written by client-go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """What to store."""
+    """A write of the Lease."""
 
     record: lease_records.Record
     over: lease_records.Stored | None
-    """What is to be replaced, if it is still that; None: to be created, if it is still missing."""
+    """The Lease to replace, if still unchanged. None: create the Lease, if still missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A write of ours."""
+    """A write by this candidate."""
 
     write: Write
     sent_at: float
@@ -49,56 +54,60 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What one candidate knows of one Lease."""
+    """A candidate's knowledge of its Lease."""
 
     identity: str
     stored: lease_records.Stored | None = None
-    """The Lease as it was last seen; None: it is missing, or we haven't looked."""
+    """The Lease as last seen. None: the Lease is missing, or was never read."""
     last: lease_records.Record | None = None
-    """The last record that was seen, though it be gone; None: never any."""
+    """The last record seen, even if deleted since. None: no record was ever seen."""
     own: Attempt | None = None
-    """The last write that made or kept the Lease ours; None: it isn't ours."""
+    """The last write by which this candidate gained or renewed the Lease. None: the Lease is not
+    held."""
     attempts: tuple[Attempt, ...] = ()
-    """Writes that had no answer and may have been done, or may yet be."""
+    """Unanswered writes, which may have been executed or may still be."""
     looking: bool = True
-    """We have to look before we write."""
+    """Whether the Lease must be read before the next write."""
     due_at: float = -math.inf
-    """When to look."""
+    """When to read the Lease."""
     marked_at: float = -math.inf
-    """Until when it is certain that we waited."""
+    """Up to when the wait for a possible earlier holder is confirmed."""
     ripe_at: float = math.inf
-    """When we have waited for whoever acts by right of what we saw, or of what was there before."""
+    """When the wait ends for any holder whose right to act comes from the record seen, or from an
+    earlier record."""
     doubted_at: float | None = None
-    """When somebody said that the Lease isn't ours; None: nobody does."""
+    """When the API server reported a different holder. None: no such report is open."""
     resigned: bool = False
-    """We gave it back, or tried to, and stand no more."""
+    """Whether the Lease was released, or a release was tried. The candidate no longer stands for
+    election."""
     tenure: int = 0
-    """Two times of leading that aren't one and the same have different numbers."""
+    """Number of the current term; different terms of leadership have different numbers."""
 
 
 def begin(identity: str) -> State:
-    """A candidate that knows nothing."""
+    """Return the initial state of a candidate."""
     return State(identity=identity)
 
 
 def leads(state: State, timing: election_settings.Timing, now: float) -> bool:
-    """Whether we hold the Lease, though acting may pause for want of a renewal."""
+    """Whether this candidate holds the Lease, even if acting is paused until a renewal succeeds."""
     if state.own is None or state.resigned or not _ripe(state):
         return False
     return now < state.own.sent_at + timing.renew_deadline_seconds
 
 
 def acts_until(state: State, timing: election_settings.Timing) -> float:
-    """Before which instant we may act; -inf: we may not."""
+    """Return the time before which this candidate may act, or -inf."""
     if state.own is None or state.resigned or state.doubted_at is not None or not _ripe(state):
         return -math.inf
     return state.own.sent_at + timing.fence_seconds
 
 
 def next_at(state: State, timing: election_settings.Timing, *, chance: float) -> float:
-    """When to make the next call: see `wanted`. It may be past; chance is from 0 to 1.
+    """Return when to make the next call (see `wanted`), possibly in the past. `chance` is from 0 to
+    1.
 
-    Somebody looks, or renews, at the very instant at which it has waited long enough.
+    The candidate reads or renews the Lease exactly when its wait ends.
     """
     if state.resigned:
         return math.inf
@@ -115,10 +124,10 @@ def next_at(state: State, timing: election_settings.Timing, *, chance: float) ->
 
 
 def wanted(state: State, timing: election_settings.Timing, *, wall_time: str) -> Write | None:
-    """What to write now; None: look.
+    """Return the write to make now, or None to read the Lease.
 
-    It may be as late as it will: whatever happens in between, the write isn't done, or who creates
-    waits.
+    Delays are harmless. If the Lease changes before the write arrives, the write fails. A candidate
+    that creates the Lease waits before acting.
     """
     if state.looking or state.resigned:
         return None
@@ -138,9 +147,11 @@ def wanted(state: State, timing: election_settings.Timing, *, wall_time: str) ->
 
 
 def given_back(state: State, *, wall_time: str) -> Write | None:
-    """What to write in order to give the Lease back; None: look first, or it isn't ours to give.
+    """Return the write that releases the Lease. None: read the Lease first, or the Lease is not
+    ours to release.
 
-    Others take at once what was given back: so who still waits itself just goes.
+    A released Lease is taken over without a wait. A candidate still in its own wait therefore does
+    not release the Lease.
     """
     if state.own is None or state.stored is None or state.looking or not _ripe(state):
         return None
@@ -151,7 +162,7 @@ def given_back(state: State, *, wall_time: str) -> Write | None:
 
 
 def attempted(state: State, write: Write, *, sent_at: float) -> State:
-    """A write is about to be sent: from here on it may be done."""
+    """Record that a write is about to be sent, and may be executed from now on."""
     if write.record.holder != state.identity:
         return replace(state, resigned=True)
     attempts = (*state.attempts, Attempt(write=write, sent_at=sent_at))
@@ -165,7 +176,7 @@ def wrote(
     *,
     answered_at: float,
 ) -> State:
-    """The write that was attempted last was done, and this is what is stored now."""
+    """Record that the last attempted write succeeded; `stored` is the new Lease."""
     if state.resigned:
         return replace(state, stored=stored, own=None)
     attempt = state.attempts[-1]
@@ -174,18 +185,20 @@ def wrote(
 
 
 def refused(state: State, timing: election_settings.Timing, *, at: float) -> State:
-    """The write that was attempted last wasn't done: somebody else was quicker (409, 404)."""
+    """Record that the last attempted write failed, because another candidate wrote first (409,
+    404).
+    """
     attempts = state.attempts if state.resigned else state.attempts[:-1]
     return replace(state, attempts=attempts, looking=True, due_at=at + timing.conflict_seconds)
 
 
 def failed(state: State, timing: election_settings.Timing, *, at: float) -> State:
-    """A call had no answer, or one that says nothing; if it was a write, it may have been done."""
+    """Record a call without a usable answer. A write may have been executed."""
     return replace(state, looking=True, due_at=at + timing.again_seconds)
 
 
 def doubted(state: State, *, at: float) -> State:
-    """Somebody says that the Lease isn't ours: act no more before a look shows that it is."""
+    """Record a report that the Lease is not ours. Acting stops until a read shows that it is."""
     return replace(state, doubted_at=at, looking=True, due_at=at)
 
 
@@ -197,7 +210,7 @@ def saw(
     sent_at: float,
     answered_at: float,
 ) -> State:
-    """A look was answered; None: there is no such Lease."""
+    """Record the result of a read. None: the Lease does not exist."""
     before = state.stored
     state = replace(state, stored=stored, looking=False, due_at=sent_at + timing.look_seconds)
     for attempt in (state.own, *state.attempts):
@@ -226,10 +239,11 @@ def _held(
     asked_at: float,
     answered_at: float,
 ) -> State:
-    """The Lease is ours by this write of ours, as a call shows that was sent at `asked_at`.
+    """Record that the Lease is held through `attempt`, as shown by a call sent at `asked_at`.
 
-    Nobody else has acted since what a replacing write replaced. A creating one knows nothing of
-    what was there before: it waits for that, unless our own right to act has lasted until now.
+    If the attempt replaced a Lease, nobody else acted since the replaced record. An attempt that
+    created the Lease knows nothing of an earlier Lease: the candidate waits, unless its own right
+    to act lasted until now.
     """
     assert state.stored is not None
     record = state.stored.record
@@ -255,12 +269,14 @@ def _held(
 
 
 def _ripe(state: State) -> bool:
-    """Whether we have waited long enough, for certain."""
+    """Whether the candidate has waited long enough, for certain."""
     return state.ripe_at <= state.marked_at
 
 
 def _marked(state: State, timing: election_settings.Timing, at: float) -> State:
-    """Nothing has changed until then. What is more than a usual gap doesn't count as waited."""
+    """Record that nothing changed until `at`. A gap longer than usual does not count fully as
+    waiting time.
+    """
     if _ripe(state) or at <= state.marked_at:
         return state
     excess_seconds = max(0.0, at - state.marked_at - timing.gap_seconds)
@@ -268,7 +284,7 @@ def _marked(state: State, timing: election_settings.Timing, at: float) -> State:
 
 
 def _fenced(state: State, timing: election_settings.Timing, now: float) -> bool:
-    """Whether our last renewal still keeps others out, whatever became of the Lease."""
+    """Whether the last renewal still keeps other candidates out, whatever happened to the Lease."""
     return state.own is not None and now < state.own.sent_at + timing.fence_seconds
 
 
@@ -279,21 +295,22 @@ def _edited(
     timing: election_settings.Timing,
     now: float,
 ) -> bool:
-    """Whether somebody has edited our Lease without giving it to anybody.
+    """Whether somebody edited the candidate's Lease without making another candidate the holder.
 
-    While our last renewal fences others nobody can have acted since, whatever has been written in
-    between: who takes waits for longer than that from when it saw our renewal or a later record.
-    So it is as good as ours, by the right of that renewal and no longer than that; the next one
-    replaces what was edited. Once the fence has passed, another may have led and been edited away.
+    While the last renewal fences the Lease, nobody else can have acted, whatever was written in
+    between: a new holder first waits longer than the fence, counted from the renewal or a later
+    record. The Lease therefore still counts as held, but only by right of the last renewal. The
+    next renewal replaces the edited record. After the end of the fence, another candidate may have
+    led, and the trace may be edited away.
     """
     same = before is not None and before.uid == stored.uid
     return same and stored.record.holder == state.identity and _fenced(state, timing, now)
 
 
 def _patience_seconds(state: State, timing: election_settings.Timing) -> float:
-    """How long to leave what is seen alone."""
+    """Return how long to wait for the holder of the Lease as seen."""
     if state.stored is None:
-        # Whoever held it may make it anew; we wait again when we have made it.
+        # The former holder may create the Lease again. After creating it, we wait once more.
         return timing.fence_seconds if state.last else 0.0
     record = state.stored.record
     if not record.holder and 0 < record.duration_seconds <= GIVEN_BACK_SECONDS:
@@ -302,21 +319,25 @@ def _patience_seconds(state: State, timing: election_settings.Timing) -> float:
 
 
 def _held_seconds(timing: election_settings.Timing, record: lease_records.Record | None) -> float:
-    """How long somebody may act by a record, for all we know."""
+    """Return how long the holder in a record may act, as far as known."""
     theirs = min(record.duration_seconds, election_settings.DURATION_MAX_SECONDS) if record else 0.0
     return max(timing.duration_seconds, theirs)
 
 
 def _claim(record: lease_records.Record) -> tuple[str, str, str, int]:
-    """What makes a record ours: we write no two alike. A duration is anybody's to edit."""
+    """Return the fields that identify a write of this candidate. No two writes are equal. The
+    duration is left out, because anybody may edit it.
+    """
     return record.holder, record.acquired, record.renewed, record.transitions
 
 
 def _what(stored: lease_records.Stored | None) -> tuple[str, lease_records.Record] | None:
-    """What a change is a change of; annotations, say, are no sign of life."""
+    """Return the parts of a Lease whose change is a sign of life. Annotations, for example, are
+    not.
+    """
     return (stored.uid, stored.record) if stored else None
 
 
 def _over(stored: lease_records.Stored | None) -> tuple[str, str] | None:
-    """What a write that is still under way must find, to be done."""
+    """Return the state that a pending write must find in order to succeed."""
     return (stored.uid, stored.version) if stored else None

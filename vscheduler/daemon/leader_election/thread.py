@@ -1,7 +1,7 @@
-"""The thread that stands for election, and what the daemon's event loop sees of it.
+"""ElectionThread: runs leader election in a thread, and reports to the daemon's event loop.
 
-A renewal must not wait for a cycle or for a long list that is decoded: the thread has a plain
-event loop of its own, connections of its own, and looks into nothing of the daemon's.
+A renewal must not wait for a cycle or for the decoding of a long list. The thread therefore has a
+plain event loop and connections of its own, and shares no state with the daemon.
 """
 
 import asyncio
@@ -21,17 +21,18 @@ from vscheduler.daemon.liveness import progress
 log = structlog.get_logger(__name__)
 
 RELEASE_SECONDS = 2.0
-"""How long a stop waits until everything is given back."""
+"""How long a stop waits for the release of all Leases."""
 
 AGAIN_SECONDS = 1.0
-"""How long a candidate that failed pauses: what it holds ends by itself if it isn't renewed."""
+"""Pause of a candidate after an unexpected error. A held Lease expires if not renewed meanwhile."""
 
 Open = Callable[[], AbstractAsyncContextManager[elector.Transport]]
-"""Opens the way to the Leases, in the event loop that calls it."""
+"""Opens the connection to the Leases, in the caller's event loop."""
 Told = Callable[[api.LeaseStatus, api.LeaseStatus], None]
-"""How it stood with a Lease, and how it stands."""
+"""Receives the old and the new status of a Lease."""
 Renewed = Callable[[str, float, str], None]
-"""The Lease, how many seconds a renewal took, and what came of it: `done`, or an error's name."""
+"""Receives the Lease, the duration of a renewal in seconds, and the result: `done`, or the name of
+an error."""
 
 
 def _ignore_change(before: api.LeaseStatus, after: api.LeaseStatus) -> None:
@@ -44,19 +45,19 @@ def _ignore_renewal(lease: str, seconds: float, outcome: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlets:
-    """Who is told of what."""
+    """Callbacks for changes, renewals and failures."""
 
     on_change: Told = _ignore_change
     observe_renewal: Renewed = _ignore_renewal
     failures: containment.Failures = field(default_factory=containment.Failures)
     pulse: progress.Heartbeat = field(default_factory=progress.Heartbeat)
-    """The thread's event loop answers to it while it runs."""
+    """Heartbeat answered by the thread's event loop while the thread runs."""
 
 
 class ElectionThread:
-    """Stands for each of these Leases, independently of the others: a `leadership.Leadership`.
+    """An api.Leadership that takes part in the election for each Lease independently.
 
-    All of its methods are the daemon's event loop's.
+    All public methods must be called in the daemon's event loop.
     """
 
     def __init__(
@@ -71,29 +72,31 @@ class ElectionThread:
         self._on_change, self._observe_renewal = told.on_change, told.observe_renewal
         names = sorted(leases)
         self._open = open_leases
-        self._standings = {name: api.LeaseStatus(lease=name, leads=False) for name in names}
+        self._statuses = {name: api.LeaseStatus(lease=name, leads=False) for name in names}
         self._held: dict[str, elector.LeaseTerm] = {}
         self._change = asyncio.Event()
         self._released = False
-        self._home = asyncio.get_running_loop()
-        self._there: asyncio.AbstractEventLoop | None = None
-        self._ended: asyncio.Future[BaseException | None] = self._home.create_future()
+        self._daemon_loop = asyncio.get_running_loop()
+        self._thread_loop: asyncio.AbstractEventLoop | None = None
+        self._ended: asyncio.Future[BaseException | None] = self._daemon_loop.create_future()
         outlets = elector.Outlets(
-            changed=lambda change: self._at_home(self._take, change),
-            renewed=lambda *renewal: self._at_home(self._observe_renewal, *renewal),
+            changed=lambda change: self._in_daemon_loop(self._take, change),
+            renewed=lambda *renewal: self._in_daemon_loop(self._observe_renewal, *renewal),
             failed=partial(self._failures.failed, "election"),
-            doubted=lambda lease, tenure: self._in_thread(self._candidates[lease].doubted, tenure),
+            doubted=lambda lease, term: self._in_thread(self._candidates[lease].doubted, term),
         )
         self._candidates = {name: elector.Elector(name, terms, outlets) for name in names}
 
     async def run(self) -> None:
-        """For ever, or until `release`; once. Raises what the thread dies of."""
+        """Run for ever, or until `release`. May be called once. Raises the error that ended the
+        thread.
+        """
         if self._released:
             return
-        assert self._there is None, "it stands for election once"
-        self._there = asyncio.SelectorEventLoop()
+        assert self._thread_loop is None, "it stands for election once"
+        self._thread_loop = asyncio.SelectorEventLoop()
         thread = threading.Thread(
-            target=self._live, args=(self._there,), name="leases", daemon=True
+            target=self._live, args=(self._thread_loop,), name="leases", daemon=True
         )
         thread.start()
         try:
@@ -103,96 +106,99 @@ class ElectionThread:
             self._in_thread(_cancel_all)
             await asyncio.wait({self._ended}, timeout=RELEASE_SECONDS)
             if self._ended.done():
-                thread.join()  # it has nothing left to do
-        died = self._ended.result()
-        if died is not None:
-            raise died
+                thread.join()  # returns at once: the loop has ended
+        failure = self._ended.result()
+        if failure is not None:
+            raise failure
 
     def held(self, leases: Iterable[str]) -> Mapping[str, api.Token]:
-        """The tokens of those of these Leases that are held now."""
+        """Return the tokens of all Leases in `leases` that are held now."""
         return {lease: self._held[lease] for lease in leases if lease in self._held}
 
     def wait_for_change(self) -> Coroutine[Any, Any, None]:
-        """Until any Lease is gained or lost, from when it is called: not from when it first runs,
-        as a change may come in between.
+        """Wait until any Lease is gained or lost after this call.
+
+        Not a coroutine function: a change between the call and the first await must not be missed.
         """
         return _wait_for(self._change)
 
     def standings(self) -> tuple[api.LeaseStatus, ...]:
-        """How it stands with each Lease, by name."""
-        return tuple(self._standings.values())
+        """Return the status of each Lease, by name."""
+        return tuple(self._statuses.values())
 
     async def release(self) -> None:
-        """Give everything back, and stand no more; to be called when no call is under way."""
+        """Release all Leases and leave the election. To be called when no call is in progress."""
         self._released = True
         self._end()
         for candidate in self._candidates.values():
             self._in_thread(candidate.resign)
-        if self._there is None:
+        if self._thread_loop is None:
             return
         done, _ = await asyncio.wait({self._ended}, timeout=RELEASE_SECONDS)
         if not done:
             log.warning("leases.kept", why="no answer in time", seconds=RELEASE_SECONDS)
 
     def _end(self) -> None:
-        """Hold nothing any more, whatever the thread is doing."""
+        """Drop all tokens, whatever the thread is doing."""
         held, self._held = self._held, {}
-        for lease, tenure in held.items():
-            tenure.end()
-            before = self._standings[lease]
-            self._standings[lease] = replace(before, leads=False)
-            self._on_change(before, self._standings[lease])
+        for lease, term in held.items():
+            term.end()
+            before = self._statuses[lease]
+            self._statuses[lease] = replace(before, leads=False)
+            self._on_change(before, self._statuses[lease])
         if held:
             self._wake()
 
     def _take(self, change: elector.Change) -> None:
-        """Take in how it stands with a Lease."""
-        after, tenure = change.standing, change.tenure
-        before = self._standings[after.lease]
-        self._standings[after.lease] = after
-        if self._released and tenure is not None:
-            tenure.end()
-            tenure = None
-        if tenure is not self._held.get(after.lease):
+        """Process a status change reported by the thread."""
+        after, term = change.standing, change.tenure
+        before = self._statuses[after.lease]
+        self._statuses[after.lease] = after
+        if self._released and term is not None:
+            term.end()
+            term = None
+        if term is not self._held.get(after.lease):
             self._held.pop(after.lease, None)
-            if tenure is not None:
-                self._held[after.lease] = tenure
+            if term is not None:
+                self._held[after.lease] = term
             self._wake()
-        _tell(before, change, ours=self._released)
+        _log_change(before, change, ours=self._released)
         self._on_change(before, after)
 
     def _wake(self) -> None:
         self._change.set()
         self._change = asyncio.Event()
 
-    def _at_home(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call this in the daemon's event loop, from the thread."""
-        with suppress(RuntimeError):  # it is closed: nobody listens any more
-            self._home.call_soon_threadsafe(function, *arguments)
+    def _in_daemon_loop(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call a function in the daemon's event loop, from the thread."""
+        with suppress(RuntimeError):  # the daemon's loop is closed
+            self._daemon_loop.call_soon_threadsafe(function, *arguments)
 
     def _in_thread(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call this in the thread."""
-        if self._there is not None:
-            with suppress(RuntimeError):  # it is closed: the thread has ended
-                self._there.call_soon_threadsafe(function, *arguments)
+        """Call a function in the thread's event loop."""
+        if self._thread_loop is not None:
+            with suppress(RuntimeError):  # the thread's loop is closed
+                self._thread_loop.call_soon_threadsafe(function, *arguments)
 
     def _live(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The thread: stand for election until told otherwise, and tell what it ended of."""
-        died = None
+        """Run the thread: take part in elections until told to stop, then report the error, if
+        any.
+        """
+        failure = None
         try:
             with asyncio.Runner(loop_factory=lambda: loop) as runner:
                 runner.run(self._stand())
         except asyncio.CancelledError:
             pass
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the daemon is told
-            died = error
-        self._at_home(self._bury, died)
+        except BaseException as error:  # noqa: BLE001 - `run` raises any error in the daemon
+            failure = error
+        self._in_daemon_loop(self._finish, failure)
 
-    def _bury(self, died: BaseException | None) -> None:
-        self._ended.set_result(died)
+    def _finish(self, failure: BaseException | None) -> None:
+        self._ended.set_result(failure)
 
     async def _stand(self) -> None:
-        """All candidates, each for itself."""
+        """Run all candidates concurrently."""
         self._pulse.begin(asyncio.get_running_loop())
         try:
             async with self._open() as transport, asyncio.TaskGroup() as group:
@@ -215,8 +221,10 @@ def _cancel_all() -> None:
         task.cancel()
 
 
-def _tell(before: api.LeaseStatus, change: elector.Change, *, ours: bool) -> None:
-    """One line for each fact that is new; `ours`: whatever is lost, we gave it back."""
+def _log_change(before: api.LeaseStatus, change: elector.Change, *, ours: bool) -> None:
+    """Log each new fact about a Lease. With `ours`, a loss is our own release and no reason for a
+    warning.
+    """
     after = change.standing
     about = log.bind(lease=after.lease)
     if change.why:

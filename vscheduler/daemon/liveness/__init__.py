@@ -1,1 +1,1 @@
-"""Whether work goes on: progress, the watchdog, and signals that end the process."""
+"""Liveness: progress checks, the watchdog, and signals that end the process."""

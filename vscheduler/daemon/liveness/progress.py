@@ -1,7 +1,7 @@
-"""Whether work goes on: what must change while it does, and for how long it hasn't.
+"""Progress checks: marks that must change while work goes on, and how long each has not changed.
 
-Nothing here waits, and nothing asks a clock. Who looks says how much time has passed since the last
-look, so that a process that was frozen as a whole isn't taken for one that is stuck.
+Nothing here waits or reads a clock. The caller passes the time since the last check, so that a
+process frozen as a whole does not count as stuck.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 DROPPED_LEAST = 3
-"""Fewer cycles dropped in a row are no sign of anything."""
+"""Fewer dropped cycles in a row do not count."""
 
 FRAMES = 6
-"""Places of a stack that are told, the innermost last."""
+"""Number of stack frames in the log, the innermost last."""
 
 
 class Cause(StrEnum):
-    """A way of being stuck; the values are for metrics."""
+    """Causes of being stuck. The values are metric labels."""
 
     CYCLE = "cycle"
     DROPPED = "dropped"
@@ -34,22 +34,23 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that must go on."""
+    """A progress check."""
 
     cause: Cause
     mark: Callable[[], Hashable]
-    """What changes with each step; None while there is nothing to do. Any thread may ask."""
+    """Returns a value that changes with each step of the work, or None when there is nothing to do.
+    Called from any thread."""
     bound_seconds: float
-    """How long it may stay the same."""
+    """How long the mark may stay the same."""
     words: str
-    """What it means when it stays the same for longer."""
+    """The message when the mark stays the same for longer."""
     details: Callable[[], Mapping[str, object]] = dict
-    """More for the log."""
+    """Further fields for the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stuck:
-    """Only a new process can help."""
+    """The process is stuck: only a restart can help."""
 
     cause: Cause
     message: str
@@ -58,7 +59,7 @@ class Stuck:
 
 
 class Progress:
-    """How long each check has seen no step. Looked at by one thread, read by any."""
+    """The time without progress of each check. One thread looks, any thread may read."""
 
     def __init__(self, checks: Sequence[Check]) -> None:
         self._checks = tuple(checks)
@@ -66,7 +67,9 @@ class Progress:
         self._seconds = [0.0 for _ in self._checks]
 
     def look(self, elapsed_seconds: float) -> Stuck | None:
-        """Look at all, so many seconds after the last time; the first that is stuck, if any is."""
+        """Run all checks, the given seconds after the last call. Return the first stuck check, or
+        None.
+        """
         found = None
         for number, check in enumerate(self._checks):
             mark = check.mark()
@@ -79,7 +82,7 @@ class Progress:
         return found
 
     def stalled(self) -> Mapping[Cause, float]:
-        """For how many seconds the slowest of each cause has seen no step."""
+        """Return by cause how many seconds the slowest check has seen no progress."""
         slowest = dict.fromkeys((check.cause for check in self._checks), 0.0)
         for check, seconds in zip(self._checks, self._seconds, strict=True):
             slowest[check.cause] = max(slowest[check.cause], seconds)
@@ -87,50 +90,53 @@ class Progress:
 
 
 class Cycles:
-    """Cycles that run, of whatever tenure, and how many were dropped in a row. Any thread's."""
+    """The running cycles of all leader sessions, and the number of dropped cycles in a row.
+    Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: dict[int, int | None] = {}
-        """By number, the identity of the thread that runs it; None before one has begun with it."""
+        """By cycle number, the identity of the running thread; None before a thread has started the
+        cycle."""
         self._last = 0
         self._dropped = 0
 
     def handed_on(self) -> int:
-        """A cycle is handed to its thread; gives its number."""
+        """Record that a cycle was handed to its thread, and return the cycle's number."""
         with self._lock:
             self._last += 1
             self._running[self._last] = None
             return self._last
 
     def begun(self, number: int) -> None:
-        """The thread that calls this runs it from now on."""
+        """Record that the calling thread runs the cycle."""
         with self._lock:
             self._running[number] = threading.get_ident()
 
     def ended(self, number: int) -> None:
-        """It has come to an end, whichever."""
+        """Record that a cycle ended, with any result."""
         with self._lock:
             self._running.pop(number, None)
 
     def dropped(self, in_a_row: int) -> None:
-        """So many cycles in a row came to nothing; 0: the last one did not."""
+        """Record how many cycles in a row were dropped; 0 after a cycle that succeeded."""
         self._dropped = in_a_row
 
     def oldest(self) -> int | None:
-        """The cycle that has been running for longest; None where none runs."""
+        """Return the number of the longest running cycle, or None."""
         with self._lock:
             return min(self._running, default=None)
 
     def keeps_dropping(self) -> bool | None:
-        """True while cycle after cycle is dropped; None else."""
+        """Return True while cycle after cycle is dropped, otherwise None."""
         return True if self._dropped >= DROPPED_LEAST else None
 
     def where(self) -> Mapping[str, object]:
-        """Where the cycle that has been running for longest is at this moment."""
+        """Return the current stack of the longest running cycle, for the log."""
         with self._lock:
             thread = self._running.get(min(self._running, default=0))
-        frame = None if thread is None else sys._current_frames().get(thread)  # noqa: SLF001 - it is documented, and there is no other way
+        frame = None if thread is None else sys._current_frames().get(thread)  # noqa: SLF001 - documented, and without alternative
         if frame is None:
             return {"where": "its thread has ended"}
         innermost = traceback.extract_stack(frame)[-FRAMES:]
@@ -138,29 +144,29 @@ class Cycles:
 
 
 class Heartbeat:
-    """Asks another thread's event loop for an answer; one question at a time."""
+    """Checks whether another thread's event loop answers, with one question at a time."""
 
     def __init__(self) -> None:
         self._asked: _Asked | None = None
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on this loop must answer."""
+        """Start checking this event loop."""
         self._asked = _Asked(loop)
 
     def end(self) -> None:
-        """No loop must."""
+        """Stop checking."""
         self._asked = None
 
     def ask(self) -> None:
-        """Ask, unless an answer is due still."""
+        """Send a question, unless the last answer is still outstanding."""
         asked = self._asked
         if asked is not None and asked.answered == asked.questions:
             asked.questions += 1
-            with suppress(RuntimeError):  # it is closed, which others see to
+            with suppress(RuntimeError):  # the loop is closed
                 asked.loop.call_soon_threadsafe(asked.answer)
 
     def mark(self) -> Hashable:
-        """How many answers came; None where no loop must answer."""
+        """Return a mark that changes with each answer, or None when no loop is checked."""
         asked = self._asked
         if asked is None or asked.loop.is_closed():
             return None
@@ -168,7 +174,7 @@ class Heartbeat:
 
 
 class _Asked:
-    """Questions to one loop."""
+    """The questions to a single event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -176,5 +182,5 @@ class _Asked:
         self.answered = 0
 
     def answer(self) -> None:
-        """Called in that loop."""
+        """Record an answer; called in the checked loop."""
         self.answered = self.questions

@@ -1,4 +1,4 @@
-"""Signals: which of them end the daemon, and that it does end."""
+"""Signals that end the daemon, and a time limit for the shutdown."""
 
 import asyncio
 import os
@@ -16,23 +16,26 @@ log = structlog.get_logger(__name__)
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 PASSED_OVER = (signal.SIGUSR1, signal.SIGUSR2)
-"""Volcano dumps its cache for these."""
+"""Ignored signals. Volcano dumps its cache on them."""
 
 END_SECONDS = 25.0
-"""How long an end may take after the first signal; Kubernetes kills after 30."""
+"""Time limit of a shutdown after the first signal. Kubernetes kills the container after 30
+seconds."""
 
 
 def end_at_once() -> None:
-    """Until `listen`, there is nothing to give back: a signal ends the process with status 0."""
+    """End the process with status 0 on a signal. In force until `listen`, while there is nothing to
+    release.
+    """
     for number in _wanted():
         signal.signal(number, _leave)
 
 
 def listen(stop: Callable[[], None], *, flush: Callable[[], object]) -> None:
-    """From now on the first of these signals calls `stop`, in this event loop; others do nothing.
+    """Call `stop` in this event loop on the first ending signal, and ignore later signals.
 
-    What isn't over END_SECONDS later ends with status 1, though work or a thread is stuck, after
-    `flush` was called.
+    A shutdown not finished after END_SECONDS ends with status 1, after a call of `flush`, even if
+    work or threads are stuck.
     """
     ending = _Ending(stop, flush)
     loop = asyncio.get_running_loop()
@@ -43,7 +46,7 @@ def listen(stop: Callable[[], None], *, flush: Callable[[], object]) -> None:
 
 
 class _Ending:
-    """What the first signal begins."""
+    """The shutdown started by the first signal."""
 
     def __init__(self, stop: Callable[[], None], flush: Callable[[], object]) -> None:
         self._stop = stop
@@ -51,7 +54,7 @@ class _Ending:
         self._begun = False
 
     def begin(self, number: signal.Signals) -> None:
-        """Stop, if that hasn't begun."""
+        """Start the shutdown, unless already started."""
         if self._begun:
             _pass_over(number)
             return
@@ -63,14 +66,16 @@ class _Ending:
         self._stop()
 
     def _give_up(self) -> NoReturn:
-        """In a thread that needs nobody: the end is stuck."""
+        """End the process. Runs in a separate thread when the shutdown is stuck."""
         log.critical("stop.overdue", seconds=END_SECONDS)
         self._flush()
         os._exit(1)
 
 
 def _wanted() -> list[signal.Signals]:
-    """Those that end it: SIGHUP isn't one where whoever started it said so, as `nohup` does."""
+    """Return the ending signals. SIGHUP is left out if the parent process ignores SIGHUP, as
+    `nohup` does.
+    """
     return [
         number
         for number in ENDING

@@ -1,8 +1,7 @@
-"""What must go on in this process, for how long it may not, and the thread that looks whether it
-does and ends the process when it doesn't.
+"""Watchdog: a thread that checks the process for progress and ends a stuck process.
 
-The thread shares nothing with what it watches: no event loop, no lock that is held for long. Where
-even this thread can't run, as somebody keeps the interpreter to himself, the kernel ends the
+The thread shares nothing with the watched work: no event loop, and no lock held for long. If some
+thread never releases the interpreter, even the watchdog cannot run. Then the kernel ends the
 process: see `KillTimer`.
 """
 
@@ -29,45 +28,46 @@ from vscheduler.mirror.index import entries
 log = structlog.get_logger(__name__)
 
 STATUS = 70
-"""The exit status of a process that gave up: EX_SOFTWARE of sysexits.h."""
+"""Exit status of a process that gave up: EX_SOFTWARE of sysexits.h."""
 
 TICK_SECONDS = 0.5
-"""From one look to the next. What is more than two of these counts as two: then the process, or
-its machine, was suspended."""
+"""Interval between checks. A longer gap counts as at most two intervals, because the process or the
+machine was suspended then."""
 
 LAST_WILL_SECONDS = 6.0
-"""How long giving up may take in the event loop, before the process ends all the same."""
+"""Time limit of `give_up` in the event loop; afterwards the process ends in any case."""
 
 FLUSH_SECONDS = 1.0
-"""How long the log may take to be written."""
+"""Time limit for writing the log."""
 
 LOOP_LEAST_SECONDS = 10.0
 LOOP_SHARE = 2 / 3
-"""The event loop may be silent for this part of a cycle's deadline: its Lease can't be given back,
-as calls may be under way, and has to run out after that."""
+"""How long the event loop may be silent, as a part of a cycle's deadline. With a stuck event loop,
+the Lease cannot be released, because calls may be in progress. The Lease then has to expire after
+the process ends."""
 
 WATCH_SECONDS = 300.0
-"""How long a watch that reports no trouble may hear nothing: it begins anew by itself long before.
-"""
+"""How long a watch without a reported problem may receive nothing. A working watch restarts long
+before."""
 
 WRITES_SECONDS = 180.0
-"""How long no call may end while some wait: one that is sent again and again to a server that is
-too busy takes 140 s."""
+"""How long no call may end while calls are waiting. A call repeated to a busy server takes up to
+140 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """Signs of life, and who gives them. Made before all who do."""
+    """The signs of life of all parts of the daemon. Created before the parts."""
 
     cycles: progress.Cycles = field(default_factory=progress.Cycles)
     loop: progress.Heartbeat = field(default_factory=progress.Heartbeat)
-    """Of the daemon's event loop."""
+    """Heartbeat of the daemon's main event loop."""
     kopf: progress.Heartbeat = field(default_factory=progress.Heartbeat)
     election: progress.Heartbeat = field(default_factory=progress.Heartbeat)
 
     @property
     def pulses(self) -> tuple[progress.Heartbeat, ...]:
-        """All who have to be asked."""
+        """All heartbeats, which need regular questions."""
         return (self.loop, self.kopf, self.election)
 
 
@@ -78,7 +78,9 @@ def checks(
     *,
     deadline_seconds: float,
 ) -> list[progress.Check]:
-    """Leader or not: who stands by and is stuck must not take over."""
+    """Return the checks of the daemon. Leaders and standbys are checked alike: a stuck standby must
+    not take over.
+    """
     cause = progress.Cause
     found = [
         progress.Check(
@@ -132,27 +134,27 @@ def _check(watch: "reflector.Reflector[entries.Event]") -> progress.Check:
 
 
 def _do_nothing() -> None:
-    """There is no lifeline."""
+    """Placeholder for a missing kill timer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlets:
-    """What a watchdog does."""
+    """The watchdog's actions."""
 
     give_up: Callable[[], Coroutine[Any, Any, None]]
-    """Sends nothing more, and gives back what may be given back; run in the event loop."""
+    """Stops all writes and releases the Leases if possible. Runs in the event loop."""
     observe: Callable[[progress.Stuck], None]
-    """Counts that an instance gave up; any thread may call it."""
+    """Counts that this instance gave up. Safe to call from any thread."""
     hold: Callable[[], None] = _do_nothing
-    """Called at each look: a sign of life of the interpreter."""
+    """Called at each check, as a sign that the interpreter is alive."""
     flush: Callable[[], object] = logging.shutdown
-    """Writes out what was logged."""
+    """Writes out buffered log lines."""
     end: Callable[[int], None] = os._exit
-    """Ends the process with this status."""
+    """Ends the process with this exit status."""
 
 
 class Watchdog:
-    """Watches from `start` to `stop`."""
+    """Checks for progress from `start` to `stop`."""
 
     def __init__(
         self,
@@ -172,24 +174,24 @@ class Watchdog:
 
     @property
     def stuck(self) -> progress.Stuck | None:
-        """Why only a new process can help, where that is so."""
+        """Why the process is stuck, or None."""
         return self._stuck
 
     def stalled(self) -> dict[str, float]:
-        """For how many seconds the slowest of each cause has seen no step."""
+        """Return by cause how many seconds the slowest check has seen no progress."""
         return {cause.value: each for cause, each in self._progress.stalled().items()}
 
     def start(self) -> None:
-        """Begin; called in the event loop in which to give up."""
+        """Start the thread. To be called in the event loop in which `give_up` shall run."""
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._watch, args=(loop,), name="watchdog", daemon=True).start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         self._stopped.set()
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The thread."""
+        """Run the thread."""
         last = time.monotonic()
         while not self._stopped.wait(self._tick_seconds):
             self._outlets.hold()
@@ -203,7 +205,9 @@ class Watchdog:
                 pulse.ask()
 
     def _give_up(self, stuck: progress.Stuck, loop: asyncio.AbstractEventLoop) -> None:
-        """Let others take over, say why, and end: within seconds, whoever hangs."""
+        """Let another instance take over, log the reason, and end the process within seconds, even
+        if parts hang.
+        """
         self._stuck = stuck
         done = threading.Event()
 
@@ -211,45 +215,48 @@ class Watchdog:
             self._giving_up = loop.create_task(self._outlets.give_up(), name="give up")
             self._giving_up.add_done_callback(lambda _: done.set())
 
-        with suppress(RuntimeError):  # the loop is closed: nothing of ours is under way
+        with suppress(RuntimeError):  # the loop is closed, so no calls are in progress
             loop.call_soon_threadsafe(begin)
         self._outlets.observe(stuck)
         _bounded(lambda: _tell(stuck))
-        if stuck.cause is not progress.Cause.LOOP:  # whoever doesn't answer doesn't begin, either
+        if stuck.cause is not progress.Cause.LOOP:  # a stuck loop would not run `give_up`
             done.wait(LAST_WILL_SECONDS)
         _bounded(self._outlets.flush)
         self._outlets.end(STATUS)
 
 
 class KillTimer:
-    """Has the kernel end the process when it uses so much CPU time without a look of the watchdog.
+    """Lets the kernel end the process when it uses this much CPU time without a check by the
+    watchdog.
 
-    That is what a thread does that never lets go of the interpreter, such as in a regular
-    expression. CPU time isn't counted while a process is stopped, or its machine asleep. The stacks
-    of all threads go to stderr first.
+    A thread that never releases the interpreter has this effect, for example in a regular
+    expression. CPU time is not counted while the process is stopped or the machine is asleep. The
+    stacks of all threads are printed to stderr first.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        with suppress(OSError, RuntimeError, ValueError, AttributeError):  # there is no stderr
+        with suppress(OSError, RuntimeError, ValueError, AttributeError):  # without a stderr
             faulthandler.register(signal.SIGPROF, file=sys.stderr, all_threads=True, chain=True)
 
     def hold(self) -> None:
-        """Begin to count anew."""
+        """Restart the timer."""
         signal.setitimer(signal.ITIMER_PROF, self._seconds)
 
     def let_go(self) -> None:
-        """Count no more."""
+        """Stop the timer."""
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _tell(stuck: progress.Stuck) -> None:
-    """The one line that says why this instance ends."""
+    """Log why this instance ends."""
     log.critical("instance.stuck", cause=stuck.cause.value, message=stuck.message, **stuck.details)
 
 
 def _bounded(function: Callable[[], object]) -> None:
-    """Call this in a thread of its own, and wait for a moment: it may hang, too."""
+    """Call a function in a separate thread and wait at most FLUSH_SECONDS, because the function may
+    hang.
+    """
     thread = threading.Thread(target=function, name="last words", daemon=True)
     thread.start()
     thread.join(FLUSH_SECONDS)

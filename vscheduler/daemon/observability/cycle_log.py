@@ -1,4 +1,4 @@
-"""The log of cycles: what was done, the total behind all shares, and what is wrong."""
+"""Log of cycles: decisions, changes of the total, and problems."""
 
 import logging
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ log = structlog.get_logger(__name__)
 
 
 class CycleLog:
-    """Logs what people ask for first, and what has changed since the last cycle."""
+    """Logs each cycle, and problems that changed since the last cycle."""
 
     def __init__(self) -> None:
         self._total: Mapping[str, float] = {}
@@ -29,7 +29,7 @@ class CycleLog:
         bound: int,
         parts: Mapping[str, float],
     ) -> None:
-        """Log a cycle, of which so many binds were sent, and its parts took so many seconds."""
+        """Log a cycle with the number of binds sent, and the duration of its parts in seconds."""
         self._tell_of_total(result)
         for fault in result.faults:
             log.error("plugin.failed", plugin=fault.plugin, hook=fault.hook, error=fault.error)
@@ -46,7 +46,7 @@ class CycleLog:
         )
 
     def tell_of_refusals(self, refused: Mapping[str, snapshot.Refused]) -> None:
-        """Log nodes that are left alone from now on, or for longer."""
+        """Log nodes newly avoided after a kubelet's refusal, or avoided for longer."""
         for name, each in refused.items():
             if self._refused.get(name) != each:
                 log.warning("node.refused", node=name, reason=each.reason, seconds=each.seconds)
@@ -63,7 +63,7 @@ class CycleLog:
         )
 
     def _tell_of_queues(self, result: decisions.CycleResult) -> None:
-        """Log queues that are set aside, and those that were put right."""
+        """Log queues newly excluded from scheduling, and queues whose problem was fixed."""
         problems = {queue.problem for queue in result.queues if queue.problem is not None}
         for problem in sorted(problems - self._set_aside, key=str):
             message = wording.queue_problem(problem)

@@ -1,8 +1,8 @@
-"""Where logs go and how they look: one event per fact, for people or for machines.
+"""Logging: one event per fact, in a format for people or for machines.
 
-Nothing that says something waits for whoever reads it: all of it goes through a LineWriter, whose
-own thread writes. What it hasn't written waits in a queue. When that is full, the oldest lines are
-dropped and counted, and where they would have been a line says how many there were.
+Logging never blocks the caller. All lines go through a LineWriter, whose thread writes them.
+Unwritten lines wait in a queue. When the queue is full, the oldest lines are dropped, and a line in
+their place says how many were dropped.
 """
 
 import atexit
@@ -29,25 +29,25 @@ LIBRARIES = ("aiohttp", "asyncio", "kopf", "kubernetes")
 STDOUT, STDERR = 1, 2
 
 FLUSH_SECONDS = 1.0
-"""How long the end of the process waits at most for whoever reads its log."""
+"""How long the end of the process waits for the log to be written."""
 
 PRINTED_MAX = 16_384
-"""Characters of a line that is printed bit by bit."""
+"""Maximum length of a line printed piece by piece, in characters."""
 
 TEXTS = ("exception", "stack")
-"""Fields that have several lines."""
+"""Fields with several lines."""
 
 LINES_MAX = 10_000
-"""Lines that may wait."""
+"""Maximum number of waiting lines."""
 
 BYTES_MAX = 4 * 1024 * 1024
-"""What they may come to; also the longest line."""
+"""Maximum size of all waiting lines, and of a single line."""
 
 PORTION_BYTES = select.PIPE_BUF
-"""Written at once: a pipe that has room at all has room for so much."""
+"""Size of a single write. A pipe that is ready for writing accepts at least this much."""
 
 POLL_SECONDS = 1.0
-"""How long it waits for room before it looks again."""
+"""How long to wait for space in the pipe before checking again."""
 
 LOOK_SECONDS = 0.01
 
@@ -57,7 +57,7 @@ def _tell(count: int) -> bytes:
 
 
 class LineWriter:
-    """Writes lines to a file descriptor from a thread that begins with the first line."""
+    """Writes lines to a file descriptor in a thread, which starts with the first line."""
 
     def __init__(
         self,
@@ -67,33 +67,37 @@ class LineWriter:
         lines_max: int = LINES_MAX,
         bytes_max: int = BYTES_MAX,
     ) -> None:
-        """`tell` makes the line that says how many were dropped."""
+        """`tell` formats the line that reports the number of dropped lines."""
         self._descriptor = descriptor
         self._tell = tell
         self._lines_max = lines_max
         self._bytes_max = bytes_max
-        # A finalizer may log in the middle of `put`: this lock and this queue can bear that.
+        # A finalizer may log in the middle of `put`, so the lock and the queue must be reentrant.
         self._lock = threading.RLock()
         self._queue: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
-        """Lines with their numbers, from 0 on."""
+        """Lines with their numbers, starting at 0."""
         self._thread: threading.Thread | None = None
         self._put = 0
         self._put_bytes = 0
         self._displaced_bytes = 0
         self._displaced = 0
-        """Lines that had to go as the queue was full. Up to here, it is changed under the lock."""
+        """Lines dropped because the queue was full. The fields up to here are changed under the
+        lock."""
         self._taken_bytes = 0
         self._done_bytes = 0
         self._failed = 0
-        """Lines that the file didn't take. Up to here, it is changed by the thread."""
+        """Lines refused by the file. The fields since `_displaced` are changed by the thread
+        only."""
 
     @property
     def dropped(self) -> int:
-        """How many lines nobody will read."""
+        """Number of lines that were never written."""
         return self._displaced + self._failed
 
     def put(self, line: bytes) -> None:
-        """Have a line written, which ends in a newline, some time. Never waits; any thread."""
+        """Queue a line, including its newline, for writing. Never blocks. Safe to call from any
+        thread.
+        """
         if len(line) > self._bytes_max:
             line = line[: self._bytes_max - 1] + b"\n"
         with self._lock:
@@ -107,7 +111,7 @@ class LineWriter:
                 self._displace()
 
     def flush(self, seconds: float) -> bool:
-        """Wait until all is written, but no longer than this; whether it is."""
+        """Wait until all lines are written, at most this many seconds. Return whether they are."""
         deadline = time.monotonic() + seconds
         while self._put_bytes > self._done_bytes + self._displaced_bytes:
             if time.monotonic() >= deadline:
@@ -129,7 +133,9 @@ class LineWriter:
         self._displaced += 1
 
     def _write_all(self) -> None:
-        """The thread: for ever. What is said of those that were dropped comes where they were."""
+        """Run the thread for ever. A report of dropped lines comes where the lines would have
+        been.
+        """
         missing = due = 0
         while True:
             number, line = self._queue.get()
@@ -144,16 +150,14 @@ class LineWriter:
             self._done_bytes += len(line)
 
     def _write(self, line: bytes) -> bool:
-        """Write a line, however long that takes; whether the file took it."""
+        """Write a line, however long writing takes. Return False when the file refused the line."""
         rest = memoryview(line)
         while rest:
             try:
                 written = os.write(self._descriptor, rest[:PORTION_BYTES])
-            except BlockingIOError:  # somebody who shares the file made it so
+            except BlockingIOError:  # another process made the shared file non-blocking
                 self._wait_for_room()
-            except (
-                OSError
-            ):  # nobody reads, no space, it is closed: none of that is the daemon's end
+            except OSError:  # no reader, no space, or closed: no reason to end the daemon
                 return False
             else:
                 rest = rest[written:]
@@ -166,10 +170,10 @@ class LineWriter:
 
 
 def configure(level: str, style: str, *, descriptor: int = STDERR) -> LineWriter:
-    """Send this program's events, and the libraries' messages, to stderr in one shape.
+    """Send all log events of this program and its libraries to stderr, in one format.
 
-    level is one of settings.LOG_LEVELS; style is `json` (one object per line) or `console`.
-    Whatever is written, nobody waits for it, but for the end of the process, a second at most.
+    `level` is one of settings.LOG_LEVELS; `style` is `json` (an object per line) or `console`.
+    Logging never blocks, except for at most a second at the end of the process.
     """
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -198,11 +202,11 @@ def configure(level: str, style: str, *, descriptor: int = STDERR) -> LineWriter
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     for library in LIBRARIES:
-        # What they say below a warning is for whoever debugs them.
+        # Messages below a warning only help to debug the library.
         logging.getLogger(library).setLevel("DEBUG" if level == "debug" else "WARNING")
-    # It warns that it isn't in the main thread, which it is kept out of on purpose.
+    # Kopf warns that it does not run in the main thread, which is intended here.
     logging.getLogger("kopf._core.reactor.running").setLevel("ERROR")
-    # It tells of each change in a folder: a log that is kept there would feed on itself.
+    # watchfiles logs each change in a folder: a log file in the folder would trigger itself.
     logging.getLogger("watchfiles").setLevel("WARNING")
     structlog.configure(
         processors=[
@@ -218,16 +222,17 @@ def configure(level: str, style: str, *, descriptor: int = STDERR) -> LineWriter
 
 
 def begin(level: str, style: str) -> LineWriter:
-    """Log everything that this process says from now on; see `configure` and `take_over`."""
+    """Log everything from now on; see `configure` and `take_over`."""
     writer = configure(level, style)
     take_over()
     return writer
 
 
 def take_over() -> Callable[[], None]:
-    """Log whatever else would be printed: by plugins, as warnings, and of errors nobody catches.
+    """Log everything that would be printed otherwise: prints of plugins, warnings, and uncaught
+    errors.
 
-    To be called after `configure`. Gives what undoes it.
+    To be called after `configure`. Return a function that restores the previous state.
     """
     before = (
         sys.stdout, sys.stderr, sys.excepthook, sys.unraisablehook, threading.excepthook
@@ -249,7 +254,7 @@ def take_over() -> Callable[[], None]:
 
 
 class _Handler(logging.Handler):
-    """Hands each record on as a line, and fails nobody who logs."""
+    """Passes each record to the LineWriter, and never raises in the caller."""
 
     def __init__(self, writer: LineWriter) -> None:
         super().__init__()
@@ -258,17 +263,17 @@ class _Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._writer.put(_encoded(self.format(record)))
-        except Exception:  # noqa: BLE001 - whatever it is, it is no reason to end
+        except Exception:  # noqa: BLE001 - a bad record must not end the daemon
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """Say that a record can't be shown; not on stderr, as logging does."""
+        """Log that a record cannot be formatted, instead of printing to stderr."""
         error = f"{record.name}: a record can't be shown: {sys.exc_info()[0]}"
         self._writer.put(_encoded(json.dumps({"event": error, "level": "error"})))
 
 
 class _Printed(io.TextIOBase):
-    """Stands for stdout or stderr: each line that is printed becomes one of the log."""
+    """Replaces stdout or stderr: each printed line becomes a log event."""
 
     def __init__(self, name: str, level: int, descriptor: int) -> None:
         super().__init__()
@@ -280,19 +285,19 @@ class _Printed(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # a plain attribute in typeshed
-        """As files have it; nothing is encoded here."""
+        """Return the usual encoding; nothing is encoded here."""
         return "utf-8"
 
     def fileno(self) -> int:
-        """Of the file itself, for whoever starts a process that prints."""
+        """Return the descriptor of the original file, for subprocesses that print."""
         return self._descriptor
 
     def writable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def write(self, text: str) -> int:
-        """Log the lines that are whole by now."""
+        """Log all lines complete by now."""
         with self._lock:
             *lines, self._rest = (self._rest + text).split("\n")
             if len(self._rest) > PRINTED_MAX:
@@ -305,11 +310,11 @@ class _Printed(io.TextIOBase):
 
 
 def _rendering(style: str, *, coloured: bool) -> tuple[Processor, ...]:
-    """What makes a line of an event."""
+    """Return the processors that turn an event into a line."""
     if style == "console":
         renderer = structlog.dev.ConsoleRenderer(
             colors=coloured,
-            # None is left to it; the default one takes half a second, in the event loop.
+            # Tracebacks are rendered before; the default takes half a second in the event loop.
             exception_formatter=structlog.dev.plain_traceback,
         )
         return (_shown, renderer)
@@ -317,15 +322,15 @@ def _rendering(style: str, *, coloured: bool) -> tuple[Processor, ...]:
 
 
 def _traceback(exc_info: ExcInfo) -> str:
-    """How an error came about; it is called in the event loop."""
+    """Return the traceback of an error as text. Called in the event loop, so it must be fast."""
     _, error, trace = exc_info
     return tracebacks.shown(error, trace)
 
 
 def _shown(_logger: object, _method: str, event: MutableMapping[str, Any]) -> dict[str, Any]:
-    """The event with text in place of whatever a terminal would obey.
+    """Return the event with all terminal control characters made visible.
 
-    Only tracebacks have lines, which are indented, so that none looks like one of the log.
+    Only tracebacks have several lines. They are indented, so that none looks like a log line.
     """
     return {
         plain_text.shown(key): (

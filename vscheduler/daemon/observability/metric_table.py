@@ -1,7 +1,7 @@
-"""Every metric in one table. No series per job or pod.
+"""Table of all metrics. No metric has a series per job or pod.
 
-Names that begin with `volcano_` are Volcano's, with its meaning, so that dashboards go on working;
-`leader_election_master_status` is that of Kubernetes' own components.
+Names with prefix `volcano_` have the same meaning as in Volcano, so that dashboards keep working.
+`leader_election_master_status` is the metric of Kubernetes' own components.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What a metric's value means."""
+    """Type of a metric."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -18,7 +18,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One row of the table."""
+    """A row of the table."""
 
     name: str
     kind: Kind
@@ -195,7 +195,7 @@ QUEUE_TABLE = (
     Metric(name="volcano_queue_capacity", kind=Kind.GAUGE, about="Its spec.capability"),
     Metric(name="volcano_queue_real_capacity", kind=Kind.GAUGE, about="The most it may ever have"),
 )
-"""Gauges per queue; those of amounts come as _milli_cpu, _memory_bytes and _scalar_resources."""
+"""Gauges per queue. Amounts are split into _milli_cpu, _memory_bytes and _scalar_resources."""
 
 SHARE_TABLE = (
     Metric(
@@ -249,6 +249,6 @@ SHARE_TABLE = (
         labels=("reason",),
     ),
 )
-"""What shares come to in the last cycle: gauges that are worked out at each scrape."""
+"""Gauges of shares, computed from the last cycle at each scrape."""
 
 EVERY = (*TABLE, *QUEUE_TABLE, *SHARE_TABLE)

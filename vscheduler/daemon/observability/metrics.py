@@ -1,4 +1,4 @@
-"""What is counted and timed, and what a cycle adds to that; the rows are in metric_table."""
+"""Counters, gauges and histograms of the daemon. Their names and help texts are in metric_table."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,10 +12,10 @@ MILLISECONDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 
 
 class Metrics:
-    """The metrics of one process, on a registry of their own."""
+    """The metrics of a process, in a separate registry."""
 
     def __init__(self, lines_dropped: Callable[[], int] = lambda: 0) -> None:
-        """`lines_dropped`: how many lines of the log there are that nobody will read."""
+        """`lines_dropped` returns the number of dropped log lines."""
         self._lines_dropped = lines_dropped
         self._lines_counted = 0
         self.registry = prometheus_client.CollectorRegistry()
@@ -41,19 +41,19 @@ class Metrics:
                         buckets=MILLISECONDS,
                     )
         self._holders: dict[str, str] = {}
-        """Who was last seen to hold each Lease."""
+        """The last known holder of each Lease."""
         self._shares = share_gauges.ShareGauges()
         self.registry.register(self._shares)
 
     def exposition(self) -> bytes:
-        """All metrics as Prometheus reads them."""
+        """Return all metrics in Prometheus' text format."""
         dropped = self._lines_dropped()
         self._count("vscheduler_log_lines_dropped_total", by=dropped - self._lines_counted)
         self._lines_counted = dropped
         return prometheus_client.generate_latest(self.registry)
 
     def observe_cycle(self, result: decisions.CycleResult, parts: Mapping[str, float]) -> None:
-        """Count a cycle; parts are its seconds by part (snapshot, decide, commit)."""
+        """Record a cycle; `parts` has the seconds of each part (snapshot, decide, commit)."""
         self._shares.observe(result)
         whole = sum(parts.values())
         self._observe("volcano_e2e_scheduling_latency_milliseconds", whole)
@@ -71,17 +71,20 @@ class Metrics:
             self._count("vscheduler_work_total", operation, by=number)
 
     def observe_lag(self, seconds: float) -> None:
-        """Note how late the event loop was while a cycle ran."""
+        """Record a delay of the event loop during a cycle."""
         self._observe("vscheduler_loop_lag_milliseconds", seconds)
 
     def stop_serving(self) -> None:
-        """Somebody else tells how queues and jobs stand; two who do would be added up."""
+        """Drop the figures of queues and jobs, because another instance reports them now.
+
+        Figures reported by two instances would be added up.
+        """
         self._shares.forget()
         self._gauges["volcano_unschedule_job_count"].set(0)
         self.observe_strays(rejected=0, ungrouped=0)
 
     def observe_bind(self, outcome: str, *, bound: bool, seconds: float) -> None:
-        """Count a bind; seconds are from the pod's creation until now."""
+        """Count a bind; `seconds` is the time since the pod's creation."""
         self._count("vscheduler_binds_total", outcome)
         if bound:
             self._observe("volcano_task_scheduling_latency_milliseconds", seconds, "Bound")
@@ -89,16 +92,16 @@ class Metrics:
             self._count("volcano_schedule_attempts_total", "error")
 
     def observe_plans(self, *, claimed: int, victims: int) -> None:
-        """Count what is sent of a cycle's evictions: plans for waiting jobs, and victims."""
+        """Count the eviction plans for waiting jobs, and the victims, of a cycle."""
         self._gauges["volcano_total_preemption_attempts"].inc(claimed)
         self._gauges["volcano_pod_preemption_victims"].set(victims)
 
     def observe_plan(self, action: str) -> None:
-        """Count a plan that was done whole."""
+        """Count an eviction plan carried out completely."""
         self._count("volcano_eviction_transactions_total", action)
 
     def observe_eviction(self, outcome: str) -> None:
-        """Count an eviction."""
+        """Count an eviction by result."""
         self._count("vscheduler_evictions_total", outcome)
 
     def observe_write(self, written: str, outcome: str) -> None:
@@ -110,30 +113,30 @@ class Metrics:
         self._count("vscheduler_podgroup_calls_total", action, outcome)
 
     def observe_failure(self, area: str) -> None:
-        """Count work that failed unexpectedly."""
+        """Count an unexpected exception."""
         self._count("vscheduler_contained_failures_total", area)
 
     def observe_dropped_cycle(self) -> None:
-        """Count a cycle that was thrown away."""
+        """Count a dropped cycle."""
         self._count("vscheduler_cycles_dropped_total")
 
     def observe_stuck(self, cause: str) -> None:
-        """Count that this process ends as only a new one can help. Any thread may call it."""
+        """Count that this process ends because it is stuck. Safe to call from any thread."""
         self._count("vscheduler_stuck_total", cause)
 
     def observe_stalled(self, seconds: Mapping[str, float]) -> None:
-        """Note for how long each cause has seen no step. Any thread may call it."""
+        """Set by cause how long no progress was seen. Safe to call from any thread."""
         for cause, each in seconds.items():
             self._gauges["vscheduler_stalled_seconds"].labels(cause).set(each)
 
     def observe_reload(self, *, successful: bool, now: float) -> None:
-        """Note whether the configuration that was just read is in force."""
+        """Record whether the configuration just read is in effect."""
         self._gauges["vscheduler_config_last_reload_successful"].set(successful)
         if successful:
             self._gauges["vscheduler_config_last_reload_success_timestamp_seconds"].set(now)
 
     def observe_standing(self, standing: api.LeaseStatus) -> None:
-        """Note how it stands with a Lease; a change of holders counts, one that gives back not."""
+        """Record the status of a Lease. A change of the holder is counted, a release is not."""
         name, holder = standing.lease, standing.holder
         self._gauges["leader_election_master_status"].labels(name).set(standing.leads)
         if holder:
@@ -142,11 +145,11 @@ class Metrics:
             self._holders[name] = holder
 
     def observe_renewal(self, lease: str, seconds: float, outcome: str) -> None:
-        """Time a renewal of a Lease, from when it was sent to its answer."""
+        """Record a renewal of a Lease and its duration, from sending to the answer."""
         self._observe("vscheduler_lease_renewal_milliseconds", seconds, lease, outcome)
 
     def observe_strays(self, *, rejected: int, ungrouped: int) -> None:
-        """Set how many objects, and how many pods of ours, are left out."""
+        """Set the number of invalid objects, and of pods without a PodGroup."""
         self._gauges["vscheduler_rejected_objects"].set(rejected)
         self._gauges["vscheduler_ungrouped_pods"].set(ungrouped)
 

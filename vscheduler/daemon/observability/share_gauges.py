@@ -1,5 +1,7 @@
-"""What shares came to in the last cycle, put into words when Prometheus asks; and what queues are
-owed: what waits of theirs though their shares have room for it.
+"""Gauges of shares, computed from the last cycle at each scrape.
+
+They include the unmet share of each queue: requests of waiting pods that would fit into the queue's
+deserved share.
 """
 
 import math
@@ -13,37 +15,41 @@ from vscheduler.core.model import decisions, jobs, resources
 from vscheduler.daemon.observability import metric_table
 
 REASONS_MAX = 20
-"""Reasons that have a series of their own; a taint's value can be anything."""
+"""Number of reasons with a series of their own. A taint's value can be anything, so the number is
+limited."""
 OTHER_REASONS = "other reasons"
 
 QUEUE = ("queue_name",)
 BYTES = ("memory", "ephemeral-storage", "hugepages-")
-"""How the names of resources begin that are counted in bytes."""
+"""Prefixes of resource names measured in bytes."""
 
 UNLIMITED = {resources.CPU: math.inf, resources.MEMORY: math.inf}
 
 Series = Mapping[tuple[str, ...], float]
-"""Values by the values of their labels."""
+"""Metric values by label values."""
 
 SLACK = 1e-3
-"""A share that is short of a whole pod by so little has room for it: shares are fractions."""
+"""A share short of a whole pod by at most this amount still has space for the pod, because shares
+are fractions."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Waiting:
-    """What waits in one queue."""
+    """The waiting pods of a queue."""
 
     groups: int = 0
-    """PodGroups that wait, whole or in part."""
+    """PodGroups that wait, completely or in part."""
     pods: int = 0
-    """Their pods that have no node."""
+    """Number of these PodGroups' pods without a node."""
     classes: Counter[jobs.PodClass] = field(default_factory=Counter)
-    """Those of these pods that found no room, or wait for some; not those of groups that aren't
-    admitted, unless the cluster is all that has no room for them."""
+    """Classes of the pods that found no node, or wait for resources being freed. Pods of PodGroups
+    not admitted count only if the cluster alone has too few resources for them."""
 
 
 def waiting(result: decisions.CycleResult) -> Mapping[str, Waiting]:
-    """What waits after this cycle, by queue; queues in which nothing does aren't in it."""
+    """Return the waiting pods by queue after this cycle. Queues without waiting pods are left
+    out.
+    """
     found: defaultdict[str, Waiting] = defaultdict(Waiting)
     for group in result.groups:
         if group.reason is not None:
@@ -64,33 +70,36 @@ def waiting(result: decisions.CycleResult) -> Mapping[str, Waiting]:
 def missing(
     figures: decisions.QueueFigures, classes: Mapping[jobs.PodClass, int]
 ) -> dict[str, float]:
-    """What as many of these pods ask for as what the queue deserves still has room for.
+    """Return the requests of waiting pods that would fit into the rest of the queue's deserved
+    share.
 
-    A pod counts only if there is room for it in every resource that the queue deserves any of:
-    where CPU is scarce and memory isn't, a queue that has its CPU lacks no memory. So does one
-    whose share ends within a pod.
+    A pod counts only if it fits in every resource of which the queue deserves any: where CPU is
+    scarce and memory is plentiful, a queue with its full CPU share lacks no memory. Neither does a
+    queue whose remaining share is less than a pod.
     """
     deserved = {} if figures.entitlement is None else figures.entitlement.deserved
-    room = {name: each - figures.allocated.get(name, 0) for name, each in deserved.items()}
-    lacks: defaultdict[str, float] = defaultdict(float)
-    for kind, pods in classes.items():
-        asked = {name: each for name, each in kind.request.items() if each and name in room}
+    remaining = {name: each - figures.allocated.get(name, 0) for name, each in deserved.items()}
+    unmet: defaultdict[str, float] = defaultdict(float)
+    for pod_class, pods in classes.items():
+        asked = {
+            name: each for name, each in pod_class.request.items() if each and name in remaining
+        }
         fitting = min(
-            (pods, *((room[name] + SLACK) // each for name, each in asked.items()))
+            (pods, *((remaining[name] + SLACK) // each for name, each in asked.items()))
             if asked
             else (0,)
         )
         for name, each in asked.items() if fitting > 0 else ():
-            lacks[name] += fitting * each
-            room[name] -= fitting * each
-    return lacks
+            unmet[name] += fitting * each
+            remaining[name] -= fitting * each
+    return unmet
 
 
-def owed(figures: decisions.QueueFigures, lacks: Mapping[str, float]) -> dict[str, float]:
-    """What the queue has of what it deserves, and what it lacks; without what is nothing."""
+def owed(figures: decisions.QueueFigures, unmet: Mapping[str, float]) -> dict[str, float]:
+    """Return the part of the deserved share in use plus the missing amounts, without zeros."""
     deserved = {} if figures.entitlement is None else figures.entitlement.deserved
     amounts = {
-        name: min(figures.allocated.get(name, 0), each) + lacks.get(name, 0)
+        name: min(figures.allocated.get(name, 0), each) + unmet.get(name, 0)
         for name, each in deserved.items()
     }
     return {name: amount for name, amount in amounts.items() if amount > 0}
@@ -98,28 +107,29 @@ def owed(figures: decisions.QueueFigures, lacks: Mapping[str, float]) -> dict[st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What is kept of a cycle's result."""
+    """The part of a cycle's result kept for the next scrape."""
 
     queues: Sequence[decisions.QueueFigures] = ()
     total: Mapping[str, float] = field(default_factory=dict)
     excluded: Mapping[str, int] = field(default_factory=dict)
-    """Nodes by reason."""
+    """Number of nodes by reason."""
     result: decisions.CycleResult | None = None
-    """The cycle's; counted by queue at a scrape, as cycles are far more frequent."""
+    """The cycle's result. Counting by queue is left to the scrape, because cycles are far more
+    frequent."""
 
 
 class ShareGauges(registry.Collector):
-    """The last cycle's figures of all queues, and of what they share.
+    """The figures of all queues in the last cycle, and of the resources they share.
 
-    A queue that is gone leaves no series behind; a resource that is gone stays, at 0, so that its
-    loss can be seen.
+    A deleted queue leaves no series behind. A lost resource stays with value 0, so that the loss is
+    visible.
     """
 
     def __init__(self) -> None:
         self._figures = Figures()
 
     def observe(self, result: decisions.CycleResult) -> None:
-        """Keep what the next scrape is to tell."""
+        """Keep the figures of a cycle for the next scrape."""
         total = dict.fromkeys(self._figures.total, 0.0) | dict(result.total)
         self._figures = Figures(
             queues=result.queues,
@@ -129,18 +139,20 @@ class ShareGauges(registry.Collector):
         )
 
     def forget(self) -> None:
-        """Tell nothing, as somebody else does."""
+        """Report nothing, because another instance does."""
         self._figures = Figures()
 
     def collect(self) -> Iterator[core.GaugeMetricFamily]:
-        """The rows of QUEUE_TABLE and SHARE_TABLE (prometheus_client calls this at each scrape)."""
+        """Yield the rows of QUEUE_TABLE and SHARE_TABLE; called by prometheus_client at each
+        scrape.
+        """
         figures = self._figures
         yield from queue_gauges(figures.queues)
         yield from share_gauges(figures)
 
 
 def nodes_by_reason(excluded: Sequence[decisions.Exclusion]) -> Counter[str]:
-    """How many nodes are left out for what, most of them first."""
+    """Return the number of excluded nodes by reason, largest first."""
     nodes: Counter[str] = Counter()
     for at, each in enumerate(excluded):
         nodes[each.reason if at < REASONS_MAX else OTHER_REASONS] += len(each.nodes)
@@ -148,21 +160,21 @@ def nodes_by_reason(excluded: Sequence[decisions.Exclusion]) -> Counter[str]:
 
 
 def fairness_error(
-    owed: Sequence[Mapping[str, float]], lacks: Sequence[Mapping[str, float]]
+    owed: Sequence[Mapping[str, float]], unmet: Sequence[Mapping[str, float]]
 ) -> dict[str, float]:
-    """By resource, the part of what queues are owed, all together, that they lack."""
+    """Return by resource the missing part of all that queues are owed together."""
     whole: defaultdict[str, float] = defaultdict(float)
     for amounts in owed:
         for name, amount in amounts.items():
             whole[name] += amount
     return {
-        name: sum(each.get(name, 0) for each in lacks) / amount
+        name: sum(each.get(name, 0) for each in unmet) / amount
         for name, amount in sorted(whole.items())
     }
 
 
 def queue_gauges(queues: Sequence[decisions.QueueFigures]) -> Iterator[core.GaugeMetricFamily]:
-    """Those under Volcano's names."""
+    """Yield the gauges with Volcano's names."""
     weight, share, allocated, request, deserved, capacity, real = metric_table.QUEUE_TABLE
     entitled = [(each.name, each.entitlement) for each in queues if each.entitlement]
     yield _family(weight, {(each.name,): each.weight for each in queues}, QUEUE)
@@ -178,12 +190,12 @@ def queue_gauges(queues: Sequence[decisions.QueueFigures]) -> Iterator[core.Gaug
 
 
 def share_gauges(figures: Figures) -> Iterator[core.GaugeMetricFamily]:
-    """Ours, in the order of the table."""
+    """Yield this scheduler's own gauges, in the order of the table."""
     queues, idle = figures.queues, Waiting()
     by_queue = {} if figures.result is None else waiting(figures.result)
     waits = [by_queue.get(each.name, idle) for each in queues]
-    lacks = [missing(each, of.classes) for each, of in zip(queues, waits, strict=True)]
-    due = [owed(each, of) for each, of in zip(queues, lacks, strict=True)]
+    unmet = [missing(each, of.classes) for each, of in zip(queues, waits, strict=True)]
+    due = [owed(each, of) for each, of in zip(queues, unmet, strict=True)]
     deserved = [each.entitlement.deserved if each.entitlement else {} for each in queues]
     values: tuple[Series, ...] = (
         _ratios(queues, deserved),
@@ -195,7 +207,7 @@ def share_gauges(figures: Figures) -> Iterator[core.GaugeMetricFamily]:
         },
         {(each.name,): of.groups for each, of in zip(queues, waits, strict=True)},
         {(each.name,): of.pods for each, of in zip(queues, waits, strict=True)},
-        {(name,): error for name, error in fairness_error(due, lacks).items()},
+        {(name,): error for name, error in fairness_error(due, unmet).items()},
         dict(_in_units(figures.total)),
         {(reason,): number for reason, number in figures.excluded.items()},
     )
@@ -206,7 +218,7 @@ def share_gauges(figures: Figures) -> Iterator[core.GaugeMetricFamily]:
 def _ratios(
     queues: Sequence[decisions.QueueFigures], amounts: Sequence[Mapping[str, float]]
 ) -> Series:
-    """What queues have by these amounts, without those that are nothing or have no limit."""
+    """Return allocated ÷ amount by queue and resource, leaving out zero and infinite amounts."""
     return {
         (each.name, resource): each.allocated.get(resource, 0) / amount
         for each, of in zip(queues, amounts, strict=True)
@@ -216,7 +228,7 @@ def _ratios(
 
 
 def _in_units(amounts: Mapping[str, float]) -> Iterator[tuple[tuple[str, str], float]]:
-    """Resource and unit, as kube-state-metrics has them, with the amount in that unit."""
+    """Yield resource and unit, as in kube-state-metrics, with the amount in the unit."""
     for resource, amount in sorted(amounts.items()):
         if resource == resources.CPU:
             yield (resource, "core"), amount / 1000
@@ -236,7 +248,7 @@ def _family(
 def _amounts(
     row: metric_table.Metric, values: Iterable[tuple[str, Mapping[str, float]]]
 ) -> Iterator[core.GaugeMetricFamily]:
-    """One row in Volcano's three: milli CPU, bytes, and all other resources."""
+    """Yield a row as Volcano's three families: milli CPU, bytes, and all other resources."""
     cpu = core.GaugeMetricFamily(f"{row.name}_milli_cpu", f"{row.about}, milli CPU.", labels=QUEUE)
     memory = core.GaugeMetricFamily(
         f"{row.name}_memory_bytes", f"{row.about}, bytes.", labels=QUEUE
