@@ -3,14 +3,16 @@
 Actions, plugins and rules of this package replace the defaults when a configuration is read.
 """
 
-from vscheduler.core.compat import actions, cycle_rules, plugins, tdm
+from vscheduler.core.compat import actions, cycle_rules, drf, plugins, proportion, tdm
 from vscheduler.core.config import policy
 
 VOLCANO = policy.Compatibility(
     plugins=(
         plugins.VolcanoPriority,
         plugins.VolcanoGang,
+        drf.VolcanoDrf,
         plugins.VolcanoPredicates,
+        proportion.VolcanoProportion,
         plugins.VolcanoNodegroup,
         plugins.VolcanoNodeOrder,
         plugins.VolcanoOvercommit,

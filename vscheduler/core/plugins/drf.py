@@ -7,6 +7,7 @@ cluster. With enableHierarchy, queues have shares as well, as branches of a tree
 import operator
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from typing import ClassVar
 
 from vscheduler.core.api import contracts, views
 from vscheduler.core.fair_share import hierarchical_drf, share_arithmetic
@@ -36,6 +37,9 @@ class Drf(contracts.Plugin):
     """
 
     name = "drf"
+    flat_tree: ClassVar[bool] = False
+    """Whether queues of one path are one branch of the tree, the older one first; else they take
+    turns."""
 
     def open(self, session: contracts.Session) -> None:
         """Ledgers are opened when a job is first asked about, most never are."""
@@ -46,7 +50,8 @@ class Drf(contracts.Plugin):
     def start(self) -> None:
         """Shares are parts of the total."""
         self._total: list[int] = self._session.total.tolist()
-        self._tree = _planted(self._session) if "enableHierarchy" in self.flags else None
+        hierarchical = "enableHierarchy" in self.flags
+        self._tree = _planted(self._session, flat=self.flat_tree) if hierarchical else None
 
     def queue_key(self, queue: queues.Queue) -> contracts.Key | None:
         """Branches that want something before those that are saturated, then the smaller share."""
@@ -91,8 +96,7 @@ class Drf(contracts.Plugin):
         less than it has with its pod. A share can shrink as more of a branch starts: by only one of
         the two, each could take from the other in turns.
 
-        Volcano: drf reclaimFn, where it must have more, where a branch that is saturated then gets
-        nothing, and where each candidate is judged as if it were the only one.
+        Volcano: drf reclaimFn.
         """
         if self._tree is None:
             return None
@@ -111,21 +115,17 @@ class Drf(contracts.Plugin):
         """Those of these pods that may go, each without those before it that do; the tree is as
         it was in the end.
         """
-        tree, volcano = self._tree, self._session.as_volcano
+        tree = self._tree
         assert tree is not None
         victims = []
         for task in candidates:
             queue = self._session.gangs[task.job].job.queue
             self._shift(task, -1)
-            if volcano:
-                goes = tree.key(mine) < tree.key(queue)
-            else:
-                goes = queue in richer and operator.le(*tree.shares(mine, queue))
-            if goes:
+            if queue in richer and operator.le(*tree.shares(mine, queue)):
                 victims.append(task)
-            if not goes or volcano:
+            else:
                 self._shift(task, 1)
-        for task in () if volcano else victims:
+        for task in victims:
             self._shift(task, 1)
         return victims
 
@@ -135,7 +135,7 @@ class Drf(contracts.Plugin):
         """The shares by weight of their branches: the loser keeps no less than the claimant gets,
         else each would take the other's whole gangs in turns.
         """
-        if self._tree is None or self._session.as_volcano:
+        if self._tree is None:
             return None
         mine, theirs = (self._session.gangs[each.job].job.queue for each in (claimant, victims[0]))
         with self._tree.trial():
@@ -184,7 +184,7 @@ class Drf(contracts.Plugin):
         return request
 
 
-def _planted(session: contracts.Session) -> hierarchical_drf.Tree:
+def _planted(session: contracts.Session, *, flat: bool) -> hierarchical_drf.Tree:
     """The tree as the cycle begins. A queue that names no place stands below the root by itself,
     with the weight of its spec.
     """
@@ -200,7 +200,7 @@ def _planted(session: contracts.Session) -> hierarchical_drf.Tree:
             )
         )
     places = {name: _place(queue) for name, queue in session.queues.items()}
-    return hierarchical_drf.Tree(session.total, places, holdings, flat=session.as_volcano)
+    return hierarchical_drf.Tree(session.total, places, holdings, flat=flat)
 
 
 def _place(queue: queues.Queue) -> hierarchical_drf.QueuePath:

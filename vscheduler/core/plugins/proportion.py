@@ -48,11 +48,38 @@ class Proportion(contracts.Plugin):
                 self._promise(self._ledgers[gang.job.queue], inqueue_resources.outstanding(gang))
 
     def start(self) -> None:
-        """Divide what there is. In Volcano's way, pour out all that nodes have."""
-        if self._session.as_volcano:
-            self._pour()
-        else:
-            self._divide()
+        """Divide what nodes give that queues' pods could use, in max-min fair shares."""
+        session = self._session
+        limits = fair_shares.limits(session.space, session.queues, session.snapshot.elsewhere)
+        weights = [session.queues[name].weight for name in limits.names]
+        division = fair_shares.FairShares(session.space, session.usable, limits, weights)
+        rows = zip(limits.names, division.real.tolist(), limits.capability.tolist(), strict=True)
+        for name, real, capability in rows:
+            ledger = self._ledgers.get(name) or self._idle.setdefault(name, self._nobody())
+            ledger.real, ledger.ceiling = real, capability
+        self._announce(division)
+        deserved = division.divide().deserved
+        # Who would be above its share only for what nodes have just lost isn't asked to give back.
+        before = session.usable_before(self.seconds(GRACE))
+        kept = deserved
+        if before is not None:
+            earlier = fair_shares.FairShares(session.space, before, limits, weights)
+            self._announce(earlier)
+            kept = np.maximum(deserved, earlier.divide().deserved)
+        slack = self._slack
+        for name, row, most in zip(limits.names, deserved.tolist(), kept.tolist(), strict=True):
+            ledger = self._ledgers.get(name) or self._idle[name]
+            self._bound(ledger, row, slack)
+            ledger.kept = most
+            ledger.reclaim_above = [value + room for value, room in zip(most, slack, strict=True)]
+            pods = session.queues[name].capability.get(resources.PODS, np.inf)
+            ledger.limit[session.space.columns[resources.PODS]] = pods
+            ledger.nominated_limit = [
+                max(pair) for pair in zip(ledger.limit, ledger.real, strict=True)
+            ]
+        self._division = division
+        if before is None and session.runs("reclaim") and not session.usable.uniform:
+            self._standings = surplus.Surplus(session, session.usable, division)
 
     def queue_key(self, queue: queues.Queue) -> contracts.Key:
         """The higher spec.priority, then the smaller part of what it deserves in use."""
@@ -85,7 +112,7 @@ class Proportion(contracts.Plugin):
             return False
         ledger = self._ledger(task.job)
         allocated, limit = ledger.allocated, ledger.limit
-        if self._session.promised(task) and not self._session.as_volcano:
+        if self._session.promised(task):
             limit = ledger.nominated_limit
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
             if allocated[column] + amount > limit[column]:
@@ -109,7 +136,7 @@ class Proportion(contracts.Plugin):
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task]:
         """Pods of queues that have more than they deserve of something that the claimant asks for
-        and that the pod would free; in Volcano's way, of anything at all (ReclaimableFn).
+        and that the pod would free (Volcano: ReclaimableFn).
         """
         asked = self._requests.get(claimant.pod_class) or self._request(claimant)
         wanted = {column for column, _ in asked if column != self._pods}
@@ -120,19 +147,15 @@ class Proportion(contracts.Plugin):
             ledger = self._ledger(task.job)
             allocated = left.setdefault(ledger, list(ledger.allocated))
             request = self._requests.get(task.pod_class) or self._request(task)
-            if self._session.as_volcano:
-                over = any(map(operator.gt, allocated, ledger.reclaim_above))
-            else:
-                lacking = [column for column, _ in request if column in wanted]
-                over = any(allocated[column] > ledger.reclaim_above[column] for column in lacking)
-                surplus = self._surplus(task, gone)
-                over = over or any(surplus[column] > self._slack[column] for column in lacking)
+            lacking = [column for column, _ in request if column in wanted]
+            over = any(allocated[column] > ledger.reclaim_above[column] for column in lacking)
+            surplus = self._surplus(task, gone)
+            over = over or any(surplus[column] > self._slack[column] for column in lacking)
             if over:
                 victims.append(task)
                 for column, amount in request:
                     allocated[column] -= amount
-                    if not self._session.as_volcano:
-                        surplus[column] -= amount
+                    surplus[column] -= amount
         return victims
 
     def share_after(
@@ -141,8 +164,6 @@ class Proportion(contracts.Plugin):
         """Who deserves less than its weight would give it, as it asks for no more, is compared by
         its weight: who wants little isn't better off for having all of it.
         """
-        if self._session.as_volcano:
-            return None
         mine, theirs = self._ledger(claimant.job), self._ledger(victims[0].job)
         lost = {
             column: 0
@@ -168,7 +189,7 @@ class Proportion(contracts.Plugin):
     def victim_queue_key(self, claimant: queues.Queue, queue: queues.Queue) -> contracts.Key | None:
         """The largest part of what it deserves first, of something that the claimant lacks."""
         mine, theirs = self._ledgers.get(claimant.name), self._ledgers.get(queue.name)
-        if self._session.as_volcano or mine is None or theirs is None:
+        if mine is None or theirs is None:
             return None
         return -theirs.most_above(mine)
 
@@ -193,18 +214,11 @@ class Proportion(contracts.Plugin):
         if not queue.open:
             return decisions.AdmissionFailure(code=decisions.ReasonCode.QUEUE_CLOSED)
         ledger = self._ledger(job.id)
-        own = {} if self._session.as_volcano else job.allocated
-        columns = self._session.space.columns
         found = []
-        for name, amount in sorted((job.min_resources or {}).items()):
-            column = columns[name]
-            counted = name != resources.PODS or (
-                name in queue.capability and not self._session.as_volcano
-            )
-            # What the group has already is among what the queue has: it isn't asked for again.
-            asked = max(0, amount - own.get(name, 0))
+        for name, asked in sorted(self._asked(gang, queue).items()):
+            column = self._session.space.columns[name]
             taken = ledger.allocated[column] + ledger.promised[column]
-            if asked and counted and taken + asked > ledger.real[column]:
+            if asked > 0 and taken + asked > ledger.real[column]:
                 found.append(
                     decisions.Shortage(
                         resource=name,
@@ -215,11 +229,7 @@ class Proportion(contracts.Plugin):
                 )
         if not found:
             return True
-        full = self._session.as_volcano or any(
-            each.allocated + each.requested > ledger.ceiling[columns[each.resource]]
-            for each in found
-        )
-        if full:
+        if self._is_full(ledger, found):
             return decisions.AdmissionFailure(
                 code=decisions.ReasonCode.QUEUE_FULL, shortages=tuple(found)
             )
@@ -229,9 +239,7 @@ class Proportion(contracts.Plugin):
 
     def job_enqueued(self, gang: views.JobState) -> None:
         """Its minResources are promised to it."""
-        as_volcano = self._session.as_volcano
-        promised = inqueue_resources.minimum if as_volcano else inqueue_resources.outstanding
-        self._promise(self._ledger(gang.job.id), promised(gang))
+        self._promise(self._ledger(gang.job.id), inqueue_resources.outstanding(gang))
 
     def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
         """The resources of which this task would take the queue above its share."""
@@ -291,6 +299,27 @@ class Proportion(contracts.Plugin):
     def _ledger(self, job: jobs.JobId) -> share_arithmetic.QueueAttributes:
         return self._ledgers[self._session.gangs[job].job.queue]
 
+    def _asked(self, gang: views.JobState, queue: queues.Queue) -> resources.ResourceMap:
+        """The group's minResources without what it has of them, which is among what its queue has;
+        pod slots only where the queue's capability names them.
+        """
+        job, least = gang.job, gang.job.min_resources or {}
+        return {
+            name: amount - job.allocated.get(name, 0)
+            for name, amount in least.items()
+            if name != resources.PODS or name in queue.capability
+        }
+
+    def _is_full(
+        self, ledger: share_arithmetic.QueueAttributes, shortages: Sequence[decisions.Shortage]
+    ) -> bool:
+        """Whether no cluster would be large enough: the queue may not have that much."""
+        columns = self._session.space.columns
+        return any(
+            each.allocated + each.requested > ledger.ceiling[columns[each.resource]]
+            for each in shortages
+        )
+
     def _weight(self, task: jobs.Task) -> int:
         return self._session.queues[self._session.gangs[task.job].job.queue].weight
 
@@ -318,40 +347,6 @@ class Proportion(contracts.Plugin):
                 unborn = inqueue_resources.unborn(gang)
                 division.add(job.queue, self._session.space.vector(unborn))
 
-    def _divide(self) -> None:
-        """What nodes give that queues' pods could use, in max-min fair shares."""
-        session = self._session
-        limits = fair_shares.limits(session.space, session.queues, session.snapshot.elsewhere)
-        weights = [session.queues[name].weight for name in limits.names]
-        division = fair_shares.FairShares(session.space, session.usable, limits, weights)
-        rows = zip(limits.names, division.real.tolist(), limits.capability.tolist(), strict=True)
-        for name, real, capability in rows:
-            ledger = self._ledgers.get(name) or self._idle.setdefault(name, self._nobody())
-            ledger.real, ledger.ceiling = real, capability
-        self._announce(division)
-        deserved = division.divide().deserved
-        # Who would be above its share only for what nodes have just lost isn't asked to give back.
-        before = session.usable_before(self.seconds(GRACE))
-        kept = deserved
-        if before is not None:
-            earlier = fair_shares.FairShares(session.space, before, limits, weights)
-            self._announce(earlier)
-            kept = np.maximum(deserved, earlier.divide().deserved)
-        slack = self._slack
-        for name, row, most in zip(limits.names, deserved.tolist(), kept.tolist(), strict=True):
-            ledger = self._ledgers.get(name) or self._idle[name]
-            self._bound(ledger, row, slack)
-            ledger.kept = most
-            ledger.reclaim_above = [value + room for value, room in zip(most, slack, strict=True)]
-            pods = session.queues[name].capability.get(resources.PODS, np.inf)
-            ledger.limit[session.space.columns[resources.PODS]] = pods
-            ledger.nominated_limit = [
-                max(pair) for pair in zip(ledger.limit, ledger.real, strict=True)
-            ]
-        self._division = division
-        if before is None and session.runs("reclaim") and not session.usable.uniform:
-            self._standings = surplus.Surplus(session, session.usable, division)
-
     @staticmethod
     def _bound(
         ledger: share_arithmetic.QueueAttributes, deserved: list[float], slack: Sequence[float]
@@ -366,40 +361,6 @@ class Proportion(contracts.Plugin):
         ledger = share_arithmetic.QueueAttributes(self._session.space.size)
         ledger.deserved = [0.0] * self._session.space.size
         return ledger
-
-    def _pour(self) -> None:
-        """Volcano: buildQueueAttrs, OnSessionOpen. Only queues with jobs take part."""
-        space, known = self._session.space, self._session.queues
-        limits = fair_shares.limits(space, known, {})
-        names, total = limits.names, self._session.total.astype(np.float64)
-        guarantee = np.zeros((len(names), space.size))
-        for place, name in enumerate(names):
-            guarantee[place] = space.present(known[name].guarantee)
-        kept = guarantee.sum(axis=0)
-        real = share_arithmetic.real_capability(total, kept, guarantee, limits.capability)
-        busy = [place for place, name in enumerate(names) if name in self._ledgers]
-        for place, name in enumerate(names):
-            ledger = self._ledgers.get(name) or self._idle.setdefault(name, self._nobody())
-            ledger.real = real[place].tolist()
-            ledger.ceiling = limits.capability[place].tolist()
-        taking_part = {names[place]: self._ledgers[names[place]] for place in busy}
-        demands = self._session.demands
-        request = np.array([demands.held[name] for name in taking_part], dtype=np.float64)
-        request += [demands.pending[name] for name in taking_part]
-        deserved = share_arithmetic.water_fill(
-            total,
-            np.array([known[names[place]].weight for place in busy], dtype=np.float64),
-            request,
-            real[busy],
-            guarantee[busy],
-        )
-        slack = self._slack
-        for ledger, row in zip(taking_part.values(), deserved.tolist(), strict=True):
-            self._bound(ledger, row, slack)
-            ledger.limit[space.columns[resources.PODS]] = np.inf
-            ledger.nominated_limit = [
-                max(pair) for pair in zip(ledger.limit, ledger.real, strict=True)
-            ]
 
     def _request(self, task: jobs.Task) -> list[tuple[int, int]]:
         """The columns that the task asks for; found once per class."""

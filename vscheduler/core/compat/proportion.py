@@ -1,0 +1,92 @@
+"""VolcanoProportion: plugin proportion with Volcano's shares."""
+
+import operator
+from collections.abc import Sequence
+
+import numpy as np
+
+from vscheduler.core.api import views
+from vscheduler.core.fair_share import fair_shares, inqueue_resources, share_arithmetic
+from vscheduler.core.model import decisions, jobs, queues, resources
+from vscheduler.core.plugins import proportion
+
+
+class VolcanoProportion(proportion.Proportion):
+    """Divides what all ready nodes have, by weight alone, between queues with jobs."""
+
+    def start(self) -> None:
+        """Work out shares by water filling (Volcano: proportion buildQueueAttrs, OnSessionOpen)."""
+        space, known = self._session.space, self._session.queues
+        limits = fair_shares.limits(space, known, {})
+        names, total = limits.names, self._session.total.astype(np.float64)
+        guarantee = np.zeros((len(names), space.size))
+        for place, name in enumerate(names):
+            guarantee[place] = space.present(known[name].guarantee)
+        kept = guarantee.sum(axis=0)
+        real = share_arithmetic.real_capability(total, kept, guarantee, limits.capability)
+        busy = [place for place, name in enumerate(names) if name in self._ledgers]
+        for place, name in enumerate(names):
+            ledger = self._ledgers.get(name) or self._idle.setdefault(name, self._nobody())
+            ledger.real = real[place].tolist()
+            ledger.ceiling = limits.capability[place].tolist()
+        taking_part = {names[place]: self._ledgers[names[place]] for place in busy}
+        demands = self._session.demands
+        request = np.array([demands.held[name] for name in taking_part], dtype=np.float64)
+        request += [demands.pending[name] for name in taking_part]
+        deserved = share_arithmetic.water_fill(
+            total,
+            np.array([known[names[place]].weight for place in busy], dtype=np.float64),
+            request,
+            real[busy],
+            guarantee[busy],
+        )
+        for ledger, row in zip(taking_part.values(), deserved.tolist(), strict=True):
+            self._bound(ledger, row, self._slack)
+            ledger.limit[space.columns[resources.PODS]] = np.inf
+            # A nomination gives no claim to more than the share.
+            ledger.nominated_limit = ledger.limit
+
+    def reclaimable(
+        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task]:
+        """Return pods of queues that have more than they deserve of any resource, whether the
+        claimant needs that resource or not (Volcano: proportion ReclaimableFn).
+        """
+        del claimant
+        left: dict[share_arithmetic.QueueAttributes, list[int]] = {}
+        victims = []
+        for task in candidates:
+            ledger = self._ledger(task.job)
+            allocated = left.setdefault(ledger, list(ledger.allocated))
+            if any(map(operator.gt, allocated, ledger.reclaim_above)):
+                victims.append(task)
+                for column, amount in self._requests.get(task.pod_class) or self._request(task):
+                    allocated[column] -= amount
+        return victims
+
+    def share_after(
+        self, claimant: jobs.Task, claimed: resources.Vector, victims: Sequence[jobs.Task]
+    ) -> decisions.ShareAfter | None:
+        """Abstain: no shares are compared for a whole plan."""
+        del claimant, claimed, victims
+        return None
+
+    def victim_queue_key(self, claimant: queues.Queue, queue: queues.Queue) -> None:
+        """Abstain: no queue loses pods before another."""
+
+    def job_enqueued(self, gang: views.JobState) -> None:
+        """Promise the whole minResources to the queue."""
+        self._promise(self._ledger(gang.job.id), inqueue_resources.minimum(gang))
+
+    def _asked(self, gang: views.JobState, queue: queues.Queue) -> resources.ResourceMap:
+        """Return the whole minResources but pod slots, whatever of these the group has already."""
+        del queue
+        least = gang.job.min_resources or {}
+        return {name: amount for name, amount in least.items() if name != resources.PODS}
+
+    def _is_full(
+        self, ledger: share_arithmetic.QueueAttributes, shortages: Sequence[decisions.Shortage]
+    ) -> bool:
+        """Return True: a cluster that is too small is a queue that is full."""
+        del ledger, shortages
+        return True
