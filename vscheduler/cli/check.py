@@ -69,10 +69,10 @@ def command(  # noqa: PLR0913 - one parameter per flag
         default_queue=checked.default_queue,
         most=bounds.of(most),
     )
-    wish = inspection.Wish(
+    check_options = inspection.CheckOptions(
         options=options, schemas=inspection.shipped_schemas(), autoscaler=autoscaler
     )
-    report = inspection.of_files(files, scheduler_conf, built_in, wish)
+    report = inspection.of_files(files, scheduler_conf, built_in, check_options)
     _show(report, output)
     errors = findings.counted(report.complaints, Level.ERROR)
     sys.exit(1 if errors or (strict and report.complaints) else 0)

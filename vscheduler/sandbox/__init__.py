@@ -1,6 +1,6 @@
-"""A throw-away real Kubernetes control plane on this machine, without containers.
+"""A disposable, real Kubernetes control plane on this machine, without containers.
 
-etcd, kube-apiserver, kube-controller-manager and kwok (kubelets that only pretend) run as plain
-processes on loopback. The demo, the integration tests and the benchmark share it:
-`control_plane.start()` is the door.
+etcd, kube-apiserver, kube-controller-manager and kwok (simulated kubelets) run as plain processes
+on loopback. Used by the demo, the integration tests and the benchmark; start with
+`control_plane.start()`.
 """

@@ -14,7 +14,7 @@ from vscheduler.sandbox import binaries, control_plane, errors, progress_report
 
 
 def main() -> int:
-    """Parse, do, and turn an error of the sandbox into one message."""
+    """Parse arguments, run the command, and report a SandboxError as a message."""
     parser = _parser()
     arguments = parser.parse_args()
     if arguments.directory is None and (arguments.what == "stop" or arguments.keep):
@@ -53,7 +53,7 @@ def _build(*, with_scheduler: bool) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    """Print the shell line that makes kubectl use the sandbox, then wait."""
+    """Print the shell line that points kubectl to the sandbox, then wait."""
     with ExitStack() as stack:
         with progress_report.on_stderr() as progress:
             plane = stack.enter_context(
@@ -73,7 +73,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _wait_for_signal() -> None:
-    """Wait for Ctrl-C or a plain kill, also where the shell made us ignore the former."""
+    """Wait for SIGINT or SIGTERM, even if the shell made the process ignore SIGINT."""
     ends = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     signal.sigwait(ends)

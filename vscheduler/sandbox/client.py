@@ -1,6 +1,8 @@
-"""A small HTTP client for the sandbox's API server: paths and plain JSON, many threads, one pool.
+"""A small thread-safe HTTP client for the sandbox's API server: paths, plain JSON, a connection
+pool.
 
-It is the sandbox's own, so that tests of the real client do not lean on what they test.
+The sandbox has a client of its own, so that tests of the real client don't rely on the code under
+test.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ PATCH_TYPES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the API server said, whether it agreed or not."""
+    """A response of the API server, successful or not."""
 
     status: int
     text: str
@@ -48,7 +50,7 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """The reason for a refusal, in the server's words."""
+        """The server's message about a refused request."""
         try:
             return str(self.body.get("message", self.text))
         except ValueError:
@@ -56,7 +58,7 @@ class Answer:
 
 
 class Client:
-    """One identity's connection pool; safe to use from several threads."""
+    """A connection pool for a single identity; thread-safe."""
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class Client:
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Make one request and give the answer as it is, refusals included."""
+        """Send a request and return the response, even an error response."""
         sent = {"content-type": "application/json", **self._headers, **(headers or {})}
         payload = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         url = f"{self.url}{path}?{urlencode(query)}" if query else f"{self.url}{path}"
@@ -102,7 +104,7 @@ class Client:
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Make one request; a refusal is an `ApiError`, but "too many requests" is asked again."""
+        """Send a request; raise ApiError for an error response. Status 429 is retried."""
         for _ in range(BUSY_ATTEMPTS):
             answer = self.ask(method, path, body, query=query, headers=headers)
             if answer.status != 429:
@@ -115,11 +117,11 @@ class Client:
         return answer
 
     def get(self, path: str) -> Object:
-        """One object."""
+        """Return an object."""
         return self.request("GET", path).body
 
     def find(self, path: str) -> Object | None:
-        """One object, or None where there is none."""
+        """Return an object, or None if missing."""
         try:
             return self.get(path)
         except errors.ApiError as error:
@@ -128,7 +130,9 @@ class Client:
             raise
 
     def list(self, path: str, **query: Any) -> list[Object]:
-        """All objects of a collection; `labelSelector` and the like are keywords."""
+        """Return all objects of a collection; keywords are query parameters such as
+        `labelSelector`.
+        """
         items: list[Object] = self.request("GET", path, query=query).body["items"] or []
         return items
 
@@ -146,11 +150,13 @@ class Client:
         return self.request("PATCH", path, body, query=query, headers=headers).body
 
     def apply(self, path: str, body: Object) -> Object:
-        """Create the object or bring it to this state (server-side apply)."""
+        """Create or update an object by server-side apply."""
         return self.patch(path, body, kind="apply", fieldManager="vscheduler-sandbox", force="true")
 
     def delete(self, path: str, **options: Any) -> None:
-        """Delete an object or a collection, with fields of DeleteOptions; none there is fine."""
+        """Delete an object or a collection, with fields of DeleteOptions; a missing object is no
+        error.
+        """
         try:
             self.request("DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1", **options})
         except errors.ApiError as error:
@@ -158,7 +164,7 @@ class Client:
                 raise
 
     def create_all(self, path: str, objects: Iterable[Object]) -> int:
-        """Create many objects over several connections; give their number."""
+        """Create many objects over several connections; return their number."""
         return in_parallel(lambda body: self.request("POST", path, body), objects)
 
     def wait_for(
@@ -168,7 +174,7 @@ class Client:
         *,
         timeout_seconds: float = 10.0,
     ) -> Object:
-        """Read an object, or a collection, until a condition holds for it."""
+        """Read an object or a collection until a condition holds."""
         deadline = time.monotonic() + timeout_seconds
         while True:
             seen = self.find(path)
@@ -182,7 +188,7 @@ class Client:
             time.sleep(POLL_SECONDS)
 
     def wait_until_gone(self, path: str, *, timeout_seconds: float = 10.0) -> None:
-        """Wait until an object is no more."""
+        """Wait until an object is gone."""
         deadline = time.monotonic() + timeout_seconds
         while self.find(path) is not None:
             if time.monotonic() > deadline:
@@ -195,6 +201,8 @@ class Client:
 
 
 def in_parallel(work: Callable[[Any], Any], items: Iterable[Any]) -> int:
-    """Do the same for many items on a few threads; give their number or raise the first error."""
+    """Call a function for many items on a few threads; return their number, or raise the first
+    error.
+    """
     with futures.ThreadPoolExecutor(THREADS) as threads:
         return sum(1 for _ in threads.map(work, items))

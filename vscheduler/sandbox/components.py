@@ -1,5 +1,5 @@
-"""The processes of a control plane: their command lines, tuned for a small machine and for tests,
-and how they are brought up, in order, each waited for.
+"""Processes of a control plane: command lines tuned for small machines and tests, and an ordered
+startup.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CONTROLLERS = (
 ADMIN_GROUP = "system:masters"
 
 SYSTEM_NAMESPACE = "volcano-system"
-"""Where schedulers keep their Leases; they don't make it themselves."""
+"""The namespace of the schedulers' Leases; schedulers don't create the namespace."""
 
 POLL_SECONDS = 0.03
 
@@ -61,7 +61,7 @@ REQUEST_TIMEOUT = urllib3.Timeout(total=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """Free ports on loopback, one per server."""
+    """A free loopback port for each server."""
 
     etcd: int
     api_server: int
@@ -84,17 +84,17 @@ class Layout:
 
     @property
     def url(self) -> str:
-        """Where the API server listens."""
+        """The API server's address."""
         return f"https://{LOOPBACK}:{self.ports.api_server}"
 
     @property
     def etcd_url(self) -> str:
-        """Where etcd listens: without TLS, as all of this is thrown away."""
+        """Address of etcd, without TLS, for a disposable cluster needs none."""
         return f"http://{LOOPBACK}:{self.ports.etcd}"
 
 
 def free_ports() -> Ports:
-    """Pick ports that nobody uses now; whoever loses the race for one starts again."""
+    """Return ports that are free now. If another process takes a port before use, start again."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(5)]
         for one in sockets:
@@ -110,7 +110,7 @@ def free_ports() -> Ports:
 
 
 def etcd(program: Path, layout: Layout) -> list[str]:
-    """Etcd, which need not survive a power cut."""
+    """Return etcd's command line, without durability against power failures."""
     return [
         str(program),
         f"--data-dir={layout.directory / 'etcd'}",
@@ -127,7 +127,9 @@ def etcd(program: Path, layout: Layout) -> list[str]:
 
 
 def api_server(program: Path, layout: Layout) -> list[str]:
-    """The API server: RBAC and default admission as in real life, generous with requests."""
+    """Return the API server's command line: RBAC and default admission, but generous request
+    limits.
+    """
     command = [
         str(program),
         f"--etcd-servers={layout.etcd_url}",
@@ -163,7 +165,7 @@ def api_server(program: Path, layout: Layout) -> list[str]:
 
 
 def controller_manager(program: Path, layout: Layout, kubeconfig: Path) -> list[str]:
-    """The controllers of `CONTROLLERS`, each under a service account of its own."""
+    """Return the command line for `CONTROLLERS`, each with a service account of its own."""
     return [
         str(program),
         *_serving_as(layout, layout.ports.controller_manager, kubeconfig),
@@ -179,7 +181,7 @@ def controller_manager(program: Path, layout: Layout, kubeconfig: Path) -> list[
 
 
 def scheduler(program: Path, layout: Layout, kubeconfig: Path) -> list[str]:
-    """Kubernetes' own scheduler, for pods that name no other."""
+    """Return the command line of Kubernetes' own scheduler."""
     config = layout.directory / "kube-scheduler.yaml"
     config.write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -191,7 +193,9 @@ def scheduler(program: Path, layout: Layout, kubeconfig: Path) -> list[str]:
 
 
 def kwok(program: Path, layout: Layout, kubeconfig: Path) -> list[str]:
-    """Kubelets that only pretend: no leases, no heartbeats, so no load at rest."""
+    """Return kwok's command line: simulated kubelets without leases and heartbeats, so idle at
+    rest.
+    """
     stages = Path(__file__).parent / "stages"
     config = layout.directory / "kwok.yaml"
     options = (
@@ -223,8 +227,8 @@ def _serving_as(layout: Layout, port: int, kubeconfig: Path) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What the caller asked for."""
+class Options:
+    """Options of a start."""
 
     programs: Mapping[str, Path]
     directory: Path
@@ -235,38 +239,38 @@ class Wish:
 
 
 class Start:
-    """One attempt; `run` goes through it, and what it made can be read afterwards."""
+    """An attempt to start a control plane; `run` starts the processes."""
 
     def __init__(
         self,
         *,
-        wish: Wish,
+        options: Options,
         supervisor: processes.Supervisor,
         progress: progress_report.Progress,
     ) -> None:
-        self._wish = wish
+        self._options = options
         self._supervisor = supervisor
         self._progress = progress
         self._began = time.monotonic()
-        authority = credentials.found_authority(wish.directory / "credentials")
+        authority = credentials.found_authority(options.directory / "credentials")
         self.layout = Layout(
-            directory=wish.directory,
+            directory=options.directory,
             ports=free_ports(),
             authority=authority,
             serving=authority.issue_serving(),
             signing_key=credentials.write_signing_key(authority.directory / "service-accounts.key"),
-            audit_log=wish.audit_log,
-            api_server_flags=wish.api_server_flags,
+            audit_log=options.audit_log,
+            api_server_flags=options.api_server_flags,
         )
         admin = authority.issue_client("admin", [ADMIN_GROUP], file="admin")
-        self.kubeconfig = self._write_kubeconfig(wish.directory / "kubeconfig", admin)
+        self.kubeconfig = self._write_kubeconfig(options.directory / "kubeconfig", admin)
         self.api = client.Client(self.layout.url, authority=authority.certificate_path, pair=admin)
 
     def run(self) -> None:
-        """Start everything; a failure names the process and shows the end of its log."""
+        """Start everything. An error names the failed process and quotes the end of its log."""
         try:
             self._start_store_and_server()
-            self._start_the_rest()
+            self._start_clients()
         except BaseException:
             self.api.close()
             raise
@@ -278,8 +282,8 @@ class Start:
         self._launch("kube-apiserver", api_server(self._program("kube-apiserver"), self.layout))
         self._wait("kube-apiserver", f"https://{LOOPBACK}:{ports.api_server}/readyz")
 
-    def _start_the_rest(self) -> None:
-        """These wait for nobody but the API server, so they start at the same time."""
+    def _start_clients(self) -> None:
+        """Start the processes that only need the API server, all at the same time."""
         ports, host = self.layout.ports, LOOPBACK
         ready = {
             "kube-controller-manager": f"https://{host}:{ports.controller_manager}/healthz",
@@ -297,7 +301,7 @@ class Start:
             "kwok",
             kwok(self._program("kwok"), self.layout, self._kubeconfig_for("kwok", ADMIN_GROUP)),
         )
-        if binaries.SCHEDULER in self._wish.programs:
+        if binaries.SCHEDULER in self._options.programs:
             ready[binaries.SCHEDULER] = f"https://{host}:{ports.scheduler}/readyz"
             self._launch(
                 binaries.SCHEDULER,
@@ -308,8 +312,8 @@ class Start:
                 ),
             )
         self.api.create(paths.NAMESPACES.everywhere, {"metadata": {"name": SYSTEM_NAMESPACE}})
-        if self._wish.crds is not None:
-            definitions.apply_folder(self.api, self._wish.crds)
+        if self._options.crds is not None:
+            definitions.apply_folder(self.api, self._options.crds)
         for name, url in ready.items():
             self._wait(name, url)
         # Only then may pods be created in the default namespace.
@@ -319,7 +323,7 @@ class Start:
         )
 
     def _program(self, name: str) -> Path:
-        return self._wish.programs[name]
+        return self._options.programs[name]
 
     def _launch(self, name: str, command: Sequence[str]) -> None:
         elapsed = time.monotonic() - self._began
@@ -327,7 +331,7 @@ class Start:
         self._supervisor.start(name, command)
 
     def _wait(self, name: str, url: str) -> None:
-        """Ask for a health check until it says yes."""
+        """Poll a health endpoint until it succeeds."""
         authority = str(self.layout.authority.certificate_path)
         with urllib3.PoolManager(
             ca_certs=authority, retries=False, timeout=REQUEST_TIMEOUT
@@ -357,7 +361,7 @@ class Start:
 
 
 def make_room(directory: Path) -> None:
-    """Remove what an earlier run left in the directory, and nothing that is not the sandbox's."""
+    """Remove files of an earlier run from the directory, and only files of the sandbox."""
     if processes.is_running(directory):
         raise errors.StartFailed(f"a sandbox runs in {directory}; stop it first")
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -366,7 +370,7 @@ def make_room(directory: Path) -> None:
 
 
 def lost_a_port(supervisor: processes.Supervisor) -> bool:
-    """Tell whether somebody else took a port between the choice and its use."""
+    """Whether another process took a port between choice and use."""
     logs = supervisor.log_directory.glob("*.log")
     return any("address already in use" in log.read_text(errors="replace") for log in logs)
 

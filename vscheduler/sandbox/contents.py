@@ -1,6 +1,6 @@
-"""What a sandbox is filled with and emptied of: namespaces that pods can go into, and many nodes at
-once; and a clean slate, where everything that a test made goes, while namespaces and definitions
-stay.
+"""Contents of a sandbox: namespaces, nodes in bulk, and cleanup after tests.
+
+Cleanup deletes all objects created by tests; namespaces and CRDs stay.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CLEAN_POLL_SECONDS = 0.05
 
 METADATA_ONLY = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
 
-# What makes pods goes before pods, so that nothing makes new ones.
+# Deleted before pods, so that no controller creates new pods.
 WORKLOADS = (
     paths.CRON_JOBS,
     paths.JOBS,
@@ -60,7 +60,7 @@ class NodeFields(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeShape:
-    """What the nodes of one batch have in common; they are called `<prefix>-<number>`."""
+    """The common properties of a batch of nodes, named `<prefix>-<number>`."""
 
     prefix: str = "node"
     cpu: str = "32"
@@ -73,7 +73,7 @@ class NodeShape:
     unschedulable: bool = False
 
     def node(self, number: int) -> client.Object:
-        """One node of this shape, Ready from the start, so that kwok has less to do."""
+        """Return a node of this shape, Ready from the start to save work for kwok."""
         name = f"{self.prefix}-{number}"
         resources = {
             "cpu": self.cpu,
@@ -118,7 +118,7 @@ def create_nodes(
     shape: NodeShape,
     first: int = 0,
 ) -> list[str]:
-    """Create nodes and wait until all can take pods; give their names in order."""
+    """Create nodes and wait until all accept pods; return their names in order."""
     nodes = [shape.node(number) for number in range(first, first + count)]
     api.create_all(paths.NODES.everywhere, nodes)
     names = [node["metadata"]["name"] for node in nodes]
@@ -127,7 +127,7 @@ def create_nodes(
 
 
 def create_namespace(api: client.Client, name: str) -> None:
-    """Make a namespace, unless it is there, and wait until pods may be created in it."""
+    """Create a namespace if missing, and wait until the namespace accepts pods."""
     try:
         api.create(paths.NAMESPACES.everywhere, {"metadata": {"name": name}})
     except errors.ApiError as error:
@@ -138,7 +138,7 @@ def create_namespace(api: client.Client, name: str) -> None:
 
 
 def is_usable(node: client.Object) -> bool:
-    """Tell whether a node is Ready and rid of the taint that new nodes get."""
+    """Whether a node is Ready and free of the taint of new nodes."""
     taints = node["spec"].get("taints") or []
     ready = (
         each["status"] == "True"
@@ -165,7 +165,7 @@ def _wait_until_usable(api: client.Client, names: set[str], *, timeout_seconds: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """One object that has to go."""
+    """An object to delete."""
 
     collection: paths.Collection
     namespace: str
@@ -174,18 +174,20 @@ class Leftover:
 
     @property
     def collection_path(self) -> paths.Path:
-        """The collection in its namespace, which is what can be deleted at once."""
+        """The path of the collection in the object's namespace, for a bulk delete."""
         where = self.collection
         return where.within(self.namespace) if self.namespace else where.everywhere
 
     @property
     def path(self) -> paths.Path:
-        """The object itself."""
+        """The path of the object."""
         return self.collection.at(self.name, self.namespace)
 
 
 def clean(api: client.Client, *, timeout_seconds: float = CLEAN_TIMEOUT_SECONDS) -> None:
-    """Delete in rounds, as controllers may still be at work, until nothing is left."""
+    """Delete everything, in rounds until nothing is left, for controllers may still create
+    objects.
+    """
     deadline = time.monotonic() + timeout_seconds
     custom = definitions.collections(api)
     later = (*NAMESPACED, *CLUSTER_WIDE, *custom)
@@ -205,14 +207,14 @@ def clean(api: client.Client, *, timeout_seconds: float = CLEAN_TIMEOUT_SECONDS)
 def find_leftovers(
     api: client.Client, collections: Iterable[paths.Collection]
 ) -> Iterator[Leftover]:
-    """List what tests left in these collections over all namespaces."""
+    """Iterate over objects that tests left in these collections, in all namespaces."""
     found: dict[paths.Collection, list[client.Object]] = {}
 
     def look(collection: paths.Collection) -> None:
         try:
             answer = api.request("GET", collection.everywhere, headers=METADATA_ONLY)
         except errors.ApiError as error:
-            if error.status != 404:  # a definition that is on its way out is served no more
+            if error.status != 404:  # a CRD in deletion is no longer served
                 raise
         else:
             found[collection] = answer.body["items"]
@@ -234,12 +236,12 @@ def find_leftovers(
 def _belongs_to_the_system(leftover: Leftover) -> bool:
     if leftover.collection == paths.PRIORITY_CLASSES:
         return leftover.name.startswith("system-")
-    # The API servers' identities, and leases that nodes would have.
+    # Leases of API servers and of nodes.
     return leftover.collection == paths.LEASES and leftover.namespace.startswith("kube-")
 
 
 def _delete(api: client.Client, leftovers: list[Leftover]) -> None:
-    """Delete by collection where all of it goes, else one by one; strip finalizers."""
+    """Delete whole collections where possible, otherwise single objects; remove finalizers."""
     single = [each for each in leftovers if each.collection == paths.PRIORITY_CLASSES]
     whole = {each.collection_path for each in leftovers if each not in single}
     options = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
@@ -253,5 +255,5 @@ def _strip_finalizers(api: client.Client, leftover: Leftover) -> None:
     try:
         api.patch(leftover.path, {"metadata": {"finalizers": None}})
     except errors.ApiError as error:
-        if error.status not in {404, 409, 422}:  # gone, or changed under our hands: next round
+        if error.status not in {404, 409, 422}:  # gone or changed meanwhile: next round
             raise

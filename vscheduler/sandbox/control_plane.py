@@ -1,4 +1,4 @@
-"""Starting and stopping a control plane: the one door of the sandbox.
+"""Start and stop a control plane; the public interface of the sandbox.
 
 with control_plane.start() as plane:
     plane.create_nodes(count=3)
@@ -37,7 +37,7 @@ TOKEN_SECONDS = 24 * 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlane:
-    """A running control plane and what tests, demo and benchmark do with it."""
+    """A running control plane, with helpers for tests, demo and benchmark."""
 
     url: str
     directory: Path
@@ -55,22 +55,22 @@ class ControlPlane:
         first: int = 0,
         **shape: Unpack[contents.NodeFields],
     ) -> list[str]:
-        """Create nodes of one shape (see `populating.NodeShape`), ready to take pods."""
+        """Create nodes of a single shape (see `contents.NodeShape`), ready for pods."""
         return contents.create_nodes(
             self.api, count=count, first=first, shape=contents.NodeShape(**shape)
         )
 
     def create_namespace(self, name: str) -> str:
-        """Make a namespace, or take the one there is; pods may be created in it at once."""
+        """Create a namespace if missing; the namespace accepts pods on return."""
         contents.create_namespace(self.api, name)
         return name
 
     def clean(self) -> None:
-        """Delete what tests made; see `cleaning` for what stays."""
+        """Delete everything that tests created; see `contents.clean`."""
         contents.clean(self.api)
 
     def kubeconfig_for(self, user: str, *, groups: Sequence[str] = ()) -> Path:
-        """Write a kubeconfig for any user; what the user may do is for RBAC to say."""
+        """Write a kubeconfig for any user; RBAC decides on the user's permissions."""
         file = self._file_name(user)
         pair = self.authority.issue_client(user, groups, file=file)
         return credentials.write_kubeconfig(
@@ -81,7 +81,7 @@ class ControlPlane:
         )
 
     def kubeconfig_for_service_account(self, namespace: str, name: str) -> Path:
-        """Write a kubeconfig with a token of a service account, which must exist."""
+        """Write a kubeconfig with a token of an existing service account."""
         return credentials.write_kubeconfig(
             self.directory / f"{self._file_name(f'{namespace}-{name}')}.kubeconfig",
             url=self.url,
@@ -90,18 +90,18 @@ class ControlPlane:
         )
 
     def client_for(self, user: str, *, groups: Sequence[str] = ()) -> client.Client:
-        """A client that acts as any user; the caller closes it."""
+        """Return a client that acts as any user; the caller closes the client."""
         pair = self.authority.issue_client(user, groups, file=self._file_name(user))
         return client.Client(self.url, authority=self.authority.certificate_path, pair=pair)
 
     def client_for_service_account(self, namespace: str, name: str) -> client.Client:
-        """A client that acts as a service account; the caller closes it."""
+        """Return a client that acts as a service account; the caller closes the client."""
         return client.Client(
             self.url, authority=self.authority.certificate_path, token=self.token(namespace, name)
         )
 
     def token(self, namespace: str, name: str) -> str:
-        """Ask for a token of a service account, as a kubelet does for its pods."""
+        """Request a token of a service account, as a kubelet does for its pods."""
         path = paths.SERVICE_ACCOUNTS.part(name, namespace, "token")
         body = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -111,7 +111,7 @@ class ControlPlane:
         return str(self.api.create(path, body)["status"]["token"])
 
     def run_kubectl(self, *arguments: str, text: str | None = None) -> str:
-        """Run kubectl as admin, `text` on its stdin, and give what it prints."""
+        """Run kubectl as admin with `text` on its stdin; return its output."""
         done = subprocess.run(  # noqa: S603  # our kubectl
             [self.kubectl, f"--kubeconfig={self.kubeconfig}", *arguments],
             input=text,
@@ -130,7 +130,7 @@ class ControlPlane:
 
 
 @contextmanager
-def start(  # noqa: PLR0913  # independent wishes, all by keyword but the first
+def start(  # noqa: PLR0913  # independent options, all by keyword but the first
     directory: Path | None = None,
     *,
     crds: Path | None = None,
@@ -140,14 +140,15 @@ def start(  # noqa: PLR0913  # independent wishes, all by keyword but the first
     audit_log: Path | None = None,
     api_server_flags: Sequence[str] = (),
 ) -> Iterator[ControlPlane]:
-    """Run a control plane for the time of the block, in a temporary directory unless given one.
+    """Run a control plane within the context, by default in a temporary directory.
 
-    `crds` defaults to this project's own. With `keep` it runs on until `stop(directory)`.
+    `crds` defaults to the project's own CRDs. With `keep` the control plane keeps running until
+    `stop(directory)`.
     """
     wanted = (*binaries.REQUIRED, *((binaries.SCHEDULER,) if with_scheduler else ()))
     programs = binaries.find_or_build(wanted, progress=progress)
     place = directory or Path(tempfile.mkdtemp(prefix="vscheduler-sandbox-"))
-    wish = components.Wish(
+    options = components.Options(
         programs=programs,
         directory=place.resolve(),
         temporary=directory is None,
@@ -155,7 +156,7 @@ def start(  # noqa: PLR0913  # independent wishes, all by keyword but the first
         audit_log=audit_log,
         api_server_flags=tuple(api_server_flags),
     )
-    supervisor, plane = _start_with_luck(wish, progress)
+    supervisor, plane = _start_with_retries(options, progress)
     try:
         _write_state(plane)
         if keep:
@@ -170,28 +171,28 @@ def start(  # noqa: PLR0913  # independent wishes, all by keyword but the first
 
 
 def stop(directory: Path) -> None:
-    """End a control plane that was started with `keep`; one that is gone already is fine."""
+    """Stop a control plane that was started with `keep`; a stopped one is no error."""
     path = directory / STATE_NAME
     if path.exists():
         state = json.loads(path.read_text())
         processes.end_kept(directory, int(state["processes"]["supervisor"]))
 
 
-def _start_with_luck(
-    wish: components.Wish,
+def _start_with_retries(
+    options: components.Options,
     progress: progress_report.Progress,
 ) -> tuple[processes.Supervisor, ControlPlane]:
-    """Start anew with other ports when somebody was quicker to take one."""
+    """Start, and start again with new ports if another process took a port."""
     for attempt in range(1, ATTEMPTS + 1):
-        components.make_room(wish.directory)
-        supervisor = processes.Supervisor(wish.directory)
+        components.make_room(options.directory)
+        supervisor = processes.Supervisor(options.directory)
         try:
-            if wish.temporary:
+            if options.temporary:
                 supervisor.own_directory()
             return supervisor, _describe(
-                wish,
+                options,
                 supervisor,
-                components.Start(wish=wish, supervisor=supervisor, progress=progress),
+                components.Start(options=options, supervisor=supervisor, progress=progress),
             )
         except BaseException as error:
             lost = isinstance(error, errors.StartFailed) and components.lost_a_port(supervisor)
@@ -202,17 +203,17 @@ def _start_with_luck(
 
 
 def _describe(
-    wish: components.Wish,
+    options: components.Options,
     supervisor: processes.Supervisor,
     begun: components.Start,
 ) -> ControlPlane:
     begun.run()
     return ControlPlane(
         url=begun.layout.url,
-        directory=wish.directory,
+        directory=options.directory,
         log_directory=supervisor.log_directory,
         kubeconfig=begun.kubeconfig,
-        kubectl=wish.programs["kubectl"],
+        kubectl=options.programs["kubectl"],
         process_ids={**supervisor.process_ids, "supervisor": supervisor.process_id},
         api=begun.api,
         authority=begun.layout.authority,

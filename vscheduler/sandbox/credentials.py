@@ -1,4 +1,4 @@
-"""Who is who in the sandbox: its certificate authority, its clients and their kubeconfig files."""
+"""Credentials of the sandbox: its certificate authority, clients and kubeconfig files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLOCK_SKEW = dt.timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyPair:
-    """Where a certificate and its private key are."""
+    """Files of a certificate and its private key."""
 
     certificate: Path
     key: Path
@@ -28,7 +28,7 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authority:
-    """A certificate authority that serving and client certificates are signed by."""
+    """A certificate authority for serving and client certificates."""
 
     directory: Path
     certificate: x509.Certificate
@@ -36,11 +36,11 @@ class Authority:
 
     @property
     def certificate_path(self) -> Path:
-        """The file that clients trust."""
+        """The certificate file that clients trust."""
         return self.directory / "ca.crt"
 
     def issue_serving(self) -> KeyPair:
-        """A certificate for everything that serves on loopback."""
+        """Issue a certificate for all servers on loopback."""
         alternatives = x509.SubjectAlternativeName(
             [
                 x509.DNSName("localhost"),
@@ -63,7 +63,7 @@ class Authority:
         file: str,
         lifetime: dt.timedelta = LIFETIME,
     ) -> KeyPair:
-        """A certificate by which the API server knows a user and the user's groups."""
+        """Issue a certificate that identifies a user and the user's groups."""
         return self._issue(
             _name(user, groups),
             file=file,
@@ -97,7 +97,7 @@ class Authority:
 
 
 def found_authority(directory: Path) -> Authority:
-    """Make a new authority in a directory that only this user may read."""
+    """Create a new authority in a directory readable only by this user."""
     directory.mkdir(mode=0o700, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name("vscheduler-sandbox")
@@ -111,13 +111,13 @@ def found_authority(directory: Path) -> Authority:
 
 
 def write_signing_key(path: Path) -> Path:
-    """Make the key that service account tokens are signed and checked with."""
+    """Create the key that signs and verifies service account tokens."""
     write_key(path, ec.generate_private_key(ec.SECP256R1()))
     return path
 
 
 def write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
-    """Write a private key that only this user may read."""
+    """Write a private key readable only by this user."""
     path.touch(mode=0o600)
     path.write_bytes(
         key.private_bytes(
@@ -136,7 +136,7 @@ def write_kubeconfig(
     pair: KeyPair | None = None,
     token: str | None = None,
 ) -> Path:
-    """Write a kubeconfig for one identity: a client certificate or a bearer token."""
+    """Write a kubeconfig for an identity: a client certificate or a bearer token."""
     user: dict[str, str] = {}
     if pair is not None:
         user |= {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}

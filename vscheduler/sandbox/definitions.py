@@ -1,4 +1,4 @@
-"""Custom resource definitions: applied from files, and waited for."""
+"""CustomResourceDefinitions: applied from files, and awaited."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ ESTABLISH_TIMEOUT_SECONDS = 20.0
 
 
 def shipped_folder() -> Path | None:
-    """Where this project's own definitions are: in the package, or beside it in a checkout."""
+    """Return the folder of the project's own CRDs: in the package, or next to the package in a
+    checkout.
+    """
     package = Path(__file__).parents[1]
     candidates = (package / "crds", package.parent / "crds")
     return next((path for path in candidates if any(path.glob("*.yaml"))), None)
 
 
 def apply_folder(api: client.Client, folder: Path) -> None:
-    """Apply every definition of a folder and wait until the API server serves them all."""
+    """Apply all CRDs of a folder, and wait until the API server serves all of them."""
     definitions = [
         tree
         for path in sorted(folder.glob("*.yaml"))
@@ -45,7 +47,7 @@ def apply_folder(api: client.Client, folder: Path) -> None:
 
 
 def collections(api: client.Client) -> list[paths.Collection]:
-    """Every custom resource's collection."""
+    """Return the collection of each custom resource."""
     found = []
     for definition in api.list(paths.DEFINITIONS.everywhere):
         spec = definition["spec"]

@@ -1,32 +1,32 @@
-"""What can go wrong in the sandbox; every message says what to do about it."""
+"""Errors of the sandbox. Every message says how to fix the problem."""
 
-# ruff: noqa: N818  # the names say what happened, as `Conflict` and `Gone` do elsewhere
+# ruff: noqa: N818  # names describe the event, as `Conflict` and `Gone` do elsewhere
 
 from __future__ import annotations
 
 
 class SandboxError(Exception):
-    """The sandbox could not do what was asked."""
+    """The sandbox could not do the requested work."""
 
 
 class BinariesMissing(SandboxError):
-    """A program is neither on this machine nor can it be built here."""
+    """A program is missing on this machine and can't be built here."""
 
 
 class BuildFailed(SandboxError):
-    """The Go toolchain refused to build a program."""
+    """The Go toolchain failed to build a program."""
 
 
 class StartFailed(SandboxError):
-    """A process ended, or did not become ready in time."""
+    """A process ended, or was not ready in time."""
 
 
 class TimedOut(SandboxError):
-    """Something that was waited for did not come about."""
+    """An expected state was not reached in time."""
 
 
 class ApiError(SandboxError):
-    """The API server answered with an error status."""
+    """The API server responded with an error status."""
 
     def __init__(self, *, status: int, method: str, path: str, message: str) -> None:
         super().__init__(f"{method} {path}: {status}: {message}")

@@ -1,4 +1,4 @@
-"""The near end of the supervisor: start processes that cannot outlive this one."""
+"""Client of the supervisor process: starts processes that end with this process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GARBAGE_PERCENT = "200"  # of the heap, for Go: a tenth less CPU than at 100, tw
 
 
 class Supervisor:
-    """A process of its own that owns every process of one sandbox."""
+    """Handle of the supervisor process, which owns all processes of a sandbox."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -41,11 +41,11 @@ class Supervisor:
 
     @property
     def process_id(self) -> int:
-        """The supervisor's own process id."""
+        """The supervisor's own process ID."""
         return self._process.pid
 
     def start(self, name: str, arguments: Sequence[str | Path]) -> int:
-        """Start one program; its output goes to a log of its name."""
+        """Start a program; its output goes to a log named after the program."""
         answer = self._ask(
             {
                 "do": "start",
@@ -60,22 +60,22 @@ class Supervisor:
         return self.process_ids[name]
 
     def check(self) -> None:
-        """Raise if a process has ended; none is meant to."""
+        """Raise StartFailed if a process has ended: all processes should run on."""
         ended: Mapping[str, int] = self._ask({"do": "ended"})["ended"]
         for name, status in ended.items():
             raise errors.StartFailed(f"{name} ended with status {status}.\n{self.log_tail(name)}")
 
     def own_directory(self) -> None:
-        """Let the directory be removed when the supervisor ends, even if we are killed."""
+        """Have the supervisor remove the directory when it ends, even if this process is killed."""
         self._ask({"do": "own directory"})
 
     def keep(self) -> None:
-        """Let everything run on after this process has ended."""
+        """Let all processes outlive this process."""
         self._ask({"do": "keep"})
         self._close_pipes()
 
     def end(self) -> None:
-        """End every process and wait until all are gone."""
+        """Kill every process and wait for the end."""
         self._close_pipes()
         try:
             self._process.wait(END_TIMEOUT_SECONDS)
@@ -84,11 +84,11 @@ class Supervisor:
             self._process.wait()
 
     def log_path(self, name: str) -> Path:
-        """Where the output of a process goes."""
+        """Return the log file of a process."""
         return self.log_directory / f"{name}.log"
 
     def log_tail(self, name: str) -> str:
-        """The last lines that a process wrote, for an error message."""
+        """Return the last log lines of a process, for an error message."""
         path = self.log_path(name)
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
         return "\n".join([f"The last lines of {path}:", *lines[-LOG_TAIL_LINES:]])
@@ -114,7 +114,7 @@ class Supervisor:
 
 
 def is_running(directory: Path) -> bool:
-    """Tell whether a supervisor holds this directory."""
+    """Whether a supervisor holds the lock of this directory."""
     try:
         with (directory / supervising.LOCK_NAME).open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -126,7 +126,7 @@ def is_running(directory: Path) -> bool:
 
 
 def end_kept(directory: Path, process_id: int) -> None:
-    """End a supervisor that was kept; the lock, not the process id, says when it is gone."""
+    """Stop a kept supervisor. The lock, not the process ID, shows when the supervisor is gone."""
     if is_running(directory):
         os.kill(process_id, signal.SIGTERM)
     deadline = time.monotonic() + END_TIMEOUT_SECONDS

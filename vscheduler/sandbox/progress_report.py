@@ -1,4 +1,4 @@
-"""Telling a person, or a CI log, how far slow work has come."""
+"""Progress of slow work, on a terminal or in a CI log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLAIN_INTERVAL_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One thing being done: reported when it starts and again while it lasts."""
+    """A step of work, reported at its start and repeatedly while in progress."""
 
     what: str
     elapsed_seconds: float = 0.0
@@ -36,7 +36,7 @@ def silent(step: Step) -> None:
 
 
 class PlainLines:
-    """A line per step, and one every quarter of a minute while a step lasts."""
+    """Prints a line per step, and a line every 15 seconds during a step."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -44,7 +44,7 @@ class PlainLines:
         self._said_at_seconds = 0.0
 
     def __call__(self, step: Step) -> None:
-        """Print the step unless it was printed a moment ago."""
+        """Print the step, unless printed within the last 15 seconds."""
         waited = step.elapsed_seconds - self._said_at_seconds
         if step.what == self._what and waited < PLAIN_INTERVAL_SECONDS:
             return
@@ -54,7 +54,7 @@ class PlainLines:
 
 @contextmanager
 def on_stderr() -> Iterator[Progress]:
-    """Report on stderr: one live line on a terminal, plain lines in a log."""
+    """Report on stderr: a live line on a terminal, plain lines in a log."""
     terminal = rich_console.Console(stderr=True, highlight=False)
     if not terminal.is_terminal:
         yield PlainLines(sys.stderr)

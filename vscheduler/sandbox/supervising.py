@@ -1,9 +1,9 @@
-"""The parent of the control plane's processes: when it ends, or its own parent does, so do they.
+"""Supervisor of the control plane's processes: kills them when the supervisor or its parent ends.
 
-Run as a script of its own by `processes.Supervisor`, and therefore on the standard library alone.
-It reads one JSON command per line on stdin and answers each with one line on stdout. The end of
-stdin means that whoever started it is gone, by whatever death, so it kills all it started.
-After `keep` it outlives its parent and waits for SIGTERM.
+`processes.Supervisor` runs the module as a script, so only the standard library is imported. The
+script reads a JSON command per line from stdin and answers each with a line on stdout. End of stdin
+means that the parent is gone, for whatever reason: then all started processes are killed. After
+`keep` the supervisor outlives its parent and waits for SIGTERM.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Family:
-    """The processes that were started, by name."""
+    """The started processes, by name."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -36,7 +36,7 @@ class Family:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def obey(self, command: dict[str, Any]) -> dict[str, Any]:
-        """Do what the parent asks and say how it went."""
+        """Execute a command of the parent; return the answer."""
         match command["do"]:
             case "start":
                 return self._start(command["name"], command["arguments"], Path(command["log"]))
@@ -55,7 +55,7 @@ class Family:
         return {}
 
     def end(self) -> None:
-        """Kill everything: nothing here is worth a graceful end, and speed is."""
+        """Kill all processes: a graceful shutdown would only take time."""
         for child in self._children.values():
             child.kill()
         for child in self._children.values():
@@ -81,13 +81,13 @@ class Family:
 
 
 def _die_with_parent() -> None:
-    """Ask Linux to kill this child should even the supervisor be killed."""
+    """Have Linux kill this child even if the supervisor itself is killed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def serve(family: Family) -> None:
-    """Obey commands until stdin ends or the parent is gone."""
+    """Execute commands until stdin ends or the parent is gone."""
     parent = os.getppid()
     pending = b""
     while True:
@@ -106,7 +106,7 @@ def serve(family: Family) -> None:
 
 
 def main() -> None:
-    """Hold the lock that shows this sandbox is alive, serve, and clean up whatever happens."""
+    """Hold the lock that shows a live sandbox, serve, and always clean up."""
     directory = Path(sys.argv[1])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     signal.signal(signal.SIGTERM, _raise_exit)

@@ -1,1 +1,1 @@
-"""The same mirror and the same core on manifests, in virtual time."""
+"""Simulation: the daemon's Mirror and core on manifests, in virtual time."""

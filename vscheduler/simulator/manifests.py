@@ -1,7 +1,7 @@
-"""Manifests as people keep them → the objects of a world, in an order of their own.
+"""Manifests as kept by users, turned into the objects of a World, in canonical order.
 
-What an API server would have filled in is filled in here: namespaces, UIDs, creation times, and
-the queues that are always there. The order in which manifests come makes no difference.
+Defaults of an API server are filled in: namespaces, UIDs, creation times, and the queues that
+always exist. The order of the manifests makes no difference.
 """
 
 import datetime as dt
@@ -21,31 +21,31 @@ DEFAULT_NAMESPACE = "default"
 MOMENTS = frozenset(
     {"creationTimestamp", "lastHeartbeatTime", "lastTransitionTime", "startTime", "time"}
 )
-"""Fields that hold an instant which has passed; a deletionTimestamp may be in the future."""
+"""Fields with a time in the past. A deletionTimestamp is left out, for it may be in the future."""
 
 LATEST_YEAR = 9999
 LATEST = dt.datetime(LATEST_YEAR, 1, 1, tzinfo=dt.UTC).timestamp()
-"""Where calendars end, with room for some cycles more."""
+"""The end of the calendar, with room for further cycles."""
 
 _PART = re.compile(r"[^.\[\]]+")
-"""One step of a field such as spec.containers[0].resources."""
+"""A step of a field path such as spec.containers[0].resources."""
 
 ORDER = {kind: place for place, kind in enumerate(reversed(events.Kind))}
-"""Priority classes first, pods last, as they would be created."""
+"""Sort order of kinds: priority classes first, pods last, as users would create them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """One document, or one item of a list, and where it stands."""
+    """A document, or an item of a list, with its place."""
 
     tree: object
     document: documents.Document | None = None
-    """What it was read from; None for one that stands in no file."""
+    """The source document; None for a manifest that isn't from a file."""
     path: tuple[str | int, ...] = ()
-    """Where it is in the document."""
+    """Path of the manifest in the document."""
 
     def place(self, field: str = "") -> str:
-        """`jobs.yaml:12`, the line of the field or of the innermost part that is there."""
+        """Return `jobs.yaml:12`, with the line of the field or of its innermost existing part."""
         if self.document is None:
             return ""
         inside = (int(part) if part.isdigit() else part for part in _PART.findall(field))
@@ -54,7 +54,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something in the input that can't be used, or isn't clear; it is left out."""
+    """A defect of the input, left out of the simulation."""
 
     place: str
     message: str
@@ -75,24 +75,24 @@ class Named:
 
     @property
     def key(self) -> str:
-        """`namespace/name`, or the name of an object without a namespace."""
+        """`namespace/name`, or the name of a cluster-scoped object."""
         return events.key_of(self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collection:
-    """All that was read: sorted by kind, namespace and name, each object once."""
+    """All manifests read: sorted by kind, namespace and name, without duplicates."""
 
     objects: tuple[Named, ...]
     problems: tuple[Problem, ...]
     ignored: Mapping[str, int]
-    """Documents of kinds that decide nothing, by kind."""
+    """Number of documents by kind, for kinds without influence on decisions."""
     now: float
-    """The latest instant in any of them, seconds since the epoch; 0 where there is none."""
+    """The latest time in any manifest, in seconds since the epoch; 0 without any time."""
 
 
 def collect(manifests: Iterable[Manifest]) -> Collection:
-    """Everything that can be used, and what is wrong with the rest."""
+    """Return all usable objects, and the problems of the rest."""
     found: defaultdict[tuple[int, str, str], list[Named]] = defaultdict(list)
     problems: list[Problem] = []
     ignored: Counter[str] = Counter()
@@ -110,7 +110,7 @@ def collect(manifests: Iterable[Manifest]) -> Collection:
         latest = max(latest, _latest(tree))
         kind = events.kind_of(tree)
         if kind is None:
-            ignored[_stranger(tree)] += 1
+            ignored[_irrelevant_kind(tree)] += 1
             continue
         named = _named(kind, manifest, tree)
         if isinstance(named, Problem):
@@ -127,9 +127,9 @@ def collect(manifests: Iterable[Manifest]) -> Collection:
 
 
 def complete(objects: Iterable[Named], now: float) -> Iterator[tuple[Named, Mapping[str, Any]]]:
-    """Each object with the metadata that an API server gives it.
+    """Iterate over the objects with the metadata that an API server would add.
 
-    An object that says no UID, or one that another has said (a copy of a dump), has its
+    An object without a UID, or with the UID of an earlier object (a copied dump), gets its
     `namespace/name` as UID.
     """
     taken: set[str] = set()
@@ -148,7 +148,9 @@ def complete(objects: Iterable[Named], now: float) -> Iterator[tuple[Named, Mapp
 
 
 def standing_queues(default_queue: str) -> Iterator[Named]:
-    """The queues that a scheduler finds or makes at its start (Volcano: root and default)."""
+    """Iterate over the queues that a scheduler finds or creates at startup (Volcano: root and
+    default).
+    """
     for name in (queues.ROOT, default_queue):
         tree = {"metadata": {"name": name}, "spec": {"weight": 1, "reclaimable": name != "root"}}
         manifest = Manifest(tree=tree)
@@ -156,7 +158,7 @@ def standing_queues(default_queue: str) -> Iterator[Named]:
 
 
 def _expanded(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
-    """Documents, and the items of lists, which may leave out what their list says."""
+    """Iterate over documents and list items; items inherit kind and apiVersion from their list."""
     for manifest in manifests:
         tree = manifest.tree
         if not _is_list(tree):
@@ -191,8 +193,10 @@ def _named(kind: events.Kind, manifest: Manifest, tree: Mapping[str, Any]) -> Na
     return Named(kind=kind, namespace=namespace, name=name, tree=tree, manifest=manifest)
 
 
-def _stranger(tree: Mapping[str, Any]) -> str:
-    """The kind of a manifest that decides nothing, with its group where ours has that name."""
+def _irrelevant_kind(tree: Mapping[str, Any]) -> str:
+    """Return the kind of an irrelevant manifest, with its group if the kind's name equals a
+    relevant kind.
+    """
     kind = str(tree["kind"])
     return f"{kind} of {tree['apiVersion']}" if kind in frozenset(events.Kind) else kind
 
@@ -203,7 +207,7 @@ def _metadata(tree: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _one(same: Sequence[Named], problems: list[Problem]) -> Named:
-    """One of the manifests of an object; copies don't matter, differences are a problem."""
+    """Return one manifest of an object. Equal copies are fine; differing copies are problems."""
     if len(same) == 1:
         return same[0]
     contents = {
@@ -217,12 +221,12 @@ def _one(same: Sequence[Named], problems: list[Problem]) -> Named:
 
 
 def _content(named: Named) -> str:
-    """The same text for the same content."""
+    """Return a canonical text of the content."""
     return json.dumps(named.tree, sort_keys=True, default=str)
 
 
 def _latest(tree: object) -> float:
-    """The latest instant that stands anywhere in a tree, however deep that is."""
+    """Return the latest time anywhere in a tree, without recursion."""
     latest = 0.0
     rest = [tree]
     while rest:
@@ -239,7 +243,9 @@ def _latest(tree: object) -> float:
 
 
 def _instant(value: object) -> float:
-    """Seconds since the epoch; what is no instant is told of when the object is decoded."""
+    """Return seconds since the epoch. An invalid time is reported later, when the object is
+    decoded.
+    """
     try:
         moment = msgspec.convert(value, dt.datetime)
     except msgspec.ValidationError:

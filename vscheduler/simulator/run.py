@@ -1,13 +1,15 @@
-"""Manifests and a policy in, decisions out: the daemon's mirror and core without a cluster.
+"""Simulation of cycles: manifests and a policy in, decisions out, with the daemon's Mirror and
+core.
 
-An Outcome is also the JSON tree that people and programs read: sorted, in Kubernetes' spelling.
+An Outcome can also be rendered as a JSON tree for people and programs: sorted, in Kubernetes'
+spelling.
 
-A run may end with a Repetition: whether its end only does the same again and again. Cycles are
-deterministic, so that a cluster that is where it was goes round for ever. Compared are where the
-pods of each group are, those of one group and role being alike, what a cycle promised, and whom it
-evicted for whom. Left out are names, ages and times, in which a pod that comes back differs from
-the one before. A run repeats itself where it ends with two rounds that are the same cycle by cycle
-and in which pods were evicted: once can be chance, on the way to rest.
+The end of a run may be a repetition, found by CycleDetector. Cycles are deterministic, so a cluster
+that returns to an earlier state goes round forever. The compared state has the nodes of each
+group's pods, by group and role; the reservations of the cycle; and who was evicted for whom. Names,
+ages and times are left out, for a recreated pod differs in them. A run counts as repeating if it
+ends with two equal rounds that contain evictions: a single return may be chance, on the way to
+rest.
 """
 
 from collections import Counter, defaultdict
@@ -24,37 +26,37 @@ from vscheduler.mirror.translate import bounds, pods
 from vscheduler.simulator import manifests, world
 
 CYCLE_SECONDS = 1.0
-"""Virtual time from one cycle to the next."""
+"""Virtual time between two cycles."""
 
 NAMED_MAX = 5
-"""Jobs that are named."""
+"""How many jobs a message names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a daemon is told by flags."""
+    """Settings that a daemon gets from flags."""
 
     scheduler_names: tuple[str, ...] = ("vscheduler",)
     node_selector: tuple[tuple[str, str], ...] = ()
-    """Labels of the nodes that may be used, any of them."""
+    """Labels of usable nodes; at least one label must match."""
     claim_unowned: bool = False
     default_queue: str = queues.DEFAULT
     cycles: int = 1
     now: float | None = None
-    """Seconds since the epoch; None is the latest instant in the input, never the clock."""
+    """Seconds since the epoch; None: the latest time in the input, never the clock."""
     evicted_return: bool = False
-    """Whether owners make evicted pods anew."""
+    """Whether owners recreate evicted pods."""
     most: bounds.Bounds = bounds.DEFAULT
-    """What one pod may ask for."""
+    """Upper bounds on the constraints of a pod."""
 
 
 Pair: TypeAlias = tuple[str, str]
-"""Who is evicted, for whom; nobody is the empty text."""
+"""The evicted job and its beneficiary; empty text without a beneficiary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """A cluster after a cycle."""
+    """The compared state of a cluster after a cycle."""
 
     state: Hashable
     pairs: frozenset[Pair]
@@ -63,10 +65,10 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleDetector:
-    """What goes on for ever."""
+    """An endless repetition of evictions."""
 
     since: int
-    """The first cycle of it that evicts, from 1."""
+    """The first repeated cycle with an eviction, counted from 1."""
     pairs: frozenset[Pair]
 
     def __str__(self) -> str:
@@ -83,7 +85,7 @@ class CycleDetector:
 
 
 def look(around: Iterable[wire.Pod], result: decisions.CycleResult) -> Look:
-    """The cluster after the cycle, as far as it is compared."""
+    """Return the compared state of the cluster after a cycle."""
     pairs = [(evict.task.job, evict.beneficiary or "") for evict in result.evicts]
     placed = Counter(_place(pod) for pod in around)
     promised = Counter((each.task.job, each.task.role, each.node) for each in result.pipelined)
@@ -93,7 +95,9 @@ def look(around: Iterable[wire.Pod], result: decisions.CycleResult) -> Look:
 
 
 def find(looks: Sequence[Look]) -> CycleDetector | None:
-    """What the run that looked so, cycle after cycle, ends with."""
+    """Return the repetition that a run ends with, given its states cycle by cycle; None without
+    any.
+    """
     for period in range(1, len(looks) // 2 + 1):
         start = len(looks) - period
         while start > 0 and looks[start - 1].state == looks[start - 1 + period].state:
@@ -106,7 +110,7 @@ def find(looks: Sequence[Look]) -> CycleDetector | None:
 
 
 def _place(pod: wire.Pod) -> Hashable:
-    """What a pod that stands for another has in common with it."""
+    """Return the properties that a pod shares with its replacement."""
     metadata = pod.metadata
     group = next(filter(None, map(metadata.annotations.get, pods.GROUPS)), "")
     role = metadata.annotations.get(pods.ROLE) or metadata.labels.get(pods.ROLE, "")
@@ -115,7 +119,7 @@ def _place(pod: wire.Pod) -> Hashable:
 
 
 def _jobs(names: Sequence[str]) -> str:
-    """`job a`, `jobs a and b`, `jobs a, b, c, d, e and 3 more`."""
+    """Return `job a`, `jobs a and b`, `jobs a, b, c, d, e and 3 more`."""
     if len(names) == 1:
         return f"job {names[0]}"
     named = list(names[:NAMED_MAX])
@@ -126,22 +130,22 @@ def _jobs(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What the cycles decided, in canonical order: the same for the same objects."""
+    """The decisions of all cycles, in canonical order: equal objects give equal outcomes."""
 
     results: tuple[decisions.CycleResult, ...]
-    """One per cycle."""
+    """A result per cycle."""
     states: Mapping[jobs.JobId, jobs.GroupState]
-    """The status of each PodGroup of this scheduler after the last cycle."""
+    """The status of each PodGroup of the scheduler after the last cycle."""
     problems: tuple[manifests.Problem, ...]
-    """What was left out, and why."""
+    """Objects that were left out, with reasons."""
     notes: tuple[str, ...]
-    """What else people should know about their input."""
+    """Further notes on the input for users."""
     repetition: CycleDetector | None = None
-    """What the run ends with, if that is the same again and again; only where pods return."""
+    """The repetition at the end of the run, if any; only with `evicted_return`."""
 
     @property
     def last(self) -> decisions.CycleResult:
-        """The last cycle's result."""
+        """The result of the last cycle."""
         return self.results[-1]
 
     @property
@@ -157,13 +161,13 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What was read, before the first cycle."""
+    """The input, before the first cycle."""
 
     collected: manifests.Collection
     objects: tuple[manifests.Named, ...]
-    """The queues that are always there included."""
+    """Includes the queues that always exist."""
     events: tuple[events.Upsert | events.DecodeFailed, ...]
-    """The same, decoded."""
+    """The objects, decoded."""
     mirror: state.Mirror
     now: float
 
@@ -173,9 +177,9 @@ def simulate(
     policy: policies.Policy,
     options: Options,
 ) -> Outcome:
-    """Run the cycles, without a budget, so that the outcome depends on the input only.
+    """Run the cycles without a work budget, so that the outcome only depends on the input.
 
-    Raises AssertionError where an invariant is broken: a defect of the scheduler.
+    Raises AssertionError if an invariant is broken, which is a defect of the scheduler.
     """
     given = read(documents, options)
     collected, mirror = given.collected, given.mirror
@@ -201,7 +205,7 @@ def simulate(
 
 
 def read(documents: Iterable[manifests.Manifest | Mapping[str, object]], options: Options) -> Given:
-    """Manifests as a scheduler would see them."""
+    """Return the manifests as a scheduler would see the objects."""
     collected = manifests.collect(
         each if isinstance(each, manifests.Manifest) else manifests.Manifest(tree=each)
         for each in documents
@@ -217,11 +221,11 @@ def read(documents: Iterable[manifests.Manifest | Mapping[str, object]], options
         )
     )
     objects = _with_standing_queues(collected.objects, options.default_queue)
-    told = [events.convert(each.kind, tree) for each, tree in manifests.complete(objects, now)]
-    for event in told:
+    decoded = [events.convert(each.kind, tree) for each, tree in manifests.complete(objects, now)]
+    for event in decoded:
         mirror.apply(event)
     return Given(
-        collected=collected, objects=tuple(objects), events=tuple(told), mirror=mirror, now=now
+        collected=collected, objects=tuple(objects), events=tuple(decoded), mirror=mirror, now=now
     )
 
 
@@ -237,7 +241,7 @@ def _with_standing_queues(
 def _rejections(
     mirror: state.Mirror, given: Iterable[manifests.Named]
 ) -> Iterable[manifests.Problem]:
-    """Objects with a field that can't be used, with the places that they come from."""
+    """Iterate over objects with an unusable field, with the place in the manifests."""
     found = {(each.kind, each.key): each.manifest for each in given}
     for rejection in mirror.rejections.values():
         place = found[rejection.kind, rejection.key].place(rejection.field)
@@ -247,7 +251,7 @@ def _rejections(
 def _cycles(
     mirror: state.Mirror, around: world.World, policy: policies.Policy, cycles: int, now: float
 ) -> Iterator[tuple[decisions.CycleResult, Mapping[jobs.JobId, jobs.GroupState]]]:
-    """Decide, obey, decide again; each cycle is a second later than the one before."""
+    """Iterate over cycles: decide, carry out, decide again, a second later each time."""
     carried = snapshot.FRESH
     for number in range(cycles):
         moment = now + number * CYCLE_SECONDS
@@ -267,7 +271,7 @@ def _cycles(
 
 
 def _notes(collected: manifests.Collection, mirror: state.Mirror) -> Iterable[str]:
-    """What stands in the input and decides nothing."""
+    """Iterate over notes on input without influence on decisions."""
     if collected.ignored:
         kinds = ", ".join(f"{count} {kind}" for kind, count in collected.ignored.items())
         yield f"left out of account: {kinds} (pods count, what would make them doesn't)"
@@ -284,7 +288,9 @@ def _notes(collected: manifests.Collection, mirror: state.Mirror) -> Iterable[st
 
 
 def tree(outcome: Outcome) -> dict[str, Any]:
-    """Binds and evictions of all cycles; everything else as it is after the last one."""
+    """Return the JSON tree: binds and evictions of all cycles, and the state after the last
+    cycle.
+    """
     last = outcome.last
     binds = [
         (number, bind) for number, result in enumerate(outcome.results, 1) for bind in result.binds

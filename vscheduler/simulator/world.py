@@ -1,8 +1,8 @@
-"""World: a cluster that does at once what a cycle decides; and owners, which make pods anew when
-they are evicted, fail or are deleted.
+"""A simulated cluster that carries out decisions at once, and owners that recreate pods after
+eviction, failure or deletion.
 
-Nobody reads Deployments and Jobs here: a pod's controller reference says what kind of owner it
-has, and the pod itself what the owner makes its pods from.
+Deployments and Jobs aren't read. A pod's controller reference tells the kind of its owner, and the
+pod itself serves as the owner's pod template.
 """
 
 import datetime as dt
@@ -20,65 +20,65 @@ Controller: TypeAlias = tuple[str, str, str, str]
 """Namespace, API group, kind, and UID or name."""
 
 KEEP_NAMES = frozenset({("apps", "StatefulSet"), ("batch.volcano.sh", "Job")})
-"""API group and kind of owners whose pods come back under the same name."""
+"""API group and kind of owners whose pods are recreated under the same name."""
 
 
 class Owners:
-    """The owners of a cluster's pods, and how often each pod has come back.
+    """Owners of pods, and how often each pod was recreated.
 
-    What comes back as `NAME-r1`, then as `NAME-r2`, or under its own name, is one and the same
-    place of its owner: `place_of` says which, by the name of the first pod that held it.
+    A pod recreated as `NAME-r1`, then `NAME-r2`, or under its own name, keeps a single identity:
+    `place_of` returns the name of the first pod.
     """
 
     def __init__(self, pods: Iterable[wire.Pod]) -> None:
         self._places: dict[str, str] = {}
-        """By UID, of pods that have come back."""
-        self._lives: dict[str, int] = {}
-        """By place, how often."""
+        """Identity by UID, for recreated pods."""
+        self._recreations: dict[str, int] = {}
+        """Number of recreations by identity."""
         given = list(pods)
         youngest: dict[Controller, dt.datetime] = {}
         for pod in given:
             owner, created = _controller(pod), pod.metadata.creation_timestamp
             if owner and created and not (_is_lost(pod) or pod.status.phase == "Succeeded"):
                 youngest[owner] = max(created, youngest.get(owner, created))
-        self._answered = frozenset(
-            pod.metadata.uid for pod in given if _is_lost(pod) and _is_answered(pod, youngest)
+        self._replaced = frozenset(
+            pod.metadata.uid for pod in given if _is_lost(pod) and _is_replaced(pod, youngest)
         )
 
     def place_of(self, pod: wire.Pod) -> str:
-        """`namespace/name` of the first pod in this place."""
+        """Return the pod's identity: `namespace/name` of the first pod."""
         key = events.key_of(pod.metadata.namespace, pod.metadata.name)
         return self._places.get(pod.metadata.uid, key)
 
     def wants_again(self, pod: wire.Pod) -> bool:
-        """Whether somebody makes another for this pod, which is gone or has failed.
+        """Whether the owner recreates this pod, which is gone or has failed.
 
-        A pod that had failed already, or was being deleted, when the manifests were written has
-        been replaced where its owner has a younger one. One that failed and has no owner is left.
+        A pod that was failed or being deleted already in the manifests has been replaced if its
+        owner has a younger pod. A failed pod without an owner stays.
         """
-        if pod.status.phase == "Succeeded" or pod.metadata.uid in self._answered:
+        if pod.status.phase == "Succeeded" or pod.metadata.uid in self._replaced:
             return False
         return pod.status.phase != "Failed" or _controller(pod) is not None
 
     def keeps_name(self, pod: wire.Pod) -> bool:
-        """Whether the next pod in its place is called the same."""
+        """Whether the pod is recreated under the same name."""
         owner = _controller(pod)
         return owner is not None and owner[1:3] in KEEP_NAMES
 
     def again(self, pod: wire.Pod, now: float, taken: Container[str]) -> wire.Pod:
-        """The pod that takes this one's place, created now; taken: the keys of pods that are there.
+        """Return the replacement of a pod, created now; `taken` holds the keys of existing pods.
 
-        It waits, and knows nothing of the node that the other one was on.
+        The replacement is pending and has no node.
         """
         place = self.place_of(pod)
-        number = self._lives.get(place, 0) + 1
+        number = self._recreations.get(place, 0) + 1
         namespace, name = pod.metadata.namespace, pod.metadata.name
         if not self.keeps_name(pod):
             first = place.rpartition("/")[2]
             while events.key_of(namespace, f"{first}-r{number}") in taken:
                 number += 1
             name = f"{first}-r{number}"
-        self._lives[place] = number
+        self._recreations[place] = number
         metadata = msgspec.structs.replace(
             pod.metadata,
             name=name,
@@ -93,18 +93,18 @@ class Owners:
 
 
 def _is_lost(pod: wire.Pod) -> bool:
-    """Whether it has failed, or is being deleted."""
+    """Whether the pod has failed or is being deleted."""
     return pod.status.phase == "Failed" or pod.metadata.deletion_timestamp is not None
 
 
-def _is_answered(lost: wire.Pod, youngest: Mapping[Controller, dt.datetime]) -> bool:
-    """Whether the pod's owner has one that was made later."""
+def _is_replaced(lost: wire.Pod, youngest: Mapping[Controller, dt.datetime]) -> bool:
+    """Whether the pod's owner has a younger pod."""
     owner, created = _controller(lost), lost.metadata.creation_timestamp
     return bool(owner and created and owner in youngest and youngest[owner] > created)
 
 
 def _controller(pod: wire.Pod) -> Controller | None:
-    """The owner that looks after the pod."""
+    """Return the owner reference that is the pod's controller, or None."""
     for owner in pod.metadata.owner_references:
         if owner.controller:
             group = owner.api_version.partition("/")[0]
@@ -115,9 +115,9 @@ def _controller(pod: wire.Pod) -> Controller | None:
 class World:
     """The objects of a cluster between two cycles.
 
-    A pod that was bound runs from the next cycle on; one that was evicted, or is being deleted,
-    holds its room for one more cycle and is gone after it. Nothing ends by itself. Nobody makes a
-    pod anew, unless pods return: then another takes its place, and waits.
+    A bound pod runs from the next cycle on. An evicted or deleted pod holds its room for a further
+    cycle, and is gone afterwards. No pod ends by itself. Pods are recreated, as pending pods, only
+    with `pods_return`.
     """
 
     def __init__(self, objects: Iterable[events.Upsert], *, pods_return: bool = False) -> None:
@@ -139,11 +139,12 @@ class World:
             if pod.status.phase == "Failed" and not pod.metadata.deletion_timestamp
         ]
         self._disrupted: dict[str, list[str]] = {}
-        """By UID of pods that have come back and wait, the budgets that their eviction was counted
-        in."""
+        """The budgets that an eviction was counted in, by UID of the recreated pod, until the pod
+        runs.
+        """
 
     def pods(self) -> Iterator[wire.Pod]:
-        """All that are there."""
+        """Return all existing pods."""
         return iter(self._pods.values())
 
     def obey(
@@ -152,8 +153,10 @@ class World:
         states: dict[jobs.JobId, jobs.GroupState],
         now: float,
     ) -> Iterator[events.Event]:
-        """Do what was decided, write the groups' states, and say what that changed."""
-        yield from self._let_go(now)
+        """Carry out a cycle's decisions and write the groups' states; iterate over the resulting
+        events.
+        """
+        yield from self._finish_deletions(now)
         yield from self._replace_failed(now)
         yield from self._start_bound()
         for bind in result.binds:
@@ -164,15 +167,15 @@ class World:
         for job, state in states.items():
             yield self._write(job, state)
 
-    def _let_go(self, now: float) -> Iterator[events.Event]:
+    def _finish_deletions(self, now: float) -> Iterator[events.Event]:
         going = [key for key, pod in self._pods.items() if pod.metadata.deletion_timestamp]
         for key in going:
             pod = self._pods[key]
             yield self._remove(key)
-            yield from self._make_again(pod, now)
+            yield from self._recreate(pod, now)
 
     def _replace_failed(self, now: float) -> Iterator[events.Event]:
-        """Owners answer to pods that had failed at the beginning; later none does."""
+        """Replace pods that had failed in the manifests; no pod fails later."""
         failed, self._failed = self._failed, []
         for key in failed:
             pod = self._pods.get(key)
@@ -180,7 +183,7 @@ class World:
                 continue
             if self._owners.keeps_name(pod):
                 yield self._remove(key)
-            yield from self._make_again(pod, now)
+            yield from self._recreate(pod, now)
 
     def _remove(self, key: str) -> events.Remove:
         metadata = self._pods.pop(key).metadata
@@ -191,8 +194,8 @@ class World:
             uid=metadata.uid,
         )
 
-    def _make_again(self, pod: wire.Pod, now: float) -> Iterator[events.Event]:
-        """What the owner of a pod that is gone does, if it does anything."""
+    def _recreate(self, pod: wire.Pod, now: float) -> Iterator[events.Event]:
+        """Recreate a pod that is gone, if its owner does so."""
         if self._owners is None or not self._owners.wants_again(pod):
             return
         made = self._owners.again(pod, now, self._pods)
@@ -210,8 +213,9 @@ class World:
         return self._put(bind.task.key, _running(msgspec.structs.replace(pod, spec=placed)))
 
     def _evict(self, evict: decisions.Evict, now: float) -> Iterator[events.Event]:
-        """The pod is being deleted; budgets that cover it allow one pod less, until another runs in
-        its place.
+        """Start the deletion of an evicted pod.
+
+        Budgets that cover the pod allow a disruption less, until a replacement runs.
         """
         pod = self._pods[evict.task.key]
         counted = [key for key, each in self._budgets.items() if _covers(each, evict.task)]
@@ -226,7 +230,7 @@ class World:
         yield self._put(evict.task.key, msgspec.structs.replace(pod, metadata=metadata))
 
     def _count_up(self, bind: decisions.Bind) -> Iterator[events.Event]:
-        """Who comes back and runs isn't missed any more."""
+        """Let budgets allow a disruption more, for the replacement of an evicted pod runs."""
         for key in self._disrupted.pop(self._pods[bind.task.key].metadata.uid, []):
             yield self._count(key, 1)
 
@@ -256,7 +260,7 @@ class World:
 
 
 def _covers(budget: wire.PodDisruptionBudget, task: jobs.Task) -> bool:
-    """Whether the budget protects the task's pod; one that can't be read protects none."""
+    """Whether the budget covers the task's pod. An unreadable budget covers no pod."""
     try:
         return translation.budget(budget).covers(task)
     except fields.FieldError:

@@ -11,7 +11,7 @@ from vscheduler.mirror.translate import translation
 Code = decisions.ReasonCode
 
 ALWAYS = frozenset({Code.QUEUE_CLOSED, Code.QUEUE_BARRED, Code.NOT_LEAF, Code.BAD_SETTING})
-"""Reasons that don't go away without a change."""
+"""Reasons that need a change of the input."""
 
 WITH_PODS = frozenset({Code.TOO_FEW_PODS, Code.TOO_FEW_OF_ROLE, Code.TOO_FEW_SUB_GROUPS})
 """Reasons that only count if the group's pods are in the input."""
@@ -80,7 +80,7 @@ def of_object(
     """Iterate over findings from the object alone; `classes` are the PriorityClasses of the input,
     if any.
 
-    `hard_waits`: gangs with a hard network topology don't start.
+    `hard_waits`: gangs with a hard network topology wait.
     """
     wanted = spec.get("priorityClassName")
     if classes and wanted and wanted not in classes and not wanted.startswith(SYSTEM_CLASSES):

@@ -24,7 +24,7 @@ BUILT_IN = "built-in configuration"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class CheckOptions:
     """Options of a check run."""
 
     options: run.Options
@@ -53,7 +53,7 @@ def shipped_schemas() -> Mapping[events.Kind, schemas.Schema]:
 
 
 def of_files(
-    files: Sequence[Path], scheduler_conf: str, built_in: policy.Policy, wish: Wish
+    files: Sequence[Path], scheduler_conf: str, built_in: policy.Policy, check_options: CheckOptions
 ) -> Report:
     """Return the findings about manifests and a configuration file; an empty name means the
     built-in configuration.
@@ -67,10 +67,10 @@ def of_files(
         except configuration.ConfigurationError as error:
             complaints += map(findings.unreadable, error.problems)
     if examined is not None or configured is not None:
-        complaints += of_configuration(examined, configured, wish)
+        complaints += of_configuration(examined, configured, check_options)
     found, problems = reading.read_what_can_be(files)
     complaints += map(findings.unreadable, problems)
-    report = of_manifests(found, configured, built_in, wish)
+    report = of_manifests(found, configured, built_in, check_options)
     return Report(
         complaints=findings.in_order([*complaints, *report.complaints]),
         objects=report.objects,
@@ -79,7 +79,9 @@ def of_files(
 
 
 def of_configuration(
-    examined: configuration.Examined | None, configured: policy.Policy | None, wish: Wish
+    examined: configuration.Examined | None,
+    configured: policy.Policy | None,
+    check_options: CheckOptions,
 ) -> Iterator[findings.Finding]:
     """Iterate over problems, warnings and pitfalls of a configuration; None means the built-in
     configuration.
@@ -91,7 +93,9 @@ def of_configuration(
             for each in found:
                 place = examined.document.place(each.path)
                 yield findings.Finding(level=level, place=place, message=str(each))
-    for trap in policies.traps(configured, autoscaler=wish.autoscaler) if configured else ():
+    for trap in (
+        policies.traps(configured, autoscaler=check_options.autoscaler) if configured else ()
+    ):
         place = BUILT_IN
         if examined is not None:
             place = examined.document.place(policies.path_of(tree, trap))
@@ -102,13 +106,13 @@ def of_manifests(
     found: Iterable[manifests.Manifest],
     configured: policy.Policy | None,
     built_in: policy.Policy,
-    wish: Wish,
+    check_options: CheckOptions,
 ) -> Report:
     """Return the findings about objects; without a configuration, only findings that depend on
     none.
     """
-    given = run.read(found, wish.options)
-    inspected = _Inspection(given=given, wish=wish)
+    given = run.read(found, check_options.options)
+    inspected = _Inspection(given=given, check_options=check_options)
     complaints = [
         *inspected.unusable(),
         *inspected.of_queues(configured),
@@ -123,9 +127,9 @@ def of_manifests(
 class _Inspection:
     """The objects of an input, indexed by kind and name."""
 
-    def __init__(self, *, given: run.Given, wish: Wish) -> None:
+    def __init__(self, *, given: run.Given, check_options: CheckOptions) -> None:
         self._given = given
-        self._wish = wish
+        self._check_options = check_options
         self._own = {(each.kind, each.key): each for each in given.collected.objects}
         self._snapshot = given.mirror.snapshot(given.now, snapshot.FRESH)
 
@@ -137,7 +141,7 @@ class _Inspection:
             yield findings.Finding(level=Level.ERROR, place=problem.place, message=problem.message)
         refused = set()
         for key, named in self._own.items():
-            schema = self._wish.schemas.get(named.kind)
+            schema = self._check_options.schemas.get(named.kind)
             for fault in schemas.faults(schema, named.tree) if schema else ():
                 refused.add(key)
                 yield findings.Finding(
@@ -168,7 +172,7 @@ class _Inspection:
                 named=self._named(events.Kind.QUEUE),
                 configured=configured,
                 room=_room(self._snapshot),
-                autoscaler=self._wish.autoscaler,
+                autoscaler=self._check_options.autoscaler,
             )
             found += queues.remarks(scene)
         for each in found:
