@@ -253,7 +253,7 @@ class Hooks(Protocol):
         shares of `session.total`.
         """
 
-    def class_nodes(self, kind: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask | None:
+    def class_nodes(self, pod_class: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask | None:
         """[-; all masks] Which nodes (N,) of a layout could pods of this class use if all were
         empty? This is the part of `filter_nodes` that shares are computed from. None: all nodes.
         """

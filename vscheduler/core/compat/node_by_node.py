@@ -247,11 +247,11 @@ def _weight(victims: Sequence[jobs.Task]) -> tuple[float, ...]:
 def _fits(search: NodeByNodeSearch, row: int, victims: Sequence[jobs.Task] = ()) -> bool:
     """Whether the task's request fits after these evictions (Volcano: ValidateVictims)."""
     session = search.session
-    room = nominated_pods.room(session, search.task)[row]
+    free = nominated_pods.room(session, search.task)[row]
     for victim in victims:
-        room = room + session.request(victim)
+        free = free + session.request(victim)
     request = session.request(search.task)
-    return bool((request <= room)[request > 0].all())
+    return bool((request <= free)[request > 0].all())
 
 
 def _starts(search: NodeByNodeSearch, row: int) -> bool:

@@ -118,8 +118,8 @@ def _leaves_others_alone(session: "working.Session", evicts: list[decisions.Evic
     for evict in evicts:
         row = session.layout.rows[evict.node]
         request = session.request(evict.task)
-        room = session.allocatable[row] - session.future_used[row]
-        if (room < 0)[request > 0].any() or not _leaves_nominated_room(session, evict):
+        free = session.allocatable[row] - session.future_used[row]
+        if (free < 0)[request > 0].any() or not _leaves_nominated_room(session, evict):
             return False
         taken = session.ports.get(evict.node, ())
         if any(left.conflicts(right) for left, right in itertools.combinations(taken, 2)):

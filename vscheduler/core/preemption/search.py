@@ -253,8 +253,8 @@ class VictimSearch:
     def _find_candidates(self, task: jobs.Task) -> victims.NodeCandidates:
         """Return all nodes where evictions could make room, with costs."""
         session = self._session
-        room = nominated_pods.room(session, task) + self._planner.most(self._queue)
-        enough = resources.fits(session.request(task), room)
+        free = nominated_pods.room(session, task) + self._planner.most(self._queue)
+        enough = resources.fits(session.request(task), free)
         found = victims.NodeCandidates()
         for row in np.flatnonzero(enough & session.placement.reachable(task)).tolist():
             candidate_node = self._candidate_on(task, row)
@@ -309,9 +309,9 @@ class VictimSearch:
         """Whether evicting this group alone frees enough resources; filters aren't asked."""
         session = self._session
         name, request = session.layout.names[row], session.request(task)
-        room = session.allocatable[row] - session.future_used[row]
-        room += self._sum(each for each in unit.tasks if each.node == name)
-        return bool((request <= room)[request > 0].all())
+        free = session.allocatable[row] - session.future_used[row]
+        free += self._sum(each for each in unit.tasks if each.node == name)
+        return bool((request <= free)[request > 0].all())
 
     def _minimal(
         self, task: jobs.Task, row: int, chosen: list[victims.VictimGroup], checkpoint: int
@@ -344,8 +344,8 @@ class VictimSearch:
         """Whether resources, queue and filters admit the task, now or after pending releases."""
         session = self._session
         request = session.request(task)
-        room = session.allocatable[row] - session.future_used[row]
-        if not (request <= room)[request > 0].all():
+        free = session.allocatable[row] - session.future_used[row]
+        if not (request <= free)[request > 0].all():
             return False
         return self._is_allowed(task) and session.placement.feasible(task, row)
 

@@ -282,8 +282,8 @@ class VictimCandidates:
 
     def _has_nominations(self, gang: job_state.JobState) -> bool:
         """Whether pods were evicted in favour of the gang, in vain if the gang went whole."""
-        promised = gang.tasks(jobs.TaskStatus.PIPELINED)
-        return any(task.uid in self._session.nominations for task in promised)
+        pipelined = gang.tasks(jobs.TaskStatus.PIPELINED)
+        return any(task.uid in self._session.nominations for task in pipelined)
 
     def _within_rules(
         self, claimant: jobs.Task, unit: VictimGroup, rank: Rank

@@ -42,8 +42,10 @@ def _check_rows(session: "working.Session") -> None:
     over = (wanted & (free[starting.positions] < 0)).any(axis=1) & starting.allocated
     assert not over.any(), f"{session.binds[int(over.argmax())].task.key} overfills its node"
     _PlacedTasks(session, positions, tuple(session.pipelined.values())).add_to(used, future)
-    for room in session.kept_rooms:
-        future[positions[session.layout.rows[room.node]]] += session.request(room.task)
+    for reservation in session.kept_rooms:
+        future[positions[session.layout.rows[reservation.node]]] += session.request(
+            reservation.task
+        )
     assert (used == session.used[rows]).all(), "used differs from the recount"
     assert (future == session.future_used[rows]).all(), "future_used differs from the recount"
 

@@ -96,13 +96,13 @@ def _nominations(session: "working.Session") -> Mapping[jobs.TaskId, str]:
 
 
 def _still(
-    session: "working.Session", since: Mapping[str, float], standing: jobs.Phase
+    session: "working.Session", since: Mapping[str, float], expected: jobs.Phase
 ) -> Mapping[str, float]:
     """Return the entries of `since` for groups that have this phase at the end of the cycle."""
     return {
         gang.job.uid: since[gang.job.uid]
         for gang in session.unsettled()
-        if gang.job.uid in since and gang.phase is standing
+        if gang.job.uid in since and gang.phase is expected
     }
 
 

@@ -183,7 +183,7 @@ class Session:
     @cached_property
     def demands(self) -> demands.QueueDemands:
         """Allocated and requested resources of queues as the cycle begins."""
-        awaited = [(room.queue, room.task.pod_class) for room in self._awaited]
+        awaited = [(reservation.queue, reservation.task.pod_class) for reservation in self._awaited]
         return demands.QueueDemands(self.space, self.gangs.values(), awaited)
 
     def unsettled(self) -> list[job_state.JobState]:
@@ -231,10 +231,10 @@ class Session:
             if loss.since > oldest or loss.held or name in self.layout.rows
         }
 
-    def class_nodes(self, kind: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask:
+    def class_nodes(self, pod_class: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask:
         """Return the nodes (N,) that pods of this class could use if no pods ran there."""
         mask = np.ones(layout.size, dtype=np.bool_)
-        for answer in self.dispatch.each("class_nodes", dispatch.mask_of, None, kind, layout):
+        for answer in self.dispatch.each("class_nodes", dispatch.mask_of, None, pod_class, layout):
             if answer is not None:
                 mask &= answer
         return mask
@@ -362,13 +362,13 @@ class Session:
         self.touched.append(row)
         gang.move(task, task.status, task.node)
 
-    def keep(self, room: snapshots.ReplacementReservation, step: int = 1) -> None:
+    def keep(self, reservation: snapshots.ReplacementReservation, step: int = 1) -> None:
         """Reserve resources for a future pod, or (-1) release them. Called by Statement."""
-        row = self.layout.rows[room.node]
-        self.future_used[row] += step * self.request(room.task)
+        row = self.layout.rows[reservation.node]
+        self.future_used[row] += step * self.request(reservation.task)
         move = work_budget.take_ports if step > 0 else work_budget.give_ports_back
-        move(self.ports, room.node, room.task)
-        self.neighbours.move(room.task, row, pod_affinity.Seat.PROMISED, step)
+        move(self.ports, reservation.node, reservation.task)
+        self.neighbours.move(reservation.task, row, pod_affinity.Seat.PROMISED, step)
         self.touched.append(row)
 
     def evict(self, task: jobs.Task, row: int) -> None:

@@ -89,11 +89,13 @@ class Statement:
         self._session.give_back(task, row)
         self._operations.append((Step.WITHDRAWN, task, row))
 
-    def keep(self, room: snapshot.ReplacementReservation) -> None:
+    def keep(self, reservation: snapshot.ReplacementReservation) -> None:
         """Reserve resources for a pod that doesn't exist yet."""
-        self._session.keep(room)
-        self._kept[room.task.uid] = room
-        self._operations.append((Step.KEPT, room.task, self._session.layout.rows[room.node]))
+        self._session.keep(reservation)
+        self._kept[reservation.task.uid] = reservation
+        self._operations.append(
+            (Step.KEPT, reservation.task, self._session.layout.rows[reservation.node])
+        )
 
     def start(self, task: jobs.Task) -> None:
         """Let an allocated task start that an earlier statement had held back."""
@@ -202,9 +204,9 @@ class Statement:
         self._session.pipelined[task.uid] = decisions.Pipeline(task=task, node=node)
 
     def _forget(self) -> None:
-        for room in self._kept.values():
-            self._session.kept_rooms.append(room)
-            self._session.wake(room.until)
+        for reservation in self._kept.values():
+            self._session.kept_rooms.append(reservation)
+            self._session.wake(reservation.until)
         self._kept.clear()
         self._operations.clear()
         self._evicts.clear()

@@ -62,9 +62,9 @@ class WorkBudget:
             least = min(map(self._cost, waiting))
             self._part = least + self._budget // (PARTS + 2 * len(waiting))
 
-    def spend(self, kind: str, cost: int) -> None:
+    def spend(self, operation: str, cost: int) -> None:
         """Count one operation and its cost."""
-        self.work[kind] += 1
+        self.work[operation] += 1
         self._spent += cost
         self._now[self.payer] += cost
         if self._limit is not None and self._spent >= self._limit:
