@@ -30,8 +30,10 @@ class VolcanoPriority(priority.Priority):
     def preemptable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task]:
-        """Return the pods of jobs of a lower priority; in the claimant's own job, pods of a lower
-        one (Volcano: priority preemptableFn).
+        """Return pods of jobs of a lower priority and, in the claimant's own job, pods of a lower
+        priority.
+
+        Volcano: priority preemptableFn.
         """
         return self._below(claimant, candidates)
 
@@ -58,59 +60,59 @@ class VolcanoGang(gang.Gang):
 
 
 class VolcanoPredicates(predicates.Predicates):
-    """With `enablePreemptable: false`, foresees no eviction of pods that others must not be near.
+    """With `enablePreemptable: false`, assumes that evictions never resolve required anti-affinity.
 
-    Volcano's dry run of preemption takes pods from a node by SimulateRemoveTask, which isn't asked
-    then.
+    In that case Volcano's dry run of preemption doesn't call SimulateRemoveTask, which takes pods
+    from a node.
     """
 
     def open(self, session: contracts.Session) -> None:
-        """Work out what follows from the nodes' specs."""
+        """Compute what follows from the nodes' specs."""
         super().open(session)
         self._foresees = "enablePreemptable" in self.flags
 
 
 class VolcanoNodeOrder(nodeorder.NodeOrder):
-    """Pods aren't drawn to those whose required affinity is about them."""
+    """Ignores placed pods with required affinity to the task."""
 
     required_affinity_weight: ClassVar[int] = 0
 
 
 class VolcanoNodegroup(nodegroup.Nodegroup):
-    """Holds every limit of a node group against every pod; evictions don't help."""
+    """Applies every limit of a node group to every pod; evictions never help."""
 
     def filter_nodes(
         self, task: jobs.Task, nodes: contracts.NodeView
     ) -> Sequence[contracts.FilterResult]:
-        """Return the default answers, none of them as one that evictions could change."""
+        """Return the default answers, none of them curable by evictions."""
         return _final(super().filter_nodes(task, nodes))
 
     def _counts(self, request: resources.ResourceMap, resource: str) -> bool:
-        """Return True: a limit counts for pods that don't ask for the resource, too."""
+        """Return True: a limit counts even for pods that don't request the resource."""
         del request, resource
         return True
 
 
 class VolcanoResourceStrategyFit(resource_strategy_fit.ResourceStrategyFit):
-    """Resources that are being freed don't count for `proportional`."""
+    """Ignores pending releases and evictions in the argument `proportional`."""
 
     def filter_nodes(
         self, task: jobs.Task, nodes: contracts.NodeView
     ) -> list[contracts.FilterResult]:
-        """Return the default answers for the nodes as they are now."""
+        """Return the default answers for the nodes' present state."""
         return _final(super().filter_nodes(task, nodes))
 
 
 def _final(results: Sequence[contracts.FilterResult]) -> list[contracts.FilterResult]:
-    """Return the results without what would change once pods are gone."""
+    """Return the results without changes that evictions or pending releases would bring."""
     return [contracts.FilterResult(each.refusal, each.passes) for each in results]
 
 
 class VolcanoOvercommit(overcommit.Overcommit):
-    """Counts promises in full, on all nodes that are ready."""
+    """Counts promises in full, on all ready nodes."""
 
     def _asked(self, gang: views.JobState) -> resources.ResourceMap:
-        """Return the whole minResources, whatever of these the group has already."""
+        """Return the whole minResources, including the part that the group already has."""
         return gang.job.min_resources or {}
 
     def _promised_to(self, gang: views.JobState) -> resources.ResourceMap:
@@ -118,12 +120,14 @@ class VolcanoOvercommit(overcommit.Overcommit):
         return inqueue_resources.minimum(gang)
 
     def _counted_nodes(self, layout: nodes.NodeLayout) -> nodes.Mask:
-        """Return the nodes that are ready, cordoned ones included: (N,)."""
+        """Return the ready nodes, (N,), including cordoned nodes."""
         return layout.ready
 
     def _held(self, gang: views.JobState, left: dict[str, dict[str, int]]) -> resources.ResourceMap:
-        """Return the whole minResources of a group that is Inqueue, else what a group hasn't got
-        of them, though its queue may not have that much.
+        """Return the resources held for a group: the whole minResources of an Inqueue group, else
+        the outstanding part.
+
+        The queue's limits aren't considered.
         """
         del left
         if gang.phase is jobs.Phase.INQUEUE:
@@ -131,41 +135,41 @@ class VolcanoOvercommit(overcommit.Overcommit):
         return inqueue_resources.outstanding(gang)
 
     def _pool(self, gang: views.JobState) -> overcommit.Pool:
-        """Return all counted nodes: any group may be promised any of them."""
+        """Return all counted nodes: any group may be promised any node."""
         del gang
         return self._open
 
 
 class VolcanoResourceQuota(resourcequota.ResourceQuota):
-    """Counts pods that exist twice, and no promise of an earlier cycle."""
+    """Counts existing pods twice, and forgets promises of earlier cycles."""
 
     def _count_promises(self, session: contracts.Session) -> None:
         """Do nothing: promises of earlier cycles are forgotten."""
 
     def _asked(self, gang: views.JobState) -> resources.ResourceMap:
-        """Return the whole minResources, pods that the quota counts already included."""
+        """Return the whole minResources, including pods that the quota already counts."""
         return gang.job.min_resources or {}
 
     def _needs(self, amount: int) -> bool:
-        """Return True: an amount of 0, too, is refused by a quota that is exceeded."""
+        """Return True: an exceeded quota refuses an amount of 0, too."""
         del amount
         return True
 
 
 class VolcanoSla(sla.Sla):
-    """Passes over a waiting time that can't be read."""
+    """Ignores an invalid waiting time."""
 
     def _complaint(self, job: jobs.Job) -> str:
-        """Return an empty text: nothing is told."""
+        """Return an empty text: nothing is reported."""
         del job
         return ""
 
 
 class VolcanoPdb(pdb.Pdb):
-    """Counts budgets anew in every call, and takes part in shuffle.
+    """Counts budgets anew in each call, and takes part in shuffle.
 
-    Pods without labels are never victims. A budget with an empty selector covers no pod. Pods that
-    may not go use up a budget as well, and evictions of earlier calls don't.
+    Pods without labels are never victims. A budget with an empty selector covers no pod. Protected
+    pods use up a budget, too, and evictions of earlier calls don't.
     """
 
     def open(self, session: contracts.Session) -> None:
@@ -180,8 +184,9 @@ class VolcanoPdb(pdb.Pdb):
     def preemptable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task]:
-        """Return the pods that their budgets let go one after the other (Volcano: pdb
-        pdbFilterFn).
+        """Return the pods that may be evicted one after another within their budgets.
+
+        Volcano: pdb pdbFilterFn.
         """
         del claimant
         return self.shuffle_victims(candidates)
@@ -189,7 +194,9 @@ class VolcanoPdb(pdb.Pdb):
     reclaimable = preemptable
 
     def shuffle_victims(self, candidates: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
-        """Return all pods that a budget lets go: shuffle takes these for pods that should go."""
+        """Return all pods that budgets allow to evict: shuffle treats these as pods to be
+        evicted.
+        """
         taken: Counter[int] = Counter()
         victims = []
         for task in candidates:

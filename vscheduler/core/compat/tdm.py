@@ -9,8 +9,9 @@ from vscheduler.core.plugins import tdm
 
 
 class VolcanoWindow(tdm.Window):
-    """A window whose last second counts as open; one that spans midnight is closed after midnight
-    (Volcano: availableRevocableZone).
+    """A window that includes its last second; a window across midnight is closed after midnight.
+
+    Volcano: availableRevocableZone.
     """
 
     __slots__ = ()
@@ -25,27 +26,29 @@ class VolcanoWindow(tdm.Window):
 
 
 class VolcanoTdm(tdm.Tdm):
-    """Lets each zone evict by itself, and gangs lose pods one by one."""
+    """Evicts pods zone by zone, and pods of gangs one by one."""
 
     window_type: ClassVar[type[tdm.Window]] = VolcanoWindow
 
     def job_valid(self, gang: views.JobState) -> decisions.Reason | None:
-        """Abstain: a number of pods that can't be read is passed over."""
+        """Abstain: an invalid number of pods is ignored."""
         del gang
         return None
 
     def _going(
         self, zones: Mapping[jobs.TaskId, str], candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task]:
-        """Return, zone by zone, as many pods of each job as the job bears (Volcano: tdm
-        victimsFn).
+        """Return, zone by zone, as many pods of each job as the job can lose.
+
+        Volcano: tdm victimsFn.
         """
         named = [task for task in candidates if task.uid in zones]
         return self._bearable(named, lambda task: (task.job, zones[task.uid]))
 
     def _spare(self, running: int, minimum: int | None) -> int:
-        """Return how many running pods are above the minimum; one for a job that is below. A
-        minimum that can't be read is none.
+        """Return how many running pods exceed the minimum; 1 for a job below the minimum.
+
+        An invalid minimum counts as none.
         """
         spare = running - (minimum or 0)
         return 1 if spare < 0 else spare
