@@ -57,9 +57,9 @@ class Relocation:
         return all(map(self._fits_elsewhere, tasks))
 
     def find(self, trial: statement.Statement, tasks: Sequence[jobs.Task], until: float) -> bool:
-        """Reserve resources for each pod's replacement, or start a waiting pod of the queue.
+        """Reserve resources for each pod's replacement, or place a waiting pod of the queue.
 
-        Return False if any of the pods has neither.
+        Return False if neither is possible for some pod.
         """
         for task in tasks:
             replacement = successor(task)
@@ -88,7 +88,7 @@ class Relocation:
         return any(self._choose(each) is not None for each in classes.values())
 
     def _start_another(self, trial: statement.Statement, task: jobs.Task) -> bool:
-        """Start a waiting pod of the same queue instead of this pod."""
+        """Place a waiting pod of the same queue instead of the pod's replacement."""
         queue = self._session.queues[self._session.gang_of(task).job.queue]
         failed: set[jobs.PodClass] = set()
         for each in self._substitutes(task):

@@ -130,8 +130,9 @@ def _leaves_others_alone(session: "working.Session", evicts: list[decisions.Evic
 
 
 def _leaves_nominated_room(session: "working.Session", evict: decisions.Evict) -> bool:
-    """Whether the victim's node still has the resources nominated for other schedulers' pods if the
-    victim stays, considering all pods placed there in this cycle.
+    """Whether pods of other schedulers keep the resources nominated to them if the victim stays.
+
+    All pods placed on the victim's node in this cycle are considered.
     """
     if not session.nominated:
         return True
