@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from tests.unit.core import sessions
+from vscheduler.core.compat import capacity as compat_capacity
 from vscheduler.core.model import decisions, jobs, queues
 from vscheduler.core.plugins import capacity
 
@@ -31,8 +32,8 @@ def plugin(
     session = sessions.opened(
         *taking_part, queues=known, total=sessions.total(**{"cpu": 10_000, **total})
     )
-    session.as_volcano = volcano
-    made = capacity.Capacity({"ancestorReclaimLevel": level}, TREE if tree else frozenset())
+    kind = compat_capacity.VolcanoCapacity if volcano else capacity.Capacity
+    made = kind({"ancestorReclaimLevel": level}, TREE if tree else frozenset())
     made.open(session)
     made.start()
     return made

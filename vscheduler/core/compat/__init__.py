@@ -3,7 +3,7 @@
 Actions, plugins and rules of this package replace the defaults when a configuration is read.
 """
 
-from vscheduler.core.compat import actions, cycle_rules, drf, plugins, proportion, tdm
+from vscheduler.core.compat import actions, capacity, cycle_rules, drf, plugins, proportion, tdm
 from vscheduler.core.config import policy
 
 VOLCANO = policy.Compatibility(
@@ -13,6 +13,7 @@ VOLCANO = policy.Compatibility(
         drf.VolcanoDrf,
         plugins.VolcanoPredicates,
         proportion.VolcanoProportion,
+        capacity.VolcanoCapacity,
         plugins.VolcanoNodegroup,
         plugins.VolcanoNodeOrder,
         plugins.VolcanoOvercommit,

@@ -7,6 +7,7 @@ guaranteed amount even while the queue has no job.
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,7 +100,7 @@ class ExceededLimit:
 
 
 @dataclass(slots=True)
-class _Spec:
+class QueueSpec:
     """The amounts in a Queue object, by column."""
 
     capability: Rows
@@ -112,34 +113,32 @@ class _Spec:
 class QueueUsageTree:
     """The usage of all queues in one cycle. Without a tree, all queues are children of one node.
 
-    In Volcano, a guarantee lowers the limit of each sibling by itself, so several siblings together
-    may use the guarantee up. Here the sum of all siblings' usage, guarantees included, must stay
-    within the parent's limit.
+    The sum of all siblings' usage, guarantees included, must stay within the parent's limit.
     """
+
+    bounds_trees: ClassVar[bool] = True
+    """Whether the size of the cluster is a limit where queues make up a tree."""
 
     def __init__(self, session: demands.Session, tree: queues.Tree | None) -> None:
         self._session = session
-        self._volcano = session.as_volcano
         paths = dict.fromkeys(session.queues, (CLUSTER,)) if tree is None else tree.paths
         self._top = CLUSTER if tree is None else queues.ROOT
-        self._inner = {} if tree is None or self._volcano else tree.children
+        self._inner = self._inner_queues(tree)
         """Queues that take no jobs, so that nothing is reserved for a job there."""
         self.accounts: dict[str, QueueUsage] = {}
         for name in sorted({*paths, self._top}, key=lambda name: len(paths.get(name, ()))):
             account = self.accounts[name] = QueueUsage(name, session.space.size)
             if name != self._top:
                 account.line = (account, *self.accounts[paths[name][-1]].line)
-        self._set_limits(bounded=tree is None or not self._volcano, clamped=tree is None)
+        self._set_limits(bounded=tree is None or self.bounds_trees, clamped=tree is None)
         self._count()
 
     def take(self, account: QueueUsage, request: Request, sign: int = 1) -> None:
         """Add a request to the queue's usage, or subtract the request if `sign` is -1."""
-        account.share = None
         for each in account.line:
             for column, amount in request:
                 each.allocated[column] += sign * amount
-            if not self._volcano:  # where it keeps the shares of inner queues for the whole cycle
-                each.share = None
+            each.share = None
         for column, amount in request:
             rise = float(sign * amount)
             for each in account.line:
@@ -164,8 +163,7 @@ class QueueUsageTree:
             for column, amount in request:
                 if allocated[column] + amount > limit[column]:
                     yield ExceededLimit(each, column, amount, limit[column])
-        if not self._volcano:
-            yield from self._encroached(account, request)
+        yield from self._encroached(account, request)
 
     def unpromisable(
         self, account: QueueUsage, amounts: resources.ResourceMap, *, ceiling: bool = False
@@ -229,30 +227,17 @@ class QueueUsageTree:
 
         The size of the cluster is a limit if `bounded`, and limits deserved amounts if `clamped`.
         """
-        space, known = self._session.space, self._session.queues
-        # The capability of root limits all queues together, in a tree or side by side.
-        top_name = self._top if self._volcano else queues.ROOT
-        specs = {
-            name: _spec(
-                space,
-                known.get(top_name if name == self._top else name),
-                clipped=not self._volcano,
-            )
-            for name in self.accounts
-        }
-        if not self._volcano:
-            self._count_elsewhere(specs)
+        space = self._session.space
+        specs = {name: self._spec(name) for name in self.accounts}
+        self._count_elsewhere(specs)
+        self._cut_guarantees(specs)
         below = [account for account in self.accounts.values() if account.name != self._top]
-        if not self._volcano:
-            self._cut_guarantees(specs)
         kept = {name: np.zeros(space.size) for name in self.accounts}
         for account in below:
             kept[account.line[1].name] += specs[account.name].guarantee
         top = specs[self._top]
         total = self._session.total.astype(np.float64)
-        listed = (total > 0) | (np.arange(space.size) < len(resources.FIRST))
-        endless = np.where(listed | (not self._volcano), np.inf, 0.0)
-        ceiling = self._real_capabilities(endless, specs, kept)
+        ceiling = self._real_capabilities(self._unlimited(), specs, kept)
         real = self._real_capabilities(total, specs, kept) if bounded else ceiling
         for account in below:
             spec = specs[account.name]
@@ -276,7 +261,23 @@ class QueueUsageTree:
         if bounded:  # nobody is refused for a full cluster: the nodes do that, and say more
             self.accounts[self._top].limit = top.capability.tolist()
 
-    def _cut_guarantees(self, specs: Mapping[str, "_Spec"]) -> None:
+    def _inner_queues(self, tree: queues.Tree | None) -> Mapping[str, object]:
+        """Return the queues that have children, by name."""
+        return {} if tree is None else tree.children
+
+    def _spec(self, name: str) -> QueueSpec:
+        """Return the amounts in the Queue object. The capability of the queue root limits all
+        queues together, with or without a tree.
+        """
+        known = self._session.queues
+        queue = known.get(queues.ROOT if name == self._top else name)
+        return spec_of(self._session.space, queue, clipped=True)
+
+    def _unlimited(self) -> Rows:
+        """Return the amounts in a cluster of unlimited size, (R,)."""
+        return np.full(self._session.space.size, np.inf)
+
+    def _cut_guarantees(self, specs: Mapping[str, QueueSpec]) -> None:
         """Reduce guarantees to the part that counts, from root down: children's guarantees fit into
         the parent's, or into the part of the cluster that the parent's children need together.
         """
@@ -317,7 +318,7 @@ class QueueUsageTree:
             total, np.ones(len(promised)), np.array(promised)
         )
 
-    def _count_elsewhere(self, specs: Mapping[str, "_Spec"]) -> None:
+    def _count_elsewhere(self, specs: Mapping[str, QueueSpec]) -> None:
         """Deduct resources of a queue's pods under other schedulers from the capability."""
         space = self._session.space
         for queue, amounts in self._session.snapshot.elsewhere.items():
@@ -327,7 +328,7 @@ class QueueUsageTree:
                     spec.capability = np.maximum(spec.capability - space.vector(amounts), 0.0)
 
     def _real_capabilities(
-        self, whole: Rows, specs: Mapping[str, _Spec], kept: Mapping[str, Rows]
+        self, whole: Rows, specs: Mapping[str, QueueSpec], kept: Mapping[str, Rows]
     ) -> dict[str, Rows]:
         """Return the most that each queue can have beside the guarantees of other queues."""
         real = {self._top: np.minimum(whole, specs[self._top].capability)}
@@ -338,7 +339,7 @@ class QueueUsageTree:
                 real[name] = np.minimum(spare + specs[name].guarantee, specs[name].capability)
         return real
 
-    def _fill(self, account: QueueUsage, spec: _Spec, real: Rows) -> None:
+    def _fill(self, account: QueueUsage, spec: QueueSpec, real: Rows) -> None:
         """Set the limits of one queue."""
         pods = self._session.space.columns[resources.PODS]
         account.guarantee = spec.guarantee.tolist()
@@ -346,14 +347,10 @@ class QueueUsageTree:
         account.deserved = spec.deserved.tolist()
         account.entitled = any(account.deserved[:pods] + account.deserved[pods + 1 :])
         account.real, account.space, account.limit = real.tolist(), real.tolist(), real.tolist()
-        account.limit[pods] = np.inf if self._volcano else float(spec.capability[pods])
-        named = set(spec.named)
-        if self._volcano:  # there, a deserved cpu or memory of nothing says nothing
-            columns = self._session.space.columns
-            named -= {columns[resources.CPU], columns[resources.MEMORY]}
-        account.named = frozenset(
-            named | {column for column, amount in enumerate(account.deserved) if amount}
-        )
+        account.limit[pods] = float(spec.capability[pods])
+        account.named = spec.named | {
+            column for column, amount in enumerate(account.deserved) if amount
+        }
 
     def _count(self) -> None:
         """Count resources held by jobs, and resources promised to admitted groups."""
@@ -369,9 +366,7 @@ class QueueUsageTree:
             if inqueue_resources.holds(gang) and gang.job.queue not in inner:
                 account = self.accounts[gang.job.queue]
                 promised = inqueue_resources.outstanding(gang)
-                if not self._volcano:
-                    promised = self._within_capability(account, promised)
-                self.promise(account, promised)
+                self.promise(account, self._within_capability(account, promised))
 
     def _within_capability(
         self, account: QueueUsage, amounts: resources.ResourceMap
@@ -389,16 +384,18 @@ class QueueUsageTree:
         return inqueue_resources.within(amounts, left)
 
 
-def _spec(space: resources.ResourceSpace, queue: queues.Queue | None, *, clipped: bool) -> _Spec:
+def spec_of(
+    space: resources.ResourceSpace, queue: queues.Queue | None, *, clipped: bool
+) -> QueueSpec:
     """Return the amounts in a Queue's spec; with `clipped`, a guarantee is at most the
     capability.
     """
     if queue is None:
         nothing = np.zeros(space.size)
-        return _Spec(np.full(space.size, np.inf), nothing, nothing, frozenset())
+        return QueueSpec(np.full(space.size, np.inf), nothing, nothing, frozenset())
     capability = queue.ceiling(space)
     guarantee = space.present(queue.guarantee).astype(np.float64)
-    return _Spec(
+    return QueueSpec(
         capability=capability,
         guarantee=np.minimum(guarantee, capability) if clipped else guarantee,
         deserved=space.present(queue.deserved).astype(np.float64),

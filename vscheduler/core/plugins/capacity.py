@@ -17,6 +17,45 @@ from vscheduler.core.model import decisions, jobs, queues, resources
 DRA = "dynamic resource allocation"
 
 
+class Claim:
+    """A task that asks for others' room, and what queues have left once its victims are gone."""
+
+    def __init__(
+        self, account: queue_usage.QueueUsage, request: queue_usage.Request, pods: int
+    ) -> None:
+        self.account = account
+        self.request = request
+        self.columns = {column for column, _ in request if column != pods}
+        self._left: dict[str, list[int]] = {}
+
+    def left(self, account: queue_usage.QueueUsage) -> list[int]:
+        """What the queue has, less the victims so far."""
+        known = self._left.get(account.name)
+        if known is None:
+            known = self._left[account.name] = list(account.allocated)
+        return known
+
+    def take(
+        self,
+        request: queue_usage.Request,
+        account: queue_usage.QueueUsage,
+        asked: Sequence[queue_usage.QueueUsage],
+    ) -> None:
+        """Count a pod of this queue as gone, for all queues above it, too, whether they were asked
+        to lend or not.
+        """
+        del asked
+        self._deduct(request, account.line)
+
+    def _deduct(
+        self, request: queue_usage.Request, accounts: Sequence[queue_usage.QueueUsage]
+    ) -> None:
+        for account in accounts:
+            has = self.left(account)
+            for column, amount in request:
+                has[column] -= amount
+
+
 class Capacity(contracts.Plugin):
     """Quotas of queues, side by side or in a tree."""
 
@@ -31,6 +70,11 @@ class Capacity(contracts.Plugin):
         ),
     }
 
+    usage_type: ClassVar[type[queue_usage.QueueUsageTree]] = queue_usage.QueueUsageTree
+    """Counts what queues use, and limits it."""
+    claim_type: ClassVar[type[Claim]] = Claim
+    """Counts victims while they are chosen."""
+
     def open(self, session: contracts.Session) -> None:
         """What the hooks need is worked out once the total is known."""
         self._session = session
@@ -39,19 +83,10 @@ class Capacity(contracts.Plugin):
         """Find everyone's place and limits, and add up what they have and were promised."""
         session = self._session
         self._tree: queues.Tree | None = None
-        problems: Mapping[str, queues.QueueProblem] = {}
-        crowned = False
-        if "enableHierarchy" in self.flags:
-            # Here a job in an inner queue waits alone: anybody could stop the whole subtree by it.
-            occupied = _occupied(session) if session.as_volcano else {}
-            self._tree = queues.tree(session.queues, occupied)
-            problems = self._tree.problems
-            crowned = queues.ROOT in occupied and not self._tree.leaf(queues.ROOT)
-        # Volcano stops altogether (readyToSchedule); here only the subtree is set aside.
-        self._stopped = session.as_volcano and (bool(problems) or crowned)
-        self._problems = {} if session.as_volcano else problems
+        self._problems: Mapping[str, queues.QueueProblem] = {}
+        self._read_tree()
         self._level = int(self.number("ancestorReclaimLevel")) if self._tree else 0
-        self._books = queue_usage.QueueUsageTree(session, self._tree)
+        self._books = self.usage_type(session, self._tree)
         self._depth = max((len(each.line) for each in self._books.accounts.values()), default=1)
         self._requests: dict[jobs.PodClass, list[tuple[int, int]]] = {}
         self._pods = session.space.columns[resources.PODS]
@@ -60,8 +95,6 @@ class Capacity(contracts.Plugin):
         """The higher spec.priority, then the smaller share of what is deserved, then who deserves
         anything; in a tree, the shares of the branches where the two part.
         """
-        if self._stopped:
-            return None
         account = self._books.accounts[queue.name]
         line = account.line[-2::-1]
         # A queue of less depth is compared by its own share on every further level.
@@ -73,14 +106,14 @@ class Capacity(contracts.Plugin):
 
     def victim_queue_key(self, claimant: queues.Queue, queue: queues.Queue) -> contracts.Key | None:
         """Near relations lend first: those with the deeper common ancestor (VictimQueueOrderFn)."""
-        if self._tree is None or self._stopped:
+        if self._tree is None:
             return None
         paths = (self._tree.paths[claimant.name], self._tree.paths[queue.name])
         return -float(sum(map(operator.eq, *paths)))
 
     def job_valid(self, gang: views.JobState) -> decisions.Reason | None:
         """Why a job can't run in its queue: this has children, or is set aside."""
-        if self._tree is None or self._session.as_volcano:
+        if self._tree is None:
             return None
         queue, tasks = gang.job.queue, len(gang.job.tasks)
         code = decisions.ReasonCode
@@ -107,18 +140,14 @@ class Capacity(contracts.Plugin):
         if found is None:
             return True
         owner, shortages = found
-        # Volcano doesn't tell a queue that is full from a cluster that is too small for it.
-        if self._session.as_volcano or self._books.unpromisable(account, asked, ceiling=True):
-            code = decisions.ReasonCode.QUEUE_FULL
-        else:
-            code = decisions.ReasonCode.CLUSTER_FULL
+        full = self._is_full(account, asked)
+        code = decisions.ReasonCode.QUEUE_FULL if full else decisions.ReasonCode.CLUSTER_FULL
         return decisions.AdmissionFailure(code=code, shortages=shortages, subject=owner.name)
 
     def job_enqueued(self, gang: views.JobState) -> None:
         """Count what the group was promised, pods behind a gate aside."""
-        whole = self._session.as_volcano
-        promised = inqueue_resources.minimum(gang) if whole else inqueue_resources.outstanding(gang)
-        self._books.promise(self._books.accounts[gang.job.queue], promised)
+        account = self._books.accounts[gang.job.queue]
+        self._books.promise(account, inqueue_resources.outstanding(gang))
 
     def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool:
         """Whether the queue is open, is for jobs, and it and all above it stay within their
@@ -154,8 +183,8 @@ class Capacity(contracts.Plugin):
     def preemptive(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> bool:
         """Whether the queue deserves all that it would have then of what these tasks ask for.
 
-        Volcano (PreemptiveFn) is content with one resource of several: then two queues, each
-        above its share of something, take pods from each other in turns.
+        Of every resource, not of any: else two queues, each above its share of something, would
+        take pods from each other in turns.
         """
         if self._barred(queue) is not None:
             return False
@@ -175,9 +204,7 @@ class Capacity(contracts.Plugin):
         """Pods without which their queues keep their guarantees, and that hold something that the
         claimant asks for and that is borrowed (Volcano: ReclaimableFn).
         """
-        if self._stopped:
-            return ()
-        claim = _Claim(self._account(claimant), self._request(claimant), self._pods)
+        claim = self.claim_type(self._account(claimant), self._request(claimant), self._pods)
         victims = []
         for task in candidates:
             account, request = self._account(task), self._request(task)
@@ -189,7 +216,7 @@ class Capacity(contracts.Plugin):
                 and all(self._borrows(each, request, claim) for each in concerned)
             ):
                 victims.append(task)
-                claim.take(request, concerned if self._session.as_volcano else account.line)
+                claim.take(request, account, concerned)
         return victims
 
     def on_allocate(self, task: jobs.Task) -> None:
@@ -251,26 +278,31 @@ class Capacity(contracts.Plugin):
             return decisions.ReasonCode.QUEUE_CLOSED
         if self._tree is not None and not self._tree.leaf(queue.name):
             return decisions.ReasonCode.NOT_LEAF
-        if self._stopped or queue.name in self._problems:
-            return decisions.ReasonCode.SET_ASIDE
-        return None
+        return decisions.ReasonCode.SET_ASIDE if queue.name in self._problems else None
+
+    def _read_tree(self) -> None:
+        """Find the place of every queue. Where one is wrong, only its subtree is set aside."""
+        if "enableHierarchy" in self.flags:
+            # A job in an inner queue is no problem of the queue: anybody could make one.
+            self._tree = queues.tree(self._session.queues, {})
+            self._problems = self._tree.problems
+
+    def _is_full(self, account: queue_usage.QueueUsage, asked: resources.ResourceMap) -> bool:
+        """Whether no cluster would be large enough for the queue to promise this much."""
+        return self._books.unpromisable(account, asked, ceiling=True) is not None
 
     def _asked(self, job: jobs.Job) -> resources.ResourceMap:
         """The group's minResources; what it has of them is among what its queue has already."""
         least = job.min_resources or {}
-        if self._session.as_volcano:
-            return least
         return {name: max(0, each - job.allocated.get(name, 0)) for name, each in least.items()}
 
     def _deserves(self, account: queue_usage.QueueUsage, wanted: Mapping[int, int]) -> bool:
         """Whether this much more is still what the queue deserves."""
-        kept = {
-            column: account.allocated[column] + amount <= account.deserved[column]
+        counted = [
+            account.allocated[column] + amount <= account.deserved[column]
             for column, amount in wanted.items()
-        }
-        if self._session.as_volcano:
-            return any(keeps for column, keeps in kept.items() if column != self._pods)
-        counted = [keeps for column, keeps in kept.items() if column in account.named]
+            if column in account.named
+        ]
         return bool(counted) and all(counted)
 
     def _elders(self, account: queue_usage.QueueUsage) -> Sequence[queue_usage.QueueUsage]:
@@ -278,36 +310,15 @@ class Capacity(contracts.Plugin):
         return account.line[1:-1][: self._level]
 
     def _strangers(
-        self, claim: "_Claim", account: queue_usage.QueueUsage
+        self, claim: Claim, account: queue_usage.QueueUsage
     ) -> list[queue_usage.QueueUsage]:
-        """Those of them that aren't the claimant's as well: they must lend, too.
-
-        Volcano knows an ancestor in common only where it is as far above both.
-        """
-        theirs = claim.account.line
-        if not self._session.as_volcano:
-            return [each for each in self._elders(account) if each not in theirs]
-        return [
-            each
-            for at, each in enumerate(self._elders(account), start=1)
-            if at >= len(theirs) or theirs[at] is not each
-        ]
+        """Those of them that aren't the claimant's as well: they must lend, too."""
+        return [each for each in self._elders(account) if each not in claim.account.line]
 
     def _spares(
-        self, account: queue_usage.QueueUsage, request: queue_usage.Request, claim: "_Claim"
+        self, account: queue_usage.QueueUsage, request: queue_usage.Request, claim: Claim
     ) -> bool:
-        """Whether the guarantee is kept without the pod.
-
-        Volcano looks at the leaf only, and at all resources: a queue that lacks one of those it is
-        guaranteed never gives back another. Here the pod's own count, and queues above it.
-        """
-        if self._session.as_volcano:
-            less = dict(request)
-            has = claim.left(account)
-            return all(
-                least <= has[column] - less.get(column, 0)
-                for column, least in enumerate(account.guarantee)
-            )
+        """Whether the queue and those above it keep their guarantees of what the pod holds."""
         return all(
             each.guarantee[column] <= claim.left(each)[column] - amount
             for each in account.line
@@ -316,12 +327,12 @@ class Capacity(contracts.Plugin):
         )
 
     def _borrows(
-        self, account: queue_usage.QueueUsage, request: queue_usage.Request, claim: "_Claim"
+        self, account: queue_usage.QueueUsage, request: queue_usage.Request, claim: Claim
     ) -> bool:
         """Whether the queue has more than it deserves of what the pod holds.
 
-        A pod that holds nothing of what its queue deserves is borrowed as a whole. Volcano's may
-        go for any of its resources; here also for one that the claimant asks for.
+        A pod that holds nothing of what its queue deserves is borrowed as a whole. Something of
+        what is borrowed must be what the claimant asks for.
         """
         has, deserved = claim.left(account), account.deserved
         columns = [column for column, _ in request]
@@ -329,19 +340,15 @@ class Capacity(contracts.Plugin):
             return True
         above = {column for column in columns if has[column] > deserved[column]}
         counted = account.named & above
-        if self._session.as_volcano:
-            return bool(counted - {self._pods})
         lent = {column for column in columns if column not in account.named or column in above}
         return bool(counted) and not lent.isdisjoint(claim.columns)
 
     def _owns(self, account: queue_usage.QueueUsage, request: queue_usage.Request) -> bool:
         """Whether what the queue deserves says anything about what is asked for."""
-        if self._session.as_volcano:
-            return any(account.deserved[column] for column, _ in request)
         return any(column in account.named for column, _ in request)
 
     def _in_family(
-        self, account: queue_usage.QueueUsage, request: queue_usage.Request, claim: "_Claim"
+        self, account: queue_usage.QueueUsage, request: queue_usage.Request, claim: Claim
     ) -> bool:
         """Whether both queues borrow from an ancestor that they share: then none owes the other."""
         return (
@@ -361,37 +368,3 @@ class Capacity(contracts.Plugin):
             request = [(column, amount) for column, amount in enumerate(row) if amount]
             self._requests[task.pod_class] = request
         return request
-
-
-class _Claim:
-    """A task that asks for others' room, and what queues have left once its victims are gone."""
-
-    def __init__(
-        self, account: queue_usage.QueueUsage, request: queue_usage.Request, pods: int
-    ) -> None:
-        self.account = account
-        self.request = request
-        self.columns = {column for column, _ in request if column != pods}
-        self._left: dict[str, list[int]] = {}
-
-    def left(self, account: queue_usage.QueueUsage) -> list[int]:
-        """What the queue has, less the victims so far."""
-        known = self._left.get(account.name)
-        if known is None:
-            known = self._left[account.name] = list(account.allocated)
-        return known
-
-    def take(self, request: queue_usage.Request, owners: Sequence[queue_usage.QueueUsage]) -> None:
-        """Count a pod of these queues as gone."""
-        for account in owners:
-            has = self.left(account)
-            for column, amount in request:
-                has[column] -= amount
-
-
-def _occupied(session: contracts.Session) -> Mapping[str, str]:
-    """A job of each queue that has one, be it done (Volcano: checkHierarchicalQueue)."""
-    found: dict[str, str] = {}
-    for gang in session.gangs.values():
-        found.setdefault(gang.job.queue, gang.job.id)
-    return found

@@ -1,0 +1,225 @@
+"""VolcanoCapacity: plugin capacity with Volcano's limits, claims and victims."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from vscheduler.core.api import contracts, views
+from vscheduler.core.fair_share import inqueue_resources, queue_usage
+from vscheduler.core.model import decisions, jobs, queues, resources
+from vscheduler.core.plugins import capacity
+
+
+class VolcanoQueueUsageTree(queue_usage.QueueUsageTree):
+    """Limits each queue by itself: several siblings together may use up another one's guarantee.
+
+    A guarantee counts in full, even above the capability or the size of the cluster. Pods under
+    other schedulers don't count.
+    """
+
+    bounds_trees: ClassVar[bool] = False
+
+    def take(
+        self, account: queue_usage.QueueUsage, request: queue_usage.Request, sign: int = 1
+    ) -> None:
+        """Add a request to the queue's usage. Shares of inner queues stay what they were when the
+        cycle began.
+        """
+        inner = account.line[1:]
+        shares = [each.share for each in inner]
+        super().take(account, request, sign)
+        for each, share in zip(inner, shares, strict=True):
+            each.share = share
+
+    def _inner_queues(self, tree: queues.Tree | None) -> Mapping[str, object]:
+        """Return no queues: promises to jobs of inner queues count, too."""
+        del tree
+        return {}
+
+    def _encroached(
+        self, account: queue_usage.QueueUsage, request: queue_usage.Request
+    ) -> Iterator[queue_usage.ExceededLimit]:
+        """Yield nothing: guarantees of siblings count in the limit of each queue only."""
+        del account, request
+        return iter(())
+
+    def _spec(self, name: str) -> queue_usage.QueueSpec:
+        """Return the amounts in the Queue object. Without a tree, the queue root limits nothing."""
+        return queue_usage.spec_of(
+            self._session.space, self._session.queues.get(name), clipped=False
+        )
+
+    def _count_elsewhere(self, specs: Mapping[str, queue_usage.QueueSpec]) -> None:
+        """Do nothing: pods under other schedulers don't count."""
+
+    def _cut_guarantees(self, specs: Mapping[str, queue_usage.QueueSpec]) -> None:
+        """Do nothing: guarantees count in full."""
+
+    def _unlimited(self) -> queue_usage.Rows:
+        """Return infinite amounts of cpu, memory, pod slots and resources of nodes, 0 of others."""
+        total = self._session.total
+        known = (total > 0) | (np.arange(total.size) < len(resources.FIRST))
+        return np.where(known, np.inf, 0.0)
+
+    def _fill(
+        self,
+        account: queue_usage.QueueUsage,
+        spec: queue_usage.QueueSpec,
+        real: queue_usage.Rows,
+    ) -> None:
+        """Set the limits of one queue. Pod slots are without limit, and a deserved cpu or memory of
+        0 is as good as none.
+        """
+        super()._fill(account, spec, real)
+        columns = self._session.space.columns
+        account.limit[columns[resources.PODS]] = np.inf
+        always = {columns[resources.CPU], columns[resources.MEMORY]}
+        account.named -= {column for column in always if not account.deserved[column]}
+
+    def _within_capability(
+        self, account: queue_usage.QueueUsage, amounts: resources.ResourceMap
+    ) -> resources.ResourceMap:
+        """Return the whole promise."""
+        del account
+        return amounts
+
+
+class VolcanoClaim(capacity.Claim):
+    """Counts a victim for the queues that were asked whether they lend, and for no others."""
+
+    def take(
+        self,
+        request: queue_usage.Request,
+        account: queue_usage.QueueUsage,
+        asked: Sequence[queue_usage.QueueUsage],
+    ) -> None:
+        """Count a pod as gone."""
+        del account
+        self._deduct(request, asked)
+
+
+class VolcanoCapacity(capacity.Capacity):
+    """Stops altogether where a queue, or a job, is in the wrong place of the tree."""
+
+    usage_type: ClassVar[type[queue_usage.QueueUsageTree]] = VolcanoQueueUsageTree
+    claim_type: ClassVar[type[capacity.Claim]] = VolcanoClaim
+
+    def queue_key(self, queue: queues.Queue) -> contracts.Key | None:
+        """Return the default key; None once the plugin has stopped."""
+        return None if self._stopped else super().queue_key(queue)
+
+    def victim_queue_key(self, claimant: queues.Queue, queue: queues.Queue) -> contracts.Key | None:
+        """Return the default key; None once the plugin has stopped."""
+        return None if self._stopped else super().victim_queue_key(claimant, queue)
+
+    def job_valid(self, gang: views.JobState) -> decisions.Reason | None:
+        """Abstain: where a job is in the wrong queue, nothing is placed anyway."""
+        del gang
+        return None
+
+    def job_enqueued(self, gang: views.JobState) -> None:
+        """Promise the whole minResources to the queue."""
+        account = self._books.accounts[gang.job.queue]
+        self._books.promise(account, inqueue_resources.minimum(gang))
+
+    def reclaimable(
+        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task]:
+        """Return the default victims; none once the plugin has stopped."""
+        return () if self._stopped else super().reclaimable(claimant, candidates)
+
+    def _read_tree(self) -> None:
+        """Find the place of every queue, and stop where one is wrong (Volcano: readyToSchedule,
+        checkHierarchicalQueue).
+        """
+        self._tree, self._problems, self._stopped = None, {}, False
+        if "enableHierarchy" in self.flags:
+            occupied = self._occupied()
+            self._tree = queues.tree(self._session.queues, occupied)
+            jobs_in_root = queues.ROOT in occupied and not self._tree.leaf(queues.ROOT)
+            self._stopped = bool(self._tree.problems) or jobs_in_root
+
+    def _occupied(self) -> Mapping[str, str]:
+        """Return a job of each queue that has one, be it done."""
+        found: dict[str, str] = {}
+        for gang in self._session.gangs.values():
+            found.setdefault(gang.job.queue, gang.job.id)
+        return found
+
+    def _barred(self, queue: queues.Queue) -> decisions.ReasonCode | None:
+        """Return why nothing of the queue may be placed or admitted; once the plugin has stopped,
+        nothing of any queue may.
+        """
+        stopped = decisions.ReasonCode.SET_ASIDE if self._stopped else None
+        return super()._barred(queue) or stopped
+
+    def _asked(self, job: jobs.Job) -> resources.ResourceMap:
+        """Return the whole minResources, whatever of these the group has already."""
+        return job.min_resources or {}
+
+    def _is_full(self, account: queue_usage.QueueUsage, asked: resources.ResourceMap) -> bool:
+        """Return True: a cluster that is too small is a queue that is full."""
+        del account, asked
+        return True
+
+    def _deserves(self, account: queue_usage.QueueUsage, wanted: Mapping[int, int]) -> bool:
+        """Whether the queue deserves this much more of any one resource but pod slots (Volcano:
+        PreemptiveFn).
+        """
+        return any(
+            account.allocated[column] + amount <= account.deserved[column]
+            for column, amount in wanted.items()
+            if column != self._pods
+        )
+
+    def _strangers(
+        self, claim: capacity.Claim, account: queue_usage.QueueUsage
+    ) -> list[queue_usage.QueueUsage]:
+        """Return the ancestors that must lend, too. The claimant shares an ancestor only where that
+        is as far above both queues.
+        """
+        theirs = claim.account.line
+        return [
+            each
+            for at, each in enumerate(self._elders(account), start=1)
+            if at >= len(theirs) or theirs[at] is not each
+        ]
+
+    def _spares(
+        self,
+        account: queue_usage.QueueUsage,
+        request: queue_usage.Request,
+        claim: capacity.Claim,
+    ) -> bool:
+        """Whether the queue, without the pod, still has its guarantee of every resource. A queue
+        that lacks any guaranteed resource gives nothing back. Queues above don't count.
+        """
+        less = dict(request)
+        has = claim.left(account)
+        return all(
+            least <= has[column] - less.get(column, 0)
+            for column, least in enumerate(account.guarantee)
+        )
+
+    def _borrows(
+        self,
+        account: queue_usage.QueueUsage,
+        request: queue_usage.Request,
+        claim: capacity.Claim,
+    ) -> bool:
+        """Whether the queue has more than it deserves of any resource that the pod holds but pod
+        slots, whether the claimant needs that resource or not.
+        """
+        if not self._owns(account, request):
+            return True
+        has, deserved = claim.left(account), account.deserved
+        return any(
+            has[column] > deserved[column]
+            for column, _ in request
+            if column in account.named and column != self._pods
+        )
+
+    def _owns(self, account: queue_usage.QueueUsage, request: queue_usage.Request) -> bool:
+        """Whether the queue deserves anything of what is asked for."""
+        return any(account.deserved[column] for column, _ in request)
