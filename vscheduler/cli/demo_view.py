@@ -281,15 +281,15 @@ class PlainLines:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._said = ""
-        self._said_at = -PLAIN_SECONDS
+        self._printed = ""
+        self._printed_at = -PLAIN_SECONDS
 
     def __call__(self, view: View, elapsed: float) -> None:
         """Print the view, unless unchanged or shortly after the last line."""
-        said = line(view)
-        if said != self._said and elapsed - self._said_at >= PLAIN_SECONDS:
-            self._said, self._said_at = said, elapsed
-            screen.say(f"{elapsed:5.1f} s  {said}", stream=self._stream)
+        text = line(view)
+        if text != self._printed and elapsed - self._printed_at >= PLAIN_SECONDS:
+            self._printed, self._printed_at = text, elapsed
+            screen.say(f"{elapsed:5.1f} s  {text}", stream=self._stream)
 
 
 @contextmanager

@@ -321,7 +321,7 @@ async def _live(
     errors = [each.exception() for each in ended if not each.cancelled()]
     outcome = next((each for each in errors if each is not None), None)
     tell_end(outcome or OperatorError("one of its tasks is done, which it never is by itself"))
-    stop.set()  # else the thread that waits for it would outlive this loop
+    stop.set()  # otherwise the thread waiting for the flag would outlive this loop
     await _end({*roots} - ended)
     await _end({each for each in asyncio.all_tasks() if each is not own_task})
     loop = asyncio.get_running_loop()

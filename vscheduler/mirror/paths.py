@@ -104,7 +104,7 @@ def segment(name: str) -> str:
         raise UnusableNameError(f"nothing can be called {shown!r}")
     try:
         return quote(name, safe="")
-    except UnicodeEncodeError as error:  # half a character, which JSON can hold
+    except UnicodeEncodeError as error:  # a lone surrogate, which JSON allows
         raise UnusableNameError(f"nothing can be called {name!r}") from error
 
 

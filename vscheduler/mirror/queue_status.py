@@ -166,13 +166,13 @@ def exclusions(excluded: Sequence[decisions.Exclusion]) -> list[str]:
     """Return phrases such as `control-plane not usable: taint gpu` for the first causes, and the
     number of remaining nodes.
     """
-    said = [
+    phrases = [
         f"{nodes(each.nodes)} not usable: {cause(each.reason)}"
         for each in excluded[:EXCLUSIONS_MAX]
     ]
     if more := sum(len(each.nodes) for each in excluded[EXCLUSIONS_MAX:]):
-        said.append(f"{more} more node{'' if more == 1 else 's'} not usable")
-    return said
+        phrases.append(f"{more} more node{'' if more == 1 else 's'} not usable")
+    return phrases
 
 
 def left_out(excluded: Sequence[decisions.Exclusion]) -> list[str]:
@@ -221,7 +221,7 @@ def _idle(queue: decisions.QueueFigures, entitlement: decisions.Entitlement) -> 
         verb = "is" if len(named) == 1 and named[0].startswith("1 ") else "are"
         message = f"{wording.listed(named)} {verb} kept for it: its guarantee"
     elif _some(entitlement.deserved) or entitlement.share:
-        message = ""  # a plugin that doesn't say, or a queue that stands for those below it
+        message = ""  # the plugin gives no basis, or the queue only has the sum of its child queues
     else:
         message = "asks for nothing" + (" but places for pods" if queue.request else "")
     message = "; ".join(filter(None, [message, *_unkept(entitlement.bases)]))
@@ -288,11 +288,11 @@ def _bound(name: str, basis: decisions.Basis) -> str:
     """Return the limit on the deserved amount, and how much of the amount is on nodes that take no
     more pods.
     """
-    said = _limit(basis)
+    phrase = _limit(basis)
     if basis.pinned:
         pinned = wording.amount(name, basis.pinned)
-        said += f"; {pinned} of it on nodes that take no more pods"
-    return said
+        phrase += f"; {pinned} of it on nodes that take no more pods"
+    return phrase
 
 
 def _limit(basis: decisions.Basis) -> str:
@@ -305,14 +305,14 @@ def _limit(basis: decisions.Basis) -> str:
         case decisions.LimitedBy.WEIGHT if alone:
             return "its guarantee" if basis.guaranteed else "all that others leave"
         case decisions.LimitedBy.WEIGHT:
-            said = weight
+            phrase = weight
         case decisions.LimitedBy.CAPABILITY:
-            said = "its capability"
+            phrase = "its capability"
         case decisions.LimitedBy.QUOTA:
             return "its guarantee" if basis.guaranteed else "its own; more is borrowed"
         case decisions.LimitedBy.ROOT:
-            said = "root's capability" + ("" if alone else f" is shared by {weight}")
-    return f"{said}; raised to its guarantee" if basis.guaranteed else said
+            phrase = "root's capability" + ("" if alone else f" is shared by {weight}")
+    return f"{phrase}; raised to its guarantee" if basis.guaranteed else phrase
 
 
 def _there(basis: decisions.Basis) -> bool:

@@ -195,11 +195,11 @@ def group_notice(
             continue
         if each.type == UNSCHEDULABLE:
             refused = status.reason is not None and status.reason.code in NOT_ADMITTED
-            said = ("Normal" if refused else "Warning", UNSCHEDULABLE, each.message)
-            return _group_notice(status.job, status.uid, said)
+            details = ("Normal" if refused else "Warning", UNSCHEDULABLE, each.message)
+            return _group_notice(status.job, status.uid, details)
         if each.type == SCHEDULED and pods > 1:
-            said = ("Normal", SCHEDULED, "pod group is ready")
-            return _group_notice(status.job, status.uid, said)
+            details = ("Normal", SCHEDULED, "pod group is ready")
+            return _group_notice(status.job, status.uid, details)
     return None
 
 
@@ -297,10 +297,10 @@ def nominated_patch(node: str | None) -> Body:
 def reload_notice(subject: ObjectReference, path: str, problems: Sequence[str]) -> EventNotice:
     """Return the event for a configuration file that was reloaded or rejected."""
     if problems:
-        said = ("Warning", RELOAD_FAILED, wording.rejected_configuration(path, problems))
+        details = ("Warning", RELOAD_FAILED, wording.rejected_configuration(path, problems))
     else:
-        said = ("Normal", RELOADED, f"{path} is in force")
-    return _notice(subject, said)
+        details = ("Normal", RELOADED, f"{path} is in force")
+    return _notice(subject, details)
 
 
 def refused_notice(pod: ObjectReference, why: str) -> EventNotice:
@@ -366,8 +366,8 @@ def _contents(conditions: Iterable[jobs.Condition]) -> list[tuple[str, str, str,
     return [_content(each) for each in conditions]
 
 
-def _notice(subject: ObjectReference, said: tuple[str, str, str]) -> EventNotice:
-    kind, reason, message = said
+def _notice(subject: ObjectReference, details: tuple[str, str, str]) -> EventNotice:
+    kind, reason, message = details
     return EventNotice(
         kind=subject.kind,
         namespace=subject.namespace,
@@ -379,11 +379,13 @@ def _notice(subject: ObjectReference, said: tuple[str, str, str]) -> EventNotice
     )
 
 
-def _group_notice(job: jobs.JobId, uid: str, said: tuple[str, str, str]) -> EventNotice:
+def _group_notice(job: jobs.JobId, uid: str, details: tuple[str, str, str]) -> EventNotice:
     namespace, _, name = job.partition("/")
-    return _notice(ObjectReference(kind="PodGroup", namespace=namespace, name=name, uid=uid), said)
+    return _notice(
+        ObjectReference(kind="PodGroup", namespace=namespace, name=name, uid=uid), details
+    )
 
 
-def _pod_notice(pod: jobs.Task | jobs.InvalidPod, said: tuple[str, str, str]) -> EventNotice:
+def _pod_notice(pod: jobs.Task | jobs.InvalidPod, details: tuple[str, str, str]) -> EventNotice:
     subject = ObjectReference(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
-    return _notice(subject, said)
+    return _notice(subject, details)

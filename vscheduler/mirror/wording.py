@@ -37,7 +37,7 @@ def amount(resource: str, value: float) -> str:
     size, power = float(round(value)), 0
     while abs(size) >= KIBI and power < len(BINARY_UNITS) - 1:
         size, power = size / KIBI, power + 1
-    if power and size % 1:  # a quantity for people has no fraction: 1536Mi
+    if power and size % 1:  # people expect quantities without a fraction: 1536Mi
         size, power = size * KIBI, power - 1
     return f"{round(size)}{BINARY_UNITS[power]}"
 
@@ -84,12 +84,12 @@ def evicted(evict: decisions.Evict, gang: jobs.Job) -> str:
 
     If the whole gang is evicted, the message also tells the resources needed to run again.
     """
-    said = f"evicted from {evict.node} by {_rule(evict)}"
+    text = f"evicted from {evict.node} by {_rule(evict)}"
     if not evict.whole:
-        return said
+        return text
     asked = request(evict.task.pod_class.request)
     needs = pods(max(1, gang.min_member))
-    return f"{said}; its whole gang goes, and needs {needs}, this one of {asked}, to run again"
+    return f"{text}; its whole gang goes, and needs {needs}, this one of {asked}, to run again"
 
 
 def lost(evicts: Sequence[decisions.Evict]) -> str:
@@ -188,12 +188,12 @@ def _sub_group(reason: decisions.Reason) -> str:
 
 
 def _not_leaf(reason: decisions.Reason) -> str:
-    said = f"queue {reason.queue} has child queues, and jobs go to leaf queues"
+    text = f"queue {reason.queue} has child queues, and jobs go to leaf queues"
     if not reason.leaves:
-        return f"{said}; name one of those in spec.queue"
+        return f"{text}; name one of those in spec.queue"
     named = reason.leaves[: decisions.LEAVES_MAX]
     leaves = listed([*named, "others"] if len(reason.leaves) > len(named) else named)
-    return f"{said}: name {leaves if len(named) == 1 else f'one of {leaves}'} in spec.queue"
+    return f"{text}: name {leaves if len(named) == 1 else f'one of {leaves}'} in spec.queue"
 
 
 def _set_aside(reason: decisions.Reason) -> str:
@@ -214,12 +214,12 @@ def _topology_unknown(reason: decisions.Reason) -> str:
 
 
 def _pod_rejected(reason: decisions.Reason) -> str:
-    said = f"{reason.rejected} of {pods(reason.tasks)} can't be used"
+    text = f"{reason.rejected} of {pods(reason.tasks)} can't be used"
     pod = reason.rejection
     if pod is None:
-        return said
+        return text
     example = ": pod" if reason.rejected == 1 else ", such as pod"
-    return f"{said}{example} {pod.key}: {_flaw(pod)}"
+    return f"{text}{example} {pod.key}: {_flaw(pod)}"
 
 
 def _queue_full(reason: decisions.Reason) -> str:
@@ -274,14 +274,14 @@ def _queue_over_share(reason: decisions.Reason) -> str:
     if not reason.shortages:
         return f"queue {reason.queue} has had its share; this pod needs {asked}"
     lacking = {each.resource: each.requested for each in reason.shortages}
-    if len(lacking) == 1:  # the resource stands right before
+    if len(lacking) == 1:  # the sentence has just named the resource
         (asked,) = (amount(name, value) for name, value in lacking.items())
     elif any(lacking.values()):
         asked = request(lacking)
     owner = reason.shortages[0].owner
     limit = "may have" if owner else "deserves"
     state = f"queue {owner or reason.queue} has {_shortages(reason, limit)}"
-    if 0 < reason.placed < reason.minimum:  # what these pods would take is in the figure
+    if 0 < reason.placed < reason.minimum:  # the figure includes the pods already placed
         needs = pods(reason.minimum)
         return f"needs {needs}; with {reason.placed} of them {state}; the next one needs {asked}"
     return f"{state}; this pod needs {asked}"

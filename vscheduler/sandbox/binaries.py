@@ -156,7 +156,7 @@ def find_or_install_go(*, cache: Path, progress: progress_report.Progress) -> Pa
 def is_new_enough(go: Path) -> bool:
     """Whether `go` is new enough. A `go` that can't print its version isn't."""
     try:
-        said = subprocess.run(  # noqa: S603  # the command is the go found on PATH
+        printed = subprocess.run(  # noqa: S603  # the command is the go found on PATH
             [go, "version"],
             capture_output=True,
             text=True,
@@ -165,7 +165,7 @@ def is_new_enough(go: Path) -> bool:
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return False
-    found = re.search(r"\bgo(\d+)\.(\d+)", said)
+    found = re.search(r"\bgo(\d+)\.(\d+)", printed)
     return found is not None and (int(found[1]), int(found[2])) >= MINIMUM_VERSION
 
 

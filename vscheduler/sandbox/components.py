@@ -144,10 +144,10 @@ def api_server(program: Path, layout: Layout) -> list[str]:
         f"--service-account-key-file={layout.signing_key}",
         f"--service-account-signing-key-file={layout.signing_key}",
         "--service-cluster-ip-range=10.0.0.0/16",
-        "--endpoint-reconciler-type=none",  # it refuses to publish a loopback address
+        "--endpoint-reconciler-type=none",  # the reconciler refuses to publish a loopback address
         "--max-requests-inflight=2000",
         "--max-mutating-requests-inflight=1000",
-        "--delete-collection-workers=8",  # halves the time of a clean slate
+        "--delete-collection-workers=8",  # halves the time of a cleanup
         "--profiling=false",
     ]
     if layout.audit_log is not None:
@@ -316,7 +316,7 @@ class Start:
             definitions.apply_folder(self.api, self._options.crds)
         for name, url in ready.items():
             self._wait(name, url)
-        # Only then may pods be created in the default namespace.
+        # Pods can be created in the default namespace only with its service account.
         self._wait_until(
             "kube-controller-manager",
             lambda: self.api.find(paths.SERVICE_ACCOUNTS.at("default", "default")) is not None,

@@ -167,7 +167,7 @@ def start(  # noqa: PLR0913  # independent options, all by keyword but the first
         if not keep:
             supervisor.end()
         if not keep and directory is None:
-            shutil.rmtree(place, ignore_errors=True)  # should the supervisor have been killed
+            shutil.rmtree(place, ignore_errors=True)  # in case the supervisor was killed
 
 
 def stop(directory: Path) -> None:

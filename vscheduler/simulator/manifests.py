@@ -147,7 +147,7 @@ def complete(objects: Iterable[Named], now: float) -> Iterator[tuple[Named, Mapp
         yield named, {**named.tree, "metadata": metadata}
 
 
-def standing_queues(default_queue: str) -> Iterator[Named]:
+def permanent_queues(default_queue: str) -> Iterator[Named]:
     """Iterate over the queues that a scheduler finds or creates at startup (Volcano: root and
     default).
     """

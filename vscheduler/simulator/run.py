@@ -220,7 +220,7 @@ def read(documents: Iterable[manifests.Manifest | Mapping[str, object]], options
             most=options.most,
         )
     )
-    objects = _with_standing_queues(collected.objects, options.default_queue)
+    objects = _with_permanent_queues(collected.objects, options.default_queue)
     decoded = [events.convert(each.kind, tree) for each, tree in manifests.complete(objects, now)]
     for event in decoded:
         mirror.apply(event)
@@ -229,13 +229,13 @@ def read(documents: Iterable[manifests.Manifest | Mapping[str, object]], options
     )
 
 
-def _with_standing_queues(
+def _with_permanent_queues(
     objects: Iterable[manifests.Named], default_queue: str
 ) -> list[manifests.Named]:
     found = list(objects)
     named = {each.name for each in found if each.kind is events.Kind.QUEUE}
-    standing = manifests.standing_queues(default_queue)
-    return [*found, *(each for each in standing if each.name not in named)]
+    permanent = manifests.permanent_queues(default_queue)
+    return [*found, *(each for each in permanent if each.name not in named)]
 
 
 def _rejections(
@@ -330,11 +330,11 @@ def _evict(evict: decisions.Evict, number: int) -> dict[str, Any]:
 
 def _group(status: decisions.GroupStatus, state: jobs.GroupState) -> dict[str, Any]:
     reason = status.reason
-    said = {"reason": str(reason.code), "message": wording.sentence(reason)} if reason else {}
+    why = {"reason": str(reason.code), "message": wording.sentence(reason)} if reason else {}
     return {
         "phase": str(status.phase),
         "queue": status.queue,
-        **said,
+        **why,
         "conditions": [statuses.condition(each) for each in state.conditions],
     }
 

@@ -36,8 +36,8 @@ class Finding:
     def __str__(self) -> str:
         """Return `queues.yaml:12: warning: Queue gold: spec.weight: has no effect …`."""
         about = f"{self.kind} {self.name}".strip()
-        said = (self.place, str(self.level), about, self.field, self.message)
-        return ": ".join(filter(None, said))
+        parts = (self.place, str(self.level), about, self.field, self.message)
+        return ": ".join(filter(None, parts))
 
     def tree(self) -> dict[str, Any]:
         """Return the finding as fields for programs."""

@@ -212,10 +212,11 @@ class Cluster:
         self._server = f"the API server at {client.url}"
         proxy = self._config.cluster.get("proxy-url")
         if proxy:
-            client.session.trust_env = False  # the environment's proxies would win
+            client.session.trust_env = False  # proxies of the environment would take precedence
             client.session.proxies = {"http": proxy, "https": proxy}
-        client.session.auth = lambda request: request  # else passwords of ~/.netrc would win
-        if self._config.cluster.get("insecure-skip-tls-verify"):  # who writes that knows it
+        # Without an auth function, passwords in ~/.netrc would take precedence.
+        client.session.auth = lambda request: request
+        if self._config.cluster.get("insecure-skip-tls-verify"):  # the user's explicit choice
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         with client.session:
             yield client

@@ -99,8 +99,8 @@ def _read(path: Path) -> Tree:
     try:
         tree = yaml.safe_load(path.read_text()) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        said = " ".join(str(error).split())
-        raise KubeconfigError(f"kubeconfig {path} can't be read: {said}") from error
+        problem = " ".join(str(error).split())
+        raise KubeconfigError(f"kubeconfig {path} can't be read: {problem}") from error
     sections = [tree.get(section) or [] for section in SECTIONS] if isinstance(tree, dict) else [0]
     if not all(
         isinstance(each, list) and all(isinstance(entry, dict) for entry in each)
@@ -179,12 +179,12 @@ def _ask_plugin(plugin: Tree, cluster: Tree) -> Tree:
         spec["cluster"] = {
             key: value for key, value in cluster.items() if key != "certificate-authority"
         }
-    asked = {"apiVersion": plugin.get("apiVersion"), "kind": "ExecCredential", "spec": spec}
+    request = {"apiVersion": plugin.get("apiVersion"), "kind": "ExecCredential", "spec": spec}
     more = {each["name"]: each["value"] for each in plugin.get("env") or ()}
     try:
         done = subprocess.run(  # noqa: S603 - the user's own file says what to run
             [command, *(plugin.get("args") or ())],
-            env={**os.environ, **more, "KUBERNETES_EXEC_INFO": json.dumps(asked)},
+            env={**os.environ, **more, "KUBERNETES_EXEC_INFO": json.dumps(request)},
             stdout=subprocess.PIPE,
             timeout=PLUGIN_SECONDS,
             check=True,

@@ -112,25 +112,25 @@ def request(
     """
     good: list[str] = []
     problems: list[str] = []
-    asked: list[str] = []
+    waiting: list[str] = []
     for name in names:
         if name == "root" and wanted == CLOSED:
             problems.append("root can't be closed; close queues below it")
         elif target.annotate_queue(name, WANTED_STATE, wanted) is None:
             problems.append(f"there is no queue {name}")
         else:
-            asked.append(name)
+            waiting.append(name)
     started = time.monotonic()
-    while asked:
+    while waiting:
         waited = time.monotonic() - started
-        for name in list(asked):
+        for name in list(waiting):
             queue = target.queue(name)
             done = _done(name, queue, wanted)
             problem = "" if done else _problem(name, queue, waited, limits)
             if done or problem:
-                asked.remove(name)
+                waiting.remove(name)
                 (good if done else problems).append(done or problem)
-        if asked:
+        if waiting:
             time.sleep(limits.poll_seconds)
     return good, problems
 

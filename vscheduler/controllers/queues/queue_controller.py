@@ -71,7 +71,7 @@ class Pace:
             longest = self.absent_max_seconds
         elif trouble in ports.LASTING:
             first = longest
-        # No bound on keys: whatever doesn't fail in a look is forgotten at its end.
+        # Keys need no bound: at the end of a look, keys without a failure are forgotten.
         return backoff.Growth(first_seconds=first, longest_seconds=longest, most=sys.maxsize)
 
 

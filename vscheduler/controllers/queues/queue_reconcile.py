@@ -96,7 +96,7 @@ def plans(
         jobs = sum(held.values())
         status: Body = {"state": (CLOSING if jobs else CLOSED) if closed else OPEN}
         status |= {counter: held.get(counter, 0) for counter in queue_objects.COUNTERS}
-        told = [
+        conditions = [
             each
             for each in (
                 _in_use(jobs, kids) if queue.deleting else None,
@@ -105,8 +105,8 @@ def plans(
             )
             if each is not None
         ]
-        if told:
-            status["conditions"] = told
+        if conditions:
+            status["conditions"] = conditions
         found[name] = Plan(
             status=status,
             closed_by_parent=bool(above) and not wants_closed(queue),
@@ -267,11 +267,11 @@ def _overcommitted(parent: queues.Queue, kids: Sequence[queues.Queue]) -> Body |
     ):
         for name, amount in sorted(_sum(theirs).items()):
             if amount > own.get(name, 0):
-                told, has = (
+                total, has = (
                     quantities.format_quantity(name, each) for each in (amount, own.get(name, 0))
                 )
                 message = (
-                    f"its child queues together {verb} {told} of {name}, more than its own {has}; "
+                    f"its child queues together {verb} {total} of {name}, more than its own {has}; "
                     f"lower theirs, or raise its own"
                 )
                 return _tree_condition(reason, message)

@@ -116,11 +116,11 @@ def _log_conditions(
     queue: queue_objects.Queue, status: Mapping[str, Any], before: Mapping[str, Any]
 ) -> None:
     """Log new conditions that the Queue's CRD has no field for."""
-    known, told = _texts(before), _texts(status)
-    for kind, (reason, message) in told.items():
+    known, reported = _texts(before), _texts(status)
+    for kind, (reason, message) in reported.items():
         if known.get(kind) != (reason, message):
             log.info("queue.condition", queue=queue.name, type=kind, reason=reason, message=message)
-    for kind in known.keys() - told.keys():
+    for kind in known.keys() - reported.keys():
         log.info("queue.condition_ended", queue=queue.name, type=kind)
 
 

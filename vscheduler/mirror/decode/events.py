@@ -170,7 +170,7 @@ def _decode(kind: Kind, item: bytes | msgspec.Raw) -> Upsert | DecodeFailed:
     except msgspec.ValidationError as error:
         try:
             plain = msgspec.json.decode(item)
-        except msgspec.ValidationError:  # it is JSON, with a number that no float is as large as
+        except msgspec.ValidationError:  # valid JSON, but with a number too large for a float
             return _refused(kind, {"metadata": _named(item)}, error)
         return convert(kind, plain)
 

@@ -72,8 +72,8 @@ def amounts(
 def check_int32(number: int, field: str) -> None:
     """Raise FieldError for a number beyond the 32 bits that API servers store."""
     if not -INT32_MAX - 1 <= number <= INT32_MAX:
-        said = str(number) if abs(number) < 2**64 else "a number of more than 64 bits"
-        raise FieldError(field, f"{said} is out of range: 32 bits, at most {INT32_MAX}")
+        shown_number = str(number) if abs(number) < 2**64 else "a number of more than 64 bits"
+        raise FieldError(field, f"{shown_number} is out of range: 32 bits, at most {INT32_MAX}")
 
 
 def int32(text: str, field: str) -> int:

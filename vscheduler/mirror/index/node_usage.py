@@ -206,17 +206,17 @@ class ResourceNames:
     def __init__(self) -> None:
         self._classes: Counter[jobs.PodClass] = Counter()
         """How many counted pods are of a class."""
-        self._named: Counter[str] = Counter()
+        self._provided: Counter[str] = Counter()
         """How many nodes and queues name a resource."""
-        self._asked: Counter[str] = Counter()
+        self._requested: Counter[str] = Counter()
         """How many pod classes and PodGroups name a resource."""
         self._space = resources.ResourceSpace.of(())
 
     def move(self, old: entries.Value | None, new: entries.Value | None) -> None:
         """Apply an object, not a pod, that came, changed or went."""
         for value, step in ((old, -1), (new, 1)):
-            asks = isinstance(value, translation.Group)
-            counter = self._asked if asks else self._named
+            is_request = isinstance(value, translation.Group)
+            counter = self._requested if is_request else self._provided
             _count(counter, entries.resources_of(value), step)
 
     def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
@@ -225,7 +225,7 @@ class ResourceNames:
             if pod is not None and (pod.ours or pod.holds_room):
                 _count(self._classes, (pod.kind,), step)
                 if self._classes[pod.kind] == max(step, 0):
-                    _count(self._asked, pod.kind.request, step)
+                    _count(self._requested, pod.kind.request, step)
 
     def space(self) -> resources.ResourceSpace:
         """Return the resources as columns; the last object again when they are unchanged.
@@ -233,12 +233,12 @@ class ResourceNames:
         Anyone who creates pods can name arbitrary resources, and each would add a column to every
         node. So at most REQUESTED_ONLY_MAX resources get a column that no node or queue names.
         """
-        requested_only = self._asked.keys() - self._named.keys() - {*resources.FIRST}
+        requested_only = self._requested.keys() - self._provided.keys() - {*resources.FIRST}
         folded = len(requested_only) > REQUESTED_ONLY_MAX
         if folded:
-            names = {*self._named, *sorted(requested_only)[:REQUESTED_ONLY_MAX]}
+            names = {*self._provided, *sorted(requested_only)[:REQUESTED_ONLY_MAX]}
         else:
-            names = {*self._named, *requested_only}
+            names = {*self._provided, *requested_only}
         space = resources.ResourceSpace.of(names, folded=folded)
         if space != self._space:
             self._space = space

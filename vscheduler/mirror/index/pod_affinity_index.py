@@ -17,7 +17,7 @@ class CountsByNode(Generic[Item]):
 
     def __init__(self) -> None:
         self._holders: Counter[Item] = Counter()
-        self._seats: dict[Item, dict[str, tuple[int, int]]] = {}
+        self._counts: dict[Item, dict[str, tuple[int, int]]] = {}
         self._stale: set[Item] = set()
         self._frozen: dict[Item, pod_affinity.Seats] = {}
 
@@ -32,7 +32,7 @@ class CountsByNode(Generic[Item]):
         self._holders[item] += 1
         if self._holders[item] > 1:
             return False
-        self._seats[item] = {}
+        self._counts[item] = {}
         self._stale.add(item)
         return True
 
@@ -43,28 +43,28 @@ class CountsByNode(Generic[Item]):
         self._holders[item] -= 1
         if self._holders[item]:
             return False
-        del self._holders[item], self._seats[item]
+        del self._holders[item], self._counts[item]
         self._stale.add(item)
         return True
 
-    def seat(self, item: Item, pod: pods.Pod, step: int) -> None:
+    def add(self, item: Item, pod: pods.Pod, step: int) -> None:
         """Count a matching pod that came to its node (step 1) or left (step -1)."""
         assert pod.node is not None
-        seats = self._seats[item]
-        staying, leaving = seats.get(pod.node, (0, 0))
+        counts = self._counts[item]
+        staying, leaving = counts.get(pod.node, (0, 0))
         if pod.status is jobs.TaskStatus.RELEASING:
             leaving += step
         else:
             staying += step
         if staying or leaving:
-            seats[pod.node] = (staying, leaving)
+            counts[pod.node] = (staying, leaving)
         else:
-            del seats[pod.node]
+            del counts[pod.node]
         self._stale.add(item)
 
     def clear(self, item: Item) -> None:
         """Reset the counts of an item before a recount."""
-        self._seats[item].clear()
+        self._counts[item].clear()
         self._stale.add(item)
 
     def items(self) -> list[Item]:
@@ -76,8 +76,8 @@ class CountsByNode(Generic[Item]):
         if self._stale:
             self._frozen = dict(self._frozen)
             for item in self._stale:
-                if item in self._seats:
-                    self._frozen[item] = dict(self._seats[item])
+                if item in self._counts:
+                    self._frozen[item] = dict(self._counts[item])
                 else:
                     self._frozen.pop(item, None)
             self._stale.clear()
@@ -116,12 +116,12 @@ class PodAffinityIndexer:
             return
         if old is not None and old.holds_room:
             self._unname(old)
-            self._seat(old, -1)
+            self._count_pod(old, -1)
         if new is not None:
             self._hold(new)
             if new.holds_room:
                 self._name(new)
-                self._seat(new, 1)
+                self._count_pod(new, 1)
         if old is not None:
             self._release(old)
 
@@ -154,20 +154,20 @@ class PodAffinityIndexer:
         return self._frozen
 
     def _hold(self, pod: pods.Pod) -> None:
-        for company in _asked(pod):
-            self._ask(company)
-        for tie in _carried(pod):
+        for company in _companies_of(pod):
+            self._hold_company(company)
+        for tie in _terms_of(pod):
             if self._ties.hold(tie):
                 self._tie_finder.add(tie, (tie.term.pods,))
 
     def _release(self, pod: pods.Pod) -> None:
-        for company in _asked(pod):
-            self._ask_no_more(company)
-        for tie in _carried(pod):
+        for company in _companies_of(pod):
+            self._release_company(company)
+        for tie in _terms_of(pod):
             if self._ties.release(tie):
                 self._tie_finder.discard(tie, (tie.term.pods,))
 
-    def _ask(self, company: pod_affinity.Company) -> None:
+    def _hold_company(self, company: pod_affinity.Company) -> None:
         if self._companies.hold(company):
             self._finder.add(company, company)
             anchor = pod_affinity.anchor(company)
@@ -177,7 +177,7 @@ class PodAffinityIndexer:
                     self._index(anchor.key)
             self._count(company)
 
-    def _ask_no_more(self, company: pod_affinity.Company) -> None:
+    def _release_company(self, company: pod_affinity.Company) -> None:
         if self._companies.release(company):
             self._finder.discard(company, company)
             anchor = pod_affinity.anchor(company)
@@ -191,7 +191,7 @@ class PodAffinityIndexer:
             self._work["residents"] += 1
             labels = self._namespace_labels(pod.namespace)
             if all(each.includes(pod.namespace, pod.labels, labels) for each in company):
-                self._companies.seat(company, pod, 1)
+                self._companies.add(company, pod, 1)
 
     def _candidates(self, company: pod_affinity.Company) -> Iterable[pods.Pod]:
         """Return all pods that may match the company."""
@@ -229,13 +229,13 @@ class PodAffinityIndexer:
             return [(key, labels[key]) for key in named if key in labels]
         return [pair for pair in labels.items() if pair[0] in named]
 
-    def _seat(self, pod: pods.Pod, step: int) -> None:
+    def _count_pod(self, pod: pods.Pod, step: int) -> None:
         if self._companies:
             labels = self._namespace_labels(pod.namespace)
             for company in self._finder.find(pod.namespace, pod.labels, labels):
-                self._companies.seat(company, pod, step)
-        for tie in _carried(pod):
-            self._ties.seat(tie, pod, step)
+                self._companies.add(company, pod, step)
+        for tie in _terms_of(pod):
+            self._ties.add(tie, pod, step)
 
     def _namespace_labels(self, name: str) -> Mapping[str, str]:
         return pod_affinity.labels_of(name, self._namespaces)
@@ -249,7 +249,7 @@ def _same(old: pods.Pod, new: pods.Pod) -> bool:
     ) and (old.kind is new.kind or old.kind.constraints == new.kind.constraints)
 
 
-def _asked(pod: pods.Pod) -> Iterable[pod_affinity.Company]:
+def _companies_of(pod: pods.Pod) -> Iterable[pod_affinity.Company]:
     """Return the companies that the pod's terms count while the pod waits, without duplicates."""
     limits = pod.kind.constraints
     if limits is constraints.ANYWHERE or not pod.waits:
@@ -257,7 +257,7 @@ def _asked(pod: pods.Pod) -> Iterable[pod_affinity.Company]:
     return dict.fromkeys(pod_affinity.companies(limits))
 
 
-def _carried(pod: pods.Pod) -> Iterable[pod_affinity.AffinityTermOfPods]:
+def _terms_of(pod: pods.Pod) -> Iterable[pod_affinity.AffinityTermOfPods]:
     """Return the affinity terms that the pod imposes on pods nearby, now or once placed, without
     duplicates.
     """

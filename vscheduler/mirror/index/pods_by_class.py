@@ -157,7 +157,7 @@ class PodsByClass:
     def _count(self, pod: pods.Pod, queue: str, step: int) -> None:
         assert pod.node is not None
         if pod.task is not None:
-            self._move_seat(pod.kind, pod.node, queue, step)
+            self._move_own(pod.kind, pod.node, queue, step)
         elif not pod.ours:
             pods_by_class = self._foreign_pods.setdefault(queue, Counter())
             pods_by_class[pod.kind] += step
@@ -167,7 +167,7 @@ class PodsByClass:
                 del self._foreign_pods[queue]
             self._changed_queues.add(queue)
 
-    def _move_seat(self, pod_class: jobs.PodClass, node: str, queue: str, step: int) -> None:
+    def _move_own(self, pod_class: jobs.PodClass, node: str, queue: str, step: int) -> None:
         places = self._places.get(pod_class)
         if places is None:
             places = self._places[pod_class] = ClassPlaces(pod_class)

@@ -279,8 +279,8 @@ def _hints(metadata: wire.Metadata) -> Mapping[str, str]:
     if not annotations:
         return NONE
     found = {key: annotations[key] for key in SCORING if annotations.get(key)}
-    bears = annotations.get(jobs.PREEMPTABLE) in TRUE
-    if annotations.get(REVOCABLE_ZONE, ANY_ZONE if bears else "") == ANY_ZONE:
+    preemptable = annotations.get(jobs.PREEMPTABLE) in TRUE
+    if annotations.get(REVOCABLE_ZONE, ANY_ZONE if preemptable else "") == ANY_ZONE:
         found[REVOCABLE_ZONE] = ANY_ZONE
     return dict(sorted(found.items())) if found else NONE
 
