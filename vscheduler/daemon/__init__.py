@@ -1,1 +1,1 @@
-"""One process: wiring, pacing, observation."""
+"""The daemon process: wiring, scheduling loop, leader election, observability."""

@@ -1,4 +1,6 @@
-"""The composition root: settings → objects → one group of named tasks."""
+"""Composition root of the daemon: builds all long-lived objects from the settings, and runs their
+tasks.
+"""
 
 import asyncio
 import gc
@@ -35,42 +37,43 @@ from vscheduler.mirror.index import entries
 log = structlog.get_logger(__name__)
 
 SWITCH_INTERVAL_SECONDS = 0.0001
-"""How long a cycle's thread may keep the interpreter from the event loop: with Python's own 5 ms
-the loop makes 480 round trips a second while a cycle runs, with this 3,400."""
+"""How long the cycle's thread may keep the interpreter. With Python's 5 ms, the event loop makes
+480 round trips a second during a cycle; with this value, 3,400."""
 
 YOUNG_OBJECTS_MAX = 20_000
-"""New objects that the garbage collector lets gather before it looks at them; Python's own 700 are
-those of a few calls, and what it meets then is all in use."""
+"""Number of new objects that trigger a garbage collection. After Python's default of 700, nearly
+all are still in use."""
 
 ATTEMPTS_MAX = {"serve": 6, "commit": 6}
-"""Tasks without which nobody can lead, and how often they may fail in a row: for half a minute."""
+"""How often the tasks essential for a leader may fail in a row before the process ends: about half
+a minute."""
 
 LISTS_SECONDS = 60.0
-"""How long nothing is collected at most, while the first lists come in."""
+"""How long garbage collection stays off at most while the first lists arrive."""
 
 WORKERS = 64
-"""Calls under way at once, at most."""
+"""Maximum number of concurrent calls."""
 
 WAITING_MAX = 20_000
-"""Events that may wait; more are dropped and counted."""
+"""Maximum number of waiting events. More events are dropped and counted."""
 
 FINISH_SECONDS = 4.0
-"""How long a stop goes on sending binds and evictions that were decided: a gang's last ones."""
+"""How long a shutdown still sends binds and evictions already decided, as a gang's last binds."""
 
 DRAIN_SECONDS = 10.0
-"""How long it then waits for calls that are under way, before it gives its Leases back."""
+"""How long a shutdown then waits for calls in progress, before releasing the Leases."""
 
 EVENTS_SECONDS = 2.0
-"""How long it then waits for events: of those that tell what was done under its Leases before it
-gives them back, and of one that tells of that after it."""
+"""How long a shutdown waits for events: about work under the Leases before their release, about the
+release after it."""
 
 QUIET_SECONDS = 3.0
-"""How long an instance that is stuck waits for calls that are under way, before it gives its Leases
-back; if they go on, it keeps them."""
+"""How long a stuck instance waits for calls in progress before releasing its Leases. If calls go
+on, it keeps the Leases."""
 
 
 class Application:
-    """One daemon; everything that lives as long is made here."""
+    """The daemon. Creates every object that lives as long as the process."""
 
     def __init__(
         self,
@@ -80,18 +83,18 @@ class Application:
         lines: logs.LineWriter,
         lifeline: Callable[[], None],
     ) -> None:
-        """`lifeline` is called again and again for as long as the interpreter does anything."""
-        self._given = given
+        """`lifeline` is called regularly as long as the interpreter is alive."""
+        self._settings = given
         self._signs = watchdog.Signs()
         self._link = link
         self._stopping = asyncio.Event()
         self._withholding = asyncio.Event()
         self._metrics = metrics.Metrics(lambda: lines.dropped)
         self._failures = containment.Failures(self._metrics.observe_failure, self._notify)
-        self._lanes = write_queue.WriteQueue(
+        self._write_queue = write_queue.WriteQueue(
             workers=WORKERS, waiting_max=WAITING_MAX, failures=self._failures
         )
-        link.tell_of_throttling(self._lanes.throttled)
+        link.tell_of_throttling(self._write_queue.throttled)
         self._mirror = state.Mirror(
             state.Options(
                 scheduler_names=given.scheduler_names,
@@ -103,47 +106,50 @@ class Application:
             ),
             told=partial(informers.tell_of_object, self._failures),
         )
-        self._followed = informers.Informers(
+        self._informers = informers.Informers(
             link, _kinds(given), self._mirror.read, self._feed, self._failures
         )
         identity = api.identity()
-        self._herald = event_recorder.EventRecorder(
+        self._recorder = event_recorder.EventRecorder(
             link,
-            self._lanes,
+            self._write_queue,
             event_recorder.Identity(controller=given.scheduler_names[0], instance=identity),
             observe=self._metrics.observe_write,
         )
         around = runtime.Runtime(
             given=given,
             link=link,
-            calls=self._lanes,
+            calls=self._write_queue,
             mirror=self._mirror,
-            followed=self._followed,
-            herald=self._herald,
+            followed=self._informers,
+            herald=self._recorder,
             observed=self._metrics,
             stopping=self._stopping.is_set,
             withholding=self._withholding.is_set,
             signs=self._signs,
         )
-        self._serving = leader_session.LeaderSession(around, loaded.policy, owners.Owners())
+        self._session = leader_session.LeaderSession(around, loaded.policy, owners.Owners())
         self._controllers = controller_manager.ControllerManager(
-            around, self._serving.feed_owners, self._serving.settling
+            around, self._session.feed_owners, self._session.settling
         )
-        self._leadership = self._stand(identity)
-        for standing in self._leadership.standings():
-            self._metrics.observe_standing(standing)
-        self._watchdog = self._guarded(lines, lifeline)
-        self._reloader = reloading.Reloader(loaded, self._serving.adopt, self._tell_of_reload)
+        self._leadership = self._elect(identity)
+        for status in self._leadership.standings():
+            self._metrics.observe_standing(status)
+        self._watchdog = self._guard(lines, lifeline)
+        self._reloader = reloading.Reloader(loaded, self._session.adopt, self._tell_of_reload)
         self._metrics.observe_reload(successful=True, now=time.time())
 
     def stop(self) -> None:
-        """Begin nothing more, let what has begun end, and return from `run`."""
+        """Start the shutdown: begin nothing new, let work in progress finish, and return from
+        `run`.
+        """
         log.info("stopping")
         self._stopping.set()
 
     async def run(self) -> None:
-        """Until `stop` is called. A task that fails is begun anew; the election's, and those of
-        ATTEMPTS_MAX that go on failing, take all with them.
+        """Run until `stop` is called, and restart failed tasks.
+
+        An error in the election, or too many errors of a task in ATTEMPTS_MAX, ends the process.
         """
         asyncio.get_running_loop().set_exception_handler(
             partial(informers.tell_of_callback, self._failures)
@@ -161,27 +167,27 @@ class Application:
                 for name, work in self._work().items()
             ]
             tasks.append(group.create_task(self._leadership.run(), name="stand for election"))
-            if self._given.controls:
+            if self._settings.controls:
                 tasks += self._controllers.start(group)
-            self._followed.start(group)
+            self._informers.start(group)
             await self._stopping.wait()
             await self._wind_up()
-            self._followed.stop()
+            self._informers.stop()
             for task in tasks:
                 task.cancel()
 
     def _work(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        """What is done all the time, by name."""
-        election = self._given.election
+        """Return the permanent tasks by name."""
+        election = self._settings.election
         work: dict[str, Callable[[], Awaitable[None]]] = {
             "refresh credentials": self._link.refresh_credentials,
-            "commit": self._lanes.run,
+            "commit": self._write_queue.run,
             "collect garbage": self._collect_garbage,
             "serve": lambda: leader_session.run_while_leading(
-                self._leadership, election.lease_of.values(), self._serving.work, name="serve"
+                self._leadership, election.lease_of.values(), self._session.work, name="serve"
             ),
         }
-        if self._given.schedules:
+        if self._settings.schedules:
             work["follow configuration"] = self._reloader.run
         if election.controllers_lease:
             lease = election.controllers_lease
@@ -194,26 +200,28 @@ class Application:
         return work
 
     async def _collect_garbage(self) -> None:
-        """From the first lists on; what was imported and listed stays, and isn't looked through."""
+        """Collect garbage only after the first lists, without ever scanning listed objects and
+        modules.
+        """
         gc.disable()
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LISTS_SECONDS):
-                    await self._followed.wait_for_lists()
+                    await self._informers.wait_for_lists()
         finally:
             gc.freeze()
             gc.enable()
 
     async def _wind_up(self) -> None:
-        """Let what was decided be done and what is under way end, and then others take over."""
+        """Finish decided and running calls, then release the Leases."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FINISH_SECONDS):
-                await self._lanes.wait_until_quiet(write_queue.WritePriority.EVICTION)
+                await self._write_queue.wait_until_quiet(write_queue.WritePriority.EVICTION)
         self._withholding.set()
-        self._serving.close()
+        self._session.close()
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
-                await self._lanes.wait_until_quiet(write_queue.WritePriority.CONDITION)
+                await self._write_queue.wait_until_quiet(write_queue.WritePriority.CONDITION)
         except TimeoutError:
             log.warning("leases.kept", why="calls are under way still", seconds=DRAIN_SECONDS)
             return
@@ -224,45 +232,44 @@ class Application:
     async def _wait_for_events(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(EVENTS_SECONDS):
-                await self._lanes.wait_until_quiet()
+                await self._write_queue.wait_until_quiet()
 
     async def _give_up(self) -> None:
-        """Only a new process can help: send nothing more, and let others take over.
+        """Stop all writes of a stuck process and let another instance take over.
 
-        A cycle that comes back later finds that it may not commit. The Leases are kept where a call
-        may be done yet.
+        A cycle that ends later may not commit. The Leases are kept if a call may still be executed.
         """
         self._withholding.set()
         try:
             async with asyncio.timeout(QUIET_SECONDS):
-                await self._lanes.wait_until_quiet()
+                await self._write_queue.wait_until_quiet()
         except TimeoutError:
             log.warning("leases.kept", why="calls are under way still", seconds=QUIET_SECONDS)
             return
         await self._leadership.release()
 
     def _report(self) -> health.Report:
-        """What /readyz says."""
-        return health.report(self._followed.states(), self._leadership.standings())
+        """Return the content of /readyz."""
+        return health.report(self._informers.states(), self._leadership.standings())
 
     def _stuck(self) -> str:
-        """Why only a new process can help; empty where that isn't so."""
+        """Return why only a restart can help, or an empty string."""
         stuck = self._watchdog.stuck
         return "" if stuck is None else stuck.message
 
     def _exposition(self) -> bytes:
-        """The metrics as they are now."""
+        """Return the current metrics."""
         self._metrics.observe_stalled(self._watchdog.stalled())
         return self._metrics.exposition()
 
-    def _guarded(self, lines: logs.LineWriter, lifeline: Callable[[], None]) -> watchdog.Watchdog:
-        """Who sees to it that what works goes on, or ends the process."""
+    def _guard(self, lines: logs.LineWriter, lifeline: Callable[[], None]) -> watchdog.Watchdog:
+        """Create the watchdog."""
         return watchdog.Watchdog(
             watchdog.checks(
                 self._signs,
-                self._lanes,
-                self._followed.watches,
-                deadline_seconds=self._given.cycle_deadline_seconds,
+                self._write_queue,
+                self._informers.watches,
+                deadline_seconds=self._settings.cycle_deadline_seconds,
             ),
             self._signs.pulses,
             watchdog.Outlets(
@@ -273,9 +280,9 @@ class Application:
             ),
         )
 
-    def _stand(self, identity: str) -> api.Leadership:
-        """How it is found out what we may serve."""
-        election = self._given.election
+    def _elect(self, identity: str) -> api.Leadership:
+        """Create the leader election according to the flags."""
+        election = self._settings.election
         if not election.enabled:
             return api.AlwaysLeader(election.leases)
         terms = elector.Terms(
@@ -286,66 +293,68 @@ class Application:
             terms,
             partial(
                 leases.opened,
-                _access(self._given),
+                _access(self._settings),
                 election.namespace,
                 call_seconds=election.timing.call_seconds,
             ),
             thread.Outlets(
-                on_change=partial(self._tell_of_standing, identity),
+                on_change=partial(self._record_lease_change, identity),
                 observe_renewal=self._metrics.observe_renewal,
                 failures=self._failures,
                 pulse=self._signs.election,
             ),
         )
 
-    def _tell_of_standing(
+    def _record_lease_change(
         self, identity: str, before: api.LeaseStatus, after: api.LeaseStatus
     ) -> None:
-        """Count a change, and record on the Lease that we gained it, or have given it back.
+        """Record a change of a Lease in the metrics, and a gain or release as an event on the
+        Lease.
 
-        That it was lost in another way its next holder tells: nothing is sent by who has lost it.
+        Any other loss is reported by the next holder: an instance without the Lease sends nothing.
         """
         self._metrics.observe_standing(after)
         token = self._leadership.held((after.lease,)).get(after.lease)
         if before.leads != after.leads and (token is not None or self._stopping.is_set()):
             lease = statuses.ObjectReference(
                 kind="Lease",
-                namespace=self._given.election.namespace,
+                namespace=self._settings.election.namespace,
                 name=after.lease,
                 uid=after.uid or before.uid,
             )
-            self._herald.notify(
+            self._recorder.notify(
                 statuses.lease_notice(lease, identity, leads=after.leads),
                 elector.while_new() if token is None else token.may_act,
             )
 
     def _notify(self, notice: statuses.EventNotice) -> None:
-        """Record an event of something that failed, soon or not at all."""
-        self._herald.notify(notice, elector.while_new())
+        """Record an event about a failure, unless it cannot be sent soon."""
+        self._recorder.notify(notice, elector.while_new())
 
     def _feed(self, batch: Sequence[entries.Event]) -> None:
-        """Hand on what a watch saw."""
-        self._serving.feed(batch)
+        """Pass on the events of a watch."""
+        self._session.feed(batch)
 
     def _tell_of_reload(self, reload: reloading.Reload) -> None:
-        """Count it, and record it on what stands for this scheduler in the cluster.
+        """Record a reload in the metrics, and as an event on the scheduler's own pod, else on the
+        default queue.
 
-        That is its own pod where it knows that (POD_NAMESPACE, POD_NAME, and POD_UID, which
-        `kubectl describe` looks for), else the default queue.
+        The own pod is known from POD_NAMESPACE, POD_NAME and POD_UID; `kubectl describe` finds
+        events by the UID.
         """
         self._metrics.observe_reload(successful=not reload.problems, now=time.time())
-        subject = self._given.own_pod
+        subject = self._settings.own_pod
         if subject is None:
-            name = self._given.default_queue
+            name = self._settings.default_queue
             reference = self._mirror.reference(events.Kind.QUEUE, name)
             uid = "" if reference is None else reference.uid
             subject = statuses.ObjectReference(kind="Queue", namespace="", name=name, uid=uid)
         notice = statuses.reload_notice(subject, reload.path, reload.problems)
-        self._herald.notify(notice, elector.while_new())
+        self._recorder.notify(notice, elector.while_new())
 
     async def _serve(self, servers: AsyncExitStack) -> None:
-        """Open the servers that are wanted; one, where both are to listen at one address."""
-        metrics_at, health_at = self._given.metrics_address, self._given.health_address
+        """Start the configured HTTP servers; only one if both have the same address."""
+        metrics_at, health_at = self._settings.metrics_address, self._settings.health_address
         for address in dict.fromkeys((metrics_at, health_at)):
             if address is not None:
                 pages = health.pages(
@@ -358,7 +367,7 @@ class Application:
 
 
 def _kinds(given: settings.Settings) -> list[events.Kind]:
-    """What is to be followed: only what something depends on."""
+    """Return the kinds to watch: only kinds that some part of this instance needs."""
     return [
         kind
         for kind in events.Kind
@@ -370,9 +379,9 @@ def _kinds(given: settings.Settings) -> list[events.Kind]:
 async def run(
     given: settings.Settings, loaded: configuration.Loaded, lines: logs.LineWriter
 ) -> None:
-    """The daemon, until SIGTERM, SIGINT or SIGHUP; its log goes through `lines`.
+    """Run the daemon until SIGTERM, SIGINT or SIGHUP; log lines go to `lines`.
 
-    Raises connection.CredentialsError and health.ListenError where it can't start.
+    Raises connection.CredentialsError and health.ListenError if the daemon cannot start.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     gc.set_threshold(YOUNG_OBJECTS_MAX)
@@ -390,7 +399,7 @@ async def run(
 
 
 def _access(given: settings.Settings) -> connection.Access:
-    """How to reach the API server."""
+    """Return how to reach the API server."""
     return connection.Access(
         kubeconfig=given.kubeconfig, context=given.context, master=given.master
     )

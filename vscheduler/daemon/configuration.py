@@ -1,7 +1,7 @@
-"""The scheduler configuration file → Policy, or all its problems with their places.
+"""Loading of the scheduler configuration file: a Policy, or all problems with their locations.
 
-Plugins are our own, and those of other packages, which register them as entry points of the group
-vscheduler.plugins:
+Besides the built-in plugins, plugins of other packages are loaded. A package registers its plugins
+as entry points of the group vscheduler.plugins:
 
 [project.entry-points."vscheduler.plugins"]
 spot = "example_spot:Spot"
@@ -23,7 +23,7 @@ ENTRY_POINTS = "vscheduler.plugins"
 
 
 class ConfigurationError(Exception):
-    """Every problem of a configuration, each with its place: `file.yaml:12: …`."""
+    """All problems of a configuration, each with its location: `file.yaml:12: …`."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -32,31 +32,31 @@ class ConfigurationError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A configuration that can be used."""
+    """A valid configuration."""
 
     policy: policy.Policy
     warnings: tuple[str, ...] = ()
     path: str = ""
-    """The file; empty for the built-in configuration."""
+    """Path of the file; empty for the built-in configuration."""
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """A configuration as it was written, and what is to be said of it."""
+    """A configuration as written, and the result of parsing."""
 
     document: documents.Document
     parsed: policy.Parsed
 
     def placed(self, problems: Sequence[validation.Problem]) -> tuple[str, ...]:
-        """Each with its place: `file.yaml:12: …`."""
+        """Return the problems as text, each with its location: `file.yaml:12: …`."""
         return tuple(f"{self.document.place(each.path)}: {each}" for each in problems)
 
 
 def load(path: str) -> Loaded:
-    """Read and check a configuration file; the built-in one where path is empty.
+    """Load a configuration file, or the built-in configuration if the path is empty.
 
-    Raises ConfigurationError with all that is wrong with it, or with installed plugins.
+    Raises ConfigurationError with all problems of the file or of installed plugins.
     """
     if path:
         return parse(read(path), path)
@@ -65,7 +65,7 @@ def load(path: str) -> Loaded:
 
 
 def read(path: str) -> str:
-    """The text of a configuration file. Raises ConfigurationError."""
+    """Return the text of a configuration file. Raises ConfigurationError."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -73,7 +73,7 @@ def read(path: str) -> str:
 
 
 def parse(text: str, path: str) -> Loaded:
-    """Check the text of a configuration file. Raises ConfigurationError."""
+    """Parse the text of a configuration file. Raises ConfigurationError."""
     examined = examine(text, path)
     parsed = examined.parsed
     if parsed.policy is None:
@@ -83,10 +83,10 @@ def parse(text: str, path: str) -> Loaded:
 
 
 def examine(text: str, path: str) -> Examined:
-    """What is to be said of the text of a configuration file, problems and warnings alike.
+    """Parse the text of a configuration file, and return problems and warnings alike.
 
-    Raises ConfigurationError where it isn't one document of YAML, or where installed plugins are
-    wrong.
+    Raises ConfigurationError if the text is not a single YAML document, or if installed plugins are
+    invalid.
     """
     known = _known()
     try:
@@ -101,7 +101,7 @@ def examine(text: str, path: str) -> Examined:
 
 
 def _known() -> policy.Plugins:
-    """Our own plugins and those of other packages."""
+    """Return the built-in plugins and the plugins of other packages."""
     found = installed()
     if found.problems:
         raise ConfigurationError(found.problems)
@@ -110,26 +110,28 @@ def _known() -> policy.Plugins:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Plugins that can be used, and what is wrong with the others."""
+    """The usable plugins of other packages, and the problems of the unusable ones."""
 
     plugins: tuple[type[contracts.Plugin], ...] = ()
     problems: tuple[str, ...] = ()
-    """One sentence each, with the distribution and the entry point."""
+    """A sentence for each, with the distribution and the entry point."""
 
 
 class _BadPluginError(Exception):
-    """What an entry point names can't be used; the message says why."""
+    """An entry point's plugin cannot be used. The message says why."""
 
 
 @functools.cache
 def installed() -> Found:
-    """What is installed beside us; looked for once, so that a reload imports nothing."""
+    """Return the plugins of installed packages. Cached, so that a reload imports nothing."""
     taken = [plugin.name for plugin in plugins.PLUGINS]
     return discover(metadata.entry_points(group=ENTRY_POINTS), taken)
 
 
 def discover(points: Iterable[metadata.EntryPoint], taken: Collection[str]) -> Found:
-    """Load these entry points; a name that is taken is a problem, whoever has it."""
+    """Load the plugins of these entry points. A plugin with a name in `taken`, or a name used
+    twice, is a problem.
+    """
     found: dict[str, type[contracts.Plugin]] = {}
     problems = []
     for point in sorted(points, key=lambda point: (point.name, point.value)):
@@ -145,7 +147,7 @@ def discover(points: Iterable[metadata.EntryPoint], taken: Collection[str]) -> F
 def _load(point: metadata.EntryPoint, taken: Collection[str]) -> type[contracts.Plugin]:
     try:
         plugin = point.load()
-    except Exception as error:  # another's module, imported: it may raise anything
+    except Exception as error:  # importing a foreign module may raise anything
         raise _BadPluginError(f"can't be loaded: {type(error).__name__}: {error}") from error
     if not (inspect.isclass(plugin) and issubclass(plugin, contracts.Plugin)):
         raise _BadPluginError("is no subclass of vscheduler.core.api.contracts.Plugin")

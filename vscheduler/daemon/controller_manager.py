@@ -1,5 +1,6 @@
-"""The controllers put together: automatic PodGroups, and Queues; and their port to the API server,
-which makes their calls in a lane of their own.
+"""Controller manager: runs the PodGroup and Queue controllers, and implements their API port.
+
+The controllers' calls have a priority of their own in the write queue.
 """
 
 import asyncio
@@ -26,46 +27,48 @@ from vscheduler.mirror.decode import events
 log = structlog.get_logger(__name__)
 
 NEEDED = frozenset({events.Kind.POD, events.Kind.POD_GROUP, events.Kind.NAMESPACE})
-"""What controllers need of what is followed."""
+"""Watched kinds needed by the controllers."""
 
 PAUSES = backoff.Growth(first_seconds=1.0, longest_seconds=60.0)
-"""For groups that can't be made, joined or deleted."""
+"""Backoff for PodGroups that cannot be created, joined or deleted."""
 
 QUEUE_RETRY_SECONDS = 5.0
 
 Sink = Callable[[Sequence[owners.Event]], None]
 
 QUEUE_CONTROL = "vscheduler.controllers.queue_control"
-"""The module that keeps Queues."""
+"""The module with the Queue controller's operator."""
 
 SETTLE_SECONDS = 15.0
-"""How long Queues wait at most for the scheduler's first cycle and what it binds, in a daemon that
-does both."""
+"""How long the Queue controller waits at most for the scheduler's first cycle and its binds, in a
+daemon that runs both."""
 
 SETTLE_LOOK_SECONDS = 0.05
 
 FORBIDDEN_SECONDS = 300.0
-"""How long after a refusal it is tried again to follow a kind."""
+"""Pause after a refusal before watching a kind is tried again."""
 
 T = TypeVar("T")
 
 ALREADY_EXISTS = "AlreadyExists"
-"""The reason of the 409 that says that a name is taken."""
+"""The reason in a 409 for a name already taken."""
 
 FAILED = "the scheduler failed at the call"
 
 
 class ControllerManager:
-    """What follows the owners of pods all the time, and keeps Queues while that Lease is held."""
+    """Watches the owners of pods all the time, and runs the Queue controller while its Lease is
+    held.
+    """
 
     def __init__(self, around: runtime.Runtime, sink: Sink, settling: Callable[[], bool]) -> None:
-        """`settling` says whether the scheduler's first cycle is still to come."""
+        """`settling` returns whether the scheduler's first cycle is still to come."""
         self._around = around
         self._sink = sink
         self._settling = settling
 
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """Follow owners, whether we lead or not."""
+        """Start watching owners, whether leader or not."""
         chance = random.Random()  # noqa: S311 - spreads retries; no secret
         failures = self._around.failures
         watches = {
@@ -88,20 +91,20 @@ class ControllerManager:
         ]
 
     async def keep_queues(self, held: Mapping[str, api.Token]) -> None:
-        """Keep Queues under these Leases, until it is cancelled.
+        """Run the Queue controller under these Leases until cancelled.
 
-        Kopf takes long to import, and looks at every PodGroup once when it starts, at about 3 ms
-        each. The scheduler's first cycle comes before that, and so do its binds.
+        Importing Kopf takes long, and at its start Kopf looks at every PodGroup, at about 3 ms
+        each. The scheduler's first cycle and its binds therefore come first.
         """
         await self._around.followed.wait_for_lists()
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_SECONDS):
-                while self._settling():  # noqa: ASYNC110 - a cycle tells nobody
+                while self._settling():  # noqa: ASYNC110 - no event reports the first cycle
                     await asyncio.sleep(SETTLE_LOOK_SECONDS)
                 await self._around.calls.wait_until_quiet(write_queue.WritePriority.BIND)
         await asyncio.to_thread(importlib.import_module, QUEUE_CONTROL)
-        from vscheduler.controllers import operator, queue_control  # noqa: PLC0415 - whoever has no Queues to keep doesn't need Kopf, which takes long to import
-        from vscheduler.controllers.queues import queue_controller  # noqa: PLC0415 - whoever has no Queues to keep doesn't need Kopf, which takes long to import
+        from vscheduler.controllers import operator, queue_control  # noqa: PLC0415 - only instances with a Queue controller import Kopf, which takes long
+        from vscheduler.controllers.queues import queue_controller  # noqa: PLC0415 - only instances with a Queue controller import Kopf, which takes long
 
         around = self._around
         permit = around.permit(api.CompositeToken(held.values()))
@@ -123,7 +126,7 @@ class ControllerManager:
             end()
 
     async def _follow(self, watch: reflector.Reflector[owners.Event]) -> None:
-        """Follow a kind of owners; where we may not, say so once, and go on without."""
+        """Watch a kind of owner. Without permission, log the refusal once and try again later."""
         told = False
         while True:
             try:
@@ -134,7 +137,7 @@ class ControllerManager:
                 told = True
                 await asyncio.sleep(FORBIDDEN_SECONDS)
                 continue
-            except connection.ApiError:  # the watch waits that out
+            except connection.ApiError:  # the reflector retries
                 pass
             await watch.run()
 
@@ -145,7 +148,9 @@ def grouping_for(
     scheduler_names: tuple[str, ...],
     token: api.Token,
 ) -> podgroup_controller.PodGroupController:
-    """Who looks after the PodGroups of pods of these schedulers, while the token is good."""
+    """Return the PodGroup controller for pods of these schedulers, active while the token is
+    valid.
+    """
     given = around.given
     told = around.herald.under(around.permit_to_tell(token))
     return podgroup_controller.PodGroupController(
@@ -167,15 +172,15 @@ def grouping_for(
 
 
 async def ensure_queue(link: connection.Connection, name: str, permit: api.Permit) -> None:
-    """See to it that the default queue is there, where no controller of ours does.
+    """Create the default queue if missing, in an instance without a Queue controller.
 
-    A missing CRD may come any moment.
+    Errors are retried, because a missing CRD may be installed at any moment.
     """
     while True:
         try:
             if await objects.ensure_queue(link, name, may_send=permit):
                 log.info("queue.created", queue=name)
-        except send_guard.NotSentError:  # until the Lease was renewed, or the tenure ends
+        except send_guard.NotSentError:  # until the Lease was renewed, or the session ends
             await asyncio.sleep(QUEUE_RETRY_SECONDS)
             continue
         except connection.Forbidden as error:
@@ -188,7 +193,9 @@ async def ensure_queue(link: connection.Connection, name: str, permit: api.Permi
 
 
 class Api:
-    """`ports.Api` over a connection. Calls wait for their turn behind binds and evictions."""
+    """Implements `ports.Api` over a connection. Calls have lower priority than binds and
+    evictions.
+    """
 
     def __init__(
         self,
@@ -197,11 +204,11 @@ class Api:
         may_commit: Callable[[], bool],
     ) -> None:
         self._link = link
-        self._lanes = queue
+        self._queue = queue
         self._may_commit = may_commit
 
     async def get(self, path: paths.Path) -> ports.Object:
-        """The object at this path."""
+        """Return the object at this path."""
         return await self._take_turn(lambda: objects.get(self._link, path))
 
     async def list(
@@ -211,7 +218,7 @@ class Api:
         *,
         metadata_only: bool = False,
     ) -> list[ports.Object]:
-        """All objects of a collection."""
+        """Return all objects of a collection."""
         return await self._take_turn(
             lambda: objects.list_all(self._link, path, params or {}, metadata_only=metadata_only)
         )
@@ -229,7 +236,7 @@ class Api:
         content_type: str = ports.MERGE_PATCH,
         params: Mapping[str, str] | None = None,
     ) -> ports.Object:
-        """Change an object."""
+        """Patch an object."""
         return await self._take_turn(
             lambda: objects.patch(
                 self._link, path, body, content_type, params, may_send=self._may_commit
@@ -237,7 +244,7 @@ class Api:
         )
 
     async def delete(self, path: paths.Path, preconditions: ports.Preconditions) -> None:
-        """Delete an object, that one only."""
+        """Delete an object, if the preconditions hold."""
         await self._take_turn(
             lambda: objects.delete(
                 self._link,
@@ -249,11 +256,11 @@ class Api:
         )
 
     async def _take_turn(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make the call when a worker is free; whether we may commit is asked just before."""
+        """Make the call when a worker is free. `may_commit` is asked right before."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         async def make() -> None:
-            if answer.done():  # who asked has gone
+            if answer.done():  # the caller was cancelled
                 return
             try:
                 given = await self._made(call)
@@ -264,11 +271,13 @@ class Api:
                 if not answer.done():
                     answer.set_result(given)
 
-        self._lanes.put(write_queue.WritePriority.CONTROL, make)
+        self._queue.put(write_queue.WritePriority.CONTROL, make)
         return await answer
 
     async def _made(self, call: Callable[[], Awaitable[T]]) -> T:
-        """What the call gives; whatever it raises is a RefusedError, so that who asked has one."""
+        """Return the result of the call. Every error becomes a RefusedError, so that the caller
+        always gets an answer.
+        """
         if not self._may_commit():
             raise ports.RefusedError(ports.Trouble.WITHHELD, "stopping")
         try:
@@ -278,12 +287,12 @@ class Api:
         except connection.ApiError as error:
             raise refused(error) from error
         except Exception as error:
-            self._lanes.failures.failed("call", "control", error)
+            self._queue.failures.failed("call", "control", error)
             raise ports.RefusedError(ports.Trouble.UNANSWERED, FAILED) from error
 
 
 def refused(error: connection.ApiError) -> ports.RefusedError:
-    """What an error of the connection is to controllers."""
+    """Return the controllers' error for an error of the connection."""
     trouble = ports.Trouble.INVALID
     match error:
         case connection.Conflict():

@@ -1,8 +1,7 @@
-"""The thread that cycles run in, and how late it makes the event loop, with which it shares the
-interpreter.
+"""The thread that runs cycles, and measurement of the delay that cycles cause in the event loop.
 
-Nobody waits for the thread: neither who is cancelled while a cycle runs, nor the process at its
-end.
+Cycles share the interpreter with the event loop. Nobody waits for the thread to end: neither a
+cancelled caller while a cycle runs, nor the process at its end.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ LAG_TICK_SECONDS = 0.01
 
 
 class FailedError(Exception):
-    """The function raised, whatever it was: what would end a thread or cancel a task included."""
+    """The function raised an exception of any kind, even SystemExit or CancelledError."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(f"{type(error).__name__}: {error}")
@@ -29,30 +28,29 @@ class FailedError(Exception):
 
 
 class CycleThread:
-    """Runs one function after the other, from `start` to `stop`."""
+    """Runs one function at a time, from `start` to `stop`."""
 
     def __init__(self, cycles: progress.Cycles) -> None:
         self._cycles = cycles
         self._waiting: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
         self.worked_seconds = 0.0
-        """Processor time of the last function that returned: what others had meanwhile isn't in
-        it."""
+        """CPU time of the last function that returned, not counting other threads."""
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         threading.Thread(target=self._live, name="cycle", daemon=True).start()
 
     def stop(self) -> None:
-        """Run nothing more; what runs isn't waited for."""
+        """Run nothing more, without waiting for a running function."""
         self._waiting.put(None)
 
     async def run(self, function: Callable[[], T]) -> T:
-        """What it returns. Raises FailedError."""
+        """Run the function in the thread and return its result. Raises FailedError."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[_Outcome[T]] = loop.create_future()
 
         def take(outcome: _Outcome[T]) -> None:
-            if not answer.done():  # else who asked has gone
+            if not answer.done():  # otherwise the caller was cancelled
                 answer.set_result(outcome)
 
         def piece() -> None:
@@ -65,7 +63,7 @@ class CycleThread:
                 outcome = _Outcome(error=error)
             finally:
                 self._cycles.ended(number)
-            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(take, outcome)
 
         number = self._cycles.handed_on()
@@ -86,7 +84,7 @@ _Piece = Callable[[], None]
 
 
 class _Outcome(Generic[T]):
-    """What came of a function: a value, or an error."""
+    """Result of a function: a value or an error."""
 
     def __init__(
         self,
@@ -102,9 +100,10 @@ class _Outcome(Generic[T]):
 
 @contextmanager
 def noting_loop_lag(note: Callable[[float], None]) -> Iterator[None]:
-    """Note, every hundredth of a second of the block, how many seconds late that was.
+    """Measure the delay of the event loop during the block, a hundred times a second, in seconds.
 
-    What is late still when the block ends is noted, too. Outside it nothing ticks.
+    A delay still present at the end of the block is reported, too. Outside of the block nothing
+    runs.
     """
     loop = asyncio.get_running_loop()
     due: float

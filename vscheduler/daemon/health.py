@@ -1,6 +1,4 @@
-"""/livez, /readyz and /metrics over plain HTTP, and what /readyz says: what this instance waits
-for, and what it does without.
-"""
+"""HTTP endpoints /livez, /readyz and /metrics, and the content of /readyz."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -20,33 +18,36 @@ CLOSE_SECONDS = 1.0
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 NEEDED = frozenset({events.Kind.NODE, events.Kind.POD, events.Kind.POD_GROUP, events.Kind.QUEUE})
-"""Kinds without which nothing can be decided. All others may be missing: an older cluster doesn't
-serve them, or a smaller role doesn't let us read them."""
+"""Kinds without which no decision is possible. All other kinds may be missing, because an older
+cluster does not serve them or a smaller role does not permit reading them."""
 
 REFUSED_SECONDS = 10.0
-"""How long a kind is refused before we go on without it: a server that starts refuses, too."""
+"""How long a kind must be refused before the daemon continues without the kind: a starting server
+refuses, too."""
 
 FAILING_SECONDS = 10.0
-"""How long a kind may fail to be followed while others are, before that counts."""
+"""How long a kind's watch may fail, while other watches work, before readiness is affected."""
 
 MESSAGE_MAX = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """How it stands with a kind that is followed."""
+    """Status of a watched kind."""
 
     kind: events.Kind
     listed: bool
-    """Whether its first list is in."""
+    """Whether the first list has arrived."""
     problem: connection.ApiError | None = None
-    """Why nothing comes in at present."""
+    """Why the watch currently fails."""
     seconds: float = 0.0
-    """For how long."""
+    """How long the watch has been failing."""
 
     @property
     def refused(self) -> bool:
-        """Whether the server knows us, and has no such kind or doesn't show it to us."""
+        """Whether the server accepts our credentials, but does not serve the kind or forbids
+        reading it.
+        """
         match self.problem:
             case connection.NotFound():
                 return True
@@ -56,21 +57,21 @@ class Followed:
 
     @property
     def absent(self) -> bool:
-        """Whether we go on without it."""
+        """Whether the daemon continues without the kind."""
         lasting = self.refused and self.seconds >= REFUSED_SECONDS
         return lasting and self.kind not in NEEDED and not self.listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Sentences; nothing to wait for is ready."""
+    """The sentences of /readyz. Without `waits`, the instance is ready."""
 
     waits: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
 
 
 def report(followed: Sequence[Followed], standings: Iterable[api.LeaseStatus] = ()) -> Report:
-    """What to say of what is followed, and of Leases."""
+    """Return the report for the watched kinds and Leases."""
     waits = []
     unreachable = _unreachable(followed, standings)
     if unreachable:
@@ -94,9 +95,9 @@ def report(followed: Sequence[Followed], standings: Iterable[api.LeaseStatus] = 
 
 
 def _unreachable(followed: Sequence[Followed], standings: Iterable[api.LeaseStatus]) -> str:
-    """What is known of why nothing gets through; empty where something does.
+    """Return why the API server cannot be reached, or an empty string.
 
-    The thread that stands for election asks every other second, and is first to know.
+    The election's thread makes a call every other second and is the first to know.
     """
     for standing in standings:
         if not standing.reachable:
@@ -106,12 +107,12 @@ def _unreachable(followed: Sequence[Followed], standings: Iterable[api.LeaseStat
 
 
 def _clean(message: str) -> str:
-    """In one line, and not too long."""
+    """Return the message on a single line, shortened."""
     return "".join(each if each.isprintable() else " " for each in message)[:MESSAGE_MAX]
 
 
 class ListenError(Exception):
-    """A server's address can't be listened on."""
+    """A server cannot listen on its address."""
 
 
 def pages(
@@ -121,11 +122,11 @@ def pages(
     standings: Callable[[], Sequence[api.LeaseStatus]],
     stuck: Callable[[], str] = str,
 ) -> web.Application:
-    """What a server answers: liveness, readiness, and the metrics where they are wanted.
+    """Return the HTTP application: liveness, readiness, and metrics if `exposition` is given.
 
-    /healthz is Volcano's name for liveness. A standby is as ready as a leader: an update waits for
-    readiness, and the new instance can't lead before the old one has gone. `stuck` says why only a
-    new process can help, where that is so.
+    /healthz is Volcano's name for liveness. A standby is as ready as a leader: a rolling update
+    waits for readiness, and a new instance cannot lead before the old instance has ended. `stuck`
+    returns why only a restart can help, or an empty string.
     """
 
     async def live(_: web.Request) -> web.Response:
@@ -153,7 +154,7 @@ def pages(
 
 
 def told(standing: api.LeaseStatus) -> str:
-    """How it stands with one Lease, for people: `vscheduler: standby, held by a-7d4f`."""
+    """Return the status of a Lease as text: `vscheduler: standby, held by a-7d4f`."""
     if standing.leads:
         words = "leader"
     elif standing.holder:
@@ -165,7 +166,7 @@ def told(standing: api.LeaseStatus) -> str:
 
 @asynccontextmanager
 async def serving(application: web.Application, address: settings.Address) -> AsyncIterator[int]:
-    """Serve for the time of the block; gives the port. Raises ListenError."""
+    """Serve during the block; yield the port. Raises ListenError."""
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=CLOSE_SECONDS)
     await runner.setup()
     try:

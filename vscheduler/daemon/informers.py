@@ -1,8 +1,8 @@
-"""What is watched, leader or not: the Mirror of a standby is as current as a leader's.
+"""Informers: the watches that keep the Mirror current, on leaders and standbys alike.
 
-Whoever takes over sees at least what its predecessor did before it decides anything (`catch_up`).
-The predecessor's last binds and evictions may be done and not be shown by a watch yet: what they
-changed is read from a list, which the API server answers from its newest state.
+Before deciding anything, a new leader sees at least everything its predecessor did (`catch_up`).
+The predecessor's last binds and evictions may be executed, but not shown by a watch yet. Their
+effects are read from a list, which the API server answers from its newest state.
 """
 
 import asyncio
@@ -35,13 +35,14 @@ PATHS: Mapping[events.Kind, paths.Path] = {
     events.Kind.QUOTA: paths.QUOTAS.everywhere,
     events.Kind.NAMESPACE: paths.NAMESPACES.everywhere,
 }
-"""Where each kind is listed and watched."""
+"""The collection of each kind."""
 
 NODE_PACE = reflector.Pace(gather_seconds=0.2)
-"""Thousands of nodes have a dozen heartbeats every second, which change nothing."""
+"""Thousands of nodes send a dozen heartbeats a second, which change nothing, so changes of nodes
+are read in batches."""
 
 LOOK_SECONDS = 0.5
-"""How often it is looked whether a list that isn't in will never be."""
+"""Interval for checking whether a missing list belongs to a kind that will never be listed."""
 
 Sink = Callable[[Sequence[entries.Event]], None]
 
@@ -50,26 +51,27 @@ Read: TypeAlias = tuple[str, entries.Entry]
 """An object of a list, with its key."""
 
 Translate: TypeAlias = Callable[[events.Upsert | events.DecodeFailed], Read]
-"""What an object comes to: state.Mirror.read."""
+"""Decodes and translates an object: state.Mirror.read."""
 
 TOLD_KINDS = (events.Kind.POD, events.Kind.POD_GROUP, events.Kind.QUEUE)
-"""Kinds that events are written about."""
+"""Kinds of objects that may get events."""
 
 LIVE = "status.phase!=Succeeded,status.phase!=Failed"
+"""Field selector of pods that are not finished."""
 
 BEHIND_LOOK_SECONDS = 0.01
 
 BEHIND_PATIENCE_SECONDS = 1.0
-"""How long watches may take to show what was listed, before it is listed again."""
+"""How long the watches may take to show a listed state before the list is repeated."""
 
 LIST_RETRY_SECONDS = 0.5
 
 
 class Codec:
-    """For a watch of one kind.
+    """The reflector's codec for a kind.
 
-    Lists are read piece by piece, and the first one is taken in so, too, while the API server makes
-    the next page.
+    Lists are decoded piece by piece. The first list is also applied piece by piece, while the API
+    server prepares the next page.
     """
 
     def __init__(self, kind: events.Kind, read: Translate) -> None:
@@ -77,19 +79,19 @@ class Codec:
         self._read = read
 
     def read(self, items: Sequence[bytes | msgspec.Raw]) -> list[Read]:
-        """Some objects of a list."""
+        """Decode some objects of a list."""
         return [self._read(events.decode(self._kind, item)) for item in items]
 
     def begin(self, found: Sequence[Read]) -> list[entries.Event]:
-        """A part of the first list; the whole one comes at its end."""
+        """Return the event for a part of the first list; the complete list follows at the end."""
         return [entries.Part(kind=self._kind, found=dict(found))]
 
     def replace(self, found: Sequence[Read]) -> list[entries.Event]:
-        """The whole list."""
+        """Return the event for a complete list."""
         return [entries.Replace(kind=self._kind, found=dict(found))]
 
     def change(self, change: str, item: bytes | msgspec.Raw) -> list[entries.Event]:
-        """One object that was ADDED, MODIFIED or DELETED."""
+        """Return the events for one object that was ADDED, MODIFIED or DELETED."""
         event = events.decode(self._kind, item)
         return [events.removal(event) if change == "DELETED" else event]
 
@@ -97,7 +99,9 @@ class Codec:
 def tell_of_object(
     failures: containment.Failures, refused: events.DecodeFailed, error: Exception
 ) -> None:
-    """An object that reading fails at is told so, where events can be about its kind."""
+    """Report an object that cannot be translated, with an event on the object if its kind may get
+    events.
+    """
     subject = None
     if refused.kind in TOLD_KINDS:
         subject = statuses.ObjectReference(
@@ -110,7 +114,7 @@ def tell_of_object(
 def tell_of_callback(
     failures: containment.Failures, loop: asyncio.AbstractEventLoop, context: dict[str, Any]
 ) -> None:
-    """What a callback of the event loop raises, or a task that nobody waits for."""
+    """Report an exception in an event loop callback, or in a task that is never awaited."""
     error = context.get("exception")
     if isinstance(error, Exception):
         failures.failed("event loop", context.get("message", ""), error)
@@ -119,7 +123,7 @@ def tell_of_callback(
 
 
 class Informers:
-    """A watch for each of some kinds."""
+    """A reflector for each watched kind."""
 
     def __init__(
         self,
@@ -129,9 +133,7 @@ class Informers:
         sink: Sink,
         failures: containment.Failures | None = None,
     ) -> None:
-        """`read` and `sink` are how objects are shown to a Mirror: what they come to is worked out
-        by the first, and taken in by the second.
-        """
+        """`read` translates objects for the Mirror, and `sink` applies the resulting events."""
         chance = random.Random()  # noqa: S311 - spreads retries; no secret
         self._watches = {
             kind: reflector.Reflector(
@@ -152,20 +154,20 @@ class Informers:
 
     @property
     def ready(self) -> bool:
-        """Whether all lists have been in; what is listed anew was seen before."""
+        """Whether all kinds were listed at least once."""
         return all(each.listed or each.absent for each in self.states())
 
     @property
     def watches(self) -> Collection["reflector.Reflector[entries.Event]"]:
-        """All of them."""
+        """All reflectors."""
         return self._watches.values()
 
     def states(self) -> list[health.Followed]:
-        """How it stands with each kind."""
+        """Return the status of each kind."""
         return [self._state(kind) for kind in self._watches]
 
     async def wait_for_lists(self) -> None:
-        """Until all lists are in, but for those of kinds that we go on without."""
+        """Wait until all lists have arrived, except lists of absent kinds."""
         for kind, watch in self._watches.items():
             while not watch.listed.is_set() and not self._state(kind).absent:
                 with suppress(TimeoutError):
@@ -182,15 +184,16 @@ class Informers:
         )
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Follow every kind for ever, or until `stop`."""
+        """Watch every kind for ever, or until `stop`."""
         self._group = group
         for kind, watch in self._watches.items():
             self._tasks[kind] = group.create_task(watch.run(), name=f"watch {kind}")
 
     async def list_anew(self, kinds: Collection[events.Kind]) -> None:
-        """Let these kinds be read anew from a list, and wait until they are.
+        """List these kinds again, and wait for the lists.
 
-        Cancelled, it leaves all kinds followed, and none of these counts as listed that isn't.
+        On cancellation, all kinds are still watched, and a kind whose list has not arrived does not
+        count as listed.
         """
         assert self._group is not None, "only what is followed can be listed anew"
         if self._stopped:
@@ -204,15 +207,17 @@ class Informers:
         await self.wait_for_lists()
 
     def overtake(self, kind: events.Kind) -> None:
-        """Something newer of this kind is known than its watch has shown: where that has been
-        silent for a moment, it goes on over another connection, and so do all that are as silent.
+        """Restart the watch of a kind that lags behind a newer version known to the caller.
+
+        A watch with recent data is left alone. When a watch is restarted, all equally silent
+        watches are restarted, too, over a new connection.
         """
         if self._watches[kind].overtake():
             for watch in self._watches.values():
                 watch.overtake()
 
     def stop(self) -> None:
-        """Follow nothing any more, and begin nothing."""
+        """Stop all watches, and start none."""
         self._stopped = True
         for task in self._tasks.values():
             task.cancel()
@@ -221,7 +226,7 @@ class Informers:
 async def _run_after(
     before: "asyncio.Task[None]", watch: reflector.Reflector[entries.Event]
 ) -> None:
-    """Run a watch once its task before, which was cancelled, has ended."""
+    """Run a reflector after its previous, cancelled task has ended."""
     await asyncio.wait({before})
     await watch.run()
 
@@ -232,10 +237,11 @@ async def catch_up(
     scheduler_names: Iterable[str],
     overtake: Callable[[], None],
 ) -> None:
-    """Until the Mirror has every live pod of these schedulers as it is now, or as it was later.
+    """Wait until the Mirror has every live pod of these schedulers in its current version, or a
+    later version.
 
-    Costs one list of these pods' metadata. Waits out errors of the API server. `overtake` is called
-    where a list shows what the watch of pods hasn't shown for a while.
+    Costs a list of the metadata of these pods. Errors of the API server are retried. `overtake` is
+    called when a list shows changes that the watch of pods has not shown for a while.
     """
     for name in scheduler_names:
         while not await _has_caught_up(link, mirror, name, overtake):
@@ -261,7 +267,7 @@ async def _has_caught_up(
     ]
     deadline = asyncio.get_running_loop().time() + BEHIND_PATIENCE_SECONDS
     while wanted := _behind(mirror, wanted):
-        if asyncio.get_running_loop().time() > deadline:  # or it is gone, and no watch shows it
+        if asyncio.get_running_loop().time() > deadline:  # a watch lags, or a pod was deleted
             overtake()
             return False
         await asyncio.sleep(BEHIND_LOOK_SECONDS)
@@ -269,7 +275,7 @@ async def _has_caught_up(
 
 
 def _behind(mirror: state.Mirror, wanted: Iterable[entries.Reference]) -> list[entries.Reference]:
-    """Pods that the Mirror hasn't seen yet in this version, or a later one."""
+    """Return the pods that the Mirror has not seen in this version or a later one."""
     return [each for each in wanted if not _has(mirror, each)]
 
 
@@ -277,6 +283,6 @@ def _has(mirror: state.Mirror, wanted: entries.Reference) -> bool:
     seen = mirror.reference(events.Kind.POD, wanted.uid)
     if seen is None:
         return False
-    if not seen.resource_version:  # a pod that doesn't decode; nobody places it
+    if not seen.resource_version:  # an invalid pod, which is never placed
         return True
     return seen == wanted or wanted.is_before(seen)

@@ -1,7 +1,8 @@
-"""One tenure: the scheduler names whose Leases are held are served, by objects made for it alone.
+"""Leader session: serves the scheduler names whose Leases are held, with objects created for this
+session only.
 
-Nothing that an earlier tenure has sent or remembered is of use to a later one: somebody else may
-have been at work in between.
+Nothing sent or remembered by an earlier session is reused, because another instance may have worked
+in between.
 """
 
 import asyncio
@@ -26,21 +27,22 @@ from vscheduler.mirror.index import entries
 log = structlog.get_logger(__name__)
 
 OWNED = (events.Kind.POD, events.Kind.QUEUE)
-"""Kinds that are read otherwise for other scheduler names."""
+"""Kinds whose translation depends on the served scheduler names."""
 
 QUEUE_SECONDS = 2.0
-"""How long the first cycle waits for the default queue, which pods would be told is missing."""
+"""How long the first cycle waits for the default queue. Without the wait, pods would be told that
+the queue is missing."""
 QUEUE_LOOK_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class StoredGroups:
-    """PodGroups as the Mirror has them, for who writes to them."""
+    """Gives the status writer access to the PodGroups in the Mirror."""
 
     mirror: state.Mirror
 
     def stored_group(self, job: jobs.JobId) -> status_writer.StoredGroup | None:
-        """The newest version that was seen."""
+        """Return the newest version seen, or None."""
         reference = self.mirror.reference(events.Kind.POD_GROUP, job)
         stored = self.mirror.group_state(job)
         if reference is None or stored is None:
@@ -51,16 +53,16 @@ class StoredGroups:
 
 
 Work = Callable[[Mapping[str, api.Token]], Coroutine[Any, Any, None]]
-"""Runs until it is cancelled; it is given the tokens of the Leases that it works under."""
+"""A coroutine that runs until cancelled, under the given tokens by Lease."""
 
 
 async def run_while_leading(
     leading: api.Leadership, leases: Collection[str], work: Work, *, name: str
 ) -> None:
-    """For ever: do the work for as long as the same ones of these Leases are held.
+    """Run the work for ever, whenever any of these Leases is held.
 
-    When one more is gained, or one is lost, it ends and begins anew. Nothing is done while none is
-    held. Raises what the work raises.
+    The work is cancelled and started again when the set of held Leases changes. While no Lease is
+    held, nothing runs. Raises the work's errors.
     """
     while True:
         held = leading.held(leases)
@@ -83,7 +85,7 @@ async def _until_other(
     held: Mapping[str, api.Token],
     tenure: "asyncio.Task[None]",
 ) -> None:
-    """Until other Leases are held, or the work has ended."""
+    """Wait until the set of held Leases changes, or the work ends."""
     while leading.held(leases) == held:
         change = asyncio.ensure_future(leading.wait_for_change())
         try:
@@ -92,11 +94,13 @@ async def _until_other(
             change.cancel()
         if tenure.done():
             tenure.result()
-            raise AssertionError("work of a tenure goes on until it is cancelled")
+            raise AssertionError("work under a Lease runs until it is cancelled")
 
 
 class LeaderSession:
-    """Places pods and looks after PodGroups, for the names that are held."""
+    """Runs the scheduling loop and the PodGroup controller for the scheduler names whose Leases are
+    held.
+    """
 
     def __init__(
         self, around: runtime.Runtime, configured: policy.Policy, known: owners.Owners
@@ -105,23 +109,28 @@ class LeaderSession:
         self._policy = configured
         self._owners = known
         self._served = around.given.scheduler_names
-        """What the Mirror takes for ours."""
+        """The scheduler names for which the Mirror translates objects."""
         self._loop: scheduling_loop.SchedulingLoop | None = None
         self._usage_writer: queue_status_writer.UsageWriter | None = None
-        self._mandate: api.CompositeToken | None = None
-        """Of the tenure that has begun; None while there is none."""
+        self._token: api.CompositeToken | None = None
+        """The token of the current session, or None."""
         self._grouping: podgroup_controller.PodGroupController | None = None
 
     def settling(self) -> bool:
-        """Whether the first cycle of a tenure is still to come: nothing else is as urgent, but for
-        what it waits for itself.
+        """Whether the first cycle of a session is still to come.
+
+        Nothing else is as urgent, except for the objects needed by the cycle.
         """
         cycles = 0 if self._loop is None else self._loop.cycles
         due = self._around.given.schedules and not cycles
-        return self._mandate is not None and due and self._has_default_queue()
+        return self._token is not None and due and self._has_default_queue()
 
     def feed(self, batch: Sequence[entries.Event]) -> None:
-        """Take in what a watch saw; a standby, too, has it all in its Mirror."""
+        """Apply the events of a watch to the Mirror, and notify the loop and the controller if they
+        run.
+
+        A standby's Mirror gets the same events.
+        """
         most = entries.Change.NONE
         news: set[str] = set()
         for event in batch:
@@ -137,7 +146,7 @@ class LeaderSession:
             self._grouping.changed()
 
     def feed_owners(self, batch: Sequence[owners.Event]) -> None:
-        """Take in what a watch saw of the owners of pods."""
+        """Apply the events of the watches of pods' owners."""
         seen: list[owners.Seen] = []
         for event in batch:
             with self._around.failures.contained("owners", event.kind):
@@ -146,77 +155,79 @@ class LeaderSession:
             self._grouping.follow(seen)
 
     def adopt(self, configured: policy.Policy) -> None:
-        """From the next cycle on, decide by this policy."""
+        """Use this policy from the next cycle on."""
         self._policy = configured
         if self._loop is not None:
             self._loop.adopt(configured)
 
     def close(self) -> None:
-        """The daemon stops: write what would be lost, if it is still ours to write."""
-        if self._usage_writer is not None and self._mandate is not None:
-            self._usage_writer.close(self._mandate.may_act)
+        """Write data that a shutdown would lose, if the Leases are still held."""
+        if self._usage_writer is not None and self._token is not None:
+            self._usage_writer.close(self._token.may_act)
 
     async def work(self, held: Mapping[str, api.Token]) -> None:
-        """Serve the names that these Leases are of, until it is cancelled."""
+        """Serve the scheduler names of these Leases until cancelled."""
         around, given = self._around, self._around.given
         lease_of = given.election.lease_of
         names = tuple(name for name in given.scheduler_names if lease_of[name] in held)
         await around.followed.wait_for_lists()
-        mandate = self._mandate = api.CompositeToken(held.values())
+        token = self._token = api.CompositeToken(held.values())
         try:
-            await self._look_from(names)
+            await self._prepare_mirror(names)
             log.info("serving", schedulers=names)
             async with asyncio.TaskGroup() as group:
                 if given.schedules:
-                    self._schedule(group, names[0], mandate)
+                    self._schedule(group, names[0], token)
                 if given.controls:
                     self._grouping = controller_manager.grouping_for(
-                        around, self._owners, names, mandate
+                        around, self._owners, names, token
                     )
                     group.create_task(self._grouping.run(), name="look after podgroups")
                 else:
-                    permit = around.permit(mandate)
+                    permit = around.permit(token)
                     ensured = controller_manager.ensure_queue(
                         around.link, given.default_queue, permit
                     )
                     group.create_task(ensured, name="ensure default queue")
         finally:
-            mandate.end()
-            self._mandate = self._loop = self._usage_writer = self._grouping = None
+            token.end()
+            self._token = self._loop = self._usage_writer = self._grouping = None
             around.observed.stop_serving()
 
-    async def _look_from(self, names: tuple[str, ...]) -> None:
-        """See the cluster as whoever serves these names, and not older than their Leases."""
+    async def _prepare_mirror(self, names: tuple[str, ...]) -> None:
+        """Make the Mirror show the cluster for these scheduler names, and no older than the
+        Leases.
+        """
         around = self._around
         if names == self._served:
             if around.given.election.enabled:
                 overtake = partial(around.followed.overtake, events.Kind.POD)
                 await informers.catch_up(around.link, around.mirror, names, overtake)
-            return  # else there is no predecessor who went on after the lists were begun
+            return  # without election, no predecessor can have written after the first lists
         around.mirror.serve(names)
         self._served = names
         await around.followed.list_anew(OWNED)
 
-    def _schedule(self, group: asyncio.TaskGroup, name: str, mandate: api.CompositeToken) -> None:
+    def _schedule(self, group: asyncio.TaskGroup, name: str, token: api.CompositeToken) -> None:
         around = self._around
-        outlets = self._outlets(name, mandate)
+        outlets = self._outlets(name, token)
         self._usage_writer = outlets.usage_writer
         self._loop = scheduling_loop.SchedulingLoop(
             around.mirror,
             self._policy,
             outlets,
             around.observed,
-            may_commit=around.permit(mandate),
+            may_commit=around.permit(token),
             pace=pacing.Pace(period_seconds=around.given.schedule_period_seconds),
         )
         group.create_task(self._loop.keep_time(), name="keep time")
         group.create_task(self._run(self._loop), name="schedule")
 
     async def _run(self, loop: scheduling_loop.SchedulingLoop) -> None:
-        """Schedule; in a new cluster not before somebody has made the default queue, or can't."""
+        """Run the scheduling loop. In a new cluster, first wait a moment for the default queue."""
         with suppress(TimeoutError):
             async with asyncio.timeout(QUEUE_SECONDS):
-                while not self._has_default_queue():  # noqa: ASYNC110 - the Mirror tells nobody
+                while not self._has_default_queue():  # noqa: ASYNC110 - the Mirror has no events
                     await asyncio.sleep(QUEUE_LOOK_SECONDS)
         await loop.run()
 
@@ -224,23 +235,21 @@ class LeaderSession:
         name = self._around.given.default_queue
         return self._around.mirror.reference(events.Kind.QUEUE, name) is not None
 
-    def _outlets(self, name: str, mandate: api.CompositeToken) -> scheduling_loop.Outlets:
-        """All who write to the API server what the loop decides and finds out."""
+    def _outlets(self, name: str, token: api.CompositeToken) -> scheduling_loop.Outlets:
+        """Create all writers for the decisions and findings of the loop."""
         around = self._around
         link, queue, observe = around.link, around.calls, around.observed.observe_write
-        permit, to_finish = around.permit(mandate), around.permit_to_finish(mandate)
-        stamp = binder.Stamp(holder=mandate.holder, doubt=mandate.doubt)
+        permit, to_finish = around.permit(token), around.permit_to_finish(token)
+        stamp = binder.Stamp(holder=token.holder, doubt=token.doubt)
         return scheduling_loop.Outlets(
             failures=around.failures,
-            committer=binder.Binder(
-                link, queue, to_finish, stamp=stamp if mandate.holder else None
-            ),
+            committer=binder.Binder(link, queue, to_finish, stamp=stamp if token.holder else None),
             evictor=evictor.Evictor(link, queue, to_finish),
             reporter=status_writer.StatusWriter(
                 link,
                 queue,
                 StoredGroups(around.mirror),
-                around.herald.under(around.permit_to_tell(mandate)),
+                around.herald.under(around.permit_to_tell(token)),
                 may_commit=permit,
                 observe=observe,
             ),

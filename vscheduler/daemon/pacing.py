@@ -1,21 +1,23 @@
-"""When the next cycle is due.
+"""Pacing: when the next cycle starts.
 
-A change is let rest for a moment, so that the pods of one job are seen together: for
-`debounce_seconds` where a gang isn't whole yet, else for `quick_seconds`. A change that only goes
-on with what was decided, say a bound pod that starts, is let rest for `step_seconds`: such a change
-helps no pod that waits. A cycle that its budget cut short is followed by the next cycle at once.
+After a change, the next cycle waits a moment, so that all pods of a job are seen together:
+`debounce_seconds` while a gang is incomplete, else `quick_seconds`. A change that only continues an
+earlier decision, such as the start of a bound pod, waits for `step_seconds`, because the change
+helps no waiting pod. After a cycle that ran out of budget, the next cycle starts at once.
 
-Other cycles are followed by a rest in proportion to their cost. After a cycle that bound pods the
-rest is twice the cost, at most the debounce; after a cycle that bound nothing four times the cost,
-at most the schedule period: a busy but full cluster costs a fifth of a core at most, and a new job
-on a quiet cluster waits for the debounce only. The cost of namespaces that got nothing from a cycle
-that bound other pods is rested four times, too, while only these namespaces have news. No namespace
-waits because of the cost of others: a pod of a namespace that has cost much less than another
-namespace ends the rest as soon as the rest has lasted half as long as the cycle did. Without any
-change, and with nothing due, there is no cycle.
+Any other cycle is followed by a rest in proportion to its cost. After a cycle that bound pods, the
+rest is twice the cost, at most the debounce. After a cycle that bound nothing, the rest is four
+times the cost, at most the schedule period. A busy but full cluster therefore costs a fifth of a
+core at most, and a new job on a quiet cluster waits for the debounce only. When a cycle binds pods
+of some namespaces and nothing for others, the cost of the others is rested four times, too, as long
+as only the others have news.
 
-The cost is processor time. The time that a cycle took says as much about other threads: where the
-event loop was late, a rest of four times that time would make every pod wait even longer.
+No namespace waits because of the cost of others. News of a namespace with a much smaller cost than
+the most expensive namespace's ends the rest, as soon as the rest has lasted half as long as the
+cycle did. Without any change, and with nothing due, there is no cycle.
+
+The cost is CPU time. The duration of a cycle depends on other threads, too: after a delay of the
+event loop, a rest of four times the duration would make every pod wait even longer.
 """
 
 import asyncio
@@ -31,78 +33,83 @@ NOBODY: Mapping[str, int] = {}
 """The costs of a cycle that charged no namespace."""
 
 ANYBODY = ""
-"""In place of a namespace: a change of anything but a PodGroup or a pod without a node."""
+"""Stands for a change of anything but a PodGroup or a pod without a node, in place of a
+namespace."""
 
 
 UNITS_PER_SECOND = 1_000_000
-"""core.cycle's units of work are about microseconds."""
+"""A unit of work of core.cycle is about a microsecond."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How often to think, and for how long. Seconds, and core.cycle's units of work."""
+    """Parameters of pacing. Times are in seconds, the budget is in units of work of core.cycle."""
 
     period_seconds: float = 1.0
     debounce_seconds: float = 0.05
     quick_seconds: float = 0.005
     step_seconds: float = 0.3
     rest_factor: float = 4.0
+    """Length of the rest as a multiple of the cost, after a cycle that bound nothing."""
     busy_factor: float = 2.0
-    """The same after a cycle that bound something."""
+    """The same after a cycle that bound pods."""
     guiltless_factor: float = 0.5
-    """The same for those who had little part in what a cycle cost that bound nothing."""
+    """The same for namespaces with a small part in the cost."""
     guiltless_part: int = 4
-    """They have cost so many times less than the namespace that cost the most, or still less."""
+    """A namespace has a small part if its cost is less than the highest cost divided by this
+    number."""
     budget: int | None = 200_000
-    """About 200 ms: the event loop, which shares the interpreter with a cycle, isn't starved."""
+    """About 200 ms, so that a cycle does not starve the event loop, which shares the
+    interpreter."""
     backlog_max: int = 4000
-    """Binds that may wait for a connection before the next cycle starts."""
+    """How many binds may be waiting when the next cycle starts."""
     tick_seconds: float = 1.0
-    """How often what was sent and never confirmed, and pauses that are over, are looked for."""
+    """Interval for finding unconfirmed binds and evictions, and pauses that are over."""
     retry_seconds: float = 1.0
-    """The first pause: of a pod after its second failed bind, a job after its second refused plan,
-    a pod that may not be evicted, and the loop after a dropped cycle; doubled each time."""
+    """The first pause, doubled each time. Pauses apply to a pod after its second failed bind, a job
+    after its second refused plan, a pod that may not be evicted, and the loop after a dropped
+    cycle."""
     retry_max_seconds: float = 20.0
-    """Below the Mirror's assume_seconds, which would end the pause of a bind."""
+    """Less than the Mirror's assume_seconds, which would otherwise end the pause of a bind."""
     doubt_seconds: float = 0.05
-    """How often it is looked whether we may commit again."""
+    """Interval for checking whether commits are permitted again."""
 
     def growth(self, *, free: int = 0) -> backoff.Growth:
-        """The pauses after so many failures that cost nothing."""
+        """Return the pauses after failures, where the first `free` failures cause no pause."""
         return backoff.Growth(
             first_seconds=self.retry_seconds, longest_seconds=self.retry_max_seconds, free=free
         )
 
 
 class Pacing:
-    """Of one scheduling loop; all in one event loop."""
+    """The pacing of a scheduling loop. All methods run in the same event loop."""
 
     def __init__(self, pace: Pace, more_to_come: Callable[[], bool]) -> None:
-        """`more_to_come` says whether a gang that came or changed isn't whole yet."""
+        """`more_to_come` returns whether a new or changed gang is incomplete."""
         self._pace = pace
         self._more_to_come = more_to_come
         self._changed = asyncio.Event()
         self._step: asyncio.TimerHandle | None = None
-        """Counts as a change when it is due."""
+        """Timer that turns a continuing change into a change that starts a cycle."""
         self._at_once = False
         self._wake_at: float | None = None
         self._not_before = self._guiltless_not_before = 0.0
         self._guiltless = asyncio.Event()
-        """News came of a namespace that had little part in what the last cycle cost."""
+        """Set by news of a namespace with a small part in the last cycle's cost."""
         self._bound = False
         """Whether the last cycle bound pods."""
         self._costs: Mapping[str, int] = {}
         self._news: set[str] = set()
-        """Namespaces with news since the last cycle began; with ANYBODY."""
+        """Namespaces with news since the last cycle began, possibly with ANYBODY."""
         self._first = True
 
     def changed(
         self, change: entries.Change = entries.Change.OTHER, news: Collection[str] = (ANYBODY,)
     ) -> None:
-        """The cluster changed in a way that can change a decision.
+        """Record a change of the cluster that can change a decision.
 
-        news: the namespaces of PodGroups and of pods without a node that came or changed, and
-        ANYBODY for every other change.
+        `news` has the namespaces of new or changed PodGroups and pods without a node, and ANYBODY
+        for any other change.
         """
         if change is entries.Change.OTHER:
             self._changed.set()
@@ -113,14 +120,14 @@ class Pacing:
             self._step = loop.call_later(self._pace.step_seconds, self._changed.set)
 
     async def wait(self) -> None:
-        """Until a cycle is due, and then a moment for more to change."""
+        """Wait until a cycle is due, and then a moment for further changes."""
         if self._at_once:
             return
         due = None if self._wake_at is None else max(0.0, self._wake_at - time.time())
         with suppress(TimeoutError):
             async with asyncio.timeout(due):
                 await self._changed.wait()
-        if not self._first:  # then lists have shown it all
+        if not self._first:  # before the first cycle, the lists have shown everything
             await self._rest()
         await asyncio.sleep(max(0.0, self._guiltless_not_before - time.monotonic()))
         left = self._not_before - time.monotonic()
@@ -131,9 +138,10 @@ class Pacing:
                 await self._rest()  # the first pod of a gang is here: the others come
 
     def _judge(self, news: Iterable[str]) -> None:
-        """End the rest early if any of these namespaces had little part in the last cycle's cost.
+        """End the rest early if any of these namespaces had a small part in the last cycle's cost.
 
-        ANYBODY does so only after a cycle that bound pods: what a pod left free there can be used.
+        ANYBODY ends the rest only after a cycle that bound pods: resources freed by the change can
+        then be used.
         """
         most = max(self._costs.values(), default=0)
         part = self._pace.guiltless_part
@@ -142,17 +150,19 @@ class Pacing:
                 self._guiltless.set()
 
     async def _rest(self) -> None:
-        """Until nothing more is expected, at least for one moment and at most for the debounce."""
+        """Wait until no further changes are expected, for quick_seconds at least and the debounce
+        at most.
+        """
         latest = time.monotonic() + self._pace.debounce_seconds
         await asyncio.sleep(self._pace.quick_seconds)
         while self._more_to_come() and time.monotonic() < latest:  # noqa: ASYNC110 - or it is time
             await asyncio.sleep(self._pace.quick_seconds)
 
     def begin(self) -> None:
-        """A cycle begins, and sees all that has changed.
+        """Record that a cycle begins, which sees all changes so far.
 
-        What changes while cycles that are cut short follow each other stays noted: jobs that have
-        had their turn already aren't looked at again before the next round.
+        During a row of unfinished cycles, changes stay recorded: jobs that had their turn are not
+        looked at again before the next round.
         """
         if self._at_once:
             return
@@ -172,10 +182,10 @@ class Pacing:
         wake_at: float | None,
         costs: Mapping[str, int] = NOBODY,
     ) -> None:
-        """A cycle that cost this much processor time has ended; the next cycle goes on where an
-        unfinished one stopped.
+        """Record the end of a cycle with its CPU time. After an unfinished cycle, the next cycle
+        continues.
 
-        costs: units of work by namespace, without the namespaces of which pods were bound.
+        `costs` are units of work by namespace, without namespaces whose pods were bound.
         """
         pace, now = self._pace, time.monotonic()
         self._first = False
@@ -192,7 +202,7 @@ class Pacing:
         self._judge(self._news)
 
     def fail(self, seconds: float) -> None:
-        """A cycle came to nothing: the next one, from the start, after this time."""
+        """Record a dropped cycle. The next cycle starts after this time, from the beginning."""
         self._at_once = self._bound = False
         self._not_before = self._guiltless_not_before = time.monotonic() + seconds
         self._changed.set()

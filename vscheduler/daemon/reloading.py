@@ -1,7 +1,8 @@
-"""The configuration file, read again when it changes; a bad one leaves the last good in force.
+"""Reloading of the configuration file. An invalid file leaves the last valid configuration in
+effect.
 
-What is watched is the file's directory: a ConfigMap is replaced by turning a link in it, and many
-editors put a new file in the old one's place.
+The file's directory is watched, not the file: a ConfigMap is updated by switching a symbolic link
+in the directory, and many editors replace the file by a new one.
 """
 
 import asyncio
@@ -18,28 +19,30 @@ from vscheduler.daemon import configuration
 log = structlog.get_logger(__name__)
 
 DEBOUNCE_MILLISECONDS = 400
-"""How long changes in a row are taken for one; the file is read 50 ms after the last of them."""
+"""Changes within this time count as a single change. The file is read 50 ms after the last
+change."""
 
 POLL_MILLISECONDS = 500
-"""How often the directory is looked through where the system can't tell of changes."""
+"""Interval for polling the directory where the system cannot report changes."""
 
 LOOK_MILLISECONDS = 5000
-"""How often the file is read with no change seen: one behind a link to elsewhere changes unseen."""
+"""Interval for reading the file without a reported change. A file behind a link to another
+directory changes unnoticed."""
 
 RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """What came of reading the file again."""
+    """The result of reading the file again."""
 
     path: str
     problems: tuple[str, ...] = ()
-    """All that is wrong with it; none: it is in force."""
+    """All problems of the file. None: the file is in effect."""
 
 
 class Reloader:
-    """Follows one file."""
+    """Watches a configuration file."""
 
     def __init__(
         self,
@@ -51,15 +54,15 @@ class Reloader:
         self._adopt = adopt
         self._tell = tell
         self._seen: str | None = loaded.text
-        """The text that was read last, good or bad; None where there was none to read."""
+        """The text last read, valid or not. None if the file could not be read."""
 
     async def run(self) -> None:
-        """For ever; nothing that happens to the file ends it. At once where there is no file."""
+        """Watch for ever, whatever happens to the file. Without a file, return at once."""
         polls = False
         while self._path:
             try:
                 await self._follow(polls=polls)
-            except (OSError, RuntimeError) as error:  # no directory; too many watches; no inotify
+            except (OSError, RuntimeError) as error:  # no directory, no inotify, too many watches
                 log.warning("configuration.unwatched", path=self._path, message=str(error))
                 polls = True
                 await asyncio.sleep(RETRY_SECONDS)
@@ -79,14 +82,16 @@ class Reloader:
             await self.look()
 
     def _concerns(self, _: watchfiles.Change, changed: str) -> bool:
-        """Whether a change in the directory may be one of the file: others, such as a log that
-        is kept there, wake nobody. A ConfigMap's own link is called ..data.
+        """Whether a change in the directory may affect the file. A ConfigMap's own link is called
+        ..data.
+
+        Changes of other files, such as a log in the same directory, are ignored.
         """
         name = Path(changed).name
         return name == Path(self._path).name or name.startswith("..")
 
     async def look(self) -> None:
-        """Read the file; put it in force where it is another one, and good."""
+        """Read the file, and put a changed and valid configuration into effect."""
         problems: tuple[str, ...] = ()
         text = None
         try:
@@ -103,7 +108,7 @@ class Reloader:
         self._tell(Reload(self._path, problems))
 
     def _try(self, text: str) -> tuple[str, ...]:
-        """Put this text in force, or give all that is wrong with it."""
+        """Put the text into effect, or return its problems."""
         try:
             loaded = configuration.parse(text, self._path)
         except configuration.ConfigurationError as error:

@@ -1,4 +1,6 @@
-"""What outlives tenures: made once, handed to everything that is made anew for each."""
+"""Runtime: the long-lived objects passed to everything that is created anew for each leader
+session.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +17,7 @@ from vscheduler.mirror import state
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """The daemon around a tenure."""
+    """The daemon's long-lived objects and permits."""
 
     given: settings.Settings
     link: connection.Connection
@@ -25,25 +27,27 @@ class Runtime:
     herald: event_recorder.EventRecorder
     observed: metrics.Metrics
     stopping: Callable[[], bool]
-    """Whether nothing new may begin."""
+    """Whether the shutdown has begun, so that nothing new may start."""
     withholding: Callable[[], bool]
-    """Whether what has begun isn't finished any more, either."""
+    """Whether even work in progress may send nothing more."""
     signs: watchdog.Signs = field(default_factory=watchdog.Signs)
-    """Whoever works gives these."""
+    """Signs of life, given by all parts of the daemon."""
 
     @property
     def failures(self) -> containment.Failures:
-        """Who is told of work that fails unexpectedly."""
+        """Receives unexpected exceptions."""
         return self.calls.failures
 
     def permit(self, token: api.Token) -> api.Permit:
-        """Good for as long as this is, and the daemon goes on."""
+        """Return a permit valid while the token is valid and the daemon is not shutting down."""
         return lambda: not (self.stopping() or self.withholding()) and token.may_act()
 
     def permit_to_finish(self, token: api.Token) -> api.Permit:
-        """Good for what was decided before the daemon was stopped, too: a gang's last binds."""
+        """Return a permit that also covers decisions made before the shutdown, such as the last
+        binds of a gang.
+        """
         return lambda: not self.withholding() and token.may_act()
 
     def permit_to_tell(self, token: api.Token) -> api.Permit:
-        """Good for events of what was done, until the Leases are given back."""
+        """Return a permit for events about finished work, valid until the Leases are released."""
         return token.may_act

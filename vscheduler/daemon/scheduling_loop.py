@@ -1,4 +1,6 @@
-"""Wait, take a snapshot, decide in a thread, hand the decisions on; and again."""
+"""Scheduling loop: wait, take a snapshot, run a cycle in a thread, pass the decisions on, and
+repeat.
+"""
 
 import asyncio
 import time
@@ -33,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlets:
-    """Who is handed what a cycle decided and found out."""
+    """The writers for a cycle's decisions and findings."""
 
     committer: binder.Binder
     evictor: evictor.Evictor
@@ -41,15 +43,16 @@ class Outlets:
     queue_reporter: queue_status_writer.QueueStatusWriter
     usage_writer: queue_status_writer.UsageWriter
     cycles: progress.Cycles = field(default_factory=progress.Cycles)
-    """Notes which cycles run, for who watches from another thread."""
+    """Records running cycles for the watchdog."""
     failures: containment.Failures = field(default_factory=containment.Failures)
-    """Who is told of work that fails unexpectedly."""
+    """Receives unexpected exceptions."""
 
 
 class SchedulingLoop:
-    """The heart of the daemon; everything but the cycle itself runs in the event loop.
+    """Runs cycle after cycle for one leader session. Everything except the cycle itself runs in the
+    event loop.
 
-    It lives for one tenure. Whatever it decides while it may not commit is thrown away.
+    Decisions made while commits are not permitted are discarded.
     """
 
     def __init__(
@@ -74,34 +77,36 @@ class SchedulingLoop:
         self._usage_writer = outlets.usage_writer
         self._metrics = observed
         self._pace = pace
-        self._turns = cooperative.CooperativeYield()
+        self._yielder = cooperative.CooperativeYield()
         self._pacing = pacing.Pacing(pace, mirror.more_to_come)
         self._carried = snapshot.FRESH
         self._dropped = 0
         self._cycles = 0
-        self._teller = cycle_log.CycleLog()
+        self._cycle_log = cycle_log.CycleLog()
         self._rejected: set[events.DecodeError] = set()
         self._ungrouped = 0
-        self._unbound: backoff.Backoff[jobs.TaskId] = backoff.Backoff(pace.growth(free=1))
-        self._denied: backoff.Backoff[jobs.JobId] = backoff.Backoff(pace.growth(free=1))
-        self._spared: backoff.Backoff[jobs.TaskId] = backoff.Backoff(pace.growth())
+        self._failed_binds: backoff.Backoff[jobs.TaskId] = backoff.Backoff(pace.growth(free=1))
+        self._refused_jobs: backoff.Backoff[jobs.JobId] = backoff.Backoff(pace.growth(free=1))
+        self._refused_victims: backoff.Backoff[jobs.TaskId] = backoff.Backoff(pace.growth())
 
     @property
     def cycles(self) -> int:
-        """Cycles since the start, those that were dropped left out."""
+        """Number of cycles since the start, not counting dropped cycles."""
         return self._cycles
 
     def changed(self, change: entries.Change, news: Collection[str]) -> None:
-        """The Mirror changed in a way that can change a decision; news as pacing has them."""
+        """Record a change of the Mirror that can change a decision; `news` as in
+        pacing.Pacing.changed.
+        """
         self._pacing.changed(change, news)
 
     def adopt(self, configured: policy.Policy) -> None:
-        """From the next cycle on, decide by this policy."""
+        """Use this policy from the next cycle on."""
         self._policy = configured
         self._pacing.changed()
 
     async def run(self) -> None:
-        """Cycle after cycle, for ever; the first at once."""
+        """Run cycles for ever, the first at once."""
         self._pacing.changed()
         self._running.dropped(0)
         thread = cycle_thread.CycleThread(self._running)
@@ -113,7 +118,7 @@ class SchedulingLoop:
                     await self._cycle(thread)
                 except cycle_thread.FailedError as failed:
                     self._drop(failed.error)
-                except Exception as error:  # noqa: BLE001 - a defect, like that of a cycle itself
+                except Exception as error:  # noqa: BLE001 - handled like a defect in the cycle
                     self._failures.failed("schedule", "what is around a cycle", error)
                     self._drop(error)
                 else:
@@ -124,22 +129,24 @@ class SchedulingLoop:
             self._running.dropped(0)
 
     async def keep_time(self) -> None:
-        """For ever: end pauses, and assumptions that were never confirmed; tell of objects that
-        are left out.
+        """Run housekeeping for ever: end pauses, expire unconfirmed binds and evictions, log
+        objects left out.
         """
         while True:
             with self._failures.contained("schedule", "pauses"):
                 self._release()
             with self._failures.contained("schedule", "objects that are left out"):
-                self._tell_of_strays()
+                self._log_objects_left_out()
             with self._failures.contained("schedule", "what was never confirmed"):
                 if expired := self._mirror.expire(time.time()):
                     log.warning("call.unconfirmed", pods=len(expired))
                     self._pacing.changed()
             await asyncio.sleep(self._pace.tick_seconds)
 
-    def _tell_of_strays(self) -> None:
-        """Log each object that can't be used once, and pods that nobody will place."""
+    def _log_objects_left_out(self) -> None:
+        """Log each invalid object once, and the number of pods without a PodGroup, which nobody
+        places.
+        """
         rejected = set(self._mirror.rejections.values())
         for rejection in sorted(rejected - self._rejected, key=str):
             log.warning(
@@ -157,19 +164,19 @@ class SchedulingLoop:
         self._metrics.observe_strays(rejected=len(rejected), ungrouped=ungrouped)
 
     def take(self, outcome: binder.Outcome) -> None:
-        """Note what came of a bind.
+        """Process the result of a bind.
 
-        The room of a pod that couldn't be bound is kept for it for a while, longer after each
-        failure in a row, so that a pod that is always refused doesn't busy the API server. After
-        UNKNOWN it is kept until the watch says, or the assumption expires; after OVERTAKEN, which
-        cost nothing, another node is looked for at once.
+        After a failed bind, the pod keeps its place on the node for a pause, longer after each
+        failure in a row. A pod that is always refused therefore does not flood the API server.
+        After UNKNOWN, the place is kept until the watch shows the result or the assumption expires.
+        After OVERTAKEN, which cost nothing, another node is searched at once.
         """
         task, verdict = outcome.bind.task, outcome.verdict
         bound = verdict is binder.BindResult.BOUND
         age = max(0.0, time.time() - task.created)
         self._metrics.observe_bind(verdict, bound=bound, seconds=age)
         if bound:
-            self._unbound.succeeded(task.uid)
+            self._failed_binds.succeeded(task.uid)
             self._reporter.bound(outcome.bind)
             return
         log.info(
@@ -185,15 +192,15 @@ class SchedulingLoop:
             self._mirror.forget(task.uid)
             self._pacing.changed()
             return
-        self._unbound.failed(task.uid, time.monotonic())
+        self._failed_binds.failed(task.uid, time.monotonic())
         self._release()
 
     def settle(self, outcome: evictor.Outcome) -> None:
-        """Note what came of a plan of evictions.
+        """Process the result of an eviction plan.
 
-        The job of one that was refused plans anew, without the pod that may not go, at once the
-        first time and then later and later; the next cycle sees that what was promised to it
-        isn't being freed. Others aren't held up by it.
+        After a refusal, the job plans again without the protected pod: at once the first time, then
+        after growing pauses. The next cycle sees that the promised resources are not being freed.
+        Other jobs are not held up.
         """
         plan, obstacle = outcome.plan, outcome.obstacle
         for step in outcome.steps:
@@ -206,7 +213,7 @@ class SchedulingLoop:
             self._metrics.observe_plan(plan.action)
             self._reporter.nominate(plan.claims)
             if plan.beneficiary is not None:
-                self._denied.succeeded(plan.beneficiary)
+                self._refused_jobs.succeeded(plan.beneficiary)
             return
         log.info(
             "eviction.failed",
@@ -218,41 +225,43 @@ class SchedulingLoop:
             message=obstacle.message,
             evicted=len(outcome.evicted),
         )
-        self._spared.failed(obstacle.evict.task.uid, time.monotonic())
+        self._refused_victims.failed(obstacle.evict.task.uid, time.monotonic())
         if plan.beneficiary is not None:
-            self._denied.failed(plan.beneficiary, time.monotonic())
+            self._refused_jobs.failed(plan.beneficiary, time.monotonic())
         self._release()
         self._pacing.changed()
 
     def _release(self) -> None:
-        """End the pauses that are over, and give back the room of pods that couldn't be bound."""
+        """End pauses that are over, and free the places of pods that could not be bound."""
         now = time.monotonic()
-        unbound = self._unbound.ended(now)
+        unbound = self._failed_binds.ended(now)
         for uid in unbound:
             self._mirror.forget(uid)
-        # No shortcut: each must be asked.
-        if any([unbound, self._denied.ended(now), self._spared.ended(now)]):
+        # A list, so that all three are evaluated: `ended` removes pauses.
+        if any([unbound, self._refused_jobs.ended(now), self._refused_victims.ended(now)]):
             self._pacing.changed()
 
     async def _wait(self) -> None:
-        """Until a cycle is due, and can be carried out."""
+        """Wait until a cycle is due and its decisions can be committed."""
         await self._pacing.wait()
         await self._committer.wait_for_room(self._pace.backlog_max)
-        # Until the Lease was renewed, or the tenure ends.
-        while not self._may_commit():  # noqa: ASYNC110 - the thread of the Leases tells nobody
+        # Until the Lease was renewed, or the session ends.
+        while not self._may_commit():  # noqa: ASYNC110 - the election's thread sends no event
             await asyncio.sleep(self._pace.doubt_seconds)
         self._pacing.begin()
 
     async def _cycle(self, thread: cycle_thread.CycleThread) -> None:
-        """One cycle. Raises what fails around it, and cycle_thread.FailedError."""
+        """Run a cycle and pass on its decisions. Raises cycle_thread.FailedError, and errors around
+        the cycle.
+        """
         started, began = time.monotonic(), time.thread_time()
         carried = replace(
             self._carried,
-            eviction_refused_pods=self._spared.pausing,
-            eviction_refused_jobs=self._denied.pausing,
+            eviction_refused_pods=self._refused_victims.pausing,
+            eviction_refused_jobs=self._refused_jobs.pausing,
         )
         taken = self._mirror.snapshot(time.time(), carried)
-        self._teller.tell_of_refusals(taken.refused)
+        self._cycle_log.tell_of_refusals(taken.refused)
         opened, worked = time.monotonic(), time.thread_time() - began
         run = partial(cycle.run_cycle, taken, self._policy, self._pace.budget)
         with cycle_thread.noting_loop_lag(self._metrics.observe_lag):
@@ -262,7 +271,7 @@ class SchedulingLoop:
             self._pacing.changed()
             return
         decided, began = time.monotonic(), time.thread_time()
-        bound = await self._obey(taken, result)
+        bound = await self._commit(taken, result)
         handed_on = time.monotonic()
         worked += thread.worked_seconds + time.thread_time() - began
         parts = {
@@ -279,12 +288,10 @@ class SchedulingLoop:
             costs=result.costs,
         )
         self._metrics.observe_cycle(result, parts)
-        self._teller.tell(result, cycle=self._cycles, bound=bound, parts=parts)
+        self._cycle_log.tell(result, cycle=self._cycles, bound=bound, parts=parts)
 
     def _drop(self, error: BaseException) -> None:
-        """A mistake of ours drops a cycle whole, and the next one waits longer; the process lives
-        on.
-        """
+        """Drop a cycle after a defect, as a whole, and wait longer before the next cycle."""
         self._dropped += 1
         self._running.dropped(self._dropped)
         pause = self._pace.growth().after(self._dropped)
@@ -292,17 +299,17 @@ class SchedulingLoop:
         log.error("cycle.dropped", retry_in_seconds=pause, exc_info=error)
         self._pacing.fail(pause)
 
-    async def _obey(self, taken: snapshot.Snapshot, result: decisions.CycleResult) -> int:
-        """Hand on what was decided; gives the number of binds.
+    async def _commit(self, taken: snapshot.Snapshot, result: decisions.CycleResult) -> int:
+        """Pass on a cycle's decisions and return the number of binds.
 
-        Where a pod or node of a job's binds changed while the cycle ran, or others came onto the
-        node, none of that job's binds is sent: a gang starts whole or not at all, and the next
-        cycle decides anew. A bind to a node that is gone or full would be taken by the API server.
+        If a pod or node of a job's binds changed during the cycle, or the node got other pods, none
+        of the job's binds is sent: a gang starts as a whole or not at all, and the next cycle
+        decides again. The API server would accept a bind to a deleted or full node.
         """
         now = time.time()
         still = partial(self._still_fits, taken.nodes.layout)
-        right = await self._right(result.binds, still, now)
-        self._committer.bind(right, self.take, still)
+        correct = await self._still_correct(result.binds, still, now)
+        self._committer.bind(correct, self.take, still)
         self._carried = result.carried
         with self._failures.contained("schedule", "evictions"):
             self._evict(taken, result, now)
@@ -312,31 +319,33 @@ class SchedulingLoop:
             self._queue_reporter.report(result, taken.queues)
         with self._failures.contained("schedule", "usage of queues"):
             self._usage_writer.report(result.queues, taken.queues)
-        return len(right)
+        return len(correct)
 
-    async def _right(
+    async def _still_correct(
         self, decided: Iterable[decisions.Bind], still: binder.Still, now: float
     ) -> list[decisions.Bind]:
-        """Those that are right still, job by job; they count as being bound by now."""
+        """Return the binds that are still correct, job by job, and assume these binds in the
+        Mirror.
+        """
         by_job: defaultdict[jobs.JobId, list[decisions.Bind]] = defaultdict(list)
         for bind in decided:
             by_job[bind.task.job].append(bind)
-        right: list[decisions.Bind] = []
+        correct: list[decisions.Bind] = []
         try:
             for job, binds in by_job.items():
                 if await self._assume(binds, still, now):
-                    right += binds
+                    correct += binds
                 else:
                     log.info("job.changed", job=job, binds=len(binds))
                     self._pacing.changed()
-        except asyncio.CancelledError:  # nobody will send them
-            for bind in right:
+        except asyncio.CancelledError:  # the binds will not be sent
+            for bind in correct:
                 self._mirror.forget(bind.task.uid)
             raise
-        return right
+        return correct
 
     def _evict(self, taken: snapshot.Snapshot, result: decisions.CycleResult, now: float) -> None:
-        """Hand on the evictions, but for jobs of which a pod went while the cycle ran."""
+        """Pass on the eviction plans, except for jobs with a pod deleted during the cycle."""
         plans = evictor.plans(result, taken.budgets)
         gangs = {job.id: job for job in taken.jobs} if plans else {}
         claimed = victims = 0
@@ -363,13 +372,14 @@ class SchedulingLoop:
     async def _assume(
         self, binds: Sequence[decisions.Bind], still: binder.Still, now: float
     ) -> bool:
-        """Count all of these as being bound; False, and none counts, where one can't be. Others
-        have their turn in between: what they change is seen in the end.
+        """Assume all of these binds, or none: return False when any cannot be assumed.
+
+        Other tasks run in between; their changes are checked at the end.
         """
         complete = False
         try:
             for bind in binds:
-                await self._turns.give_way()
+                await self._yielder.give_way()
                 if not self._mirror.assume(bind.task.uid, bind.node, now):
                     return False
             complete = all(map(still, binds))
@@ -380,5 +390,5 @@ class SchedulingLoop:
         return complete
 
     def _still_fits(self, layout: nodes.NodeLayout, bind: decisions.Bind) -> bool:
-        """Whether a bind that was decided on these nodes is still right."""
+        """Whether a bind decided on this node layout is still correct."""
         return self._mirror.still_fits(bind.task.uid, layout.specs[layout.rows[bind.node]])

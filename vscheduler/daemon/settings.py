@@ -1,4 +1,4 @@
-"""Flags and environment → validated settings, or the list of all their problems."""
+"""Daemon settings: flags and environment, validated, or the list of all problems."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ LOG_FORMATS = ("console", "json")
 SCHEDULER = "scheduler"
 CONTROLLERS = "controllers"
 HALVES = (SCHEDULER, CONTROLLERS)
-"""What can run by itself."""
+"""The parts of the daemon that can run alone."""
 
 
 class Address(NamedTuple):
-    """Where a server listens; an empty host is every interface."""
+    """Listening address of a server. An empty host means all interfaces."""
 
     host: str
     port: int
@@ -36,16 +36,16 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the daemon was told, checked."""
+    """The validated settings of the daemon."""
 
     scheduler_names: tuple[str, ...]
     election: election_settings.Election
     kubeconfig: str = ""
     context: str = ""
     master: str = ""
-    """An address that wins over the kubeconfig's."""
+    """Address of the API server; overrides the kubeconfig."""
     scheduler_conf: str = ""
-    """Path of the configuration file; empty is the built-in configuration."""
+    """Path of the configuration file; empty for the built-in configuration."""
     schedule_period_seconds: float = 1.0
     default_queue: str = "default"
     priority_classes: bool = True
@@ -56,7 +56,7 @@ class Settings:
     log_level: str = "info"
     log_format: str = "console"
     own_pod: statuses.ObjectReference | None = None
-    """The pod that this runs in, where it was told."""
+    """The pod of this process, if known."""
     only: str = ""
     """One of HALVES, or empty for both."""
     inherit_owner_annotations: bool = True
@@ -64,23 +64,24 @@ class Settings:
     cycle_deadline_seconds: float = 30.0
     """How long a cycle may run before this instance gives up."""
     most: bounds.Bounds = bounds.DEFAULT
-    """What one pod may ask for."""
+    """Limits on a single pod."""
 
     @property
     def schedules(self) -> bool:
-        """Whether pods are placed."""
+        """Whether this instance places pods."""
         return self.only != CONTROLLERS
 
     @property
     def controls(self) -> bool:
-        """Whether PodGroups and Queues are looked after."""
+        """Whether this instance runs the controllers of PodGroups and Queues."""
         return self.only != SCHEDULER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given(election_settings.Given):
-    """The flags as they were given, names as the flags', values as text; and what the downward
-    API says of the own pod, all empty where it says nothing.
+    """The flags as given, by flag name, with text values, and the own pod from the downward API.
+
+    The fields of the own pod are empty if not set.
     """
 
     scheduler_name: Sequence[str] = ("vscheduler",)
@@ -107,11 +108,11 @@ class Given(election_settings.Given):
     podgroup_grace: str = "30s"
     cycle_deadline: str = "30s"
     most: bounds.Bounds = bounds.DEFAULT
-    """Checked as they were read."""
+    """Validated when read."""
 
 
 class SettingsError(Exception):
-    """Every problem of the settings, one sentence each."""
+    """All problems of the settings, one sentence each."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -119,7 +120,7 @@ class SettingsError(Exception):
 
 
 def check(given: Given) -> Settings:
-    """Settings out of what was given; SettingsError lists all that is wrong with it."""
+    """Validate the flags. Raises SettingsError with all problems."""
     problems: list[str] = []
     schedulers = tuple(dict.fromkeys(given.scheduler_name))
     if not schedulers:
@@ -151,10 +152,10 @@ def check(given: Given) -> Settings:
     ):
         if value not in choices:
             problems.append(f"{flag}: {value!r} is none of {', '.join(choices)}")
-    halves = election_settings.DaemonParts(
+    parts = election_settings.DaemonParts(
         schedules=given.only != CONTROLLERS, controls=given.only != SCHEDULER
     )
-    elected = election_settings.check(given, schedulers, halves, problems)
+    elected = election_settings.check(given, schedulers, parts, problems)
     if problems or period is None or grace is None or deadline is None:
         raise SettingsError(problems)
     claim = given.claim_unowned_podgroups
@@ -194,7 +195,7 @@ def _own_pod(given: Given) -> statuses.ObjectReference | None:
 
 
 def address(text: str) -> Address:
-    """`host:port`, `:port` or `[host]:port`; ValueError else."""
+    """Parse `host:port`, `:port` or `[host]:port`. Raises ValueError."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdecimal() or int(port) > PORT_MAX:
         raise ValueError(f"{text!r} is no address such as :8080 or 127.0.0.1:8080")
@@ -202,7 +203,7 @@ def address(text: str) -> Address:
 
 
 def label(text: str) -> tuple[str, str]:
-    """`key=value`, or Volcano's `key:value`; ValueError else."""
+    """Parse `key=value`, or Volcano's `key:value`. Raises ValueError."""
     for sign in "=:":
         key, found, value = text.partition(sign)
         if found and key:

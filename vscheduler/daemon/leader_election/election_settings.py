@@ -144,13 +144,13 @@ class Given:
 
 
 def check(
-    given: Given, schedulers: Sequence[str], halves: DaemonParts, problems: list[str]
+    given: Given, schedulers: Sequence[str], parts: DaemonParts, problems: list[str]
 ) -> Election:
     """Return the Election for the given flags. Errors are added to `problems`.
 
     Without leader election, the related flags are not checked.
     """
-    controllers_lease = CONTROLLERS_LEASE if halves.controls else ""
+    controllers_lease = CONTROLLERS_LEASE if parts.controls else ""
     if not given.leader_elect:
         own = {name: name for name in schedulers}
         return Election(enabled=False, lease_of=own, controllers_lease=controllers_lease)
@@ -161,7 +161,7 @@ def check(
         )
     namespace, warnings = _namespace(given, problems)
     return Election(
-        lease_of=_leases(given.leader_elect_resource_name, schedulers, halves, problems),
+        lease_of=_leases(given.leader_elect_resource_name, schedulers, parts, problems),
         controllers_lease=controllers_lease,
         namespace=namespace,
         timing=_timing(given, problems),
@@ -184,7 +184,7 @@ def _namespace(given: Given, problems: list[str]) -> tuple[str, tuple[str, ...]]
 
 
 def _leases(
-    resource_name: str, schedulers: Sequence[str], halves: DaemonParts, problems: list[str]
+    resource_name: str, schedulers: Sequence[str], parts: DaemonParts, problems: list[str]
 ) -> dict[str, str]:
     """Return the Lease of each scheduler name."""
     flag = RESOURCE_NAME if resource_name else "--scheduler-name"
@@ -195,7 +195,7 @@ def _leases(
         )
     if resource_name and not is_subdomain(resource_name):
         problems.append(no_subdomain(flag, resource_name))
-    suffix = "" if halves.schedules else PODGROUPS_SUFFIX
+    suffix = "" if parts.schedules else PODGROUPS_SUFFIX
     leases = {name: f"{resource_name or name}{suffix}" for name in schedulers}
     for called in dict.fromkeys(lease.removesuffix(suffix) for lease in leases.values()):
         if called == CONTROLLERS_LEASE:
