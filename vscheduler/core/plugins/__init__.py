@@ -1,4 +1,4 @@
-"""Policy, one plugin a file; the configuration says which, and in which tiers."""
+"""Policy plugins, each in a file of its own; the configuration chooses plugins and tiers."""
 
 from vscheduler.core.api import contracts
 from vscheduler.core.plugins.binpack import Binpack

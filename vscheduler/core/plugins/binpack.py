@@ -1,7 +1,7 @@
-"""Binpack: fill nodes that are in use before empty ones.
+"""Binpack: fill nodes in use before empty nodes.
 
-Volcano: plugins/binpack. A node's score is the weighted mean, over the resources that the pod asks
-for, of the part that would be in use with it, times 100 and the plugin's weight.
+Volcano: plugins/binpack. A node's score is 100 times the plugin's weight times the utilization with
+the pod on the node, as a weighted mean over the resources in the pod's request.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,10 @@ PREFIX = "binpack.resources"
 
 
 class Binpack(contracts.Plugin):
-    """cpu, memory and the resources listed in `binpack.resources` count, each with its weight."""
+    """Scores nodes by weighted utilization.
+
+    cpu, memory and the resources in `binpack.resources` count.
+    """
 
     name = "binpack"
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
@@ -30,7 +33,7 @@ class Binpack(contracts.Plugin):
     }
 
     def open(self, session: contracts.Session) -> None:
-        """Resources that no column stands for are left out: nobody asks for them."""
+        """Read the weights. Resources without a column are left out, since no pod requests them."""
         self._session = session
         self._weight = self.number("binpack.weight")
         weights = {
@@ -50,10 +53,10 @@ class Binpack(contracts.Plugin):
         self._parts: dict[jobs.PodClass, list[tuple[int, int, float]]] = {}
 
     def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> None:
-        """Nothing: the view shows all that counts."""
+        """Return nothing: scores depend on the node view alone."""
 
     def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> NDArray[np.float64]:
-        """A resource that wouldn't fit, or that the node hasn't got, adds nothing."""
+        """Return the scores. A resource too small or missing on the node adds nothing."""
         total = np.zeros(nodes.size)
         for column, amount, weight in self._parts.get(task.pod_class) or self._part(task):
             used = nodes.used[:, column] + amount
@@ -65,7 +68,7 @@ class Binpack(contracts.Plugin):
         return total
 
     def _part(self, task: jobs.Task) -> list[tuple[int, int, float]]:
-        """Column, requested amount and points of each resource that counts for the task."""
+        """Return column, requested amount and maximum score of each resource that counts."""
         request: list[int] = self._session.request(task).tolist()
         counted = [(column, weight) for column, weight in self._weights if request[column]]
         whole = sum(weight for _, weight in counted)
@@ -77,6 +80,7 @@ class Binpack(contracts.Plugin):
         return parts
 
     def _listed_weight(self, name: str) -> float:
+        """Return the weight of a resource from `binpack.resources`."""
         weight = self._arguments.get(f"{PREFIX}.{name}", self.arguments[f"{PREFIX}.*"].default)
         assert isinstance(weight, int)
         return weight

@@ -1,8 +1,8 @@
-"""Capacity: queues own amounts, lend what they don't use, and get it back.
+"""Capacity: queues own amounts, lend unused resources, and reclaim them.
 
-Volcano: plugins/capacity. Up to what a queue deserves it may reclaim from those who have more;
-above that it borrows what is idle, up to its capability; its guarantee is never lent. With
-enableHierarchy queues are a tree: what holds for a queue holds for all above it.
+Volcano: plugins/capacity. Up to the deserved amount, a queue may reclaim from queues above theirs.
+Beyond, the queue borrows idle resources up to its capability. A guarantee is never lent. With
+enableHierarchy, queues form a tree, and a queue's limits hold for all queues below.
 """
 
 import itertools
@@ -18,7 +18,7 @@ DRA = "dynamic resource allocation"
 
 
 class Claim:
-    """A task that asks for others' room, and what queues have left once its victims are gone."""
+    """A request to reclaim, and the usage of queues without the victims chosen so far."""
 
     def __init__(
         self, account: queue_usage.QueueUsage, request: queue_usage.Request, pods: int
@@ -29,7 +29,7 @@ class Claim:
         self._left: dict[str, list[int]] = {}
 
     def left(self, account: queue_usage.QueueUsage) -> list[int]:
-        """What the queue has, less the victims so far."""
+        """Return the queue's usage without the victims so far."""
         known = self._left.get(account.name)
         if known is None:
             known = self._left[account.name] = list(account.allocated)
@@ -41,9 +41,7 @@ class Claim:
         account: queue_usage.QueueUsage,
         asked: Sequence[queue_usage.QueueUsage],
     ) -> None:
-        """Count a pod of this queue as gone, for all queues above it, too, whether they were asked
-        to lend or not.
-        """
+        """Deduct a victim from its queue and all ancestors, asked to lend or not."""
         del asked
         self._deduct(request, account.line)
 
@@ -71,16 +69,16 @@ class Capacity(contracts.Plugin):
     }
 
     usage_type: ClassVar[type[queue_usage.QueueUsageTree]] = queue_usage.QueueUsageTree
-    """Counts what queues use, and limits it."""
+    """The class that counts and limits the usage of queues."""
     claim_type: ClassVar[type[Claim]] = Claim
-    """Counts victims while they are chosen."""
+    """The class that counts victims while they are chosen."""
 
     def open(self, session: contracts.Session) -> None:
-        """What the hooks need is worked out once the total is known."""
+        """Keep the session; everything else needs the total, which is known in `start`."""
         self._session = session
 
     def start(self) -> None:
-        """Find everyone's place and limits, and add up what they have and were promised."""
+        """Build the tree, compute limits, and add up allocated and promised resources."""
         session = self._session
         self._tree: queues.Tree | None = None
         self._problems: Mapping[str, queues.QueueProblem] = {}
@@ -92,8 +90,9 @@ class Capacity(contracts.Plugin):
         self._pods = session.space.columns[resources.PODS]
 
     def queue_key(self, queue: queues.Queue) -> contracts.Key | None:
-        """The higher spec.priority, then the smaller share of what is deserved, then who deserves
-        anything; in a tree, the shares of the branches where the two part.
+        """Return the key: higher priority, then smaller dominant share, then entitled queues first.
+
+        In a tree, ancestors are compared where the paths part.
         """
         account = self._books.accounts[queue.name]
         line = account.line[-2::-1]
@@ -105,14 +104,14 @@ class Capacity(contracts.Plugin):
         return tuple(key)
 
     def victim_queue_key(self, claimant: queues.Queue, queue: queues.Queue) -> contracts.Key | None:
-        """Near relations lend first: those with the deeper common ancestor (VictimQueueOrderFn)."""
+        """Return close relatives first, by common ancestors (Volcano: VictimQueueOrderFn)."""
         if self._tree is None:
             return None
         paths = (self._tree.paths[claimant.name], self._tree.paths[queue.name])
         return -float(sum(map(operator.eq, *paths)))
 
     def job_valid(self, gang: views.JobState) -> decisions.Reason | None:
-        """Why a job can't run in its queue: this has children, or is set aside."""
+        """Return a reason if jobs can't run in the queue: it has children, or is set aside."""
         if self._tree is None:
             return None
         queue, tasks = gang.job.queue, len(gang.job.tasks)
@@ -126,7 +125,7 @@ class Capacity(contracts.Plugin):
         return decisions.Reason(code=code.SET_ASIDE, queue=queue, tasks=tasks, problem=problem)
 
     def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool:
-        """Whether the queue and all above it may still promise the group's minResources.
+        """Whether the queue and all ancestors can promise the group's minResources in addition.
 
         Volcano: checkJobEnqueueableHierarchically, with the limits of `allocatable`.
         """
@@ -145,13 +144,14 @@ class Capacity(contracts.Plugin):
         return decisions.AdmissionFailure(code=code, shortages=shortages, subject=owner.name)
 
     def job_enqueued(self, gang: views.JobState) -> None:
-        """Count what the group was promised, pods behind a gate aside."""
+        """Count the promise to the group, without gated pods."""
         account = self._books.accounts[gang.job.queue]
         self._books.promise(account, inqueue_resources.outstanding(gang))
 
     def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool:
-        """Whether the queue is open, is for jobs, and it and all above it stay within their
-        capability; borrowing is free as far as nobody's guarantee is touched.
+        """Whether the queue takes jobs, and the task keeps to the limits of queue and ancestors.
+
+        Borrowing is free as long as no other queue's guarantee is touched.
         """
         if self._barred(queue) is not None:
             return False
@@ -159,12 +159,12 @@ class Capacity(contracts.Plugin):
         return next(self._books.exceeded(account, self._request(task)), None) is None
 
     def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
-        """The resources of which the task would take one queue above its limit."""
+        """Return the resources of which the task would take a queue above its limit."""
         if self._barred(queue) is not None:
             return ()
         account = self._books.accounts[queue.name]
         exceeded = list(self._books.exceeded(account, self._request(task)))
-        # Of several, the highest: what it can't have, those below it can't either.
+        # Of several queues, the topmost: queues below can't have more in any case.
         owner = max((each.account for each in exceeded), key=account.line.index, default=None)
         names = self._session.space.names
         found = {
@@ -181,10 +181,10 @@ class Capacity(contracts.Plugin):
         return tuple(found[name] for name in sorted(found))
 
     def preemptive(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> bool:
-        """Whether the queue deserves all that it would have then of what these tasks ask for.
+        """Whether the queue deserves all it would then have of the resources these tasks ask for.
 
-        Of every resource, not of any: else two queues, each above its share of something, would
-        take pods from each other in turns.
+        All resources count, not any single one: two queues, each above its share of a different
+        resource, could otherwise take pods from each other in turns.
         """
         if self._barred(queue) is not None:
             return False
@@ -201,8 +201,9 @@ class Capacity(contracts.Plugin):
     def reclaimable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task]:
-        """Pods without which their queues keep their guarantees, and that hold something that the
-        claimant asks for and that is borrowed (Volcano: ReclaimableFn).
+        """Return pods holding borrowed resources the claimant asks for (Volcano: ReclaimableFn).
+
+        The pod's queue must keep its guarantee.
         """
         claim = self.claim_type(self._account(claimant), self._request(claimant), self._pods)
         victims = []
@@ -220,15 +221,15 @@ class Capacity(contracts.Plugin):
         return victims
 
     def on_allocate(self, task: jobs.Task) -> None:
-        """Room that is only promised counts as well, as in Volcano."""
+        """Count the task. Resources only reserved so far count as well, as in Volcano."""
         self._books.take(self._account(task), self._request(task))
 
     def on_deallocate(self, task: jobs.Task) -> None:
-        """The opposite."""
+        """Stop counting the task."""
         self._books.take(self._account(task), self._request(task), -1)
 
     def entitlements(self) -> Mapping[str, decisions.Entitlement]:
-        """All queues; of one that is set aside, why."""
+        """Return the entitlements of all queues, with the problem of each queue set aside."""
         names = self._session.space.names
         found = {}
         for queue in self._session.queues:
@@ -247,7 +248,7 @@ class Capacity(contracts.Plugin):
         return found
 
     def _bases(self, account: queue_usage.QueueUsage) -> Mapping[str, decisions.Basis]:
-        """What the queue owns of each resource."""
+        """Return the owned amount of each resource, with guarantees."""
         queue, total = self._session.queues[account.name], self._session.total.tolist()
         unkept = account.unkept or [0.0] * len(total)
         return {
@@ -273,7 +274,7 @@ class Capacity(contracts.Plugin):
         }
 
     def _barred(self, queue: queues.Queue) -> decisions.ReasonCode | None:
-        """Why nothing of this queue may be placed or admitted, whatever it has."""
+        """Return why no pod of this queue may be placed or admitted, regardless of amounts."""
         if not queue.open:
             return decisions.ReasonCode.QUEUE_CLOSED
         if self._tree is not None and not self._tree.leaf(queue.name):
@@ -281,9 +282,9 @@ class Capacity(contracts.Plugin):
         return decisions.ReasonCode.SET_ASIDE if queue.name in self._problems else None
 
     def _read_tree(self) -> None:
-        """Find the place of every queue. Where one is wrong, only its subtree is set aside."""
+        """Build the tree of queues. Where a queue is misplaced, only its subtree is set aside."""
         if "enableHierarchy" in self.flags:
-            # A job in an inner queue is no problem of the queue: anybody could make one.
+            # A job in an inner queue is no problem of the queue: any user could create such a job.
             self._tree = queues.tree(self._session.queues, {})
             self._problems = self._tree.problems
 
@@ -292,12 +293,12 @@ class Capacity(contracts.Plugin):
         return self._books.unpromisable(account, asked, ceiling=True) is not None
 
     def _asked(self, job: jobs.Job) -> resources.ResourceMap:
-        """The group's minResources; what it has of them is among what its queue has already."""
+        """Return the group's minResources, less resources already counted as the queue's."""
         least = job.min_resources or {}
         return {name: max(0, each - job.allocated.get(name, 0)) for name, each in least.items()}
 
     def _deserves(self, account: queue_usage.QueueUsage, wanted: Mapping[int, int]) -> bool:
-        """Whether this much more is still what the queue deserves."""
+        """Whether the queue would deserve this much more."""
         counted = [
             account.allocated[column] + amount <= account.deserved[column]
             for column, amount in wanted.items()
@@ -306,19 +307,19 @@ class Capacity(contracts.Plugin):
         return bool(counted) and all(counted)
 
     def _elders(self, account: queue_usage.QueueUsage) -> Sequence[queue_usage.QueueUsage]:
-        """The ancestors, but for root, that have a say in reclaim (ancestorReclaimLevel)."""
+        """Return the ancestors, without root, that take part in reclaim (ancestorReclaimLevel)."""
         return account.line[1:-1][: self._level]
 
     def _strangers(
         self, claim: Claim, account: queue_usage.QueueUsage
     ) -> list[queue_usage.QueueUsage]:
-        """Those of them that aren't the claimant's as well: they must lend, too."""
+        """Return the ancestors not shared with the claimant, which must have borrowed as well."""
         return [each for each in self._elders(account) if each not in claim.account.line]
 
     def _spares(
         self, account: queue_usage.QueueUsage, request: queue_usage.Request, claim: Claim
     ) -> bool:
-        """Whether the queue and those above it keep their guarantees of what the pod holds."""
+        """Whether the queue and its ancestors keep their guarantees of the pod's resources."""
         return all(
             each.guarantee[column] <= claim.left(each)[column] - amount
             for each in account.line
@@ -331,8 +332,8 @@ class Capacity(contracts.Plugin):
     ) -> bool:
         """Whether the queue has more than it deserves of what the pod holds.
 
-        A pod that holds nothing of what its queue deserves is borrowed as a whole. Something of
-        what is borrowed must be what the claimant asks for.
+        If the queue deserves none of the pod's resources, the whole pod is borrowed. The claimant
+        must ask for some of the borrowed resources.
         """
         has, deserved = claim.left(account), account.deserved
         columns = [column for column, _ in request]
@@ -344,13 +345,13 @@ class Capacity(contracts.Plugin):
         return bool(counted) and not lent.isdisjoint(claim.columns)
 
     def _owns(self, account: queue_usage.QueueUsage, request: queue_usage.Request) -> bool:
-        """Whether what the queue deserves says anything about what is asked for."""
+        """Whether the deserved amounts cover any resource of the request."""
         return any(column in account.named for column, _ in request)
 
     def _in_family(
         self, account: queue_usage.QueueUsage, request: queue_usage.Request, claim: Claim
     ) -> bool:
-        """Whether both queues borrow from an ancestor that they share: then none owes the other."""
+        """Whether both queues borrow from a common ancestor, so that neither owes the other."""
         return (
             not self._owns(account, request)
             and not self._owns(claim.account, claim.request)
@@ -361,7 +362,7 @@ class Capacity(contracts.Plugin):
         return self._books.accounts[self._session.gangs[task.job].job.queue]
 
     def _request(self, task: jobs.Task) -> list[tuple[int, int]]:
-        """The columns that the task asks for; found once per class."""
+        """Return the columns and amounts of a request, computed once for each class."""
         request = self._requests.get(task.pod_class)
         if request is None:
             row: list[int] = self._session.request(task).tolist()

@@ -1,6 +1,7 @@
-"""Cdp: a pod that has just found its place keeps it for a while (cool-down protection).
+"""Cdp: cool-down protection, a pod just started isn't evicted for a while.
 
-Volcano: plugins/cdp. Without it, elastic jobs can take the same room from each other in turn.
+Volcano: plugins/cdp. Without protection, elastic jobs can take the same resources from each other
+in turn.
 """
 
 from collections.abc import Sequence
@@ -9,29 +10,30 @@ from vscheduler.core.api import contracts
 from vscheduler.core.model import durations, jobs
 
 COOLDOWN = "volcano.sh/cooldown-time"
-"""Label of a pod, or else annotation: for how long it is protected, such as 10m."""
+"""Label of a pod, or else annotation: how long the pod is protected, such as 10m."""
 
 
 class Cdp(contracts.Plugin):
-    """Protects running pods until their own cool-down time has passed since they were scheduled."""
+    """Protects running pods until their cool-down time has passed since they were scheduled."""
 
     name = "cdp"
     victim_role = contracts.VictimRole.PROTECTS
 
     def open(self, session: contracts.Session) -> None:
-        """Pods say themselves for how long they are protected."""
+        """Keep the session; each pod names its own cool-down time."""
         self._session = session
 
     def preemptable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task]:
-        """All whose time has passed, or who have none (Volcano: cdp filterVictimFn)."""
+        """Return all pods without cool-down time left (Volcano: cdp filterVictimFn)."""
         del claimant
         return [task for task in candidates if not self._cooling(task)]
 
     reclaimable = preemptable
 
     def _cooling(self, task: jobs.Task) -> bool:
+        """Whether the pod is still protected. If so, a cycle is due when protection ends."""
         if task.status is not jobs.TaskStatus.RUNNING or task.scheduled_at is None:
             return False
         end = task.scheduled_at + _cooldown(task)
@@ -42,7 +44,7 @@ class Cdp(contracts.Plugin):
 
 
 def _cooldown(task: jobs.Task) -> float:
-    """In seconds; a text that is no duration protects nothing, and the label goes first."""
+    """Return the cool-down time in seconds, 0 if unreadable. The label precedes the annotation."""
     text = task.labels.get(COOLDOWN, task.annotations.get(COOLDOWN, "0"))
     try:
         return durations.seconds(text)

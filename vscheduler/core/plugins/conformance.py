@@ -1,4 +1,4 @@
-"""Conformance: pods that the cluster itself needs never make room for others.
+"""Conformance: pods the cluster itself depends on are never evicted.
 
 Volcano: plugins/conformance.
 """
@@ -9,13 +9,13 @@ from vscheduler.core.api import contracts
 from vscheduler.core.model import jobs
 
 CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
-"""Priority classes of pods that the cluster needs."""
+"""Priority classes of pods the cluster depends on."""
 
 SYSTEM_NAMESPACE = "kube-system"
 
 
 class Conformance(contracts.Plugin):
-    """Protects kube-system, and pods of the two system priority classes anywhere."""
+    """Protects pods in kube-system, and pods of both system priority classes in any namespace."""
 
     name = "conformance"
     victim_role = contracts.VictimRole.PROTECTS
@@ -23,7 +23,7 @@ class Conformance(contracts.Plugin):
     def preemptable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task]:
-        """All others, whoever asks (Volcano: conformance evictableFn)."""
+        """Return all other pods, for any claimant (Volcano: conformance evictableFn)."""
         del claimant
         return [task for task in candidates if not _critical(task)]
 
@@ -31,4 +31,5 @@ class Conformance(contracts.Plugin):
 
 
 def _critical(task: jobs.Task) -> bool:
+    """Whether the cluster depends on the pod."""
     return task.priority_class in CRITICAL or task.namespace == SYSTEM_NAMESPACE

@@ -1,7 +1,7 @@
-"""Drf: the job whose dominant share is smallest comes first.
+"""Drf: dominant resource fairness, the job with the smallest dominant share comes first.
 
-Volcano: plugins/drf. A job's dominant share is the largest part that it has of any resource of the
-cluster. With enableHierarchy, queues have shares as well, as branches of a tree.
+Volcano: plugins/drf. A job's dominant share is the largest fraction of any cluster resource held by
+the job. With enableHierarchy, queues in a tree have shares as well.
 """
 
 import operator
@@ -18,11 +18,11 @@ SHARE_SLACK = 1e-6
 
 HIERARCHY = "volcano.sh/hierarchy"
 WEIGHTS = "volcano.sh/hierarchy-weights"
-"""Annotations of a Queue: its place in the tree (`root/sci/dev`) and the weights on the way."""
+"""Annotations of a Queue: the path in the tree (`root/sci/dev`), and the weights along the path."""
 
 
 class DrfAttributes:
-    """What one job has, one amount per column, and its share as long as nothing changes."""
+    """What a job has, one amount per column, and its share until the next change."""
 
     __slots__ = ("allocated", "share")
 
@@ -32,8 +32,9 @@ class DrfAttributes:
 
 
 class Drf(contracts.Plugin):
-    """Levels the dominant shares of the jobs of a queue; with enableHierarchy, those of the
-    branches of the queue tree first.
+    """Orders jobs by dominant share.
+
+    With enableHierarchy, queues are ordered by shares of the queue tree.
     """
 
     name = "drf"
@@ -42,23 +43,23 @@ class Drf(contracts.Plugin):
     turns."""
 
     def open(self, session: contracts.Session) -> None:
-        """Ledgers are opened when a job is first asked about, most never are."""
+        """Keep the session. Attributes of a job are made when first asked for; mostly never."""
         self._session = session
         self._ledgers: dict[jobs.JobId, DrfAttributes] = {}
         self._requests: dict[jobs.PodClass, list[tuple[int, int]]] = {}
 
     def start(self) -> None:
-        """Shares are parts of the total."""
+        """Read the total, of which shares are fractions."""
         self._total: list[int] = self._session.total.tolist()
         hierarchical = "enableHierarchy" in self.flags
         self._tree = _planted(self._session, flat=self.flat_tree) if hierarchical else None
 
     def queue_key(self, queue: queues.Queue) -> contracts.Key | None:
-        """Branches that want something before those that are saturated, then the smaller share."""
+        """Return unsaturated queues before saturated queues, then the smaller share first."""
         return None if self._tree is None else self._tree.key(queue.name)
 
     def job_key(self, gang: views.JobState) -> contracts.Key:
-        """The dominant share; pod slots count as a resource (Volcano: drf updateShare)."""
+        """Return the dominant share, with pod slots as a resource (Volcano: drf updateShare)."""
         ledger = self._ledgers.get(gang.job.id) or self._ledger(gang.job)
         if ledger.share is None:
             ledger.share = share_arithmetic.share(ledger.allocated, self._total)
@@ -67,7 +68,7 @@ class Drf(contracts.Plugin):
     def preemptable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task]:
-        """Pods whose job has no smaller share without them than the claimant's has with it.
+        """Return pods whose jobs keep at least the share of the claimant's job with its pod.
 
         Volcano: drf preemptableFn.
         """
@@ -92,11 +93,11 @@ class Drf(contracts.Plugin):
     def reclaimable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task] | None:
-        """Pods of branches that have more than the claimant's, and without which they still have no
-        less than it has with its pod. A share can shrink as more of a branch starts: by only one of
-        the two, each could take from the other in turns.
+        """Return pods of queues with a larger share, compared where their paths part.
 
-        Volcano: drf reclaimFn.
+        Without the pod, the share must still be no smaller than the claimant's share with its pod
+        (Volcano: drf reclaimFn). Both conditions are needed because a share can shrink as more of a
+        queue starts; with only one, two queues could take from each other in turns.
         """
         if self._tree is None:
             return None
@@ -112,8 +113,9 @@ class Drf(contracts.Plugin):
     def _giving_way(
         self, mine: str, candidates: Sequence[jobs.Task], richer: Collection[str]
     ) -> Sequence[jobs.Task]:
-        """Those of these pods that may go, each without those before it that do; the tree is as
-        it was in the end.
+        """Return which of these pods may be evicted, each without the victims before it.
+
+        The tree ends unchanged.
         """
         tree = self._tree
         assert tree is not None
@@ -132,8 +134,10 @@ class Drf(contracts.Plugin):
     def share_after(
         self, claimant: jobs.Task, claimed: resources.Vector, victims: Sequence[jobs.Task]
     ) -> decisions.ShareAfter | None:
-        """The shares by weight of their branches: the loser keeps no less than the claimant gets,
-        else each would take the other's whole gangs in turns.
+        """Return the weighted shares of both queues at the nodes where their paths part.
+
+        The loser must keep no less than the claimant gets; otherwise both would take whole gangs
+        from each other in turns.
         """
         if self._tree is None:
             return None
@@ -149,7 +153,7 @@ class Drf(contracts.Plugin):
         return decisions.ShareAfter(loser=loser_ends, claimant=claimant_ends)
 
     def on_allocate(self, task: jobs.Task) -> None:
-        """Room that is only promised counts as well, as in Volcano."""
+        """Count the task. Resources only reserved so far count as well, as in Volcano."""
         ledger = self._ledgers.get(task.job) or self._ledger(self._session.gangs[task.job].job)
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
             ledger.allocated[column] += amount
@@ -157,7 +161,7 @@ class Drf(contracts.Plugin):
         self._shift(task, 1)
 
     def on_deallocate(self, task: jobs.Task) -> None:
-        """The opposite."""
+        """Stop counting the task."""
         ledger = self._ledgers.get(task.job) or self._ledger(self._session.gangs[task.job].job)
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
             ledger.allocated[column] -= amount
@@ -165,19 +169,19 @@ class Drf(contracts.Plugin):
         self._shift(task, -1)
 
     def _shift(self, task: jobs.Task, sign: int) -> None:
-        """The tree learns that the task has room, or has it no more."""
+        """Add the task to the queue tree (1), or remove the task (-1)."""
         if self._tree is not None:
             queue = self._session.gangs[task.job].job.queue
             self._tree.shift(queue, task.job, sign * self._session.request(task))
 
     def _ledger(self, job: jobs.Job) -> DrfAttributes:
-        """The job as in the snapshot: whatever changes it opens its ledger first."""
+        """Return attributes as in the snapshot: no change comes before the first call."""
         ledger = DrfAttributes(self._session.space.vector(job.allocated).tolist())
         self._ledgers[job.id] = ledger
         return ledger
 
     def _request(self, task: jobs.Task) -> list[tuple[int, int]]:
-        """The columns that the task asks for; found once per class."""
+        """Return the columns and amounts of a request, computed once for each class."""
         row: list[int] = self._session.request(task).tolist()
         request = [(column, amount) for column, amount in enumerate(row) if amount]
         self._requests[task.pod_class] = request
@@ -185,8 +189,9 @@ class Drf(contracts.Plugin):
 
 
 def _planted(session: contracts.Session, *, flat: bool) -> hierarchical_drf.Tree:
-    """The tree as the cycle begins. A queue that names no place stands below the root by itself,
-    with the weight of its spec.
+    """Return the queue tree as the cycle begins.
+
+    A queue without path is a child of root, with the weight in its spec.
     """
     holdings: defaultdict[str, list[hierarchical_drf.JobUsage]] = defaultdict(list)
     for gang in session.gangs.values():
@@ -204,6 +209,7 @@ def _planted(session: contracts.Session, *, flat: bool) -> hierarchical_drf.Tree
 
 
 def _place(queue: queues.Queue) -> hierarchical_drf.QueuePath:
+    """Return the position of a queue in the tree."""
     path = queue.annotations.get(HIERARCHY, "")
     if not path:
         return hierarchical_drf.QueuePath(

@@ -1,8 +1,8 @@
-"""Fairshare: where queues are owed the same, those come first that have used less so far.
+"""Fairshare: at equal entitlement, tenants with less past usage come first.
 
-Volcano has no such plugin. What is in use is weighed and summed up over time, and half of it is
-forgotten after a half-life (`core.model.queues`); the record outlives a restart in an annotation
-of the Queue. In the order of plugins it breaks the ties of those before it.
+Volcano has no such plugin. Usage is weighed and summed up over time, and decays by half within a
+half-life (`core.model.queues`). The record outlives a restart in an annotation of the Queue. As
+with all sort keys, fairshare breaks ties left by plugins before it.
 """
 
 from collections import defaultdict
@@ -27,14 +27,14 @@ WEIGHTS: Mapping[str, float] = {
     resources.PODS: 0.0,
     "ephemeral-storage": 0.0,
 }
-"""How much a unit (a core, a GiB) counts where nothing else is configured. HUGE_PAGES count
-nothing, and one of anything else, a device, counts 1."""
+"""The default weight of one unit (a core, a GiB). Huge pages count nothing, and one unit of any
+other resource, such as a device, counts 1."""
 
 HUGE_PAGES = "hugepages-"
 
 
 def half_life(text: str) -> float:
-    """A duration in seconds; ValueError for none, and for one that nobody lives to see."""
+    """Parse a half-life into seconds; raise ValueError if invalid or above a hundred years."""
     found = durations.positive(text)
     if found > HALF_LIFE_MAX_SECONDS:
         raise ValueError(f"{text!r} is more than a hundred years")
@@ -42,7 +42,7 @@ def half_life(text: str) -> float:
 
 
 def weights(given: Mapping[object, object]) -> dict[str, float]:
-    """Weights by resource; ValueError for what is none."""
+    """Return weights by resource; raise ValueError for an invalid name or weight."""
     found = {}
     for name, weight in given.items():
         if not isinstance(name, str) or not name:
@@ -54,7 +54,7 @@ def weights(given: Mapping[object, object]) -> dict[str, float]:
 
 
 class Floor:
-    """How far a queue is below its guarantee, and what it asks for, by resource."""
+    """How far a queue is below its guarantee, and its pending requests, by resource."""
 
     __slots__ = ("missing", "wanted")
 
@@ -63,23 +63,26 @@ class Floor:
         self.wanted = dict.fromkeys(missing, 0)
 
     def move(self, amounts: resources.ResourceMap, step: int) -> None:
-        """The queue has so much more, or less (-1)."""
+        """Add allocated amounts, or subtract them if `step` is -1."""
         for name in self.missing.keys() & amounts.keys():
             self.missing[name] -= step * amounts[name]
 
     def ask(self, amounts: resources.ResourceMap, step: int) -> None:
-        """It asks for so much more, or less (-1)."""
+        """Add requested amounts, or subtract them if `step` is -1."""
         for name in self.missing.keys() & amounts.keys():
             self.wanted[name] += step * amounts[name]
 
     @property
     def broken(self) -> bool:
-        """Whether it is below its guarantee in something that it asks for."""
+        """Whether the queue is below its guarantee in any resource with a pending request."""
         return any(lack > 0 and self.wanted[name] > 0 for name, lack in self.missing.items())
 
 
 class FairShare(contracts.Plugin):
-    """Who has used less goes first: queues by weight, and namespaces within a queue."""
+    """Orders by past usage, least first.
+
+    Queues are compared by usage over weight, and namespaces within a queue by usage.
+    """
 
     name = "fairshare"
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
@@ -88,7 +91,7 @@ class FairShare(contracts.Plugin):
     }
 
     def open(self, session: contracts.Session) -> None:
-        """Usage is worked out when asked for."""
+        """Read the arguments. Usage is computed when asked for."""
         self._session = session
         self._half_life = self.seconds("fairshare.halfLife")
         self._units = self._weighed(session.space.names)
@@ -97,7 +100,7 @@ class FairShare(contracts.Plugin):
         self._floors: dict[str, Floor] = {}
 
     def start(self) -> None:
-        """See how far queues are below their guarantees, as far as these can be kept."""
+        """Compute how far queues are below their guarantees, as far as guarantees can be kept."""
         session = self._session
         busy = session.demands.queues
         names = sorted(name for name in busy if session.queues[name].guarantee)
@@ -118,9 +121,7 @@ class FairShare(contracts.Plugin):
                 floor.ask(gang.job.pending, 1)
 
     def queue_key(self, queue: queues.Queue) -> contracts.Key:
-        """Queues below their guarantee first, whatever they have used; then the smaller usage by
-        weight.
-        """
+        """Return queues below their guarantee first, then the smaller usage over weight."""
         floor = self._floors.get(queue.name)
         if queue.name not in self._used:
             used = sum(self._now(each.queue, each) for each in self._records(queue))
@@ -128,7 +129,7 @@ class FairShare(contracts.Plugin):
         return (0.0 if floor is not None and floor.broken else 1.0, self._used[queue.name])
 
     def job_key(self, gang: views.JobState) -> contracts.Key:
-        """What the job's namespace has used in its queue."""
+        """Return the usage of the job's namespace within the queue."""
         place = gang.job.queue, gang.job.namespace
         if place not in self._used_within:
             self._used_within[place] = sum(
@@ -139,16 +140,17 @@ class FairShare(contracts.Plugin):
         return self._used_within[place]
 
     def on_allocate(self, task: jobs.Task) -> None:
-        """It holds, or is promised, a part of its queue's guarantee."""
+        """Count the task towards the queue's guarantee, whether allocated or only reserved."""
         self._move(task, 1)
 
     def on_deallocate(self, task: jobs.Task) -> None:
-        """The opposite."""
+        """Stop counting the task."""
         self._move(task, -1)
 
     def usages(self) -> Mapping[str, queues.Usage]:
-        """By queue, its record, with what its pods hold once binds and evictions are carried out;
-        promises aren't held.
+        """Return the record of each queue after this cycle's binds and evictions.
+
+        Reserved resources don't count.
         """
         held: defaultdict[str, defaultdict[str, list[int]]]
         held = defaultdict(lambda: defaultdict(lambda: [0] * len(self._units)))
@@ -176,6 +178,7 @@ class FairShare(contracts.Plugin):
         return found
 
     def _move(self, task: jobs.Task, step: int) -> None:
+        """Count a task towards the queue's guarantee (1), or stop counting (-1)."""
         floor = self._floors.get(self._session.gangs[task.job].job.queue)
         if floor is not None:
             floor.move(task.pod_class.request, step)
@@ -183,22 +186,23 @@ class FairShare(contracts.Plugin):
                 floor.ask(task.pod_class.request, -step)
 
     def _record(self, queue: queues.Queue) -> queues.Usage | None:
-        """Our own: what the cycle before made of it, else what was written down."""
+        """Return our own record: from the last cycle, or else from the Queue's annotation."""
         known = self._session.snapshot.carried.past_usage.get(queue.name)
         return queue.past_usage.get(queues.OURS) if known is None else known
 
     def _records(self, queue: queues.Queue) -> list[queues.Usage]:
-        """Our own, and those that other schedulers keep of this queue."""
+        """Return our own record, and records kept by other schedulers for this queue."""
         own = self._record(queue)
         others = [each for name, each in sorted(queue.past_usage.items()) if name != queues.OURS]
         return others if own is None else [own, *others]
 
     def _now(self, account: queues.Account, record: queues.Usage) -> float:
+        """Return the usage in an account, decayed until now."""
         seconds = self._session.snapshot.now - record.time
         return queues.decayed(account, seconds, self._half_life)
 
     def _weighed(self, names: tuple[str, ...]) -> dict[str, float]:
-        """How much a milli of cpu, a byte or a device counts; only what counts at all."""
+        """Return the weight of each milli of cpu, byte or device, without weights of 0."""
         given = self.argument("fairshare.weights")
         assert isinstance(given, dict)
         found = {}
@@ -209,20 +213,25 @@ class FairShare(contracts.Plugin):
         return found
 
     def _add(self, sums: list[int], amounts: resources.ResourceMap, step: int) -> None:
-        """Sums are of whole numbers, so that the same pods give the same rate in any order."""
+        """Add amounts to sums by column.
+
+        Sums are whole numbers, so the rate doesn't depend on the order of pods.
+        """
         for column, name in enumerate(self._units):
             sums[column] += step * amounts.get(name, 0)
 
     def _rate(self, sums: list[int]) -> float:
-        """Units in use; sums may be empty."""
+        """Return weighted units in use; sums may be empty."""
         return sum(amount * unit for amount, unit in zip(sums, self._units.values(), strict=False))
 
 
 def _is_number(value: object) -> TypeGuard[float]:
+    """Whether the value is a number, and no bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _amounts_per_unit(name: str) -> int:
+    """Return how many milli or bytes make up a unit of the resource."""
     if name == resources.CPU:
         return 1000
     in_bytes = name in (resources.MEMORY, "ephemeral-storage") or name.startswith(HUGE_PAGES)

@@ -1,6 +1,6 @@
 """Gang: a job starts with its minimum of pods or not at all.
 
-Volcano: plugins/gang. Its rules need no state of their own: a Gang counts its tasks.
+Volcano: plugins/gang. The plugin has no state of its own: a JobState counts its tasks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from vscheduler.core.model import decisions, durations, jobs
 
 
 class Gang(contracts.Plugin):
-    """minMember, the minima of roles where minMember is no less than their sum, and sub-groups."""
+    """Enforces minMember, minima of roles if minMember is at least their sum, and sub-groups."""
 
     name = "gang"
     victim_role = contracts.VictimRole.UNITS
@@ -20,11 +20,11 @@ class Gang(contracts.Plugin):
     }
 
     def open(self, session: contracts.Session) -> None:
-        """Gangs count their tasks: there is nothing to work out."""
+        """Keep the session; jobs count their tasks themselves."""
         self._session = session
 
     def job_valid(self, gang: views.JobState) -> decisions.Reason | None:
-        """Whether the pods that exist can make up the minimum, roles first.
+        """Return a reason if the existing pods can't make up the minimum, roles first.
 
         Volcano: gang validJobFn (CheckTaskValid, CheckSubJobValid, ValidTaskNum).
         """
@@ -61,21 +61,21 @@ class Gang(contracts.Plugin):
         return None
 
     def job_ready(self, gang: views.JobState) -> bool:
-        """Whether the minimum has room now.
+        """Whether the minimum has resources now.
 
         Volcano: CheckTaskReady, CheckSubJobReady and IsReady.
         """
         return gang.reaches(jobs.READY)
 
     def job_pipelined(self, gang: views.JobState) -> bool:
-        """Whether the minimum has room now or once pods are gone: a permit or a reject.
+        """Vote on whether the minimum has resources now or after pending releases.
 
         Volcano: CheckTaskPipelined, CheckSubJobPipelined and IsPipelined.
         """
         return gang.reaches(jobs.PLACED)
 
     def start_timeout(self, gang: views.JobState) -> float | None:
-        """The same for all gangs."""
+        """Return the configured time-out, equal for all gangs."""
         del gang
         return self.seconds("gang.bindTimeout")
 
@@ -86,7 +86,7 @@ class Gang(contracts.Plugin):
     def preemptable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task]:
-        """What each job has above its minimum, counted down in the order of the list.
+        """Return the pods each job has above its minimum, counted down in the order of the list.
 
         Volcano: gang preemptableFn.
         """
@@ -104,8 +104,9 @@ class Gang(contracts.Plugin):
     reclaimable = preemptable
 
     def job_key(self, gang: views.JobState) -> contracts.Key:
-        """Jobs that lack their minimum first. Of these one that has room already leads: what it
-        holds is of no use until it is whole again.
+        """Return jobs below their minimum first, and among them jobs with some pods ready.
+
+        Resources of an incomplete gang are of no use to anybody.
         """
         if gang.reaches(jobs.READY):
             return 2

@@ -1,7 +1,7 @@
-"""Nodegroup: which groups of nodes a queue uses, and how much of each.
+"""Nodegroup: which groups of nodes a queue may use, and how much of each.
 
-Volcano: plugins/nodegroup. A node is in the group that its label names; a queue names groups in
-spec.affinity, and may have limits in them by annotation.
+Volcano: plugins/nodegroup. A label assigns a node to a group. A queue names groups in
+spec.affinity, and may limit its usage of each group by annotation.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -25,11 +25,11 @@ FOREIGN = "node(s) were in a node group that isn't for queue {queue}"
 USED_UP = "node(s) were in a node group of which queue {queue} has all that it may have"
 
 NOTHING = queues.NodeGroups()
-"""An affinity that names no group is none."""
+"""An affinity without any group counts as no affinity."""
 
 
 class Nodegroup(contracts.Plugin):
-    """Hard and soft affinity of queues to groups of nodes, and limits in them."""
+    """Required and preferred affinity of queues to node groups, with limits."""
 
     name = "nodegroup"
     nodes_last = True
@@ -39,7 +39,7 @@ class Nodegroup(contracts.Plugin):
     }
 
     def open(self, session: contracts.Session) -> None:
-        """Count what queues with limits have in each group."""
+        """Count what queues with limits hold in each group."""
         self._session = session
         self._strict = bool(self.argument("strict"))
         self._ordered = bool(self.argument("enablePreferredOrder"))
@@ -48,7 +48,7 @@ class Nodegroup(contracts.Plugin):
         self._groups = tuple(groups)
         self._affinity: dict[str, queues.NodeGroups] = {}
         self._used: dict[str, dict[str, dict[str, int]]] = {}
-        """By queue, group and resource: what is limited."""
+        """Usage of limited resources by queue, group and resource."""
         for name, queue in session.queues.items():
             affinity = self._affinity_of(queue)
             if affinity is not None and affinity != NOTHING:
@@ -67,8 +67,9 @@ class Nodegroup(contracts.Plugin):
     def filter_nodes(
         self, task: jobs.Task, nodes: contracts.NodeView
     ) -> Sequence[contracts.FilterResult]:
-        """Groups that the queue names are its own, as far as its limits go; who names none may use
-        nodes without a group, unless `strict`.
+        """Return filter results: a queue may use the groups in its affinity, up to the limits.
+
+        A queue without affinity may use ungrouped nodes, unless `strict`.
         """
         queue = self._session.gangs[task.job].job.queue
         limits = self._session.queues[queue].group_limits
@@ -79,7 +80,7 @@ class Nodegroup(contracts.Plugin):
         open_to_all = not self._strict and affinity is None
         own = [affinity is not None and _names(affinity, group) for group in self._groups]
         grouped = nodes.of(self._column) >= 0
-        verdicts = [
+        results = [
             contracts.FilterResult(UNGROUPED, grouped | open_to_all),
             contracts.FilterResult(FOREIGN.format(queue=queue), self._spread(nodes, own)),
         ]
@@ -87,11 +88,11 @@ class Nodegroup(contracts.Plugin):
             free = [self._has_left(task, queue, group) for group in self._groups]
             passes = self._spread(nodes, free)
             text = USED_UP.format(queue=queue)
-            verdicts.append(contracts.FilterResult(text, passes, curable=True))
-        return verdicts
+            results.append(contracts.FilterResult(text, passes, curable=True))
+        return results
 
     def queue_nodes(self, queue: queues.Queue, layout: tables.NodeLayout) -> tables.Mask:
-        """Nodes of its own groups, however much it may have of them."""
+        """Return the nodes of the queue's groups, regardless of limits."""
         if queue.group_limits is not None and queue.group_limits.problem:
             return np.zeros(layout.size, dtype=np.bool_)
         affinity = self._affinity.get(queue.name)
@@ -103,7 +104,10 @@ class Nodegroup(contracts.Plugin):
         return mask
 
     def outlook(self, task: jobs.Task) -> Hashable:
-        """Which limits the task would break: pods on other nodes of a group count as well."""
+        """Return which limits leave room for the task.
+
+        Pods on other nodes of a group count as well.
+        """
         queue = self._session.gangs[task.job].job.queue
         used = self._used.get(queue)
         if used is None:
@@ -111,10 +115,10 @@ class Nodegroup(contracts.Plugin):
         return tuple(self._has_left(task, queue, group) for group in used)
 
     def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> None:
-        """Nothing: limits are a group's, and `outlook` says all of them."""
+        """Return nothing: limits apply to groups, and `outlook` covers all limits."""
 
     def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> NDArray[np.float64] | None:
-        """100 for a required group, 50 for a preferred one; -1 for one to be avoided."""
+        """Return 100 for required groups, up to 50 for preferred ones, -1 for groups to avoid."""
         affinity = self._affinity.get(self._session.gangs[task.job].job.queue)
         if affinity is None:
             return None
@@ -122,15 +126,15 @@ class Nodegroup(contracts.Plugin):
         return np.array([*scores, 0.0])[nodes.of(self._column)]
 
     def on_allocate(self, task: jobs.Task) -> None:
-        """Room that is only promised counts as well, as in Volcano."""
+        """Count the task. Resources only reserved so far count as well, as in Volcano."""
         self._count(task, 1)
 
     def on_deallocate(self, task: jobs.Task) -> None:
-        """The opposite."""
+        """Stop counting the task."""
         self._count(task, -1)
 
     def _affinity_of(self, queue: queues.Queue) -> queues.NodeGroups | None:
-        """The queue's own, or with enableHierarchy that of the nearest one above it."""
+        """Return the queue's affinity; with enableHierarchy, the nearest ancestor's if missing."""
         if "enableHierarchy" not in self.flags:
             return queue.node_groups
         seen = set()
@@ -143,12 +147,13 @@ class Nodegroup(contracts.Plugin):
         return queue.node_groups
 
     def _spread(self, nodes: contracts.NodeView, by_group: Sequence[bool]) -> tables.Mask:
-        """An answer per group as one per node; nodes without a group pass."""
+        """Turn an answer for each group into an answer for each node; ungrouped nodes pass."""
         answers = np.array([*by_group, True], dtype=np.bool_)
         spread: tables.Mask = answers[nodes.of(self._column)]
         return spread
 
     def _score(self, affinity: queues.NodeGroups, group: str) -> float:
+        """Return the score of nodes in this group."""
         if group in affinity.anti_preferred:
             return AVOIDED_SCORE
         score = REQUIRED_SCORE * (group in affinity.required)
@@ -159,7 +164,7 @@ class Nodegroup(contracts.Plugin):
         return score
 
     def _has_left(self, task: jobs.Task, queue: str, group: str) -> bool:
-        """Whether the queue may have this task in the group as well."""
+        """Whether the limits of the group leave room for the task."""
         limits = self._session.queues[queue].group_limits
         if limits is None or group not in limits.by_group:
             return True
@@ -175,7 +180,7 @@ class Nodegroup(contracts.Plugin):
         return bool(request.get(resource))
 
     def _count(self, task: jobs.Task, sign: int) -> None:
-        """The task came to its node, or leaves it."""
+        """Count a task that comes to its node (1) or leaves the node (-1)."""
         gang = self._session.gangs[task.job]
         limited = self._used.get(gang.job.queue)
         row = self._session.snapshot.nodes.layout.rows.get(gang.node(task) or "")
@@ -190,7 +195,7 @@ class Nodegroup(contracts.Plugin):
 def _names(affinity: queues.NodeGroups, group: str) -> bool:
     """Whether the queue may use the group (Volcano: queueGroupAffinity.predicate).
 
-    One to be avoided is one that may be used, whatever else is said of it.
+    A group under anti-affinity preferences may be used, whatever other terms say.
     """
     if group in affinity.anti_preferred:
         return True

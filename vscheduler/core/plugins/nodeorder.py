@@ -1,4 +1,4 @@
-"""Nodeorder: the common preferences among nodes, each with a weight.
+"""Nodeorder: the usual preferences among nodes, each with a weight.
 
 Volcano: plugins/nodeorder, which adds up the scores of kube-scheduler's plugins.
 """
@@ -17,13 +17,13 @@ from vscheduler.core.placement.pod_affinity import filters
 FULL_SCORE = 100.0
 
 SIZES = (0, 1)
-"""The columns of cpu and memory, which usage is judged by."""
+"""The columns of cpu and memory, which usage scores are computed from."""
 
 Scores = NDArray[np.float64]
 
 
 class NodeOrder(contracts.Plugin):
-    """Usage, preferred affinity to nodes and pods, soft spreads, and soft taints."""
+    """Scores usage, preferred affinity to nodes and pods, soft topology spread, and soft taints."""
 
     name = "nodeorder"
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
@@ -41,12 +41,13 @@ class NodeOrder(contracts.Plugin):
     hardPodAffinityWeight)."""
 
     def open(self, session: contracts.Session) -> None:
-        """What depends on the task class and the nodes' specs only is kept for the cycle."""
+        """Read the weights. Scores by pod class and node specs are cached for the cycle."""
         self._session = session
         least = self.number("leastrequested.weight")
         most = self.number("mostrequested.weight")
         self._balanced = self.number("balancedresource.weight")
-        # least * (1 - mean) + most * mean + balanced * (1 - deviation), sorted by what varies
+        # The score is least * (1 - mean) + most * mean + balanced * (1 - deviation), with terms
+        # collected by what varies.
         self._empty = FULL_SCORE * (least + self._balanced)
         self._fuller = FULL_SCORE * (most - least) / 2
         self._apart = FULL_SCORE * self._balanced / 2
@@ -58,10 +59,10 @@ class NodeOrder(contracts.Plugin):
         self._soft_taints: dict[tuple[constraints.Toleration, ...], NDArray[np.int64] | None] = {}
 
     def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> None:
-        """Nothing: the view shows all that scores of nodes count."""
+        """Return nothing: scores of single nodes depend on the node view alone."""
 
     def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> Scores:
-        """Usage with the task on the node, and the weights of its preferred terms, unscaled."""
+        """Return scores for usage and for preferred node affinity, the latter unscaled."""
         scores = self._usage(task, nodes)
         if self._affinity and task.pod_class.constraints.preferred:
             known = self._preferences.get(task.pod_class)
@@ -74,10 +75,10 @@ class NodeOrder(contracts.Plugin):
     def score_node_set(
         self, task: jobs.Task, nodes: contracts.NodeView, feasible: NDArray[np.bool_]
     ) -> Scores | None:
-        """What compares feasible nodes with each other: taints, and the pods near them.
+        """Return scores comparing feasible nodes with each other, by taints and pods near them.
 
-        None only where nothing of that is about the task: the answer must not depend on which
-        nodes happen to be feasible now.
+        None only if neither concerns the task. The answer must not depend on which nodes happen to
+        be feasible now.
         """
         answers = [
             self._without_taints(task, nodes, feasible),
@@ -89,6 +90,7 @@ class NodeOrder(contracts.Plugin):
     def _near_pods(
         self, task: jobs.Task, nodes: contracts.NodeView, feasible: NDArray[np.bool_]
     ) -> Iterator[Scores | None]:
+        """Yield scores for preferred pod affinity and soft topology spread."""
         standing = self._session.neighbours.standing(task)
         if standing is None:
             return
@@ -102,9 +104,9 @@ class NodeOrder(contracts.Plugin):
     def _without_taints(
         self, task: jobs.Task, nodes: contracts.NodeView, feasible: NDArray[np.bool_]
     ) -> Scores | None:
-        """PreferNoSchedule taints that the task doesn't tolerate: most of them 0, none 100.
+        """Return 100 for nodes without soft taints, down to 0 for nodes with the most.
 
-        Kubernetes: TaintToleration.NormalizeScore.
+        PreferNoSchedule taints count unless tolerated. Kubernetes: TaintToleration.NormalizeScore.
         """
         bears = task.pod_class.constraints.tolerations
         if bears in self._soft_taints:
@@ -119,10 +121,10 @@ class NodeOrder(contracts.Plugin):
         return self._taints * FULL_SCORE * np.where(feasible, kept, 0.0)
 
     def _usage(self, task: jobs.Task, nodes: contracts.NodeView) -> Scores:
-        """Least, most and balanced use of cpu and memory, each from 0 to 100 times its weight.
+        """Return weighted scores for least, most and balanced usage of cpu and memory.
 
-        A resource that the node hasn't got is taken to be used like the other one, which leaves
-        both the mean and the balance to that one.
+        A resource missing on a node counts as used like the other resource, so mean and balance
+        depend on the latter alone.
         """
         request = self._session.request(task)
         parts = [_used_part(nodes, column, request[column]) for column in SIZES]
@@ -146,10 +148,9 @@ class NodeOrder(contracts.Plugin):
 
 
 def _used_part(nodes: contracts.NodeView, column: int, amount: np.int64) -> Scores:
-    """The part of a resource, at most 1, that is in use with this amount more, (n,).
+    """Return the fraction of a resource in use with this amount added, at most 1, (n,).
 
-    What counts is what is held, or what will be when that is more: room that is promised is as
-    good as gone.
+    Usage is the larger of present and future usage: reserved resources are as good as taken.
     """
     taken = np.maximum(nodes.used[:, column], nodes.future_used[:, column])
     taken += amount

@@ -1,8 +1,8 @@
-"""Overcommit: don't promise much more than the cluster has.
+"""Overcommit: promise no more than a multiple of the cluster's resources.
 
-Volcano: plugins/overcommit. The cluster may promise its room times a factor, so that pods are
-there when others end. Volcano counts the room of all nodes that are ready, whoever may use them;
-here a group is promised room on nodes that its pods could use.
+Volcano: plugins/overcommit. The total is multiplied by a factor, so pods are ready to start when
+others end. Volcano counts all ready nodes, no matter who can use them. Here a group is promised
+resources on nodes usable for the group's pods.
 """
 
 import math
@@ -22,7 +22,7 @@ Pool = int
 
 
 class Overcommit(contracts.Plugin):
-    """Admits groups as long as promises stay within the factor."""
+    """Admits groups as long as promised resources stay within the factor."""
 
     name = "overcommit"
     arguments: ClassVar[dict[str, contracts.Argument]] = {
@@ -30,18 +30,20 @@ class Overcommit(contracts.Plugin):
     }
 
     def open(self, session: contracts.Session) -> None:
-        """Promises are added up when the first group asks, most cycles have none that does."""
+        """Read the factor. Promises are added up when the first group asks; mostly none does."""
         self._session = session
         self._factor = self.number(FACTOR)
         self._counted = False
         self._promised: defaultdict[Pool, list[int]] = defaultdict(self._nothing)
-        """What groups were promised that don't have it yet, by the nodes that they may use."""
+        """What groups were promised and don't have yet, by the nodes their pods may use."""
         self._rooms: dict[Pool, list[float]] = {}
         self._pools: dict[jobs.PodClass, Pool] = {}
 
     def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool:
-        """Whether its minResources can be promised on top of what others were promised, on the
-        nodes that its pods may use and, for all groups together, on all.
+        """Whether the group's minResources can be promised on top of all earlier promises.
+
+        Both the nodes usable for the group's pods and, for all groups together, all nodes must have
+        enough.
         """
         if gang.job.min_resources is None:
             return True
@@ -56,13 +58,13 @@ class Overcommit(contracts.Plugin):
         return True
 
     def job_enqueued(self, gang: views.JobState) -> None:
-        """Its minResources are promised."""
+        """Count the group's minResources as promised."""
         if gang.job.min_resources is not None:
             self._count()
             self._promise(gang, self._promised_to(gang))
 
     def _asked(self, gang: views.JobState) -> resources.ResourceMap:
-        """What a group asks for; what it has already it need not be promised."""
+        """Return the resources the group asks for, without resources allocated already."""
         return inqueue_resources.outstanding(gang)
 
     def _promised_to(self, gang: views.JobState) -> resources.ResourceMap:
@@ -70,7 +72,7 @@ class Overcommit(contracts.Plugin):
         return inqueue_resources.outstanding(gang)
 
     def _count(self) -> None:
-        """Add up what groups were promised before this cycle."""
+        """Add up promises of earlier cycles."""
         if self._counted:
             return
         self._counted = True
@@ -85,15 +87,18 @@ class Overcommit(contracts.Plugin):
         return layout.ready & layout.schedulable
 
     def _held(self, gang: views.JobState, left: dict[str, dict[str, int]]) -> resources.ResourceMap:
-        """What the group was promised before this cycle and hasn't got; no more than is left to
-        its queue, which `left` keeps by queue and resource.
+        """Return what the group was promised before this cycle and doesn't have yet.
+
+        The amounts are capped by what is left to the queue. `left` keeps the rest by queue and
+        resource.
         """
         amounts = left.setdefault(gang.job.queue, self._limits(gang.job.queue))
         return inqueue_resources.within(inqueue_resources.outstanding(gang), amounts)
 
     def _limits(self, queue: str) -> dict[str, int]:
-        """What a queue may have beyond what it has, of what its capability names: its groups can't
-        have been promised more, whatever somebody wrote into their status.
+        """Return what a queue may have in addition, for the resources in its capability.
+
+        Groups can't have been promised more, whatever is written into their status.
         """
         names = self._session.space.columns
         held = self._session.demands.held[queue]
@@ -105,6 +110,7 @@ class Overcommit(contracts.Plugin):
         }
 
     def _promise(self, gang: views.JobState, amounts: resources.ResourceMap) -> None:
+        """Add amounts to the promises on the group's nodes."""
         if any(amounts.values()):
             promised = self._promised[self._pool(gang)]
             for name, amount in amounts.items():
@@ -113,9 +119,10 @@ class Overcommit(contracts.Plugin):
     def _shortages(
         self, pool: Pool, asked: resources.ResourceMap
     ) -> tuple[decisions.Shortage, ...]:
-        """What these nodes can't promise as well; what goes to some of them counts against all.
+        """Return what these nodes can't promise in addition.
 
-        Pod slots aren't promised (Volcano: LessEqualWithDimension).
+        A promise on some of the nodes counts against all of them. Pod slots are ignored (Volcano:
+        LessEqualWithDimension).
         """
         room = self._rooms.get(pool)
         if room is None:
@@ -137,7 +144,7 @@ class Overcommit(contracts.Plugin):
         return tuple(found)
 
     def _room(self, pool: Pool) -> list[float]:
-        """What these nodes may promise: all that they have times the factor, less what is used."""
+        """Return what these nodes may promise: allocatable times the factor, less usage."""
         table = self._session.snapshot.nodes
         rows = _rows(pool, table.layout.size)
         total = table.allocatable[rows].sum(axis=0) * self._factor
@@ -145,8 +152,9 @@ class Overcommit(contracts.Plugin):
         return room
 
     def _pool(self, gang: views.JobState) -> Pool:
-        """The nodes that its waiting pods may use, each pod some of them; all open nodes where
-        there are no pods yet.
+        """Return the nodes usable for any pending pod of the group.
+
+        For a group without pods, the result is all schedulable nodes.
         """
         if not gang.counts[jobs.TaskStatus.PENDING]:
             return self._open
@@ -158,13 +166,16 @@ class Overcommit(contracts.Plugin):
         return pool
 
     def _nothing(self) -> list[int]:
+        """Return a row of zeros."""
         return [0] * self._session.space.size
 
 
 def _bits(mask: nodes.Mask) -> Pool:
+    """Return a mask of nodes as an integer."""
     return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
 
 
 def _rows(pool: Pool, size: int) -> nodes.Mask:
+    """Return an integer set of nodes as a mask."""
     packed = np.frombuffer(pool.to_bytes((size + 7) // 8, "little"), dtype=np.uint8)
     return np.unpackbits(packed, count=size, bitorder="little").astype(np.bool_)

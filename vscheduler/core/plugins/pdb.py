@@ -1,7 +1,8 @@
-"""Pdb: PodDisruptionBudgets say how many of their pods may go.
+"""Pdb: PodDisruptionBudgets limit how many pods may be evicted.
 
-Volcano: plugins/pdb. The planner of evictions and the action shuffle keep to budgets in any case;
-this plugin leaves pods out that can't go at all, so that others are looked at instead.
+Volcano: plugins/pdb. The eviction planner and action shuffle respect budgets in any case. With this
+plugin, pods without any disruption left aren't even candidates, so more useful candidates are
+considered.
 """
 
 from collections.abc import Sequence
@@ -12,30 +13,33 @@ from vscheduler.core.session import work_budget
 
 
 class Pdb(contracts.Plugin):
-    """Protects pods whose budget allows no more disruptions, those of this cycle counted."""
+    """Protects pods whose budget allows no more disruptions, counting evictions of this cycle."""
 
     name = "pdb"
     victim_role = contracts.VictimRole.PROTECTS
 
     def open(self, session: contracts.Session) -> None:
-        """Nothing is taken yet."""
+        """Start with the budgets of the snapshot."""
         self._budgets = work_budget.Budgets(session.snapshot.budgets)
 
     def preemptable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task]:
-        """Those that may go, each by itself: which may go together, the planner finds out."""
+        """Return pods that may be evicted one by one (Volcano: pdb pdbFilterFn).
+
+        Which pods may be evicted together is up to the planner.
+        """
         del claimant
         return [task for task in candidates if self._budgets.spare([task])]
 
     reclaimable = preemptable
 
     def on_deallocate(self, task: jobs.Task) -> None:
-        """A pod that is evicted uses up a disruption; room that is given up doesn't."""
+        """Use up a disruption if the pod is evicted; giving up reserved nodes is no disruption."""
         if task.status in jobs.EVICTABLE:
             self._budgets.take(task)
 
     def on_allocate(self, task: jobs.Task) -> None:
-        """The opposite, when the eviction is taken back."""
+        """Give the disruption back when an eviction is undone."""
         if task.status in jobs.EVICTABLE:
             self._budgets.give_back(task)

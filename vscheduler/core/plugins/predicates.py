@@ -1,7 +1,7 @@
-"""Predicates: which nodes a pod may use, amounts aside.
+"""Predicates: which nodes a pod may use, free amounts aside.
 
-Volcano: plugins/predicates, which asks kube-scheduler's filters. Room and pod slots are amounts:
-the framework looks at them, and at whether a node is ready.
+Volcano: plugins/predicates, which calls kube-scheduler's filters. Free resources, pod slots and
+node readiness are checked outside of plugins.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -30,19 +30,20 @@ UNEVEN = "node(s) didn't match pod topology spread constraints"
 UNLABELLED = f"{UNEVEN} (missing required label)"
 
 TAINTS_MAX = 16
-"""So many taints are told apart; where every node has one of its own, the rest is one refusal."""
+"""At most this many taints are told apart. If every node has a taint of its own, the rest share one
+message."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterRule:
-    """One refusal that depends on other pods: where a gate is closed."""
+    """One refusal depending on other pods, with all filters behind the refusal."""
 
     refusal: str
     gates: Sequence[filters.DomainFilter]
     curable: bool = True
 
     def verdict(self, nodes: contracts.NodeView, *, foresees: bool) -> contracts.FilterResult:
-        """The rows at which all gates are open; foresees: or will be when pods are gone."""
+        """Return the rows passing all filters, now and, if `foresees`, after pods are gone."""
         now = np.ones(nodes.size, dtype=np.bool_)
         later = now.copy()
         for gate in self.gates:
@@ -56,17 +57,21 @@ class FilterRule:
 
 @dataclass(frozen=True, slots=True)
 class CachedRules:
-    """The rules for tasks of one standing, as long as no pod that they are about moves."""
+    """The rules for tasks with equal affinity state, valid until any pod counted there moves."""
 
     version: int
     rules: Sequence[FilterRule]
     outlook: Hashable
     local: Sequence[filters.DomainFilter]
-    """Gates whose answer for a node only pods on that node change."""
+    """Filters whose result for a node changes only with pods on the node itself."""
 
 
 class Predicates(contracts.Plugin):
-    """Cordons, taints, node selectors and affinity, features, host ports, other pods."""
+    """Filters nodes by specs, labels, taints, host ports and other pods.
+
+    Cordons, taints, node selectors and affinity, features, host ports, pod affinity and spread are
+    checked.
+    """
 
     name = "predicates"
     nodes_last = True
@@ -100,7 +105,7 @@ class Predicates(contracts.Plugin):
     }
 
     def open(self, session: contracts.Session) -> None:
-        """What follows from the nodes' specs is worked out once per task class."""
+        """Read the arguments. Results by node specs are computed once for each pod class."""
         self._layout = session.snapshot.nodes.layout
         self._neighbours = session.neighbours
         self._nominated = session.nominated
@@ -112,40 +117,40 @@ class Predicates(contracts.Plugin):
         self._taints = bool(self.argument("predicate.TaintTolerationEnable"))
         self._ports = bool(self.argument("predicate.NodePortsEnable"))
         self._fixed: dict[Hashable, list[contracts.FilterResult]] = {}
-        """By those of a class's constraints that they follow from."""
+        """Cached results, by the constraints of a pod class they follow from."""
 
     def filter_nodes(
         self, task: jobs.Task, nodes: contracts.NodeView
     ) -> Sequence[contracts.FilterResult]:
-        """Only filters that refuse some node of the cluster answer."""
+        """Return the results of all filters that refuse any node of the cluster."""
         limits = task.pod_class.constraints
         place = (limits.tolerations, limits.node_selector, limits.required, limits.features)
         fixed = self._fixed.get(place)
         if fixed is None:
             fixed = self._fixed[place] = self._work_out(task.pod_class, nodes.layout)
         if nodes.rows is None:
-            verdicts = list(fixed)
+            results = list(fixed)
         else:
-            verdicts = [
+            results = [
                 contracts.FilterResult(each.refusal, each.passes[nodes.rows]) for each in fixed
             ]
         wanted = limits.ports
         if self._ports and wanted and (nodes.ports or nodes.leaving_ports):
             later = tables.free_ports(nodes.layout, nodes.rows, wanted, nodes.ports)
             left = tables.free_ports(nodes.layout, nodes.rows, wanted, nodes.leaving_ports)
-            verdicts.append(contracts.FilterResult(PORTS_TAKEN, later & left, later, curable=True))
-        standing = self._neighbours.standing(task)
-        if standing is not None:
-            rules = self._ruling(standing, task.pod_class).rules
-            verdicts += [rule.verdict(nodes, foresees=self._foresees) for rule in rules]
+            results.append(contracts.FilterResult(PORTS_TAKEN, later & left, later, curable=True))
+        state = self._neighbours.standing(task)
+        if state is not None:
+            rules = self._ruling(state, task.pod_class).rules
+            results += [rule.verdict(nodes, foresees=self._foresees) for rule in rules]
         if self._nominated:
             asked = {"ports": self._ports, "distance": self._pod_affinity}
-            verdicts += nominated_pods.filtered(self._nominated.of(task), task, nodes, **asked)
-        return verdicts
+            results += nominated_pods.filtered(self._nominated.of(task), task, nodes, **asked)
+        return results
 
-    def class_nodes(self, kind: jobs.PodClass, layout: tables.NodeLayout) -> tables.Mask:
-        """Nodes that cordons, taints and the pod's own conditions leave, other pods aside."""
-        limits = kind.constraints
+    def class_nodes(self, pod_class: jobs.PodClass, layout: tables.NodeLayout) -> tables.Mask:
+        """Return the nodes passing cordons, taints and the pod's constraints, other pods aside."""
+        limits = pod_class.constraints
 
         def compute() -> tables.Mask:
             mask = tables.uncordoned(layout, limits.tolerations).copy()
@@ -162,28 +167,33 @@ class Predicates(contracts.Plugin):
         return layout.memo(("class", self._taints, self._affinity, *parts), compute)
 
     def outlook(self, task: jobs.Task) -> Hashable:
-        """Which values of labels pass, where a pod can change that for nodes that aren't its own:
-        not how many pods there are, so that most placements leave other nodes as they were.
+        """Return which label values pass, for filters influenced by pods on other nodes.
+
+        The result has flags instead of pod counts, so most placements leave the outlook of other
+        nodes as before.
         """
-        standing = self._neighbours.standing(task)
-        return None if standing is None else self._ruling(standing, task.pod_class).outlook
+        state = self._neighbours.standing(task)
+        return None if state is None else self._ruling(state, task.pod_class).outlook
 
     def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> Sequence[Hashable] | None:
-        """Which gates are open on a node, where pods on it are all that counts: a node that takes
-        one of a gang takes no second one that must not meet it.
+        """Return which filters pass on each node, for filters influenced by its own pods only.
+
+        After a pod of a gang with anti-affinity to itself, for example, the node takes no second
+        pod.
         """
-        standing = self._neighbours.standing(task)
-        local = () if standing is None else self._ruling(standing, task.pod_class).local
+        state = self._neighbours.standing(task)
+        local = () if state is None else self._ruling(state, task.pod_class).local
         if not local:
             return None
         answers = [answer for gate in local for answer in gate.on(rows)]
         return [each.tobytes() for each in np.stack(answers, axis=1)]
 
-    def _ruling(self, standing: views.PodAffinityState, kind: jobs.PodClass) -> CachedRules:
-        known = self._rulings.get(standing)
-        version = standing.version
+    def _ruling(self, state: views.PodAffinityState, pod_class: jobs.PodClass) -> CachedRules:
+        """Return the rules for a task in this state, cached until a counted pod moves."""
+        known = self._rulings.get(state)
+        version = state.version
         if known is None or known.version != version:
-            rules = tuple(self._rules(standing, kind))
+            rules = tuple(self._rules(state, pod_class))
             outlook = tuple(
                 (gate.now.tobytes(), gate.later.tobytes())
                 for rule in rules
@@ -196,45 +206,49 @@ class Predicates(contracts.Plugin):
                 for gate in rule.gates
                 if gate.changes is filters.Changes.ON_ITS_NODE
             ]
-            known = self._rulings[standing] = CachedRules(version, rules, outlook or None, local)
+            known = self._rulings[state] = CachedRules(version, rules, outlook or None, local)
         return known
 
-    def _rules(self, standing: views.PodAffinityState, kind: jobs.PodClass) -> Iterator[FilterRule]:
-        """In kube-scheduler's order: InterPodAffinity, PodTopologySpread."""
-        if self._pod_affinity and standing.company:
-            yield FilterRule(LONELY, filters.company_gates(standing), curable=False)
-        if self._pod_affinity and standing.avoided:
-            yield FilterRule(TOO_NEAR, filters.distance_gates(standing.avoided))
-        if self._pod_affinity and standing.repelling:
-            yield FilterRule(REPELLED, filters.distance_gates(standing.repelling))
-        if self._spread and any(each.spread.hard for each in standing.spreading):
-            yield FilterRule(UNLABELLED, filters.label_gates(standing), curable=False)
-            gates = filters.spread_gates(standing, kind.constraints, self._layout)
+    def _rules(
+        self, state: views.PodAffinityState, pod_class: jobs.PodClass
+    ) -> Iterator[FilterRule]:
+        """Yield rules in kube-scheduler's order: InterPodAffinity, PodTopologySpread."""
+        if self._pod_affinity and state.company:
+            yield FilterRule(LONELY, filters.company_gates(state), curable=False)
+        if self._pod_affinity and state.avoided:
+            yield FilterRule(TOO_NEAR, filters.distance_gates(state.avoided))
+        if self._pod_affinity and state.repelling:
+            yield FilterRule(REPELLED, filters.distance_gates(state.repelling))
+        if self._spread and any(each.spread.hard for each in state.spreading):
+            yield FilterRule(UNLABELLED, filters.label_gates(state), curable=False)
+            gates = filters.spread_gates(state, pod_class.constraints, self._layout)
             yield FilterRule(UNEVEN, gates)
 
     def _work_out(
-        self, kind: jobs.PodClass, layout: tables.NodeLayout
+        self, pod_class: jobs.PodClass, layout: tables.NodeLayout
     ) -> list[contracts.FilterResult]:
-        """The verdicts that no placement changes, in kube-scheduler's order."""
-        limits = kind.constraints
-        verdicts = [
+        """Return results that placements don't change, in kube-scheduler's order."""
+        limits = pod_class.constraints
+        results = [
             contracts.FilterResult(CORDONED, tables.uncordoned(layout, limits.tolerations)),
         ]
         if self._taints:
-            verdicts += _taint_verdicts(kind, layout)
+            results += _taint_results(pod_class, layout)
         if self._affinity:
-            verdicts.append(contracts.FilterResult(UNSELECTED, tables.selected(layout, limits)))
+            results.append(contracts.FilterResult(UNSELECTED, tables.selected(layout, limits)))
         if limits.features:
-            verdicts.append(
+            results.append(
                 contracts.FilterResult(FEATURELESS, tables.featured(layout, limits.features))
             )
-        return [verdict for verdict in verdicts if not verdict.passes.all()]
+        return [result for result in results if not result.passes.all()]
 
 
-def _taint_verdicts(kind: jobs.PodClass, layout: tables.NodeLayout) -> list[contracts.FilterResult]:
-    """One verdict per taint, by key and value; equal texts of different effects are one."""
+def _taint_results(
+    pod_class: jobs.PodClass, layout: tables.NodeLayout
+) -> list[contracts.FilterResult]:
+    """Return one result for each taint's key and value, with effects merged."""
     by_text: dict[str, tables.Mask] = {}
-    for taint, passes in tables.barriers(layout, kind.constraints.tolerations).items():
+    for taint, passes in tables.barriers(layout, pod_class.constraints.tolerations).items():
         text = TAINTED.format(key=taint.key, value=taint.value)
         if text not in by_text and len(by_text) >= TAINTS_MAX:
             text = OTHER_TAINTS

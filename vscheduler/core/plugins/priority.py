@@ -1,4 +1,4 @@
-"""Priority: what is more important comes first, jobs by PriorityClass, pods within a job.
+"""Priority: jobs in order of PriorityClass, and the pods of a job in order of priority.
 
 Volcano: plugins/priority.
 """
@@ -10,16 +10,16 @@ from vscheduler.core.model import jobs
 
 
 class Priority(contracts.Plugin):
-    """Orders by priority; in a queue, the higher one may take room from the lower one."""
+    """Orders by priority. Within a queue, higher priority may evict lower priority."""
 
     name = "priority"
 
     def open(self, session: contracts.Session) -> None:
-        """Priorities stand in jobs and tasks: there is nothing to work out."""
+        """Keep the session; jobs and tasks have their priorities."""
         self._session = session
 
     def job_key(self, gang: views.JobState) -> contracts.Key:
-        """The PodGroup's PriorityClass; the priorities of its pods don't count."""
+        """Return the priority of the PodGroup's PriorityClass. Priorities of pods don't count."""
         return -gang.job.priority
 
     def job_starving(self, gang: views.JobState) -> bool:
@@ -29,9 +29,9 @@ class Priority(contracts.Plugin):
     def preemptable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task] | None:
-        """Pods of jobs of a lower priority; in the claimant's own job, pods of a lower one.
+        """Return pods of jobs with lower priority, and lower pods of the claimant's job.
 
-        Among jobs of equal priority it has no say.
+        Among equal priorities the plugin abstains.
         """
         below = self._below(claimant, candidates)
         if below:
@@ -44,12 +44,12 @@ class Priority(contracts.Plugin):
         return [task for task in candidates if self._distance(claimant, task) > 0]
 
     def _distance(self, claimant: jobs.Task, task: jobs.Task) -> int:
-        """How far the claimant's priority is above the task's."""
+        """Return how far the claimant's priority is above the task's."""
         if claimant.job == task.job:
             return claimant.priority - task.priority
         jobs_known = self._session.gangs
         return jobs_known[claimant.job].job.priority - jobs_known[task.job].job.priority
 
     def task_key(self, task: jobs.Task) -> contracts.Key:
-        """The pod's own priority."""
+        """Return the pod's own priority."""
         return -task.priority

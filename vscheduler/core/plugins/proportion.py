@@ -1,7 +1,7 @@
-"""Proportion: queues share the cluster by weight; what one doesn't ask for goes to the others.
+"""Proportion: queues share the cluster by weight; what a queue doesn't ask for goes to the others.
 
-Volcano: plugins/proportion. What a queue deserves is worked out when the cycle begins, from what
-queues have and ask for; in the cycle it is a limit.
+Volcano: plugins/proportion. Deserved amounts are computed at the beginning of a cycle, from what
+queues hold and ask for, and then limit the queues.
 """
 
 import operator
@@ -26,15 +26,15 @@ class Proportion(contracts.Plugin):
     }
 
     def open(self, session: contracts.Session) -> None:
-        """Add up what queues with jobs have and ask for."""
+        """Add up resources held by queues with jobs, and resources promised to their groups."""
         self._session = session
         self._ledgers: dict[str, share_arithmetic.QueueAttributes] = {}
         self._requests: dict[jobs.PodClass, list[tuple[int, int]]] = {}
         self._idle: dict[str, share_arithmetic.QueueAttributes] = {}
-        """Of queues without jobs."""
+        """For queues without jobs."""
         self._division: fair_shares.FairShares | None = None
         self._standings: surplus.Surplus | None = None
-        """Where it makes a difference on which nodes a queue has its share."""
+        """Surplus by nodes, if the place of a queue's share makes a difference."""
         self._slack = share_arithmetic.slack(session.space.names)
         self._pods = session.space.columns[resources.PODS]
         self._nothing = np.zeros(session.space.size)
@@ -48,7 +48,7 @@ class Proportion(contracts.Plugin):
                 self._promise(self._ledgers[gang.job.queue], inqueue_resources.outstanding(gang))
 
     def start(self) -> None:
-        """Divide what nodes give that queues' pods could use, in max-min fair shares."""
+        """Compute max-min fair shares of the nodes usable for queues' pods."""
         session = self._session
         limits = fair_shares.limits(session.space, session.queues, session.snapshot.elsewhere)
         weights = [session.queues[name].weight for name in limits.names]
@@ -59,7 +59,7 @@ class Proportion(contracts.Plugin):
             ledger.real, ledger.ceiling = real, capability
         self._announce(division)
         deserved = division.divide().deserved
-        # Who would be above its share only for what nodes have just lost isn't asked to give back.
+        # A queue above its share only because of recent node losses doesn't give anything back yet.
         before = session.usable_before(self.seconds(GRACE))
         kept = deserved
         if before is not None:
@@ -82,7 +82,7 @@ class Proportion(contracts.Plugin):
             self._standings = surplus.Surplus(session, session.usable, division)
 
     def queue_key(self, queue: queues.Queue) -> contracts.Key:
-        """The higher spec.priority, then the smaller part of what it deserves in use."""
+        """Return the key: higher spec.priority, then smaller dominant share of deserved amounts."""
         ledger = self._ledgers.get(queue.name)
         if ledger is None:
             return (-queue.priority, 0.0)
@@ -91,7 +91,7 @@ class Proportion(contracts.Plugin):
         return (-queue.priority, ledger.share)
 
     def overused(self, queue: queues.Queue) -> bool:
-        """Whether it has all that it deserves of everything (Volcano: OverusedFn)."""
+        """Whether the queue has all deserved amounts of every resource (Volcano: OverusedFn)."""
         ledger = self._ledgers.get(queue.name)
         if ledger is None:
             return False
@@ -101,12 +101,12 @@ class Proportion(contracts.Plugin):
         return True
 
     def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool:
-        """Whether the queue is open and stays within its share of what the task asks for.
+        """Whether the queue is open and stays within its share of the requested resources.
 
-        Pod slots don't count, but where the queue's capability names them (Volcano: AllocatableFn
-        compares requested dimensions, pods aside). Where pods were evicted for the task, the
-        queue was owed that much then: a share that has shrunk since doesn't count, so that they
-        didn't go in vain.
+        Pod slots count only if the queue's capability names them (Volcano: AllocatableFn compares
+        requested resources, pods aside). If pods were evicted for the task, the queue was entitled
+        to the request at the time. A share that has shrunk since doesn't count then, so the
+        evictions weren't in vain.
         """
         if not queue.open:
             return False
@@ -120,7 +120,7 @@ class Proportion(contracts.Plugin):
         return True
 
     def preemptive(self, queue: queues.Queue, tasks: Sequence[jobs.Task]) -> bool:
-        """Whether the queue is open and deserves all of this as well (Volcano: PreemptiveFn)."""
+        """Whether the queue is open and deserves these tasks, too (Volcano: PreemptiveFn)."""
         if not queue.open:
             return False
         ledger = self._ledgers[queue.name]
@@ -135,8 +135,9 @@ class Proportion(contracts.Plugin):
     def reclaimable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task]:
-        """Pods of queues that have more than they deserve of something that the claimant asks for
-        and that the pod would free (Volcano: ReclaimableFn).
+        """Return pods of queues above their share of a resource the claimant asks for.
+
+        The pod must release some of the resource (Volcano: ReclaimableFn).
         """
         asked = self._requests.get(claimant.pod_class) or self._request(claimant)
         wanted = {column for column, _ in asked if column != self._pods}
@@ -161,8 +162,10 @@ class Proportion(contracts.Plugin):
     def share_after(
         self, claimant: jobs.Task, claimed: resources.Vector, victims: Sequence[jobs.Task]
     ) -> decisions.ShareAfter | None:
-        """Who deserves less than its weight would give it, as it asks for no more, is compared by
-        its weight: who wants little isn't better off for having all of it.
+        """Return the shares both queues end with, in the resource most in favour of the eviction.
+
+        A claimant with a small request deserves less than its weight would give. Such a claimant is
+        compared by weight: a small request met in full is no advantage.
         """
         mine, theirs = self._ledger(claimant.job), self._ledger(victims[0].job)
         lost = {
@@ -187,17 +190,17 @@ class Proportion(contracts.Plugin):
         return max(found, key=operator.attrgetter("fair", "loser"), default=decisions.WITHIN_SHARE)
 
     def victim_queue_key(self, claimant: queues.Queue, queue: queues.Queue) -> contracts.Key | None:
-        """The largest part of what it deserves first, of something that the claimant lacks."""
+        """Return the queue with the most of a deserved amount first, of what the claimant lacks."""
         mine, theirs = self._ledgers.get(claimant.name), self._ledgers.get(queue.name)
         if mine is None or theirs is None:
             return None
         return -theirs.most_above(mine)
 
     def _surplus(self, task: jobs.Task, known: dict[tuple[str, int], list[float]]) -> list[float]:
-        """What its queue, though within its share, holds more where the task is than its share
-        leaves it there: the rest waits for it on nodes that those below their shares can't use.
+        """Return the surplus of the task's queue on nodes of this kind, less earlier victims.
 
-        known is the same by queue and kind of nodes, less what other victims held.
+        A queue within its share can have a surplus as well: the rest of the share is on nodes that
+        starved queues can't use. `known` caches the amounts by queue and kind of nodes.
         """
         found = None if self._standings is None else self._standings.surplus(task)
         place, surplus = found or (("", 0), self._nothing)
@@ -206,8 +209,9 @@ class Proportion(contracts.Plugin):
         return known[place]
 
     def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool:
-        """Whether the queue is open and can have the group's minResources as well: with what it
-        has and promised, less what its jobs have above their minimum (Volcano: JobEnqueueableFn).
+        """Whether the queue can have the group's minResources too (Volcano: JobEnqueueableFn).
+
+        Held and promised resources count as taken, less what jobs have above their minimum.
         """
         job = gang.job
         queue = self._session.queues[job.queue]
@@ -233,16 +237,16 @@ class Proportion(contracts.Plugin):
             return decisions.AdmissionFailure(
                 code=decisions.ReasonCode.QUEUE_FULL, shortages=tuple(found)
             )
-        # More nodes would help: the queue is entitled to more than there is.
+        # More nodes would help: the queue is entitled to more than the cluster has.
         code = decisions.ReasonCode.CLUSTER_FULL
         return decisions.AdmissionFailure(code=code, shortages=tuple(found), subject=queue.name)
 
     def job_enqueued(self, gang: views.JobState) -> None:
-        """Its minResources are promised to it."""
+        """Count the group's minResources as promised."""
         self._promise(self._ledger(gang.job.id), inqueue_resources.outstanding(gang))
 
     def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
-        """The resources of which this task would take the queue above its share."""
+        """Return the resources of which the task would take the queue above its share."""
         if not queue.open:
             return ()
         ledger = self._ledger(task.job)
@@ -253,7 +257,7 @@ class Proportion(contracts.Plugin):
                 requested=amount,
                 allocated=ledger.allocated[column],
                 limit=ledger.deserved[column],
-                # More than it could have in any cluster, or only more than its share of this one.
+                # Above the capability in any cluster, or only above the share of this cluster.
                 owner=queue.name
                 if ledger.allocated[column] + amount > ledger.ceiling[column]
                 else "",
@@ -264,7 +268,7 @@ class Proportion(contracts.Plugin):
         return tuple(sorted(found, key=lambda shortage: shortage.resource))
 
     def on_allocate(self, task: jobs.Task) -> None:
-        """Room that is only promised counts as well, as in Volcano."""
+        """Count the task. Resources only reserved so far count as well, as in Volcano."""
         ledger = self._ledger(task.job)
         allocated = ledger.allocated
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
@@ -274,7 +278,7 @@ class Proportion(contracts.Plugin):
             self._standings.move(task, 1)
 
     def on_deallocate(self, task: jobs.Task) -> None:
-        """The opposite."""
+        """Stop counting the task."""
         ledger = self._ledger(task.job)
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
             ledger.allocated[column] -= amount
@@ -283,7 +287,7 @@ class Proportion(contracts.Plugin):
             self._standings.move(task, -1)
 
     def entitlements(self) -> Mapping[str, decisions.Entitlement]:
-        """All queues; one without jobs deserves nothing for now, but what is guaranteed to it."""
+        """Return all entitlements. A queue without jobs deserves at most its guarantee."""
         names = self._session.space.names
         found = {}
         for queue, ledger in {**self._idle, **self._ledgers}.items():
@@ -300,8 +304,9 @@ class Proportion(contracts.Plugin):
         return self._ledgers[self._session.gangs[job].job.queue]
 
     def _asked(self, gang: views.JobState, queue: queues.Queue) -> resources.ResourceMap:
-        """The group's minResources without what it has of them, which is among what its queue has;
-        pod slots only where the queue's capability names them.
+        """Return the group's minResources, less resources already counted as the queue's.
+
+        Pod slots count only if the queue's capability names them.
         """
         job, least = gang.job, gang.job.min_resources or {}
         return {
@@ -313,7 +318,7 @@ class Proportion(contracts.Plugin):
     def _is_full(
         self, ledger: share_arithmetic.QueueAttributes, shortages: Sequence[decisions.Shortage]
     ) -> bool:
-        """Whether no cluster would be large enough: the queue may not have that much."""
+        """Whether the queue may not have as much in any cluster."""
         columns = self._session.space.columns
         return any(
             each.allocated + each.requested > ledger.ceiling[columns[each.resource]]
@@ -330,9 +335,10 @@ class Proportion(contracts.Plugin):
             ledger.promised[self._session.space.columns[name]] += amount
 
     def _announce(self, division: fair_shares.FairShares) -> None:
-        """Let queues deserve something for groups whose pods don't exist yet, so that there is a
-        share of the cluster to admit them to. One that its queue can never have room for isn't
-        waited for.
+        """Add the demand of groups whose pods don't exist yet.
+
+        Otherwise no share of the cluster would be left to admit them to. A group larger than its
+        queue can ever have is left out.
         """
         columns = self._session.space.columns
         for gang in self._session.gangs.values():
@@ -357,13 +363,13 @@ class Proportion(contracts.Plugin):
         ledger.limit = list(ledger.reclaim_above)
 
     def _nobody(self) -> share_arithmetic.QueueAttributes:
-        """Of a queue without jobs."""
+        """Return the attributes of a queue without jobs."""
         ledger = share_arithmetic.QueueAttributes(self._session.space.size)
         ledger.deserved = [0.0] * self._session.space.size
         return ledger
 
     def _request(self, task: jobs.Task) -> list[tuple[int, int]]:
-        """The columns that the task asks for; found once per class."""
+        """Return the columns and amounts of a request, computed once for each class."""
         row: list[int] = self._session.request(task).tolist()
         request = [(column, amount) for column, amount in enumerate(row) if amount]
         self._requests[task.pod_class] = request

@@ -1,7 +1,8 @@
-"""Resource-strategy-fit: fill nodes by one resource and spread by another, each with its weight.
+"""Resource-strategy-fit: fill nodes by some resources and spread by others, each with a weight.
 
-Volcano: plugins/resource-strategy-fit. Besides, `sra` keeps nodes with scarce devices for pods that
-need them, and `proportional` keeps cpu and memory there free for the devices that are.
+Volcano: plugins/resource-strategy-fit. Argument `sra` also keeps nodes with scarce devices for pods
+that need the devices. Argument `proportional` reserves cpu and memory on such nodes for free
+devices.
 """
 
 import json
@@ -18,33 +19,33 @@ from vscheduler.core.model import jobs, resources
 
 FULL_SCORE = 100.0
 ALWAYS = (0, 1)
-"""The columns of cpu and memory, which count for every pod, also where it asks for none."""
+"""The columns of cpu and memory, which count for every pod, requested or not."""
 
 SCORING = "volcano.sh/resource-strategy-scoring-type"
 WEIGHT = "volcano.sh/resource-strategy-weight"
-"""Hints of a pod: a strategy of its own, and the weights of resources as JSON."""
+"""Hints of a pod: the pod's own strategy, and weights of resources as JSON."""
 
 WEIGHT_MAX = 2**31 - 1
-"""Of a resource, as a pod writes it."""
+"""The largest weight of a resource in a pod's hint."""
 
 OUT_OF_PROPORTION = "node(s) kept cpu and memory for free {resource}"
 
 LEAST_ALLOCATED = "LeastAllocated"
 MOST: Mapping[str, bool] = {LEAST_ALLOCATED: False, "MostAllocated": True}
-"""The strategies, and whether full nodes score high with them."""
+"""Strategies, and whether full nodes score high."""
 
 Scores = NDArray[np.float64]
 
 Strategy: TypeAlias = tuple[bool | None, int]
-"""Whether full nodes score high, and the weight; None for a strategy that there isn't: it scores
-nothing."""
+"""Whether full nodes score high, and the weight. None stands for an unknown strategy, without any
+score."""
 
 DEFAULT: Mapping[str, Strategy] = {resources.CPU: (False, 1), resources.MEMORY: (False, 1)}
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One resource that counts for a class of pods."""
+    """One resource that counts for a pod class."""
 
     column: int
     amount: int
@@ -54,7 +55,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Scarce:
-    """Argument `sra`."""
+    """The value of argument `sra`."""
 
     weight: int = 0
     resources: Mapping[str, int] = field(default_factory=dict)
@@ -62,8 +63,9 @@ class Scarce:
 
 
 def strategies(value: Mapping[str, object]) -> Mapping[str, Strategy]:
-    """Argument `resources`: strategy and weight by resource, or by the beginning of a name that
-    ends in `*`. ValueError where it isn't that.
+    """Return argument `resources` as strategy and weight by resource name or `prefix*`.
+
+    Raises ValueError for an invalid value.
     """
     found: dict[str, Strategy] = {}
     for name, entry in value.items():
@@ -79,7 +81,7 @@ def strategies(value: Mapping[str, object]) -> Mapping[str, Strategy]:
 
 
 def scarce(value: Mapping[str, object]) -> Scarce:
-    """Argument `sra`; ValueError where it isn't that."""
+    """Return argument `sra`; raise ValueError for an invalid value."""
     given = _known("sra", value, {"enable", "resources", "weight", "resourceWeight"})
     names = _listed(given.get("resources", ""))
     weights = _known("resourceWeight", given.get("resourceWeight", {}), None)
@@ -91,8 +93,9 @@ def scarce(value: Mapping[str, object]) -> Scarce:
 
 
 def proportions(value: Mapping[str, object]) -> Mapping[str, tuple[float, float]]:
-    """Argument `proportional`: cores and gigabytes for each device, by resource; ValueError where
-    it isn't that.
+    """Return argument `proportional` as cores and gigabytes for each device, by resource.
+
+    Raises ValueError for an invalid value.
     """
     given = _known("proportional", value, {"enable", "resources", "resourceProportion"})
     names = _listed(given.get("resources", ""))
@@ -102,7 +105,7 @@ def proportions(value: Mapping[str, object]) -> Mapping[str, tuple[float, float]
 
 
 def matching(name: str, configured: Mapping[str, Strategy]) -> Strategy | None:
-    """The strategy of a resource: that of its name, else that of the longest beginning of it."""
+    """Return the strategy of a resource: by name, or else by the longest matching prefix."""
     if name in configured:
         return configured[name]
     fitting = [each for each in configured if each.endswith("*") and name.startswith(each[:-1])]
@@ -110,7 +113,7 @@ def matching(name: str, configured: Mapping[str, Strategy]) -> Strategy | None:
 
 
 def _known(name: str, value: object, keys: set[str] | None) -> Mapping[str, object]:
-    """A mapping with no other keys than these."""
+    """Return a mapping after checking its keys."""
     if type(value) is not dict:
         raise ValueError(f"{name} must be a mapping, not {value!r}")
     for key in value:
@@ -120,24 +123,28 @@ def _known(name: str, value: object, keys: set[str] | None) -> Mapping[str, obje
 
 
 def _text(name: str, value: object) -> str:
+    """Return a text after checking that it isn't empty."""
     if not isinstance(value, str) or not value:
         raise ValueError(f"{name} must be text, not {value!r}")
     return value
 
 
 def _listed(value: object) -> list[str]:
+    """Return names separated by commas as a list."""
     if type(value) is not str:
         raise ValueError(f"resources must be text, names with commas between them, not {value!r}")
     return [name for name in map(str.strip, value.split(",")) if name]
 
 
 def _whole(name: str, value: object, least: int) -> int:
+    """Return a whole number after checking its minimum."""
     if type(value) is not int or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")
     return value
 
 
 def _rate(rates: Mapping[str, object], name: str) -> float:
+    """Return a rate after checking its range; 1 if not given."""
     value = rates.get(name, 1.0)
     if type(value) not in (int, float) or not 0 <= float(str(value)) < math.inf:
         raise ValueError(f"resourceProportion.{name} must be a number from 0 up, not {value!r}")
@@ -145,6 +152,7 @@ def _rate(rates: Mapping[str, object], name: str) -> float:
 
 
 def _enabled(given: Mapping[str, object]) -> bool:
+    """Return the value of `enable`, False if not given."""
     value = given.get("enable", False)
     if type(value) is not bool:
         raise ValueError(f"enable must be true or false, not {value!r}")
@@ -152,7 +160,7 @@ def _enabled(given: Mapping[str, object]) -> bool:
 
 
 class ResourceStrategyFit(contracts.Plugin):
-    """What a pod doesn't say itself, the configuration says, resource by resource."""
+    """Scores nodes by a pod's own strategy, or else by the configured strategies."""
 
     name = "resource-strategy-fit"
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
@@ -163,7 +171,7 @@ class ResourceStrategyFit(contracts.Plugin):
     }
 
     def open(self, session: contracts.Session) -> None:
-        """Which resources count follows from the task class only."""
+        """Read the arguments. The resources that count depend on the pod class only."""
         self._session = session
         self._weight = self.number("resourceStrategyFitWeight")
         self._strategies = strategies(self._mapping("resources"))
@@ -172,10 +180,10 @@ class ResourceStrategyFit(contracts.Plugin):
         self._parts: dict[jobs.PodClass, list[Part]] = {}
 
     def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> None:
-        """Nothing: the view shows all that counts."""
+        """Return nothing: scores depend on the node view alone."""
 
     def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> Scores:
-        """Both kinds of scores, each with its weight."""
+        """Return the weighted scores by strategy and by absence of scarce resources."""
         scores = np.zeros(nodes.size)
         if self._weight:
             scores += self._weight * FULL_SCORE * self._fit(task, nodes)
@@ -186,24 +194,24 @@ class ResourceStrategyFit(contracts.Plugin):
     def filter_nodes(
         self, task: jobs.Task, nodes: contracts.NodeView
     ) -> list[contracts.FilterResult]:
-        """Nodes that would have too little cpu or memory left for their free devices.
+        """Refuse nodes that would have too little cpu or memory left for free devices.
 
-        Volcano: checkNodeResourceIsProportional.
+        Volcano: checkNodeResourceIsProportional, which ignores pending releases.
         """
         columns = self._session.space.columns
         request = self._session.request(task)
         kept = {name: each for name, each in self._proportions.items() if name in columns}
         if any(request[columns[name]] for name in kept):
             return []
-        verdicts = []
+        results = []
         for name, (cores, gigabytes) in sorted(kept.items()):
             now, later = (
                 self._keeps(nodes, used, request, columns[name], (cores, gigabytes))
                 for used in (nodes.used, nodes.future_used)
             )
             refusal = OUT_OF_PROPORTION.format(resource=name)
-            verdicts.append(contracts.FilterResult(refusal, now, later, curable=True))
-        return verdicts
+            results.append(contracts.FilterResult(refusal, now, later, curable=True))
+        return results
 
     def _keeps(
         self,
@@ -213,7 +221,7 @@ class ResourceStrategyFit(contracts.Plugin):
         column: int,
         rates: tuple[float, float],
     ) -> NDArray[np.bool_]:
-        """Whether free devices, by this much use, keep their cores and gigabytes, (n,)."""
+        """Whether free devices keep enough cores and gigabytes at this usage, (n,)."""
         cores, gigabytes = rates
         idle = nodes.allocatable - used
         devices = np.maximum(idle[:, column], 0)
@@ -223,7 +231,7 @@ class ResourceStrategyFit(contracts.Plugin):
         return keeps
 
     def _fit(self, task: jobs.Task, nodes: contracts.NodeView) -> Scores:
-        """The weighted mean of what would be used or left, 0 to 1; a node without room has 0.
+        """Return the weighted mean of used or free fractions, 0 to 1; 0 for nodes without room.
 
         Volcano: Score.
         """
@@ -245,9 +253,9 @@ class ResourceStrategyFit(contracts.Plugin):
         return np.where(fits, total / whole if whole > 0 else total, 0.0)
 
     def _ordinary(self, task: jobs.Task, nodes: contracts.NodeView) -> Scores:
-        """1 for nodes without any scarce resource, less by the weights of those that they have.
+        """Return 1 for nodes without scarce resources, less the weights of those present.
 
-        0 where the node has nothing of something that the pod asks for (Volcano: sraScore).
+        A node without any of a requested resource has 0 (Volcano: sraScore).
         """
         columns = self._session.space.columns
         scarce, whole = np.zeros(nodes.size), sum(self._scarce.resources.values())
@@ -260,7 +268,7 @@ class ResourceStrategyFit(contracts.Plugin):
         return np.where(able, 1.0 - scarce / whole, 0.0)
 
     def _work_out(self, task: jobs.Task) -> list[Part]:
-        """The resources that count for the task."""
+        """Return the resources that count for the task."""
         request: list[int] = self._session.request(task).tolist()
         names = self._session.space.names
         own = _own(task.pod_class)
@@ -277,30 +285,31 @@ class ResourceStrategyFit(contracts.Plugin):
         return parts
 
     def _columns(self, task: jobs.Task) -> list[int]:
-        """cpu, memory, and whatever the task asks for."""
+        """Return the columns of cpu, memory and all requested resources."""
         return sorted({*ALWAYS, *np.flatnonzero(self._session.request(task)).tolist()})
 
     def _mapping(self, name: str) -> Mapping[str, object]:
+        """Return an argument that is a mapping."""
         value = self.argument(name)
         assert isinstance(value, dict)
         return value
 
 
 def _is_weight(value: object) -> bool:
-    """Whether it is a whole number that sums of scores stay finite with."""
+    """Whether the value is a whole number small enough for finite sums of scores."""
     return type(value) is int and abs(value) <= WEIGHT_MAX
 
 
-def _own(kind: jobs.PodClass) -> Mapping[str, Strategy] | None:
-    """The pod's own strategy by resource; None where it has none.
+def _own(pod_class: jobs.PodClass) -> Mapping[str, Strategy] | None:
+    """Return the pod's own strategies by resource; None without any.
 
-    One that can't be read scores nothing, as in Volcano.
+    Strategies that can't be read score nothing, as in Volcano.
     """
-    written = kind.hints.get(SCORING)
+    written = pod_class.hints.get(SCORING)
     if not written:
         return None
     try:
-        weights = json.loads(kind.hints.get(WEIGHT, ""))
+        weights = json.loads(pod_class.hints.get(WEIGHT, ""))
     except (ValueError, RecursionError):
         return {}
     if not isinstance(weights, dict) or not all(map(_is_weight, weights.values())):

@@ -1,7 +1,7 @@
-"""Resourcequota: let no group in whose pods a ResourceQuota of its namespace wouldn't allow.
+"""Resourcequota: admit no group whose pods would exceed a ResourceQuota of the namespace.
 
-Volcano: plugins/resourcequota. The API server refuses such pods one by one, which leaves a gang
-in pieces.
+Volcano: plugins/resourcequota. The API server rejects pods above a quota one by one, leaving an
+incomplete gang.
 """
 
 from collections import defaultdict
@@ -12,12 +12,12 @@ from vscheduler.core.model import decisions, resources, snapshot
 
 
 class ResourceQuota(contracts.Plugin):
-    """minResources, what the namespace uses, and what was promised in this cycle stay within."""
+    """Keeps minResources, usage of the namespace, and promises of this cycle within each quota."""
 
     name = "resourcequota"
 
     def open(self, session: contracts.Session) -> None:
-        """Quotas by namespace."""
+        """Group quotas by namespace, and count promises from earlier cycles."""
         self._quotas: defaultdict[str, list[snapshot.Quota]] = defaultdict(list)
         for quota in session.snapshot.quotas:
             self._quotas[quota.namespace].append(quota)
@@ -26,7 +26,7 @@ class ResourceQuota(contracts.Plugin):
             self._count_promises(session)
 
     def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool:
-        """The first quota that is exceeded refuses."""
+        """Return the shortages of the first quota that would be exceeded, or True."""
         if gang.job.min_resources is None:
             return True
         asked = self._asked(gang)
@@ -54,7 +54,7 @@ class ResourceQuota(contracts.Plugin):
         return True
 
     def job_enqueued(self, gang: views.JobState) -> None:
-        """Its pods are going to be made."""
+        """Count the group's resources: its pods are going to be created."""
         if gang.job.min_resources is not None:
             namespace = gang.job.namespace
             self._promised[namespace] = resources.add(self._promised[namespace], self._asked(gang))
@@ -66,7 +66,7 @@ class ResourceQuota(contracts.Plugin):
                 self.job_enqueued(gang)
 
     def _asked(self, gang: views.JobState) -> resources.ResourceMap:
-        """What the quota doesn't count yet. It counts pods from the moment that they exist."""
+        """Return minResources not yet counted by the quota, which counts pods once they exist."""
         return inqueue_resources.unborn(gang)
 
     def _needs(self, amount: int) -> bool:

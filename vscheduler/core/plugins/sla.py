@@ -1,6 +1,6 @@
-"""Sla: a job that has waited for long enough is let in, and holds its room until it can start.
+"""Sla: a job that has waited long enough is admitted, and keeps reserved nodes until all fits.
 
-Volcano: plugins/sla. In a tier before overcommit and gang its permit decides.
+Volcano: plugins/sla. The permit decides if sla is in a tier above overcommit and gang.
 """
 
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from vscheduler.core.model import decisions, durations, jobs
 
 WAITING_TIME = "sla-waiting-time"
 ANNOTATIONS = (f"volcano.sh/{WAITING_TIME}", WAITING_TIME)
-"""Of the PodGroup; the first that is there counts."""
+"""Annotations of a PodGroup. The first one present counts."""
 
 
 class Sla(contracts.Plugin):
-    """The sooner a job's waiting time is over, the sooner its turn."""
+    """Orders jobs by the end of their waiting time, earliest first."""
 
     name = "sla"
     arguments: ClassVar[Mapping[str, contracts.Argument]] = {
@@ -23,19 +23,19 @@ class Sla(contracts.Plugin):
     }
 
     def open(self, session: contracts.Session) -> None:
-        """Waiting times are read when a job is first asked about."""
+        """Read the configured waiting time. Annotations are read when first asked for."""
         self._session = session
         given = self.argument(WAITING_TIME)
         self._waiting_time = None if given is None else self.seconds(WAITING_TIME)
         self._due: dict[jobs.JobId, float | None] = {}
 
     def job_key(self, gang: views.JobState) -> contracts.Key:
-        """When its waiting time is over; jobs without one come last."""
+        """Return when the waiting time ends; jobs without waiting time come last."""
         due = self._due_at(gang.job)
         return (1, 0.0) if due is None else (0, due)
 
     def job_valid(self, gang: views.JobState) -> decisions.Reason | None:
-        """A waiting time that can't be read is said, not passed over (Volcano ignores it)."""
+        """Return a reason if the waiting time can't be read. Volcano ignores such an annotation."""
         complaint = self._complaint(gang.job)
         if not complaint:
             return None
@@ -48,7 +48,7 @@ class Sla(contracts.Plugin):
         )
 
     def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool | None:
-        """A permit when its waiting time is over."""
+        """Return a permit once the waiting time is over."""
         complaint = self._complaint(gang.job)
         if complaint:
             return decisions.AdmissionFailure(
@@ -57,10 +57,11 @@ class Sla(contracts.Plugin):
         return self._permit(gang.job)
 
     def job_pipelined(self, gang: views.JobState) -> bool | None:
-        """The same: what room it has found is kept for it, below its minimum as well."""
+        """Return a permit after the waiting time: nodes stay reserved even below the minimum."""
         return self._permit(gang.job)
 
     def _permit(self, job: jobs.Job) -> bool | None:
+        """Return True after the waiting time, else None and request a cycle for its end."""
         due = self._due_at(job)
         if due is None:
             return None
@@ -70,6 +71,7 @@ class Sla(contracts.Plugin):
         return True
 
     def _due_at(self, job: jobs.Job) -> float | None:
+        """Return when the job's waiting time ends; None without a waiting time."""
         if job.id not in self._due:
             wait = self._waiting_time
             for key in ANNOTATIONS:
@@ -82,7 +84,7 @@ class Sla(contracts.Plugin):
         return self._due[job.id]
 
     def _complaint(self, job: jobs.Job) -> str:
-        """What is wrong with the annotation that counts, or nothing."""
+        """Return what is wrong with the first annotation present, or an empty text."""
         for key in ANNOTATIONS:
             if key in job.annotations:
                 try:

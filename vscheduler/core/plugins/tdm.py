@@ -1,8 +1,8 @@
-"""Tdm: nodes that are lent to batch work at certain times of the day (time division).
+"""Tdm: time division multiplexing, nodes lent to batch work at certain times of the day.
 
-Volcano: plugins/tdm. A node whose label volcano.sh/revocable-zone names a zone takes only pods that
-may be asked to leave it, and only while the zone's window is open; once it is closed, the action
-shuffle lets them go, a few at a time.
+Volcano: plugins/tdm. A node with label volcano.sh/revocable-zone takes only preemptable pods, and
+only while the window of the named zone is open. After the window closes, action shuffle evicts the
+pods, a few at a time.
 """
 
 import re
@@ -18,14 +18,12 @@ from vscheduler.core.model import decisions, durations, jobs
 from vscheduler.core.model import nodes as tables
 
 ZONE = "volcano.sh/revocable-zone"
-"""Label of a node: the zone that it is in. Hint of a pod: `*`, it may use any."""
-
-"""Annotation, or else label, of a PodGroup: whether its job may make room for others."""
+"""Label of a node: the zone. Hint of a pod: `*`, any zone."""
 
 LEAST_RUNNING = "volcano.sh/jdb-min-available"
 MOST_MISSING = "volcano.sh/jdb-max-unavailable"
-"""Annotations of a PodGroup: a number of its pods, or a part of them such as 30%. The first one
-counts where both are there (Volcano: JobInfo.extractBudget)."""
+"""Annotations of a PodGroup: a number of pods, or a percentage such as 30%. If both are present,
+the first counts (Volcano: JobInfo.extractBudget)."""
 
 PREFIX = "tdm.revocable-zone."
 PERIOD = "tdm.evict.period"
@@ -35,7 +33,7 @@ ACTIVE_SCORE = 100.0
 DAY_SECONDS = 86_400
 _PODS = re.compile(r"(-?[0-9]{1,10})(%?)", re.ASCII)
 TRUE_TEXTS = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-"""What counts as true in an annotation (Go: strconv.ParseBool)."""
+"""Texts that mean true in an annotation (Go: strconv.ParseBool)."""
 
 CLOSED = "node(s) were in a revocable zone that isn't open now"
 RESERVED = "node(s) were in a revocable zone, for preemptable pods only"
@@ -43,26 +41,27 @@ RESERVED = "node(s) were in a revocable zone, for preemptable pods only"
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A time of every day, in seconds since midnight; where the two are equal, all day."""
+    """A time of every day, in seconds since midnight; all day if both ends are equal."""
 
     start: int
     end: int
 
     def open(self, second: float) -> bool:
-        """Whether it is open at this second of the day; one that ends before it starts spans
-        midnight.
+        """Whether the window is open at this second of the day.
+
+        A window ending before its start spans midnight.
         """
         if self.start < self.end:
             return self.start <= second < self.end
         return second >= self.start or second < self.end
 
     def changes(self) -> tuple[int, ...]:
-        """The seconds of the day at which it may open or close."""
+        """Return the seconds of the day at which the window may open or close."""
         return (self.start, self.end) if self.start != self.end else ()
 
 
 def window(text: str, kind: type[Window] = Window) -> Window:
-    """`10:00-21:00`; ValueError else."""
+    """Parse `10:00-21:00`; raise ValueError for any other text."""
     start, dash, end = text.strip().partition("-")
     if not dash:
         raise ValueError(f"{text!r} is no time of the day such as 10:00-21:00")
@@ -70,7 +69,10 @@ def window(text: str, kind: type[Window] = Window) -> Window:
 
 
 def offset(text: str) -> int:
-    """`+02:00` or `-3:30`, how far a clock is ahead of UTC, in seconds; ValueError else."""
+    """Parse `+02:00` or `-3:30`, how far a clock is ahead of UTC, into seconds.
+
+    Raises ValueError for any other text.
+    """
     sign, rest = text[:1], text[1:]
     if sign not in ("+", "-"):
         raise ValueError(f"{text!r} is no offset from UTC such as +02:00")
@@ -79,6 +81,7 @@ def offset(text: str) -> int:
 
 
 def _second_of_day(text: str) -> int:
+    """Parse a time such as `9:30` into seconds since midnight."""
     hour, colon, minute = text.partition(":")
     digits = hour.isdecimal() and minute.isdecimal() and len(hour) <= 2 and len(minute) == 2
     if not (colon and digits) or int(hour) > 23 or int(minute) > 59:
@@ -87,9 +90,7 @@ def _second_of_day(text: str) -> int:
 
 
 def part_of(text: str, count: int) -> int | None:
-    """`3`, or `30%` of so many pods, rounded up; None for a text that is neither, or of which no
-    number of pods can come.
-    """
+    """Return the number in `3`, or `30%` of the count, rounded up; None for any other text."""
     found = _PODS.fullmatch(text)
     if found is None:
         return None
@@ -98,8 +99,10 @@ def part_of(text: str, count: int) -> int | None:
 
 
 class Tdm(contracts.Plugin):
-    """Revocable zones, each with a window. Pods that aren't to be evicted stay out of them, and
-    may take room outside of them from those that are.
+    """Revocable zones, each with a window.
+
+    Pods that mustn't be evicted stay out of zones. Outside of zones, such pods may preempt
+    preemptable pods.
     """
 
     name = "tdm"
@@ -112,7 +115,7 @@ class Tdm(contracts.Plugin):
     """What a zone's time of the day is read as."""
 
     def open(self, session: contracts.Session) -> None:
-        """See which zones are open now, and have a cycle when that changes."""
+        """Determine which zones are open now, and request a cycle for when that changes."""
         self._session = session
         layout = session.snapshot.nodes.layout
         self._rows = layout.rows
@@ -139,39 +142,43 @@ class Tdm(contracts.Plugin):
     def filter_nodes(
         self, task: jobs.Task, nodes: contracts.NodeView
     ) -> Sequence[contracts.FilterResult]:
-        """Nodes in zones: none while the zone is closed or isn't configured, and none for pods
-        that wouldn't leave again. Nodes in no zone are no concern of this plugin.
+        """Refuse nodes in closed or unknown zones, and all zones for pods that aren't revocable.
+
+        Nodes outside of zones always pass.
         """
         if not self._lent.any():
             return ()
-        verdicts = [contracts.FilterResult(CLOSED, nodes.of(self._active | ~self._lent))]
+        results = [contracts.FilterResult(CLOSED, nodes.of(self._active | ~self._lent))]
         if not _revocable(task):
-            verdicts.append(contracts.FilterResult(RESERVED, nodes.of(~self._lent)))
-        return verdicts
+            results.append(contracts.FilterResult(RESERVED, nodes.of(~self._lent)))
+        return results
 
-    def class_nodes(self, kind: jobs.PodClass, layout: tables.NodeLayout) -> tables.Mask:
-        """Nodes in no zone; for pods that would leave again, those in zones that are open, too."""
+    def class_nodes(self, pod_class: jobs.PodClass, layout: tables.NodeLayout) -> tables.Mask:
+        """Return nodes outside of zones; for revocable pods, nodes of open zones as well."""
         column, codes = layout.label(ZONE)
-        free = [not zone or (ZONE in kind.hints and zone in self._open_zones) for zone in codes]
+        free = [
+            not zone or (ZONE in pod_class.hints and zone in self._open_zones) for zone in codes
+        ]
         mask: tables.Mask = np.array([*free, True], dtype=np.bool_)[column]
         return mask
 
     def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> None:
-        """Nothing: which zones are open is the same for the whole cycle."""
+        """Return nothing: zones don't open or close within a cycle."""
 
     def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> NDArray[np.float64]:
-        """Pods that may use lent nodes go there first."""
+        """Prefer nodes of open zones for revocable pods."""
         if not _revocable(task):
             return np.zeros(nodes.size)
         return nodes.of(self._scores)
 
     def job_key(self, gang: views.JobState) -> contracts.Key:
-        """Jobs that can't be asked to go come first."""
+        """Return jobs that aren't preemptable first."""
         return 1 if _job_preemptable(gang.job) else 0
 
     def job_valid(self, gang: views.JobState) -> decisions.Reason | None:
-        """A number of pods that can't be read is said: its owner would find none protected, or
-        all.
+        """Return a reason if a budget annotation can't be read.
+
+        Otherwise no pod of the job would be protected, or every pod.
         """
         for name in (LEAST_RUNNING, MOST_MISSING):
             text = gang.job.annotations.get(name)
@@ -189,21 +196,20 @@ class Tdm(contracts.Plugin):
         return None
 
     def job_pipelined(self, gang: views.JobState) -> bool:
-        """Whether the minimum has room, roles aside (Volcano: JobInfo.IsPipelined)."""
+        """Whether the minimum has resources, roles aside (Volcano: JobInfo.IsPipelined)."""
         placed = gang.ready_tasks + gang.waiting_tasks + gang.pending_best_effort
         return placed >= gang.job.min_member
 
     def job_starving(self, gang: views.JobState) -> bool:
-        """Whether a job that can't be asked to go has pods without a place."""
+        """Whether a job that isn't preemptable has pods without a place."""
         return not _job_preemptable(gang.job) and gang.counts[jobs.TaskStatus.PENDING] > 0
 
     def preemptable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task]:
-        """Pods that may be asked to go, outside of zones, as many of each job as it bears; for
-        claimants that can't be asked themselves.
+        """Return preemptable pods outside of zones, as many of each job as its budget allows.
 
-        Volcano: tdm preemptableFn.
+        Claimants that are preemptable themselves get none. Volcano: tdm preemptableFn.
         """
         if claimant.preemptable or _revocable(claimant):
             return []
@@ -216,7 +222,7 @@ class Tdm(contracts.Plugin):
         return self._bearable(asked, lambda task: task.job)
 
     def shuffle_victims(self, candidates: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
-        """Pods on nodes of zones that are closed, as many of each job as it bears, once a period.
+        """Return pods in closed zones, within the budgets of their jobs, once in a period.
 
         Volcano: tdm victimsFn.
         """
@@ -246,7 +252,7 @@ class Tdm(contracts.Plugin):
     def _bearable(
         self, tasks: Sequence[jobs.Task], group: Callable[[jobs.Task], Hashable]
     ) -> list[jobs.Task]:
-        """The first of each group, as many as its job can do without now."""
+        """Return the first tasks of each group, within the budget of the group's job."""
         left: dict[Hashable, int] = {}
         chosen = []
         for task in tasks:
@@ -259,7 +265,7 @@ class Tdm(contracts.Plugin):
         return chosen
 
     def _bears(self, gang: views.JobState) -> int:
-        """How many pods the job can do without now, by its annotations; one where it has none.
+        """Return how many pods the job can spare now, by annotation; 1 without annotations.
 
         Volcano: tdm getMaxPodEvictNum.
         """
@@ -280,8 +286,10 @@ class Tdm(contracts.Plugin):
     def _with_gangs(
         self, chosen: Sequence[jobs.Task], candidates: Sequence[jobs.Task]
     ) -> list[jobs.Task]:
-        """These; of a job that can't do without any of its pods, and doesn't say how many it
-        bears, all: else a gang would stay in a closed zone for ever.
+        """Return the chosen pods, and all pods of a chosen rigid gang.
+
+        A gang is rigid if it has no budget annotation and can't spare a single pod. Chosen one by
+        one, its pods would stay in a closed zone for ever.
         """
         rigid = {
             task.job
@@ -295,9 +303,10 @@ class Tdm(contracts.Plugin):
 
 
 def _revocable(task: jobs.Task) -> bool:
+    """Whether the pod may use nodes of zones."""
     return ZONE in task.pod_class.hints
 
 
 def _job_preemptable(job: jobs.Job) -> bool:
-    """Volcano: JobInfo.extractPreemptable."""
+    """Whether the job is preemptable (Volcano: JobInfo.extractPreemptable)."""
     return job.preemptable in TRUE_TEXTS
