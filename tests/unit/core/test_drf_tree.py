@@ -109,6 +109,18 @@ def test_who_reclaims_stays_behind(has: int, volcano: bool, expected: list[str])
     assert [plugin.queue_key(each) for each in session.queues.values()] == before
 
 
+@pytest.mark.parametrize(("volcano", "expected"), [(False, ["a-0", "a-1"]), (True, [])])
+def test_queues_of_one_path_take_turns_but_are_one_to_volcano(
+    volcano: bool, expected: list[str]
+) -> None:
+    """And nobody takes pods from itself."""
+    paths = [queue(name, "root/e", "1/1") for name in "ab"]
+    plugin, session = opened({"a": 3, "b": 0}, *paths, volcano=volcano)
+    victims = plugin.reclaimable(pending(session, "b"), pods(session, "a", 3))
+    assert victims is not None
+    assert [task.name for task in victims] == expected
+
+
 def test_no_queue_reclaims_from_itself() -> None:
     """Whatever it is asked."""
     plugin, session = opened({"a": 4}, queue("a"))

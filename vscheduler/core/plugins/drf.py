@@ -102,8 +102,10 @@ class Drf(contracts.Plugin):
         if self._tree is None:
             return None
         mine = self._session.gangs[claimant.job].job.queue
-        owners = {self._session.gangs[task.job].job.queue for task in candidates} - {mine}
-        richer = {each for each in owners if operator.lt(*self._tree.shares(mine, each))}
+        richer: Collection[str] = ()
+        if not self._session.as_volcano:  # where queues of one path are one branch
+            owners = {self._session.gangs[task.job].job.queue for task in candidates} - {mine}
+            richer = {each for each in owners if operator.lt(*self._tree.shares(mine, each))}
         with self._tree.trial():
             self._shift(claimant, 1)
             victims = self._giving_way(mine, candidates, richer)
