@@ -56,7 +56,7 @@ async def test_what_rejected_pods_were_told_is_remembered_while_they_are_there(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many others go."""
-    monkeypatch.setattr(status_writer, "TOLD_SLACK", 0)
+    monkeypatch.setattr(status_writer, "REASONS_SLACK", 0)
     async with desk(serve) as made:
         many = tuple(rejected(f"p-{at}", "spec.x") for at in range(4))
         seen = replace(WAITS, unplaced=(), rejections=many)
