@@ -65,7 +65,7 @@ def test_a_pod_that_cant_be_used_says_so_until_it_is_put_right_or_replaced(
         "claims": ("SchedulerError", f"the pod can't be used: {FLAW}"),
         "first": (
             "SchedulerError",
-            f"the pod can't be used: metadata.annotations[{PRIORITY}]: 'high' is no integer",
+            f"the pod can't be used: metadata.annotations[{PRIORITY}]: 'high' is not an integer",
         ),
     }
     daemons.until(lambda: told(cluster) == all_of_them, daemon)

@@ -126,13 +126,13 @@ def test_room_that_a_gang_gives_back_counts_no_more() -> None:
 
 
 UNREADABLE = {
-    '{"g1": {"cpu":': "is no JSON: ",
-    "[" * 100_000: "is no JSON: ",
+    '{"g1": {"cpu":': "is not JSON: ",
+    "[" * 100_000: "is not JSON: ",
     '["g1"]': "must be an object: amounts by group of nodes",
     '{"g1": "3"}': "g1: must be an object: amounts by resource",
-    '{"g1": {"cpu": "3x"}}': "g1.cpu: '3x' is no quantity",
+    '{"g1": {"cpu": "3x"}}': "g1.cpu: '3x' is not a quantity",
     '{"g1": {"cpu": null}}': "g1.cpu: must be a quantity",
-    '{"g1": {"cpu": true}}': "g1.cpu: true is no quantity",
+    '{"g1": {"cpu": true}}': "g1.cpu: true is not a quantity",
     '{"g1": {"cpu": "-1"}}': "g1.cpu: -1 must not be negative",
 }
 

@@ -19,7 +19,7 @@ IMPOSSIBLE = {
         "node n1: no room for pod j-0, nvidia.com/gpu is 1 short"
     ),
     "queue q job q/j -@": "pod j-0: can't read '-@'",
-    "node n1 cpu=many": "'many' is no quantity; write 500m, 4 or 16Gi",
+    "node n1 cpu=many": "'many' is not a quantity; write 500m, 4 or 16Gi",
     "node n1 cpu=1 cpu=2": "node n1: cpu is set twice",
     "node n1 ready": "node n1: 'ready' is no setting",
     "queue q colour=red": "queue q: no setting colour",

@@ -66,7 +66,7 @@ def run(*, keep: bool) -> bool:
         view, seconds = _watch(stage, began)
         problems = view.problems()
         screen.say(*demo_view.summary(view, seconds))
-        screen.say(*(f"not as it must be: {each}" for each in problems), err=True)
+        screen.say(*(f"unexpected: {each}" for each in problems), err=True)
         if keep:
             _wait(stage)
     return not problems

@@ -113,7 +113,7 @@ def _instant(text: str | None) -> float | None:
 
     from vscheduler.simulator import manifests
 
-    problem = f"{text!r} is no RFC 3339 time such as 2026-01-31T12:00:00Z"
+    problem = f"{text!r} is not an RFC 3339 time such as 2026-01-31T12:00:00Z"
     try:
         moment = msgspec.convert(text, dt.datetime)
     except msgspec.ValidationError as error:

@@ -101,11 +101,11 @@ def segment(name: str) -> str:
     """Quote a name as a single path segment. Raises UnusableNameError."""
     if not name or name in RELATIVE or len(name) > NAME_MAX or FORBIDDEN.search(name):
         shown = name if len(name) <= NAME_MAX else f"{name[:NAME_MAX]}…"
-        raise UnusableNameError(f"nothing can be called {shown!r}")
+        raise UnusableNameError(f"no object can have the name {shown!r}")
     try:
         return quote(name, safe="")
     except UnicodeEncodeError as error:  # a lone surrogate, which JSON allows
-        raise UnusableNameError(f"nothing can be called {name!r}") from error
+        raise UnusableNameError(f"no object can have the name {name!r}") from error
 
 
 def version(api_version: str) -> Path:

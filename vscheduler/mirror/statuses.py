@@ -312,7 +312,10 @@ def failure_notice(about: ObjectReference, area: str) -> EventNotice:
     """Return the event of an object on which the scheduler itself failed. Details are in the
     scheduler's log.
     """
-    message = f"the scheduler failed at this ({area}), which is a defect of it; it goes on trying"
+    message = (
+        f"the scheduler failed on this object ({area}), which is a defect of the scheduler; "
+        f"it keeps trying"
+    )
     return _notice(about, ("Warning", FAILED, message))
 
 

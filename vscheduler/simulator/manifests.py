@@ -100,11 +100,11 @@ def collect(manifests: Iterable[Manifest]) -> Collection:
     for manifest in _expanded(manifests):
         tree = manifest.tree
         if not isinstance(tree, Mapping):
-            problems.append(Problem(place=manifest.place(), message="is no object"))
+            problems.append(Problem(place=manifest.place(), message="is not an object"))
             continue
         missing = [key for key in ("apiVersion", "kind") if not isinstance(tree.get(key), str)]
         if missing:
-            message = f"is no object: it has no {' and no '.join(missing)}"
+            message = f"is not an object: it has no {' and no '.join(missing)}"
             problems.append(Problem(place=manifest.place(), message=message))
             continue
         latest = max(latest, _latest(tree))

@@ -53,9 +53,12 @@ REFUSED = [
     (annotated(PRIORITY, "2147483648"), f"metadata.annotations[{PRIORITY}]: '2147483648' {BITS}"),
     (annotated(PRIORITY, HUGE), f"metadata.annotations[{PRIORITY}]: '{'9' * 40}…' {BITS}"),
     (annotated(PRIORITY, f"-{LONG}"), f"metadata.annotations[{PRIORITY}]: '-{'9' * 39}…' {BITS}"),
-    (annotated(PRIORITY, "1_0"), f"metadata.annotations[{PRIORITY}]: '1_0' is no integer"),
-    (annotated(PRIORITY, "nan"), f"metadata.annotations[{PRIORITY}]: 'nan' is no integer"),
-    (annotated(PRIORITY, "\u0661"), f"metadata.annotations[{PRIORITY}]: '\u0661' is no integer"),
+    (annotated(PRIORITY, "1_0"), f"metadata.annotations[{PRIORITY}]: '1_0' is not an integer"),
+    (annotated(PRIORITY, "nan"), f"metadata.annotations[{PRIORITY}]: 'nan' is not an integer"),
+    (
+        annotated(PRIORITY, "\u0661"),
+        f"metadata.annotations[{PRIORITY}]: '\u0661' is not an integer",
+    ),
     (
         annotated(COOLDOWN, "2562048h"),
         f"metadata.annotations[{COOLDOWN}]: '2562048h' {YEARS}",

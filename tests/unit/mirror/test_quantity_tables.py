@@ -77,7 +77,7 @@ def test_every_legal_spelling_is_read_exactly(
         ("1" * 1001, "1001 characters"),
         (float("nan"), "'nan'"),
         (float("inf"), "'inf'"),
-        (True, "true is no quantity"),
+        (True, "true is not a quantity"),
     ],
 )
 def test_what_is_no_quantity_says_why(text: quantities.Quantity, says: str) -> None:

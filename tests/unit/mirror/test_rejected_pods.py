@@ -32,7 +32,7 @@ def test_a_pod_that_cant_be_used_is_known_to_its_job() -> None:
             namespace="ns",
             name="a",
             field=place,
-            message="'high' is no integer",
+            message="'high' is not an integer",
         ),
         jobs.InvalidPod(
             uid=jobs.TaskId("1"),

@@ -118,7 +118,7 @@ def test_a_bad_object_stops_nothing() -> None:
     assert [str(problem) for problem in outcome.problems] == [
         (
             f"jobs.yaml:{line}: Pod default/small-0: spec.containers[0].resources.requests.cpu: "
-            "'4x' is no quantity: there is no suffix 'x', "
+            "'4x' is not a quantity: there is no suffix 'x', "
             "only n u m k M G T P E and Ki Mi Gi Ti Pi Ei"
         )
     ]

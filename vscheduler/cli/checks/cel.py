@@ -107,7 +107,7 @@ def compiled(text: str) -> Program:
 def _literal(word: str) -> int | str:
     if word[0] == "'":
         if len(word) < 2 or not _TEXT.fullmatch(word):
-            raise CelError(f"{word!r} is no text")
+            raise CelError(f"{word!r} is not a string")
         return re.sub(r"\\(.)", lambda found: _ESCAPES[found[1]], word[1:-1])
     if len(word) > DIGITS_MAX:
         raise CelError(f"a number of {len(word)} digits is longer than {DIGITS_MAX}")

@@ -139,7 +139,7 @@ class Cluster:
         def ask(client: pykube.HTTPClient) -> Listing:
             found = self._query(kind, client).execute().json()
             if not isinstance(found, dict) or not isinstance(found.get("metadata"), dict):
-                raise ClusterError(f"{self._server} doesn't answer like one of Kubernetes")
+                raise ClusterError(f"{self._server} doesn't respond like a Kubernetes API server")
             items: list[Object] = found.get("items") or []
             return Listing(items=items, version=found["metadata"].get("resourceVersion", ""))
 
@@ -236,13 +236,17 @@ class Cluster:
         except (requests.HTTPError, pykube.exceptions.HTTPError) as error:
             raise _refusal(_status(error), _message(error), kind) from error
         except requests.exceptions.JSONDecodeError as error:
-            raise ClusterError(f"{self._server} doesn't answer like one of Kubernetes") from error
+            raise ClusterError(
+                f"{self._server} doesn't respond like a Kubernetes API server"
+            ) from error
         except requests.exceptions.SSLError as error:
             raise ClusterError(f"{self._server} can't be trusted: {_cause(error)}") from error
         except requests.RequestException as error:
             raise Unreachable(f"{self._server} doesn't answer: {_cause(error)}") from error
         except ValueError as error:
-            raise Unreachable(f"{self._server} broke off in the middle of a word") from error
+            raise Unreachable(
+                f"{self._server} closed the connection in the middle of a response"
+            ) from error
         except _BAD_FILE as error:
             raise ClusterError(f"the kubeconfig can't be used: {error}") from error
 
@@ -302,7 +306,7 @@ def _refusal(status: int, message: str, kind: Kind) -> ClusterError:
             return Expired(message)
     if status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Unreachable(f"the API server can't answer now: {message}")
-    return ClusterError(f"the API server said no: {message}")
+    return ClusterError(f"the API server refused the request: {message}")
 
 
 def _cause(error: requests.RequestException) -> str:

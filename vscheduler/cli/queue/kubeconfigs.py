@@ -106,7 +106,7 @@ def _read(path: Path) -> Tree:
         isinstance(each, list) and all(isinstance(entry, dict) for entry in each)
         for each in sections
     ):
-        raise KubeconfigError(f"{path} is no kubeconfig")
+        raise KubeconfigError(f"{path} is not a kubeconfig")
     return dict(tree)
 
 
@@ -140,7 +140,7 @@ def _plain(entry: Tree, private: Path) -> Tree:
             try:
                 path.write_bytes(base64.b64decode(data))
             except ValueError as error:
-                raise KubeconfigError(f"{key}-data of the kubeconfig is no base64") from error
+                raise KubeconfigError(f"{key}-data of the kubeconfig is not base64") from error
             made[key] = str(path)
     return made
 
@@ -198,4 +198,4 @@ def _ask_plugin(plugin: Tree, cluster: Tree) -> Tree:
     except (OSError, subprocess.SubprocessError) as error:
         raise KubeconfigError(f"credential plugin {command} failed: {error}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise KubeconfigError(f"credential plugin {command} gave no ExecCredential") from error
+        raise KubeconfigError(f"credential plugin {command} returned no ExecCredential") from error

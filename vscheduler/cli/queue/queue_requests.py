@@ -147,9 +147,9 @@ def _problem(
         return refused
     if late:
         return (
-            f"queue {name} isn't as asked for after {limits.seconds:g} s; is a `vscheduler run` "
-            f"with controllers running? Annotation {WANTED_STATE} says what it is to be, and the "
-            f"next one sees to it"
+            f"queue {name} didn't reach the wanted state in {limits.seconds:g} s; is a "
+            f"`vscheduler run` with controllers running? Annotation {WANTED_STATE} records the "
+            f"wanted state, and the next run applies it"
         )
     return ""
 

@@ -92,7 +92,7 @@ class Terms:
             number = _number(text)
             if number is not None:
                 return number
-            self._report(source, MIN_MEMBER, f"{text!r} is no number of pods; 1 is taken")
+            self._report(source, MIN_MEMBER, f"{text!r} is not a number of pods; 1 is used")
             break
         return 1
 
@@ -108,7 +108,7 @@ class Terms:
                 return quantities.format_amounts(_amounts(text))
             except fields.FieldError as error:
                 wrong = ": ".join(filter(None, (error.field, error.message)))
-                self._report(source, MIN_RESOURCES, f"{wrong}; the sum of requests is taken")
+                self._report(source, MIN_RESOURCES, f"{wrong}; the sum of requests is used")
                 break
         return quantities.format_amounts(
             {name: minimum * amount for name, amount in request.items()}
@@ -122,7 +122,7 @@ class Terms:
                 continue
             if len(name) <= NAME_MAX and _NAME.fullmatch(name):
                 return name
-            message = f"{name!r} can't be the name of a Queue; the default is taken"
+            message = f"{name!r} can't be the name of a Queue; the default is used"
             self._report(source, QUEUE, message)
             break
         return default
@@ -138,14 +138,16 @@ class Terms:
         mode = annotations.get(TOPOLOGY_MODE, MODES[0])
         found: dict[str, Any] = {"mode": mode.lower()}
         if mode.lower() not in MODES:
-            message = f"{mode!r} is neither hard nor soft; hard is taken"
+            message = f"{mode!r} is neither hard nor soft; hard is used"
             self._report(self._pod, TOPOLOGY_MODE, message)
             found["mode"] = MODES[0]
         tier = annotations.get(TOPOLOGY_TIER)
         if tier is not None:
             number = _number(tier)
             if number is None:
-                self._report(self._pod, TOPOLOGY_TIER, f"{tier!r} is no tier; any tier will do")
+                self._report(
+                    self._pod, TOPOLOGY_TIER, f"{tier!r} is not a tier; any tier is allowed"
+                )
             else:
                 found["highestTierAllowed"] = number
         return found

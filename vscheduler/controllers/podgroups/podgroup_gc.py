@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 ROUNDS = 4
 """How often a write is tried in a row after concurrent changes."""
 
-FAILED = "the scheduler failed at it"
+FAILED = "the scheduler failed on the group"
 
 
 @dataclass(slots=True)

@@ -81,10 +81,10 @@ def load(text: str, source: str) -> list[Document]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        raise DocumentError(source, line, error.problem or "is no YAML") from error
+        raise DocumentError(source, line, error.problem or "is not YAML") from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise DocumentError(source, line, f"{error.reason}, which YAML can't have") from error
+        raise DocumentError(source, line, f"{error.reason} in YAML") from error
 
 
 class _Reader:
@@ -161,7 +161,7 @@ class _Reader:
             if key in lines:
                 first = lines[key]
                 number = first if isinstance(first, int) else first[0]
-                raise self._error(event, f"key {key!r} stands here twice, first on line {number}")
+                raise self._error(event, f"key {key!r} is given twice, first on line {number}")
             content[key], lines[key] = value, _moved(inside, line)
         for value, inside in merged:
             assert not isinstance(inside, int)
@@ -176,7 +176,7 @@ class _Reader:
         if isinstance(value, list) and all(isinstance(each, dict) for each in value):
             assert not isinstance(lines, int)
             return [(each, lines[1][place]) for place, each in enumerate(value)]
-        raise self._error(event, "<< takes a mapping, or a list of them")
+        raise self._error(event, "<< takes a mapping or a list of mappings")
 
     def _scalar(self, event: Any) -> Any:
         text = str(event.value)
@@ -187,17 +187,17 @@ class _Reader:
         converter = _CONVERTERS.get(event.tag.removeprefix(_TAGS))
         value = converter(text) if converter else _UNFIT
         if value is _UNFIT:
-            raise self._error(event, f"{text!r} with tag {event.tag} is no plain data")
+            raise self._error(event, f"{text!r} with tag {event.tag} is not plain data")
         return value
 
     def _check_tag(self, event: Any, kind: str) -> None:
         if event.tag not in (None, "!", f"{_TAGS}{kind}"):
-            raise self._error(event, f"tag {event.tag} is no plain data")
+            raise self._error(event, f"tag {event.tag} is not plain data")
 
     def _count(self, event: Any, size: int) -> None:
         self._size += size
         if self._size > VALUES_MAX:
-            raise self._error(event, f"stands for more than {VALUES_MAX} values")
+            raise self._error(event, f"expands to more than {VALUES_MAX} values")
 
     def _error(self, event: Any, problem: str) -> DocumentError:
         return DocumentError(self._source, _line(event), problem)

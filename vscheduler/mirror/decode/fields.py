@@ -81,7 +81,7 @@ def int32(text: str, field: str) -> int:
     text.
     """
     if not _INTEGER.fullmatch(text):
-        raise FieldError(field, f"{durations.shown(text)} is no integer")
+        raise FieldError(field, f"{durations.shown(text)} is not an integer")
     number = 2 * INT32_MAX if len(text) > DIGITS_MAX else int(text)
     if abs(number) > INT32_MAX:
         message = f"{durations.shown(text)} is out of range: 32 bits, at most {INT32_MAX}"
@@ -109,7 +109,7 @@ def json_object(text: str, what: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FieldError("", f"is no JSON: {error}") from error
+        raise FieldError("", f"is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise FieldError("", f"must be an object: {what}")
     return found

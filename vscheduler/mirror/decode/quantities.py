@@ -84,7 +84,7 @@ def _text(quantity: Quantity) -> str:
     if isinstance(quantity, str):
         return quantity
     if isinstance(quantity, bool):
-        raise QuantityError(f"{str(quantity).lower()} is no quantity")
+        raise QuantityError(f"{str(quantity).lower()} is not a quantity")
     return repr(quantity)
 
 
@@ -105,10 +105,10 @@ def _parse(text: str, scale: int) -> int:
     if text.isascii() and text.isdigit() and len(text) <= 15:
         return int(text) * _ten_to(scale)
     if len(text) > LENGTH_MAX:
-        raise QuantityError(f"{text[:20]!r}… is no quantity: it has {len(text)} characters")
+        raise QuantityError(f"{text[:20]!r}… is not a quantity: it has {len(text)} characters")
     found = _GRAMMAR.fullmatch(text)
     if found is None or not (found["whole"] or found["part"]):
-        raise QuantityError(f"{text!r} is no quantity{_advice(text)}")
+        raise QuantityError(f"{text!r} is not a quantity{_advice(text)}")
     part = found["part"] or ""
     digits = int(found["whole"] + part)
     exponent = scale - len(part)

@@ -201,7 +201,7 @@ def failed(event: events.Upsert) -> events.DecodeFailed:
         name=metadata.name,
         uid=metadata.uid,
         field="",
-        message="the scheduler failed at it, which is a defect of it: see its log",
+        message="the scheduler failed on this object, a defect of the scheduler: see its log",
     )
 
 

@@ -174,7 +174,7 @@ ASKED: list[Callable[[cluster_client.Cluster], object]] = [
         ),
         (429, status(429, "slow"), cluster_client.Unreachable, "can't answer now: slow"),
         (500, status(500, "etcd"), cluster_client.Unreachable, "can't answer now: etcd"),
-        (400, status(400, "what?"), cluster_client.ClusterError, "said no: what?"),
+        (400, status(400, "what?"), cluster_client.ClusterError, "refused the request: what?"),
     ],
 )
 def test_refusals_are_sentences(  # noqa: PLR0917 - one for each part of the case
@@ -199,7 +199,7 @@ def test_who_answers_otherwise_is_no_api_server(
 ) -> None:
     """Somebody's web page, say."""
     desk.answer(200, body)
-    with pytest.raises(cluster_client.ClusterError, match="doesn't answer like one of Kubernetes"):
+    with pytest.raises(cluster_client.ClusterError, match="doesn't respond like"):
         cluster.list(Kind.QUEUE)
 
 

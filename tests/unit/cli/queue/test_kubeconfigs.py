@@ -139,15 +139,15 @@ def test_a_credential_plugin_may_give_a_certificate(place: Place) -> None:
     ("user", "says"),
     [
         (plugin("raise SystemExit(3)"), "failed: Command"),
-        (plugin("print('hello')"), "gave no ExecCredential"),
-        (plugin("print('[]')"), "gave no ExecCredential"),
+        (plugin("print('hello')"), "returned no ExecCredential"),
+        (plugin("print('[]')"), "returned no ExecCredential"),
         (
             plugin(command="no-such-plugin", installHint="get it\n somewhere."),
             "credential plugin no-such-plugin of the kubeconfig isn't installed. get it somewhere",
         ),
         ({"as": "somebody"}, "the kubeconfig acts as somebody, which isn't possible here"),
         ({"tokenFile": "absent"}, "the token's file can't be read"),
-        ({"client-key-data": "x"}, "client-key-data of the kubeconfig is no base64"),
+        ({"client-key-data": "x"}, "client-key-data of the kubeconfig is not base64"),
     ],
 )
 def test_credentials_that_cannot_be_had_are_a_sentence(
@@ -164,9 +164,9 @@ def test_credentials_that_cannot_be_had_are_a_sentence(
     ("tree", "says"),
     [
         ("a: [", "can't be read"),
-        ("- 1", "is no kubeconfig"),
-        ("contexts: 5", "is no kubeconfig"),
-        ("users: [5]", "is no kubeconfig"),
+        ("- 1", "is not a kubeconfig"),
+        ("contexts: 5", "is not a kubeconfig"),
+        ("users: [5]", "is not a kubeconfig"),
         ("", "has no current context; name one with --context"),
         ({"current-context": "b"}, "has no context 'b'; it has: none"),
         ({**config("a"), "clusters": []}, "has no cluster 'a'; it has: none"),

@@ -92,7 +92,7 @@ def test_waiting_ends_and_says_who_is_missing() -> None:
     target = Queues(lambda _: {"state": "Open"}, "red")
     good, (problem,) = queue_requests.request(target, ["red"], "Closed", HURRY)
     assert good == []
-    assert problem.startswith("queue red isn't as asked for after 0.05 s; is a `vscheduler run`")
+    assert problem.startswith("queue red didn't reach the wanted state in 0.05 s; is a")
 
 
 def test_what_cant_be_is_told_and_the_rest_is_done() -> None:

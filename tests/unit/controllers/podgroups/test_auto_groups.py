@@ -166,7 +166,7 @@ def test_min_resources_that_cannot_be_read_are_told_of(text: str) -> None:
     assert wanted(member(), of)["spec"]["minResources"]["cpu"] == "500m"
     (problem,) = problems(member(), of)
     assert problem.startswith(f"ReplicaSet lab/web: metadata.annotations[{MIN_RESOURCES}]: ")
-    assert problem.endswith("; the sum of requests is taken")
+    assert problem.endswith("; the sum of requests is used")
 
 
 @pytest.mark.parametrize("text", ["", "two", "-1", "1.5", "1_0", " 2", "2147483648", "\u0663"])
@@ -176,7 +176,7 @@ def test_a_min_member_that_is_no_number_is_told_of(text: str) -> None:
     assert wanted(pod, owner(group_min_member=text))["spec"]["minMember"] == 1
     assert wanted(pod, owner())["spec"]["minMember"] == 1
     place = f"Pod lab/web-1: metadata.annotations[{MIN_MEMBER}]"
-    assert problems(pod, owner()) == [f"{place}: {text!r} is no number of pods; 1 is taken"]
+    assert problems(pod, owner()) == [f"{place}: {text!r} is not a number of pods; 1 is used"]
 
 
 def test_the_queue_is_the_pods_else_the_owners_else_the_default() -> None:

@@ -115,23 +115,23 @@ BOMB = "\n".join(
 )
 
 UNREADABLE = {
-    "a: 1\nb: 2\na: 3": "f:3: key 'a' stands here twice, first on line 1",
-    "a:\n  x: {}\n  x: 1": "f:3: key 'x' stands here twice, first on line 2",
+    "a: 1\nb: 2\na: 3": "f:3: key 'a' is given twice, first on line 1",
+    "a:\n  x: {}\n  x: 1": "f:3: key 'x' is given twice, first on line 2",
     "a: 1\n b: 2": "f:2: mapping values are not allowed in this context",
     "a: *x": "f:1: there is no anchor &x before *",
     "a: &a [*a]": "f:1: there is no anchor &a before *",
     "x: &a 1\n---\ny: *a": "f:3: there is no anchor &a before *",
     "a: !!python/object:os.system x": (
-        "f:1: 'x' with tag tag:yaml.org,2002:python/object:os.system is no plain data"
+        "f:1: 'x' with tag tag:yaml.org,2002:python/object:os.system is not plain data"
     ),
-    "a: !!int many": "f:1: 'many' with tag tag:yaml.org,2002:int is no plain data",
-    "a: !!set {x}": "f:1: tag tag:yaml.org,2002:set is no plain data",
-    "a: !mine [x]": "f:1: tag !mine is no plain data",
+    "a: !!int many": "f:1: 'many' with tag tag:yaml.org,2002:int is not plain data",
+    "a: !!set {x}": "f:1: tag tag:yaml.org,2002:set is not plain data",
+    "a: !mine [x]": "f:1: tag !mine is not plain data",
     "? [a]\n: 1": "f:1: a key must be text",
-    "<<: 1": "f:1: << takes a mapping, or a list of them",
+    "<<: 1": "f:1: << takes a mapping or a list of mappings",
     "[" * 50_000: "f:1: is nested more than 100 levels deep",
-    "a: 1\nb: \x00": "f:2: control characters are not allowed, which YAML can't have",
-    BOMB: "f:8: stands for more than 20000000 values",
+    "a: 1\nb: \x00": "f:2: control characters are not allowed in YAML",
+    BOMB: "f:8: expands to more than 20000000 values",
 }
 
 

@@ -330,7 +330,7 @@ def test_a_task_priority_that_is_no_number_is_refused() -> None:
     found = translated(manifests.pod("p", metadata={"annotations": {fields.PRIORITY: "high"}}))
     assert found.rejection is not None
     place = "metadata.annotations[volcano.sh/task-priority]"
-    assert str(found.rejection) == f"Pod ns/p: {place}: 'high' is no integer"
+    assert str(found.rejection) == f"Pod ns/p: {place}: 'high' is not an integer"
 
 
 @pytest.mark.parametrize(
