@@ -1,1 +1,1 @@
-"""What each queue deserves: node pools, demands, maximum flow, constrained max-min fairness."""
+"""Fair shares of queues: node pools, demands, maximum flow, constrained max-min fairness."""

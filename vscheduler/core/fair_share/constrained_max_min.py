@@ -30,7 +30,7 @@ class SharingProblem:
     demands: ResourceArray
     """What each queue's pods hold and ask for, by domain: (Q, C, R)."""
     reach: Flags
-    """Which kinds of nodes make up each domain: (C, N)."""
+    """Which kinds of nodes are in each domain, (C, N)."""
     supply: ResourceArray
     """What nodes of each kind give, (N, R)."""
     pinned: ResourceArray
@@ -51,7 +51,7 @@ class Shares:
     """The solution of a sharing problem: what each queue deserves."""
 
     deserved: ResourceArray
-    """(Q, R)."""
+    """What each queue deserves, (Q, R)."""
     weights: ResourceArray
     """For a queue that its weight limits: the weights of all queues it competes with at the same
     level, (Q, R). 0 for any other queue, also for one above that level, by its guarantee or with
@@ -61,9 +61,7 @@ class Shares:
 
 
 def shares(problem: SharingProblem) -> Shares:
-    """Return the weighted max-min fair shares among all shares that a flow from demands to nodes
-    carries.
-    """
+    """Return the weighted max-min fair shares among all shares that a flow can carry."""
     assert (problem.weights > 0.0).all()
     flow_graph = graph(problem)
     guarantee = (problem.guarantee / flow_graph.scale).T.ravel()
@@ -130,9 +128,7 @@ def graph(problem: SharingProblem) -> decomposition.FlowGraph:
 
 
 def _merged(problem: SharingProblem) -> tuple[Flags, ResourceArray, ResourceArray]:
-    """Return reach (1, C, N), supply (R, N) and demands (R, Q, C), with equal kinds and equal
-    domains merged.
-    """
+    """Return reach (1, C, N), supply (R, N) and demands (R, Q, C), with duplicates merged."""
     reach, supply = problem.reach, problem.supply.T
     demands = problem.demands.transpose(2, 0, 1)
     kinds = _alike(reach.T)
@@ -167,12 +163,11 @@ NEAR = 1e-9
 def kept_guarantees(
     total: ResourceArray, weights: ResourceArray, guarantee: ResourceArray
 ) -> ResourceArray:
-    """Return how much of each guarantee (Q, R) counts, where every queue may use all of `total`
-    (R,).
+    """Return how much of each guarantee (Q, R) counts, if every queue can use all of `total`.
 
-    Guarantees that fit together count in full. Otherwise a guarantee above `total` comes last, and
-    the largest of the others, by weight, are cut to one level. A cut guarantee then loses the lost
-    amount once more, in favour of queues without guarantees:
+    Guarantees that fit into `total` (R,) together count in full. Otherwise a guarantee above
+    `total` comes last, and the largest of the others, by weight, are cut to one level. A cut
+    guarantee then loses the lost amount once more, in favour of queues without guarantees:
     docs/decisions/0011-guarantees-above-what-there-is.md says why.
     """
     if (guarantee.sum(axis=0) <= total).all():
@@ -187,8 +182,9 @@ def kept_guarantees(
 def fitted_guarantees(
     total: ResourceArray, weights: ResourceArray, guarantee: ResourceArray
 ) -> ResourceArray:
-    """Return guarantees cut to fit `total`, but cut once only: for children, which share a parent's
-    guarantee.
+    """Return guarantees cut to fit `total`, but cut once only.
+
+    For children in a tree, which share a parent's guarantee.
     """
     if (guarantee.sum(axis=0) <= total).all():
         return guarantee
@@ -214,8 +210,7 @@ def _fitted(
 
 
 def carried_guarantees(problem: SharingProblem) -> ResourceArray:
-    """Return how much of each queue's guarantee counts, (Q, R), where not all pods can use all
-    nodes.
+    """Return how much of each guarantee counts, (Q, R), if not all pods can use all nodes.
 
     The rules of `kept_guarantees` apply, and guarantees fit if a flow carries all of them at once.
     A guarantee is first limited to what the queue could have if the cluster were empty of other
@@ -249,9 +244,7 @@ def carried_guarantees(problem: SharingProblem) -> ResourceArray:
 
 
 def _usable(problem: SharingProblem) -> ResourceArray:
-    """Return what each queue could find on all nodes of the domains in demand, pinned amounts
-    included: (Q, R).
-    """
+    """Return all resources on nodes of the domains in demand, plus pinned amounts: (Q, R)."""
     wants = (problem.demands > 0.0).transpose(2, 0, 1).astype(np.float64)
     kinds = (wants @ problem.reach.astype(np.float64)) > 0.0
     found: ResourceArray = np.einsum("rqn,nr->qr", kinds, problem.supply) + problem.pinned

@@ -1,5 +1,4 @@
-"""Max-min fair shares by decomposition: share a total by weight, split the total where no flow
-carries the shares.
+"""Max-min fair shares by decomposition: divide by weight, split where no flow carries the shares.
 
 The shares that a flow can carry form a polymatroid. The weighted max-min fair point of a
 polymatroid is found by the decomposition algorithm: Fujishige, "Lexicographically optimal base of a
@@ -129,9 +128,7 @@ class Decomposition:
             self._cut(self._flow(self.component != DONE))
 
     def _open(self) -> None:
-        """Make the first components: let every queue take as much as possible, and keep queues that
-        lack something.
-        """
+        """Make the first components, of queues that lack something if all take all they can."""
         graph, resources = self.graph, self.graph.scale.size
         self._flow(np.ones(graph.resource.size, dtype=np.bool_))
         wanted = max_flow.sums_by(graph.resource[: graph.first_kind], self.shares, resources)
@@ -151,9 +148,7 @@ class Decomposition:
         self._separate()
 
     def _flow(self, open_now: Flags) -> ResourceArray:
-        """Send the present shares of these vertices through the network; return the excess,
-        (V,).
-        """
+        """Send the present shares of these vertices through the network; return the excess."""
         graph = self.graph
         wanted = self.fixed.copy()
         wanted[: graph.first_kind] = self.shares - wanted[: graph.first_kind]
@@ -162,11 +157,10 @@ class Decomposition:
         return self.network.excess
 
     def _share_out(self) -> Flags:
-        """Share the sum of each component by weight, and return which components are settled
-        without a flow.
+        """Share the sum of each component by weight, and return the components settled thereby.
 
-        A component is settled if its resource is plain, or if at most one of its queues can get
-        more or less.
+        Without a flow, a component is settled if its resource is plain, or if at most one of its
+        queues can get more or less.
         """
         graph, count = self.graph, self.sums.size
         queues = np.flatnonzero(self.component[: graph.first_kind] != DONE)
@@ -186,9 +180,7 @@ class Decomposition:
         return plain | (np.bincount(component, floors < limits, count) <= 1.0)
 
     def _usable(self) -> ResourceArray:
-        """Return an upper bound for each queue: demand inside the component, and what the queue has
-        outside.
-        """
+        """Return an upper bound for each queue, by demand inside and shares outside components."""
         graph, network = self.graph, self.network
         claims = slice(0, network.queue_edges)
         usable = max_flow.sums_by(network.ends[claims], network.bounds[claims], graph.resource.size)
@@ -197,8 +189,9 @@ class Decomposition:
         return usable[: graph.first_kind]
 
     def _cut(self, excess: ResourceArray) -> None:
-        """Split components whose shares no flow carries along the minimum cut; settle all other
-        components.
+        """Split components whose shares no flow carries, and settle all other components.
+
+        Vertices on the source side of the minimum cut become a component of their own.
         """
         queues, count = self.graph.first_kind, self.sums.size
         inside = self.component != DONE
@@ -255,20 +248,17 @@ class Decomposition:
         self.component[leaving] = DONE
 
     def by_root_alone(self) -> Flags:
-        """Return which queues are in a component limited by root's capability and by no nodes, (R *
-        Q,).
-        """
+        """Return which queues root's capability limits instead of nodes, (R * Q,)."""
         queues = slice(self.graph.first_kind)
         found: Flags = self.by_root[self.graph.resource[queues]] & (self.label[queues] < 0)
         return found
 
     def weights_by_component(self) -> ResourceArray:
-        """Return, for each queue at the level of a component, the total weight of all queues
-        competing there.
+        """Return the total weight of the queues with which each queue at a level competes.
 
-        Queues compete if they stand at the level and common domains and kinds of nodes join them,
-        directly or through further queues. For a queue limited by a floor or a limit the result is
-        0.
+        Queues compete if they stand at the level of their component, and common domains and kinds
+        of nodes join them, directly or through further queues. For a queue limited by a floor or a
+        limit the result is 0.
         """
         graph, label = self.graph, self.label.copy()
         ends = np.concatenate([ends for ends, _ in self.edges] or [np.zeros(0, dtype=np.intp)])
@@ -295,8 +285,7 @@ def levels(
     limits: ResourceArray,
     sums: ResourceArray,
 ) -> ResourceArray:
-    """Return the level of each component: the amount per weight at which shares add up to the given
-    sum.
+    """Return the level of each component: the amount per weight at which shares add up to sums.
 
     A queue gets weight times level, but at least the floor and at most the limit. The sum is thus
     piecewise linear in the level, with a bend wherever a queue leaves the floor or reaches the

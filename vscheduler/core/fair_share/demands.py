@@ -60,8 +60,7 @@ class QueueDemands:
 
     @cached_property
     def elastic(self) -> Mapping[str, list[int]]:
-        """Resources held by jobs of each queue above minResources, one amount per column;
-        read-only.
+        """Resources held by jobs of each queue above minResources, by column; read-only.
 
         A job without minResources counts in full (Volcano: elastic).
         """

@@ -41,11 +41,11 @@ def limits(
     known: Mapping[str, queues.Queue],
     elsewhere: Mapping[str, resources.ResourceMap],
 ) -> QueueLimits:
-    """Return the limits of these queues; `elsewhere` is what pods of each queue hold under other
-    schedulers.
+    """Return the limits of these queues.
 
-    A guarantee above the queue's capability is cut to the capability. A guarantee of queue root is
-    ignored, for root contains all other queues.
+    `elsewhere` is what pods of each queue hold under other schedulers. A guarantee above the
+    queue's capability is cut to the capability. A guarantee of queue root is ignored, for root
+    contains all other queues.
     """
     names = tuple(sorted(known))
     shape = (len(names), space.size)
@@ -113,9 +113,7 @@ class FairShares:
             self._demands[place, self._likely(place, column), column] += amounts[column]
 
     def divide(self) -> constrained_max_min.Shares:
-        """Return the share each queue deserves, including guarantees not asked for. Computed
-        once.
-        """
+        """Return each queue's share, including guarantees not asked for. Computed once."""
         if self._shares is None:
             guaranteed = self.guaranteed
             self._kept = self._unasked(guaranteed)
@@ -170,8 +168,9 @@ class FairShares:
 
     @cached_property
     def usable(self) -> Rows:
-        """Resources of all nodes usable for each queue's pods, pinned amounts included: (Q, R). For
-        a queue without pods, the nodes usable for a pod without constraints.
+        """Resources of all nodes usable for each queue's pods, pinned amounts included: (Q, R).
+
+        For a queue without pods, the nodes usable for a pod without constraints.
         """
         return self._usable_kinds @ self._pools.supply.astype(np.float64) + self._pinned
 
@@ -209,9 +208,7 @@ class FairShares:
         return self._pools.reach @ (self._pools.supply > 0)
 
     def _likely(self, place: int, column: int) -> int:
-        """Return the domain in which unknown pods of this queue are most likely to find a
-        resource.
-        """
+        """Return the domain in which unknown pods of this queue would look for a resource."""
         pods = self._pods[place]
         usual = [int(pods.argmax())] if pods.any() else []
         for domain in (*usual, self._pools.open):

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ResourceArray: TypeAlias = NDArray[np.int64]
-"""One amount per column: (R,), or (N, R) for N parts."""
+"""One amount per column: (R,), or (N, R) for N children."""
 
 Mask: TypeAlias = NDArray[np.bool_]
 Shares: TypeAlias = NDArray[np.float64]
@@ -103,8 +103,9 @@ class TreeNode:
             node = node.parent
 
     def settle(self, total: ResourceArray, wanted: Mask) -> None:
-        """Compute the attributes of stale nodes; `wanted` (R,) says of which resources some is
-        left.
+        """Compute the attributes of stale nodes.
+
+        `wanted` (R,) says of which resources some is left.
         """
         for part in self.parts:
             if part.stale:
@@ -133,8 +134,9 @@ class QueueNode(TreeNode):
         self.request = np.array([each.request for each in held]) if held else empty
 
     def settle(self, total: ResourceArray, wanted: Mask) -> None:
-        """Compute the attributes from the jobs' rows (Volcano: resourceSaturated,
-        updateHierarchicalShare).
+        """Compute the attributes from the rows of jobs.
+
+        Volcano: resourceSaturated, updateHierarchicalShare.
         """
         asked, holds = self.request > 0, self.held > 0
         counts = holds.copy()
@@ -159,9 +161,7 @@ class Tree:
         *,
         flat: bool = False,
     ) -> None:
-        """Every queue has a place. Where two places disagree about the weight of a node, the first
-        counts.
-        """
+        """Every queue has a place. If two places disagree about a weight, the first counts."""
         self._total = total
         self._used = np.zeros(total.size, dtype=np.int64)
         self._root = TreeNode(None, LEAST_WEIGHT)
@@ -188,9 +188,7 @@ class Tree:
         self._wanted: Mask = self._used < total
 
     def shift(self, queue: str, job: str, amounts: ResourceArray) -> None:
-        """Add amounts to what a job of this queue holds; negative amounts reduce the job's
-        usage.
-        """
+        """Add amounts, positive or negative, to what a job of this queue holds."""
         node = self._queue_nodes[queue]
         node.held[node.rows[job]] += amounts
         node.change()
@@ -259,9 +257,7 @@ def _sum(held: NDArray[np.float64], shares: NDArray[np.float64], saturated: Mask
 
 
 def _dominant(held: NDArray[np.int64] | NDArray[np.float64], total: ResourceArray) -> Shares:
-    """Return the largest fraction of any resource that each row holds, (N,); 1 where the total is
-    0.
-    """
+    """Return the largest fraction of a resource in each row, (N,); 1 for a total of 0."""
     parts = np.divide(held, total, out=(held > 0).astype(np.float64), where=total > 0)
     shares: Shares = parts.max(axis=1, initial=0.0)
     return shares

@@ -11,9 +11,7 @@ from vscheduler.core.model import jobs, resources
 
 
 def minimum(gang: jobs.WorkingJob) -> resources.ResourceMap:
-    """Return the promise that admission makes to a group: minResources less requests of gated
-    pods.
-    """
+    """Return what admission promises a group: minResources less requests of gated pods."""
     return _less(gang.job.min_resources or {}, _gated(gang.job))
 
 
@@ -45,8 +43,9 @@ def unborn(gang: jobs.WorkingJob) -> resources.ResourceMap:
 
 
 def within(amounts: Mapping[str, int], left: dict[str, int]) -> resources.ResourceMap:
-    """Return amounts capped by `left`, and deduct the result from `left`. A resource missing in
-    `left` isn't capped.
+    """Return amounts capped by `left`, and deduct the result from `left`.
+
+    A resource missing in `left` isn't capped.
     """
     found = {name: min(amount, left.get(name, amount)) for name, amount in amounts.items()}
     for name in left.keys() & found.keys():

@@ -40,12 +40,11 @@ class _Layer(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class FlowNetwork:
-    """A flow and its residual network, with V vertices and E edges; amounts are fractions of the
-    total.
+    """A flow and its residual network, with V vertices and E edges.
 
-    The first `queue_edges` edges lead from queues to domains. The others lead from domains to kinds
-    and are stored in reverse, from kind to domain: the flow over such an edge is the residual
-    capacity `onward`.
+    Amounts are fractions of the total. The first `queue_edges` edges lead from queues to domains.
+    The others lead from domains to kinds and are stored in reverse, from kind to domain: the flow
+    over such an edge is the residual capacity `onward`.
     """
 
     size: int

@@ -45,8 +45,9 @@ def losses(taken: snapshot.Snapshot) -> dict[str, snapshot.NodeLoss]:
 
 
 def _held(taken: snapshot.Snapshot, names: Collection[str]) -> dict[str, resources.ResourceMap]:
-    """Return what pods of ours hold on these nodes. Only for nodes that have left are pods looked
-    through.
+    """Return what pods of ours hold on these nodes.
+
+    Pods are looked through only for nodes that have left; nodes still present have sums.
     """
     table = taken.nodes
     rows = {name: table.layout.rows[name] for name in names if name in table.layout.rows}

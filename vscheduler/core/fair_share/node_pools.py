@@ -1,10 +1,10 @@
-"""Node pools: which nodes the pods of each queue could use, and what these nodes have to share.
+"""Node pools: the nodes usable for pods of each queue, and the resources to share on these nodes.
 
 A *domain* is the set of nodes usable for pods of some class and queue, whichever pods run there
-now. A *kind* of nodes is a set of nodes that are in the same domains. The supply of a node is its
-allocatable resources less what pods of other schedulers hold there. A pod of ours is *pinned* if
-its node takes no more pods of the class: the node was cordoned or tainted, isn't ready, or has
-left. Resources of pinned pods belong to the pod's queue in any case.
+now. Nodes in the same domains make up a *kind* of nodes. The supply of a node is its allocatable
+resources less what pods of other schedulers hold there. A pod of ours is *pinned* if its node takes
+no more pods of the class: the node was cordoned or tainted, isn't ready, or has left. Resources of
+pinned pods belong to the pod's queue in any case.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -65,8 +65,9 @@ class PoolNodes:
 
 
 def ground(cluster: ClusterView) -> PoolNodes:
-    """Return the nodes as they are. Pods of jobs without an existing queue count as other
-    schedulers'.
+    """Return the nodes as they are.
+
+    Pods of jobs without an existing queue count as other schedulers'.
     """
     table = cluster.snapshot.nodes
     ours = table.ours
@@ -94,8 +95,8 @@ class ClassDemand:
 def wants(cluster: ClusterView) -> dict[demands.Pair, ClassDemand]:
     """Return the demand of each queue and pod class.
 
-    Pending pods of a queue that isn't open don't count: they won't be placed, so other queues may
-    use the resources.
+    Pending pods of a queue that isn't open don't count. Since such pods won't be placed, other
+    queues may use the resources.
     """
     return {
         (queue, pod_class): ClassDemand(
@@ -120,8 +121,9 @@ class NodePools:
         supply: resources.Vector,
         pinned: Mapping[str, resources.Vector],
     ) -> None:
-        """`masks` are the nodes of each domain, C times (N,), with the two queueless domains at the
-        end. `supply` (N, R) is without pinned amounts.
+        """`masks` are the nodes of each domain, C times (N,); the last two belong to no queue.
+
+        `supply` (N, R) is without pinned amounts.
         """
         self.ground = ground
         self.demands = demands
@@ -253,9 +255,7 @@ class UsableNodes:
                 self._limited[self._queues[name]] = mask
 
     def of_class(self, pod_class: jobs.PodClass) -> nodes.Mask:
-        """Return the nodes (N,) usable for pods of this class. A node smaller than the pod isn't
-        usable.
-        """
+        """Return the nodes (N,) usable for pods of this class, if large enough."""
         mask = self._classes.get(pod_class)
         if mask is None:
             mask = self._cluster.class_nodes(pod_class, self._ground.layout)

@@ -117,7 +117,7 @@ class QueueUsageTree:
     """
 
     bounds_trees: ClassVar[bool] = True
-    """Whether the size of the cluster is a limit where queues make up a tree."""
+    """Whether the size of the cluster limits queues in a tree."""
 
     def __init__(self, session: demands.Session, tree: queues.Tree | None) -> None:
         self._session = session
@@ -139,6 +139,8 @@ class QueueUsageTree:
             for column, amount in request:
                 each.allocated[column] += sign * amount
             each.share = None
+        # A guarantee is held even while unused. Usage within a guarantee therefore changes nothing
+        # for the queues above.
         for column, amount in request:
             rise = float(sign * amount)
             for each in account.line:
@@ -189,8 +191,9 @@ class QueueUsageTree:
         return None
 
     def _committed(self, account: QueueUsage, name: str, *, ceiling: bool) -> tuple[int, float]:
-        """Return what the queue has committed of a resource, and the limit. No node has a resource
-        without a column.
+        """Return what the queue has committed of a resource, and the limit.
+
+        No node has a resource without a column.
         """
         column = self._session.space.columns.get(name)
         if column is not None:
@@ -266,9 +269,7 @@ class QueueUsageTree:
         return {} if tree is None else tree.children
 
     def _spec(self, name: str) -> QueueSpec:
-        """Return the amounts in the Queue object. The capability of the queue root limits all
-        queues together, with or without a tree.
-        """
+        """Return the amounts in the Queue's spec."""
         known = self._session.queues
         queue = known.get(queues.ROOT if name == self._top else name)
         return spec_of(self._session.space, queue, clipped=True)
@@ -278,8 +279,10 @@ class QueueUsageTree:
         return np.full(self._session.space.size, np.inf)
 
     def _cut_guarantees(self, specs: Mapping[str, QueueSpec]) -> None:
-        """Reduce guarantees to the part that counts, from root down: children's guarantees fit into
-        the parent's, or into the part of the cluster that the parent's children need together.
+        """Reduce guarantees to the part that counts, from root down.
+
+        Children's guarantees fit into the parent's, which is at least what the children may keep
+        together.
         """
         below: dict[str, list[str]] = {}
         bounds = {self._top: self._session.total.astype(np.float64)}
@@ -371,9 +374,9 @@ class QueueUsageTree:
     def _within_capability(
         self, account: QueueUsage, amounts: resources.ResourceMap
     ) -> resources.ResourceMap:
-        """Return the part of a promise within the queue's real capability: admission can't have
-        promised more, whatever a group's status says, and more would be kept from other queues in
-        vain.
+        """Return the part of a promise within the queue's real capability.
+
+        Admission can't have promised more, whatever a group's status says.
         """
         columns = self._session.space.columns
         left = {
@@ -387,8 +390,9 @@ class QueueUsageTree:
 def spec_of(
     space: resources.ResourceSpace, queue: queues.Queue | None, *, clipped: bool
 ) -> QueueSpec:
-    """Return the amounts in a Queue's spec; with `clipped`, a guarantee is at most the
-    capability.
+    """Return the amounts in a Queue's spec; `clipped` limits the guarantee to the capability.
+
+    Resources without a column are on no node.
     """
     if queue is None:
         nothing = np.zeros(space.size)

@@ -97,11 +97,11 @@ def _level(
 
 
 def share(allocated: Sequence[float], deserved: Sequence[float]) -> float:
-    """Return the dominant share: the largest fraction used of any resource; 1 if a used resource
-    has none.
+    """Return the dominant share: the largest used fraction of any resource.
 
-    Both arguments hold one amount per resource. Plain numbers, because placement asks for single
-    queues and jobs all the time. Volcano: helpers.Share over all dimensions.
+    The fraction is 1 if a used resource has a total of 0. Both arguments hold one amount per
+    resource. Plain numbers, because placement asks for single queues and jobs all the time.
+    Volcano: helpers.Share over all dimensions.
     """
     dominant = 0.0
     for has, whole in zip(allocated, deserved, strict=True):
@@ -165,9 +165,7 @@ class QueueAttributes:
         """The dominant share; None once something has changed."""
 
     def most_above(self, claimant: "QueueAttributes") -> float:
-        """Return the queue's largest allocated fraction of a deserved amount, among resources the
-        claimant lacks.
-        """
+        """Return the largest allocated fraction of what is deserved, if the claimant lacks it."""
         parts = [
             has / deserved if deserved else math.inf
             for has, deserved, own, enough in zip(

@@ -25,8 +25,9 @@ Indices = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldResources:
-    """Resources of running pods by place, pinned pods left out: M places, each of one queue, domain
-    and kind of nodes.
+    """Resources of running pods by place, without pinned pods.
+
+    Each of the M places is a queue, a domain and a kind of nodes.
     """
 
     queues: Indices
@@ -36,7 +37,7 @@ class HeldResources:
     kinds: Indices
     """The kind of nodes of each place, (M,)."""
     amounts: ResourceArray
-    """(M, R)."""
+    """The amounts held at each place, (M, R)."""
 
     def by_kind(self, queues: int, kinds: int) -> ResourceArray:
         """Return what each queue holds on nodes of each kind, (Q, N, R)."""
@@ -146,8 +147,9 @@ class Surplus:
             self._count(self._surplus, task, node, sign)
 
     def surplus(self, task: jobs.Task) -> tuple[tuple[str, int], Row] | None:
-        """Return the surplus (R,) of the task's queue on the task's kind of nodes, after the
-        numbers of queue and kind; None if the node has left.
+        """Return the surplus (R,) of the task's queue on its kind of nodes, after their numbers.
+
+        None if the node has left.
         """
         row = self._pools.ground.layout.rows.get(task.node or "")
         if row is None:

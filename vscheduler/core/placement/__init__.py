@@ -1,3 +1,1 @@
-"""Choice of nodes: plans per pod class, lookahead, feasibility of gangs, pod affinity and
-spread.
-"""
+"""Choice of nodes: plans per pod class, lookahead, feasibility, pod affinity and spread."""

@@ -1,5 +1,4 @@
-"""Best-effort members of a gang: pods without requests, in need of a node and a pod slot all the
-same.
+"""Best-effort members of a gang: pods without requests, which still need a node and a pod slot.
 
 A pending best-effort pod counts as placed (Volcano: JobInfo.IsReady), so no pod is evicted to make
 room. A gang with best-effort pods in its minimum nevertheless starts only together with them.
@@ -28,10 +27,9 @@ class Outcome(Enum):
 
 
 def start(session: "working.Session", trial: statement.Statement, gang: job_state.JobState) -> None:
-    """Commit the statement of a ready job, and bind tasks for which earlier turns only reserved
-    nodes.
+    """Commit the statement of a ready job, and bind tasks that earlier turns only reserved.
 
-    With such tasks the job has its minimum (Volcano: Session.Allocate dispatches all allocated
+    With reserved tasks the job has its minimum (Volcano: Session.Allocate dispatches all allocated
     tasks).
     """
     for task in gang.tasks(jobs.TaskStatus.ALLOCATED):
@@ -53,8 +51,7 @@ class Seating:
     """Which tasks count as placed. READY if resources still being released don't count."""
 
     def conclude(self) -> Outcome:
-        """Bind the job's tasks with the best-effort members of its minimum, or hold all for the
-        cycle.
+        """Bind the job's tasks with the best-effort members it needs, or hold all of them.
 
         With NEITHER, nothing has been committed, and the caller undoes the statement.
         """
@@ -90,9 +87,7 @@ class Seating:
             pass
 
     def exchange(self) -> None:
-        """Place members waiting for resources being released; of a sub-group, only if it is
-        complete then.
-        """
+        """Place members waiting for resources being released, sub-groups only if complete."""
         gang, groups = self.gang, self.gang.sub_groups
         promised = [task for task in gang.tasks(jobs.TaskStatus.PIPELINED) if task.best_effort]
         ordered = ordering.tasks(self.session.dispatch, gang, promised)
@@ -125,9 +120,7 @@ class Seating:
         return True
 
     def _each(self, wanted: Callable[[jobs.Task], bool]) -> Iterator[bool]:
-        """Place tasks one by one, incomplete sub-groups as a whole, and yield whether each attempt
-        succeeded.
-        """
+        """Place tasks one by one, incomplete sub-groups as a whole; yield each success."""
         gang = self.gang
         pending = [task for task in gang.tasks(jobs.TaskStatus.PENDING) if task.best_effort]
         failed: set[jobs.PodClass | job_state.Key] = set()

@@ -56,11 +56,10 @@ def explain(
 def outsized(
     session: "working.Session", task: jobs.Task, reachable: nodes.Mask
 ) -> interfaces.Holes:
-    """Return amounts of the largest nodes, if the task is larger than any usable node (N,), empty
-    or not.
+    """Return amounts of the largest nodes, if the task is larger than any usable node (N,).
 
-    The result covers resources of which no usable node has enough, or all requested resources if
-    each one alone would fit on some node.
+    The result covers resources of which no usable node, even empty, has enough, or all requested
+    resources if each one alone would fit on some node.
     """
     request = session.request(task)
     rows = np.flatnonzero(reachable)

@@ -71,9 +71,7 @@ class Feasibility:
     def _unplaceable(
         self, gang: job_state.JobState, obstacle: Obstacle, pod_class: jobs.PodClass
     ) -> decisions.Reason:
-        """Return why no node takes a pod of this class, from an earlier cycle if nothing has
-        changed since.
-        """
+        """Return why no node takes a pod of this class; from an earlier cycle if unchanged."""
         job, told = gang.job, self._session.told_hopeless.entries
         if job.id in told and gang.untouched:
             return told[job.id].reason
@@ -135,9 +133,7 @@ class Feasibility:
         )
 
     def _least(self, need: Need) -> resources.Vector:
-        """Return the smallest total request of the needed number of pods, resource by resource,
-        (R,).
-        """
+        """Return the smallest total request of the needed number of pods, by resource, (R,)."""
         requests = np.array(
             [self._session.space.vector(pod_class.request) for pod_class, _ in need.pods]
         )
@@ -169,8 +165,9 @@ class Feasibility:
         return sizes
 
     def _is_capped(self, queue: str, need: Need) -> bool:
-        """Whether a capability of the queue or an ancestor forbids the pods. More nodes wouldn't
-        help then, and the queue is the better reason.
+        """Whether a capability of the queue or an ancestor forbids the pods.
+
+        More nodes wouldn't help then, and the queue is the better reason.
         """
         least = self._session.space.amounts(self._least(need))
         ancestors: dict[str, queues.Queue] = {}

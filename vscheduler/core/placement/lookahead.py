@@ -1,9 +1,9 @@
 """Lookahead: scores of nodes with more tasks of the same class on them, computed in advance.
 
 Filters and scores cost about the same for one node as for a hundred. When tasks of one class are
-placed one after another, the best nodes are therefore evaluated in one call: with one more such
-task, with two, and so on. A result is used only if a node gets into exactly the foreseen state:
-usage, host ports, and whatever else plugins declare as input of their answers (`row_outlook`).
+placed one after another, the best nodes are therefore evaluated in one call: with one more task,
+with two, and so on. A result is used only if a node gets into exactly the foreseen state: usage,
+host ports, and any further input of answers declared by plugins (`row_outlook`).
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -56,8 +56,9 @@ class Lookahead:
 
 
 def state(session: "working.Session", row: int, told: Hashable = None) -> Hashable:
-    """Return the present state of a row: everything scores may depend on. `told` comes from
-    plugins.
+    """Return the present state of a row: everything scores may depend on.
+
+    `told` comes from plugins.
     """
     used, future = session.used[row].tobytes(), session.future_used[row].tobytes()
     if not session.ports and not session.leaving_ports:

@@ -55,9 +55,7 @@ class NominatedPods:
             return found
 
     def _count(self, priority: int) -> int:
-        """Return how many nominated pods have at least this priority; they come first in the
-        list.
-        """
+        """Return how many nominated pods, the first ones, have at least this priority."""
         if priority not in self._counted:
             self._counted[priority] = sum(each.priority >= priority for each in self._pods)
         return self._counted[priority]
@@ -77,9 +75,7 @@ class NominatedPods:
         return kept
 
     def _excluded_places(self, task: jobs.Task, count: int) -> Iterator[tuple[str, str]]:
-        """Yield node labels the task must stay away from, by its own and by the nominated pods'
-        anti-affinity.
-        """
+        """Yield node labels excluded by anti-affinity, the task's or the nominated pods'."""
         for term in task.pod_class.constraints.pod_anti_affinity:
             for member in self._among(count, term.pods):
                 yield from self._place(member, term)
@@ -110,9 +106,7 @@ class NominatedPods:
         yield from (pair for pair in spec.labels if pair[0] == term.topology_key)
 
     def _make(self, count: int, places: Places) -> views.Kept:
-        """Return the reservations of the first `count` pods, with nodes at these places
-        excluded.
-        """
+        """Return the reservations of the first `count` pods, without nodes at these places."""
         if count not in self._held:
             self._held[count] = self._add_up(self._pods[:count])
         amounts, ports = self._held[count]
@@ -172,9 +166,7 @@ def room(session: "working.Session", task: jobs.Task) -> resources.Vector:
 
 
 def verdicts(session: "working.Session", task: jobs.Task) -> Iterator[contracts.FilterResult]:
-    """Yield the nodes (N,) with room for the task if nothing were reserved, by resource in short
-    supply.
-    """
+    """Yield the nodes (N,) with room for the task if nothing were reserved, by resource."""
     kept = session.nominated.of(task)
     if kept is None:
         return
@@ -196,9 +188,7 @@ def filtered(
     ports: bool,
     distance: bool,
 ) -> Iterator[contracts.FilterResult]:
-    """Yield filter results for nominated pods; `ports` and `distance` say which filters are
-    enabled.
-    """
+    """Yield filter results for nominated pods, for the enabled filters."""
     if kept is None:
         return
     wanted = task.pod_class.constraints.ports

@@ -125,9 +125,7 @@ class Placement:
         return rows
 
     def explanation(self, task: jobs.Task) -> interfaces.Explanation:
-        """Return why nodes refuse this task, computed once for all tasks of the plan until a node
-        changes.
-        """
+        """Return why nodes refuse this task, computed once until a node changes."""
         plan = self._plan(task)
         if plan.explained is None:
             self._session.spend("explanations", EXPLANATION_COST)
@@ -230,9 +228,7 @@ class Placement:
             self._ahead.put(plan.number, unknown.values(), plan.idle[at], plan.future[at])
 
     def _row_outlooks(self, task: jobs.Task, rows: Rows) -> list[Sequence[Hashable]]:
-        """Return what answers about these rows depend on besides the arrays, as declared by
-        plugins.
-        """
+        """Return what answers about rows depend on besides arrays, as declared by plugins."""
         every = self._session.dispatch.each("row_outlook", hooks.one_each, None, task, rows)
         return [answer for answer in every if answer is not None]
 
@@ -279,8 +275,9 @@ class Placement:
     def _evaluate(
         self, plan: Plan, view: contracts.NodeView
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the scores of these nodes for the plan's tasks, now and after pending releases;
-        -inf where a task doesn't fit.
+        """Return the scores of these nodes for the plan's tasks, now and after pending releases.
+
+        Where a task doesn't fit, the score is -inf.
         """
         session = self._session
         if self._paused:

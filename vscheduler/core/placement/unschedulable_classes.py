@@ -1,5 +1,4 @@
-"""Unschedulable pod classes: jobs are refused without a turn of their own if no node takes their
-pods.
+"""Unschedulable pod classes: jobs are refused without a turn if no node takes their pods.
 
 While allocate runs, free resources only shrink. A job with pending pods of a single class, refused
 by every node, will find no node later either, whichever jobs come first. All such jobs share an

@@ -39,8 +39,8 @@ class Drf(contracts.Plugin):
 
     name = "drf"
     flat_tree: ClassVar[bool] = False
-    """Whether queues of one path are one branch of the tree, the older one first; else they take
-    turns."""
+    """Whether queues with the same path share one node of the tree, the older queue first;
+    otherwise the queues take turns."""
 
     def open(self, session: contracts.Session) -> None:
         """Keep the session. Attributes of a job are made when first asked for; mostly never."""

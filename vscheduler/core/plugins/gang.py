@@ -80,7 +80,7 @@ class Gang(contracts.Plugin):
         return self.seconds("gang.bindTimeout")
 
     def job_starving(self, gang: views.JobState) -> bool:
-        """Whether any pod has no place yet: an elastic job gets its share back, too."""
+        """Whether any pod has no place yet, so that an elastic job gets its share back as well."""
         return gang.counts[jobs.TaskStatus.PENDING] > 0
 
     def preemptable(

@@ -176,7 +176,7 @@ class Nodegroup(contracts.Plugin):
         )
 
     def _counts(self, request: resources.ResourceMap, resource: str) -> bool:
-        """Whether a limit of the resource counts for a pod with this request."""
+        """Whether a limit of the resource applies to a pod with this request."""
         return bool(request.get(resource))
 
     def _count(self, task: jobs.Task, sign: int) -> None:

@@ -37,7 +37,7 @@ class NodeOrder(contracts.Plugin):
         "imagelocality.weight": contracts.Argument(int, 0, minimum=0, missing="image locality"),
     }
     required_affinity_weight: ClassVar[int] = 1
-    """What a pod near a node counts whose required affinity is about the task (kube-scheduler:
+    """The weight of a pod whose required affinity selects the task (kube-scheduler:
     hardPodAffinityWeight)."""
 
     def open(self, session: contracts.Session) -> None:

@@ -68,7 +68,7 @@ class Overcommit(contracts.Plugin):
         return inqueue_resources.outstanding(gang)
 
     def _promised_to(self, gang: views.JobState) -> resources.ResourceMap:
-        """What a group is promised that is let in now."""
+        """Return what a group is promised when admitted now."""
         return inqueue_resources.outstanding(gang)
 
     def _count(self) -> None:
@@ -83,7 +83,7 @@ class Overcommit(contracts.Plugin):
                 self._promise(gang, self._held(gang, left))
 
     def _counted_nodes(self, layout: nodes.NodeLayout) -> nodes.Mask:
-        """The nodes of which something is promised to all groups together: (N,)."""
+        """Return the nodes with resources promised to all groups together, (N,)."""
         return layout.ready & layout.schedulable
 
     def _held(self, gang: views.JobState, left: dict[str, dict[str, int]]) -> resources.ResourceMap:

@@ -1,8 +1,8 @@
 """Pdb: PodDisruptionBudgets limit how many pods may be evicted.
 
 Volcano: plugins/pdb. The eviction planner and action shuffle respect budgets in any case. With this
-plugin, pods without any disruption left aren't even candidates, so more useful candidates are
-considered.
+plugin, pods without any disruption left aren't even candidates, in favour of more useful
+candidates.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class Pdb(contracts.Plugin):
     ) -> Sequence[jobs.Task]:
         """Return pods that may be evicted one by one (Volcano: pdb pdbFilterFn).
 
-        Which pods may be evicted together is up to the planner.
+        The planner decides which pods may be evicted together.
         """
         del claimant
         return [task for task in candidates if self._budgets.spare([task])]

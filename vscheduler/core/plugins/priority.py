@@ -40,7 +40,7 @@ class Priority(contracts.Plugin):
         return None if level else below
 
     def _below(self, claimant: jobs.Task, candidates: Sequence[jobs.Task]) -> list[jobs.Task]:
-        """The candidates whose priority is lower than the claimant's."""
+        """Return the candidates with a lower priority than the claimant's."""
         return [task for task in candidates if self._distance(claimant, task) > 0]
 
     def _distance(self, claimant: jobs.Task, task: jobs.Task) -> int:

@@ -60,15 +60,15 @@ class ResourceQuota(contracts.Plugin):
             self._promised[namespace] = resources.add(self._promised[namespace], self._asked(gang))
 
     def _count_promises(self, session: contracts.Session) -> None:
-        """Add up what groups were promised in earlier cycles."""
+        """Add up promises made to groups in earlier cycles."""
         for gang in session.gangs.values():
             if inqueue_resources.holds(gang):
                 self.job_enqueued(gang)
 
     def _asked(self, gang: views.JobState) -> resources.ResourceMap:
-        """Return minResources not yet counted by the quota, which counts pods once they exist."""
+        """Return minResources not yet counted by the quota. A quota counts pods once created."""
         return inqueue_resources.unborn(gang)
 
     def _needs(self, amount: int) -> bool:
-        """Whether so much of a resource may be refused: asking for nothing is always allowed."""
+        """Whether this amount may be refused: requests of 0 are always allowed."""
         return amount > 0

@@ -112,7 +112,7 @@ class Tdm(contracts.Plugin):
         OFFSET: contracts.Argument(str, "+00:00", parse=offset),
     }
     window_type: ClassVar[type[Window]] = Window
-    """What a zone's time of the day is read as."""
+    """The class that represents a zone's time of the day."""
 
     def open(self, session: contracts.Session) -> None:
         """Determine which zones are open now, and request a cycle for when that changes."""
@@ -245,7 +245,10 @@ class Tdm(contracts.Plugin):
     def _going(
         self, zones: Mapping[jobs.TaskId, str], candidates: Sequence[jobs.Task]
     ) -> Sequence[jobs.Task]:
-        """As many pods of each job as it bears, of those that are in a closed zone by `zones`."""
+        """Return the pods in closed zones, by `zones`, to be evicted now.
+
+        Each job loses as many pods as its budget allows.
+        """
         named = [task for task in candidates if task.uid in zones]
         return self._with_gangs(self._bearable(named, lambda task: task.job), candidates)
 
@@ -280,7 +283,7 @@ class Tdm(contracts.Plugin):
         return 1
 
     def _spare(self, running: int, minimum: int | None) -> int:
-        """How many running pods are above the minimum; none where it can't be read."""
+        """Return how many running pods are above the minimum, 0 for an unreadable minimum."""
         return running - (running if minimum is None else minimum)
 
     def _with_gangs(

@@ -1,5 +1,4 @@
-"""Counts for pod affinity and topology spread, by node and by topology domain, kept up to date in a
-cycle.
+"""Counts of pods by node and topology domain, for pod affinity and topology spread.
 
 Plugins ask for the PodAffinityState of a task: counts of the pods its affinity terms select, and of
 the pods with terms selecting the task. The counts behind it are DomainCounts, numbers of pods by
@@ -66,8 +65,10 @@ class TopologyDomains:
 
 
 class DomainCounts:
-    """Numbers of pods selected by the same affinity terms, of pods with the same term, or a
-    weighted sum of several such numbers.
+    """Numbers of pods by node and label value.
+
+    The pods are all selected by the same affinity terms, or all have the same term; or the numbers
+    are a weighted sum of several such counts.
     """
 
     __slots__ = ("_domains", "_layout", "_placed", "version")
@@ -108,8 +109,9 @@ class DomainCounts:
         return found or self._keep(key, TopologyDomains(self._layout.label(key)[0]))
 
     def among(self, key: str, scope: Hashable, eligible: nodes.Mask) -> TopologyDomains:
-        """Return the counts by value of a node label, on eligible nodes only. `scope` identifies
-        these nodes.
+        """Return the counts by value of a node label, on eligible nodes only.
+
+        `scope` identifies these nodes.
         """
         found = self._domains.get((key, scope))
         return found or self._keep(
@@ -179,9 +181,7 @@ class PodAffinityCounts:
         return not self._anyone
 
     def standing(self, task: jobs.Task) -> views.PodAffinityState | None:
-        """Return the affinity state of the task; None if no term is the task's own or selects the
-        task.
-        """
+        """Return the affinity state of the task; None without terms of or about the task."""
         if not self._anyone:
             return None
         try:
@@ -211,9 +211,7 @@ class PodAffinityCounts:
         return bool(self._guests)
 
     def would_miss(self, tasks: Sequence[jobs.Task]) -> bool:
-        """Whether evicting these pods would leave pods placed in this cycle without required
-        company.
-        """
+        """Whether evicting these pods would take required company from pods just placed."""
         leaving: Counter[tuple[views.DomainCounts, Domain]] = Counter()
         for task in tasks if self._guests else ():
             found, row = self.standing(task), self._layout.rows.get(task.node or "")
@@ -329,9 +327,7 @@ class PodAffinityCounts:
         return views.SpreadCount(spread, self._counts_of(pods), pods in companies)
 
     def _near(self, weighted: Iterable[Weighted]) -> Nears:
-        """Return one count for each node label: a weighted sum where several terms have the
-        label.
-        """
+        """Return one count for each node label, the weighted sum of terms with this label."""
         by_key: dict[str, list[tuple[views.Item, int]]] = {}
         for item, key, weight in weighted:
             by_key.setdefault(key, []).append((item, weight))

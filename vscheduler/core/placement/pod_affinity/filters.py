@@ -2,7 +2,7 @@
 
 Kubernetes: kube-scheduler plugins InterPodAffinity and PodTopologySpread. kube-scheduler counts all
 pods alike; here pods that stay, leave or will come are told apart. Anti-affinity holds against all
-of them. Affinity is satisfied now only by pods present, and later only by pods that stay or will
+three. Affinity is satisfied now only by pods present, and later only by pods that stay or will
 come.
 """
 
@@ -74,8 +74,9 @@ def company_gates(state: views.PodAffinityState) -> list[DomainFilter]:
 
 
 def distance_gates(near: Sequence[views.TopologyCount]) -> list[DomainFilter]:
-    """Return filters for nodes without these pods in their domain. A node without the label always
-    passes.
+    """Return filters for nodes without these pods in their domain.
+
+    A node without the label always passes.
     """
     filters = []
     for each in near:
@@ -89,8 +90,9 @@ def distance_gates(near: Sequence[views.TopologyCount]) -> list[DomainFilter]:
 def spread_gates(
     state: views.PodAffinityState, limits: constraints.Constraints, layout: nodes.NodeLayout
 ) -> list[DomainFilter]:
-    """Return filters for hard spreads: one more pod must keep the skew. Pods being deleted don't
-    count.
+    """Return filters for hard spreads: one more pod must keep the skew.
+
+    Pods being deleted don't count.
     """
     spreads = [each for each in state.spreading if each.spread.hard]
     filters = []
@@ -118,8 +120,7 @@ def label_gates(state: views.PodAffinityState) -> list[DomainFilter]:
 def liking(
     state: views.PodAffinityState, drawing_weight: int, feasible: nodes.Mask
 ) -> Scores | None:
-    """Return the scores of preferred affinity for feasible nodes (N,), from 0 for the worst to 100
-    for the best.
+    """Return the scores of preferred affinity for feasible nodes (N,), from 0 to 100.
 
     `drawing_weight` is the weight of pods whose required affinity selects the task. None if no
     preference concerns the task. Kubernetes: InterPodAffinity.NormalizeScore.
@@ -147,8 +148,7 @@ def evenness(
     layout: nodes.NodeLayout,
     feasible: nodes.Mask,
 ) -> Scores | None:
-    """Return the scores of soft spreads for feasible nodes (N,), from 0 to 100; None if the task
-    has none.
+    """Return the scores of soft spreads for feasible nodes (N,), from 0 to 100; None without any.
 
     A node with fewer matching pods in its domain scores higher. Kubernetes:
     PodTopologySpread.Score, NormalizeScore. Hostnames are treated like other labels: no two nodes
@@ -184,8 +184,9 @@ def _domains(
     limits: constraints.Constraints,
     layout: nodes.NodeLayout,
 ) -> Iterator[views.TopologyDomains]:
-    """Yield the counts of these spreads on eligible nodes: nodes with the labels of all spreads,
-    minus nodes excluded by each spread's policies.
+    """Yield the counts of these spreads on eligible nodes.
+
+    A node is eligible if it has the labels of all spreads and no policy of the spread excludes it.
     """
     keys = tuple(sorted({each.spread.topology_key for each in spreads}))
     for each in spreads:
