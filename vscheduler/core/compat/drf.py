@@ -19,6 +19,13 @@ class VolcanoDrf(drf.Drf):
         del claimant, claimed, victims
         return None
 
+    def _richer(self, mine: str, candidates: Sequence[jobs.Task]) -> Collection[str]:
+        """Return none: only shares without the pod are compared, and queues that are one branch
+        have no two to compare.
+        """
+        del mine, candidates
+        return ()
+
     def _giving_way(
         self, mine: str, candidates: Sequence[jobs.Task], richer: Collection[str]
     ) -> Sequence[jobs.Task]:

@@ -102,15 +102,18 @@ class Drf(contracts.Plugin):
         if self._tree is None:
             return None
         mine = self._session.gangs[claimant.job].job.queue
-        richer: Collection[str] = ()
-        if not self._session.as_volcano:  # where queues of one path are one branch
-            owners = {self._session.gangs[task.job].job.queue for task in candidates} - {mine}
-            richer = {each for each in owners if operator.lt(*self._tree.shares(mine, each))}
+        richer = self._richer(mine, candidates)
         with self._tree.trial():
             self._shift(claimant, 1)
             victims = self._giving_way(mine, candidates, richer)
             self._shift(claimant, -1)
         return victims
+
+    def _richer(self, mine: str, candidates: Sequence[jobs.Task]) -> Collection[str]:
+        """Return the queues of these pods that have a larger share than the claimant's queue."""
+        assert self._tree is not None
+        owners = {self._session.gangs[task.job].job.queue for task in candidates} - {mine}
+        return {each for each in owners if operator.lt(*self._tree.shares(mine, each))}
 
     def _giving_way(
         self, mine: str, candidates: Sequence[jobs.Task], richer: Collection[str]
