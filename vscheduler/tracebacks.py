@@ -73,6 +73,7 @@ def _lines(error: BaseException, trace: TracebackType | None) -> Iterator[str]:
     """Iterate over the lines of a single error."""
     if trace is not None:
         yield "Traceback (most recent call last):"
+        # Frames are walked lazily and only the ends kept: a RecursionError has thousands.
         frames = traceback.walk_tb(trace)
         yield from _frames(itertools.islice(frames, FIRST))
         count = itertools.count()

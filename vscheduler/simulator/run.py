@@ -4,7 +4,7 @@ core.
 An Outcome can also be rendered as a JSON tree for people and programs: sorted, in Kubernetes'
 spelling.
 
-The end of a run may be a repetition, found by CycleDetector. Cycles are deterministic, so a cluster
+The end of a run may be a repetition, which `find` detects. Cycles are deterministic, so a cluster
 that returns to an earlier state goes round forever. The compared state has the nodes of each
 group's pods, by group and role; the reservations of the cycle; and who was evicted for whom. Names,
 ages and times are left out, for a recreated pod differs in them. A run counts as repeating if it
@@ -99,12 +99,14 @@ def find(looks: Sequence[Look]) -> CycleDetector | None:
     any.
     """
     for period in range(1, len(looks) // 2 + 1):
+        # Extend the repetition with this period backwards as far as it goes.
         start = len(looks) - period
         while start > 0 and looks[start - 1].state == looks[start - 1 + period].state:
             start -= 1
         if start <= len(looks) - 2 * period:
             pairs = frozenset(pair for each in looks[start:] for pair in each.pairs)
             since = next((at for at in range(start, len(looks)) if looks[at].pairs), 0)
+            # A cluster at rest repeats itself, too, but without evictions.
             return CycleDetector(since=since + 1, pairs=pairs) if pairs else None
     return None
 

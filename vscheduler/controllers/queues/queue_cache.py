@@ -176,6 +176,7 @@ class QueueCache:
         self._queues.clear()
         self._tally.clear()
         for item in items:
+            # An object that went away during the list may still be listed.
             if news.get(item.uid, item) is not None:
                 self._add(item)
         for new in news.values():

@@ -154,6 +154,7 @@ class NodeColumns:
         self._work["layouts"] += 1
         if self._layout.names == tuple(before):
             return
+        # Rows of new nodes start with zeros: move_node has marked the nodes dirty.
         origin = np.array([before.get(name, -1) for name in self._layout.names], dtype=np.int64)
         known = origin >= 0
         for at, array in enumerate(self._arrays):
@@ -179,6 +180,8 @@ class NodeColumns:
                 ports.pop(name, None)
 
     def _copy(self) -> nodes.NodeTable:
+        # The arrays keep changing, but the table is frozen, so it gets copies. Allocatable amounts
+        # rarely change: tables share one copy until a node does.
         allocatable, *taken = self._arrays
         last = self._table
         same = last is not None and not self._resized

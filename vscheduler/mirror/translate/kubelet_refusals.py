@@ -91,7 +91,7 @@ class KubeletRefusals:
         for node in sorted(self._refused):
             refused = self._refused[node]
             for pod, each in refused.items():
-                if each.since > now:
+                if each.since > now:  # the kubelet's clock is ahead: count from the first look
                     refused[pod] = replace(each, since=now)
             started = self._started.get(node)
             since_then = [
@@ -184,7 +184,7 @@ class NominatedPods:
 def nomination_of(
     pod: wire.Pod,
     key: str,
-    kind: jobs.PodClass,
+    pod_class: jobs.PodClass,
     status: jobs.TaskStatus,
     labels: Mapping[str, str],
 ) -> snapshot.Nominated | None:
@@ -202,7 +202,7 @@ def nomination_of(
         key=key,
         node=node,
         priority=pod.spec.priority or 0,
-        kind=kind,
+        kind=pod_class,
         namespace=pod.metadata.namespace,
         labels=labels,
     )

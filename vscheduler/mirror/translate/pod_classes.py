@@ -72,14 +72,14 @@ class Classes:
             self._most.check_size(len(key), pod.metadata.labels)
         if len(key) > LONG:
             key = hashlib.blake2b(key).digest()
-        kind = self._known.get(key)
-        if kind is None:
+        pod_class = self._known.get(key)
+        if pod_class is None:
             request = pod_requests.of_pod(pod)
             conditions = self._conditions(pod, excess, ours=ours)
-            kind = self._known[key] = self._intern(request, conditions, hints)
+            pod_class = self._known[key] = self._intern(request, conditions, hints)
         if waits:
-            self._most.check_resources(kind.request)
-        return kind
+            self._most.check_resources(pod_class.request)
+        return pod_class
 
     def _large(
         self, pod: large_pods.LargePod, hints: Mapping[str, str], *, ours: bool, waits: bool
@@ -105,8 +105,8 @@ class Classes:
             except fields.FieldError as error:
                 self._refuse(key, error)
                 raise
-        kind = self._large_known[key] = self._intern(request, conditions, hints)
-        return kind
+        pod_class = self._large_known[key] = self._intern(request, conditions, hints)
+        return pod_class
 
     def _refuse(self, key: bytes, error: fields.FieldError) -> None:
         """Cache the error of a large pod for the next time."""
@@ -143,11 +143,11 @@ class Classes:
         hints: Mapping[str, str] = NONE,
     ) -> jobs.PodClass:
         key = (tuple(request.items()), conditions, tuple(hints.items()))
-        kind = self._classes.get(key)
-        if kind is None:
-            kind = jobs.PodClass(request=request, constraints=conditions, hints=hints)
-            self._classes[key] = kind
-        return kind
+        pod_class = self._classes.get(key)
+        if pod_class is None:
+            pod_class = jobs.PodClass(request=request, constraints=conditions, hints=hints)
+            self._classes[key] = pod_class
+        return pod_class
 
 
 def _whole(pod: large_pods.LargePod) -> wire.Pod:

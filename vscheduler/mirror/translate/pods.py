@@ -145,12 +145,12 @@ class Translator:
         labels = _shared(metadata.labels)
         try:
             waits = ours and status in jobs.WAITING
-            kind = self._classes.kind(
+            pod_class = self._classes.kind(
                 pod, _hints(metadata) if ours else NONE, ours=ours, waits=waits
             )
-            task = _task(pod, uid, group, kind, status, labels) if ours else None
+            task = _task(pod, uid, group, pod_class, status, labels) if ours else None
         except fields.FieldError as error:
-            kind = self._classes.held(pod)
+            pod_class = self._classes.held(pod)
             rejection = events.DecodeError(
                 kind=events.Kind.POD, key=key, field=error.field, message=error.message
             )
@@ -161,7 +161,7 @@ class Translator:
             ours=ours,
             node=node,
             status=status,
-            kind=kind,
+            kind=pod_class,
             labels=labels,
             task=task,
             rejection=rejection,
@@ -169,7 +169,7 @@ class Translator:
             answer=kubelet_refusals.answer_of(pod) if ours else None,
             nominated=None
             if ours
-            else kubelet_refusals.nomination_of(pod, key, kind, status, labels),
+            else kubelet_refusals.nomination_of(pod, key, pod_class, status, labels),
         )
 
 
@@ -182,7 +182,7 @@ def _task(
     pod: wire.Pod,
     uid: jobs.TaskId,
     group: jobs.JobId | None,
-    kind: jobs.PodClass,
+    pod_class: jobs.PodClass,
     status: jobs.TaskStatus,
     labels: Mapping[str, str],
 ) -> jobs.Task:
@@ -195,7 +195,7 @@ def _task(
         namespace=metadata.namespace,
         name=metadata.name,
         job=group or jobs.JobId(""),
-        pod_class=kind,
+        pod_class=pod_class,
         status=status,
         created=fields.seconds(metadata.creation_timestamp),
         node=spec.node_name or None,
