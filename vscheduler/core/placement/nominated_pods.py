@@ -174,6 +174,8 @@ def verdicts(session: "working.Session", task: jobs.Task) -> Iterator[contracts.
     free = session.allocatable - session.future_used
     for column in np.flatnonzero(request).tolist():
         wanted, name = request[column], session.space.names[column]
+        # Only nodes made too small by reservations: where room is short in any case, nominated pods
+        # aren't the reason.
         short = (free[:, column] >= wanted) & (free[:, column] - kept.amounts[:, column] < wanted)
         if short.any():
             refusal = SHORT_OF_SLOTS if name == resources.PODS else SHORT.format(resource=name)

@@ -205,11 +205,14 @@ class Placement:
         if len(rows) * 4 > session.layout.size:
             self._refresh(plan, None)
             return
+        # A plugin that doesn't declare its dependencies could answer anything: known results can't
+        # be trusted.
         if not session.dispatch.rows_tell_all:
             self._refresh(plan, np.array(rows, dtype=np.int64))
             return
         plan.explained = None
         unknown: dict[int, Hashable] = {}
+        # Asking about no rows at all tells whether any plugin has more to declare for this plan.
         if plan.row_told is None:
             plan.row_told = bool(self._row_outlooks(plan.task, np.empty(0, dtype=np.int64)))
         outlooks = self._outlooks_by_row(plan, rows) if plan.row_told else {}
@@ -221,6 +224,8 @@ class Placement:
             else:
                 plan.idle[row], plan.future[row] = known
         if unknown:
+            # Only the chosen row changed, most likely by a task of this plan: more of them may
+            # follow.
             if len(touched) == 1 and touched[0] == plan.chosen and not plan.row_told:
                 self._look_ahead(plan, touched[0])
             at = np.array(list(unknown), dtype=np.int64)
@@ -289,6 +294,7 @@ class Placement:
         for result in self.verdicts(plan.task, view):
             idle &= result.passes
             future &= result.passes if result.later is None else result.later
+        # What is free now may be reserved for pods that wait for other releases on the node.
         idle &= future
         later = self._scores(plan.task, view)
         now = later.copy()
@@ -342,6 +348,7 @@ class Placement:
             "score_node_set", hooks.scores, None, plan.task, view, feasible
         )
         given = [answer for answer in found if answer is not None]
+        # Plugins abstain only if nothing ever concerns the task, so the plan needn't ask again.
         plan.set_scored = bool(given)
         return sum(given, start=scores)
 

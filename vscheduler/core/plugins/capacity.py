@@ -213,7 +213,7 @@ class Capacity(contracts.Plugin):
             if (
                 any(column in claim.columns for column, _ in request)
                 and self._spares(account, request, claim)
-                and not self._in_family(account, request, claim)
+                and not self._share_lender(account, request, claim)
                 and all(self._borrows(each, request, claim) for each in concerned)
             ):
                 victims.append(task)
@@ -348,7 +348,7 @@ class Capacity(contracts.Plugin):
         """Whether the deserved amounts cover any resource of the request."""
         return any(column in account.named for column, _ in request)
 
-    def _in_family(
+    def _share_lender(
         self, account: queue_usage.QueueUsage, request: queue_usage.Request, claim: Claim
     ) -> bool:
         """Whether both queues borrow from a common ancestor, so that neither owes the other."""

@@ -32,8 +32,8 @@ class Proportion(contracts.Plugin):
         self._requests: dict[jobs.PodClass, list[tuple[int, int]]] = {}
         self._idle: dict[str, share_arithmetic.QueueAttributes] = {}
         """For queues without jobs."""
-        self._division: fair_shares.FairShares | None = None
-        self._standings: surplus.Surplus | None = None
+        self._fair_shares: fair_shares.FairShares | None = None
+        self._surpluses: surplus.Surplus | None = None
         """Surplus by nodes, if the place of a queue's share makes a difference."""
         self._slack = share_arithmetic.slack(session.space.names)
         self._pods = session.space.columns[resources.PODS]
@@ -52,19 +52,19 @@ class Proportion(contracts.Plugin):
         session = self._session
         limits = fair_shares.limits(session.space, session.queues, session.snapshot.elsewhere)
         weights = [session.queues[name].weight for name in limits.names]
-        division = fair_shares.FairShares(session.space, session.usable, limits, weights)
-        rows = zip(limits.names, division.real.tolist(), limits.capability.tolist(), strict=True)
+        shares = fair_shares.FairShares(session.space, session.usable, limits, weights)
+        rows = zip(limits.names, shares.real.tolist(), limits.capability.tolist(), strict=True)
         for name, real, capability in rows:
             ledger = self._ledgers.get(name) or self._idle.setdefault(name, self._nobody())
             ledger.real, ledger.ceiling = real, capability
-        self._announce(division)
-        deserved = division.divide().deserved
+        self._add_unborn(shares)
+        deserved = shares.divide().deserved
         # A queue above its share only because of recent node losses doesn't give anything back yet.
         before = session.usable_before(self.seconds(GRACE))
         kept = deserved
         if before is not None:
             earlier = fair_shares.FairShares(session.space, before, limits, weights)
-            self._announce(earlier)
+            self._add_unborn(earlier)
             kept = np.maximum(deserved, earlier.divide().deserved)
         slack = self._slack
         for name, row, most in zip(limits.names, deserved.tolist(), kept.tolist(), strict=True):
@@ -77,9 +77,9 @@ class Proportion(contracts.Plugin):
             ledger.nominated_limit = [
                 max(pair) for pair in zip(ledger.limit, ledger.real, strict=True)
             ]
-        self._division = division
+        self._fair_shares = shares
         if before is None and session.runs("reclaim") and not session.usable.uniform:
-            self._standings = surplus.Surplus(session, session.usable, division)
+            self._surpluses = surplus.Surplus(session, session.usable, shares)
 
     def queue_key(self, queue: queues.Queue) -> contracts.Key:
         """Return the key: higher spec.priority, then smaller dominant share of deserved amounts."""
@@ -202,7 +202,7 @@ class Proportion(contracts.Plugin):
         A queue within its share can have a surplus as well: the rest of the share is on nodes that
         starved queues can't use. `known` caches the amounts by queue and kind of nodes.
         """
-        found = None if self._standings is None else self._standings.surplus(task)
+        found = None if self._surpluses is None else self._surpluses.surplus(task)
         place, surplus = found or (("", 0), self._nothing)
         if place not in known:
             known[place] = surplus.tolist()
@@ -274,8 +274,8 @@ class Proportion(contracts.Plugin):
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
             allocated[column] += amount
         ledger.share = None
-        if self._standings is not None:
-            self._standings.move(task, 1)
+        if self._surpluses is not None:
+            self._surpluses.move(task, 1)
 
     def on_deallocate(self, task: jobs.Task) -> None:
         """Stop counting the task."""
@@ -283,8 +283,8 @@ class Proportion(contracts.Plugin):
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
             ledger.allocated[column] -= amount
         ledger.share = None
-        if self._standings is not None:
-            self._standings.move(task, -1)
+        if self._surpluses is not None:
+            self._surpluses.move(task, -1)
 
     def entitlements(self) -> Mapping[str, decisions.Entitlement]:
         """Return all entitlements. A queue without jobs deserves at most its guarantee."""
@@ -296,7 +296,7 @@ class Proportion(contracts.Plugin):
                 deserved={name: value for name, value in deserved if value},
                 real_capability=dict(zip(names, ledger.real, strict=True)),
                 share=share_arithmetic.share(ledger.allocated, ledger.deserved),
-                bases={} if self._division is None else self._division.bases(queue),
+                bases={} if self._fair_shares is None else self._fair_shares.bases(queue),
             )
         return found
 
@@ -334,7 +334,7 @@ class Proportion(contracts.Plugin):
         for name, amount in amounts.items():
             ledger.promised[self._session.space.columns[name]] += amount
 
-    def _announce(self, division: fair_shares.FairShares) -> None:
+    def _add_unborn(self, shares: fair_shares.FairShares) -> None:
         """Add the demand of groups whose pods don't exist yet.
 
         Otherwise no share of the cluster would be left to admit them to. A group larger than its
@@ -351,7 +351,7 @@ class Proportion(contracts.Plugin):
             )
             if within and self._session.queues[job.queue].open:
                 unborn = inqueue_resources.unborn(gang)
-                division.add(job.queue, self._session.space.vector(unborn))
+                shares.add(job.queue, self._session.space.vector(unborn))
 
     @staticmethod
     def _bound(

@@ -261,13 +261,13 @@ class Tdm(contracts.Plugin):
         for task in tasks:
             key = group(task)
             if key not in left:
-                left[key] = self._bears(self._session.gangs[task.job])
+                left[key] = self._budget(self._session.gangs[task.job])
             if left[key] > 0:
                 left[key] -= 1
                 chosen.append(task)
         return chosen
 
-    def _bears(self, gang: views.JobState) -> int:
+    def _budget(self, gang: views.JobState) -> int:
         """Return how many pods the job can spare now, by annotation; 1 without annotations.
 
         Volcano: tdm getMaxPodEvictNum.
