@@ -253,3 +253,4 @@ def command(**words: Any) -> None:
         for failure in failures.exceptions:
             log.error("start.failed", message=str(failure))  # noqa: TRY400 - the sentence is enough
         sys.exit(1)
+    signals.end(lambda: lines.flush(logs.FLUSH_SECONDS))

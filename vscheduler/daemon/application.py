@@ -393,6 +393,7 @@ async def run(
         log.info("started", schedulers=given.scheduler_names, server=link.host)
         await application.run()
         log.info("stopped")
+        signals.ignore()
     finally:
         lifeline.let_go()
         await link.close()

@@ -38,6 +38,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[election_settings.Election]:
     monkeypatch.setattr(application, "run", note)
     monkeypatch.setattr(logs, "begin", lambda *_: None)
     monkeypatch.setattr(signals, "end_at_once", lambda: None)
+    monkeypatch.setattr(signals, "end", lambda _: None)
     return found
 
 

@@ -45,6 +45,28 @@ def listen(stop: Callable[[], None], *, flush: Callable[[], object]) -> None:
         loop.add_signal_handler(number, _pass_over, number)
 
 
+def ignore() -> None:
+    """Ignore all these signals, after the end of a shutdown.
+
+    An event loop restores the default handlers when the loop is closed. A signal between that
+    moment and the end of the process would change the exit status.
+    """
+    loop = asyncio.get_running_loop()
+    for number in (*_wanted(), *PASSED_OVER):
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
+
+
+def end(flush: Callable[[], object]) -> NoReturn:
+    """End the process with status 0, after a call of `flush`, without Python's finalization.
+
+    Threads of the election, of the watchdog and of Kopf may still run, and Python's finalization
+    can crash beside running threads.
+    """
+    flush()
+    os._exit(0)
+
+
 class _Ending:
     """The shutdown started by the first signal."""
 

@@ -27,6 +27,21 @@ print("ready", flush=True)
 time.sleep(60)
 """
 
+ENDED = """
+import asyncio, threading, time
+from vscheduler.daemon.liveness import signals
+
+async def run():
+    signals.listen(lambda: None, flush=lambda: None)
+    signals.ignore()
+
+asyncio.run(run())
+threading.Thread(target=threading.Event().wait).start()
+print("ready", flush=True)
+time.sleep(0.5)
+signals.end(lambda: print("flushed", flush=True))
+"""
+
 
 def started(program: str) -> "subprocess.Popen[str]":
     """A process that does this, and has said that it is ready."""
@@ -62,3 +77,13 @@ def test_a_start_ends_at_once(number: signal.Signals) -> None:
     assert process.wait(timeout=30) == 0
     assert process.stdout is not None
     process.stdout.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_after_the_end_of_a_shutdown_changes_nothing(number: signal.Signals) -> None:
+    """The log is flushed, and no thread keeps the process."""
+    process = started(ENDED)
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert out == "flushed\n"
