@@ -108,8 +108,9 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """Return a string field. A value of another type becomes its repr, since the Lease has a holder
-    in any case.
+    """Return a string field.
+
+    A value of another type becomes its repr, since the Lease has a holder in any case.
     """
     return value if isinstance(value, str) else "" if value is None else repr(value)
 

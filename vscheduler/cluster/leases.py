@@ -83,8 +83,9 @@ class Leases:
 
 
 class _Body(client.V1Lease):
-    """A request body for the client library. The library's own model would drop fields unknown to
-    the library.
+    """A request body for the client library.
+
+    The library's own model would drop fields unknown to the library.
     """
 
     _whole: lease_records.Object

@@ -1,5 +1,4 @@
-"""Reflector: list and watch of the API server, turned into an ordered stream of events for the
-Mirror.
+"""Reflector: list and watch of the API server, as an ordered stream of events for the Mirror.
 
 Each watched kind has its own Reflector. A Reflector lists the objects, watches from the list's
 resourceVersion, and resumes at the last resourceVersion seen when the connection ends. When the
@@ -179,8 +178,9 @@ class Reflector(Generic[Event]):
         return True
 
     async def run(self) -> None:
-        """List and watch for ever. Errors of the API server are logged and retried after a
-        pause.
+        """List and watch for ever.
+
+        Errors of the API server are logged and retried after a pause.
         """
         listed_at = 0.0
         while True:
@@ -324,8 +324,9 @@ class Reflector(Generic[Event]):
                     self._hand_on(some)
 
     def _hand_on(self, some: Sequence[bytes]) -> None:
-        """Pass on one batch of lines. After an error, the lines before the error are still passed
-        on.
+        """Pass on one batch of lines.
+
+        After an error, the lines before the error are still passed on.
         """
         events: list[Event] = []
         try:
@@ -389,9 +390,7 @@ def _item(kind: str, line: bytes) -> bytes:
 
 
 def pause(pace: Pace, error: connection.ApiError, failures: int, chance: random.Random) -> float:
-    """Return the pause in seconds after the given number of failures in a row: growing, with
-    jitter.
-    """
+    """Return the pause in seconds after this many failures in a row: growing, with jitter."""
     longest = pace.retry_max_seconds
     if isinstance(error, connection.NotFound):
         longest = pace.absent_max_seconds

@@ -1,6 +1,4 @@
-"""Composition root of the daemon: builds all long-lived objects from the settings, and runs their
-tasks.
-"""
+"""Composition root of the daemon: builds all long-lived objects and runs their tasks."""
 
 import asyncio
 import gc
@@ -140,9 +138,7 @@ class Application:
         self._metrics.observe_reload(successful=True, now=time.time())
 
     def stop(self) -> None:
-        """Start the shutdown: begin nothing new, let work in progress finish, and return from
-        `run`.
-        """
+        """Start the shutdown: begin nothing new, finish work in progress, return from `run`."""
         log.info("stopping")
         self._stopping.set()
 
@@ -200,9 +196,7 @@ class Application:
         return work
 
     async def _collect_garbage(self) -> None:
-        """Collect garbage only after the first lists, without ever scanning listed objects and
-        modules.
-        """
+        """Collect garbage from the first lists on, without scanning what was listed by then."""
         gc.disable()
         try:
             with suppress(TimeoutError):
@@ -308,8 +302,7 @@ class Application:
     def _record_lease_change(
         self, identity: str, before: api.LeaseStatus, after: api.LeaseStatus
     ) -> None:
-        """Record a change of a Lease in the metrics, and a gain or release as an event on the
-        Lease.
+        """Count a change of a Lease, and record a gain or release as an event on the Lease.
 
         Any other loss is reported by the next holder: an instance without the Lease sends nothing.
         """
@@ -336,8 +329,7 @@ class Application:
         self._session.feed(batch)
 
     def _tell_of_reload(self, reload: reloading.Reload) -> None:
-        """Record a reload in the metrics, and as an event on the scheduler's own pod, else on the
-        default queue.
+        """Count a reload, and record an event on the scheduler's own pod or the default queue.
 
         The own pod is known from POD_NAMESPACE, POD_NAME and POD_UID; `kubectl describe` finds
         events by the UID.

@@ -129,8 +129,9 @@ def installed() -> Found:
 
 
 def discover(points: Iterable[metadata.EntryPoint], taken: Collection[str]) -> Found:
-    """Load the plugins of these entry points. A plugin with a name in `taken`, or a name used
-    twice, is a problem.
+    """Load the plugins of these entry points.
+
+    A plugin with a name in `taken`, or a name used twice, is a problem.
     """
     found: dict[str, type[contracts.Plugin]] = {}
     problems = []

@@ -57,9 +57,7 @@ FAILED = "the scheduler failed at the call"
 
 
 class ControllerManager:
-    """Watches the owners of pods all the time, and runs the Queue controller while its Lease is
-    held.
-    """
+    """Watches owners of pods all the time, and runs the Queue controller while leading."""
 
     def __init__(self, around: runtime.Runtime, sink: Sink, settling: Callable[[], bool]) -> None:
         """`settling` returns whether the scheduler's first cycle is still to come."""
@@ -127,14 +125,14 @@ class ControllerManager:
 
     async def _follow(self, watch: reflector.Reflector[owners.Event]) -> None:
         """Watch a kind of owner. Without permission, log the refusal once and try again later."""
-        told = False
+        warned = False
         while True:
             try:
                 await self._around.link.call("GET", watch.path.with_query({"limit": "1"}))
             except connection.Forbidden as error:
-                if not told:
+                if not warned:
                     log.warning("owners.forbidden", path=watch.path, message=str(error))
-                told = True
+                warned = True
                 await asyncio.sleep(FORBIDDEN_SECONDS)
                 continue
             except connection.ApiError:  # the reflector retries
@@ -148,11 +146,9 @@ def grouping_for(
     scheduler_names: tuple[str, ...],
     token: api.Token,
 ) -> podgroup_controller.PodGroupController:
-    """Return the PodGroup controller for pods of these schedulers, active while the token is
-    valid.
-    """
+    """Return the PodGroup controller of these schedulers, active while the token is valid."""
     given = around.given
-    told = around.herald.under(around.permit_to_tell(token))
+    recorder = around.herald.under(around.permit_to_tell(token))
     return podgroup_controller.PodGroupController(
         podgroup_lister.PodGroupLister(around.mirror, known, scheduler_names),
         Api(around.link, around.calls, around.permit(token)),
@@ -164,7 +160,7 @@ def grouping_for(
         ),
         outlets=podgroup_controller.Outlets(
             observe=around.observed.observe_group_call,
-            notify=told.notify,
+            notify=recorder.notify,
             failures=around.failures,
         ),
         pace=podgroup_controller.Pace(),
@@ -193,8 +189,9 @@ async def ensure_queue(link: connection.Connection, name: str, permit: api.Permi
 
 
 class Api:
-    """Implements `ports.Api` over a connection. Calls have lower priority than binds and
-    evictions.
+    """Implements `ports.Api` over a connection.
+
+    Calls have lower priority than binds and evictions.
     """
 
     def __init__(
@@ -275,8 +272,9 @@ class Api:
         return await answer
 
     async def _made(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of the call. Every error becomes a RefusedError, so that the caller
-        always gets an answer.
+        """Return the result of the call.
+
+        Every error becomes a RefusedError, so that the caller always gets an answer.
         """
         if not self._may_commit():
             raise ports.RefusedError(ports.Trouble.WITHHELD, "stopping")

@@ -45,9 +45,7 @@ class Followed:
 
     @property
     def refused(self) -> bool:
-        """Whether the server accepts our credentials, but does not serve the kind or forbids
-        reading it.
-        """
+        """Whether the server knows our credentials, but does not serve or show the kind."""
         match self.problem:
             case connection.NotFound():
                 return True
@@ -99,9 +97,9 @@ def _unreachable(followed: Sequence[Followed], standings: Iterable[api.LeaseStat
 
     The election's thread makes a call every other second and is the first to know.
     """
-    for standing in standings:
-        if not standing.reachable:
-            return standing.problem
+    for status in standings:
+        if not status.reachable:
+            return status.problem
     failing = [each for each in followed if each.problem is not None and not each.refused]
     return str(failing[0].problem) if failing and len(failing) == len(followed) else ""
 
@@ -153,15 +151,15 @@ def pages(
     return application
 
 
-def told(standing: api.LeaseStatus) -> str:
+def told(status: api.LeaseStatus) -> str:
     """Return the status of a Lease as text: `vscheduler: standby, held by a-7d4f`."""
-    if standing.leads:
+    if status.leads:
         words = "leader"
-    elif standing.holder:
-        words = f"standby, held by {standing.holder}"
+    elif status.holder:
+        words = f"standby, held by {status.holder}"
     else:
         words = "standby"
-    return f"{standing.lease}: {words}{'; ' if standing.problem else ''}{standing.problem}"
+    return f"{status.lease}: {words}{'; ' if status.problem else ''}{status.problem}"
 
 
 @asynccontextmanager

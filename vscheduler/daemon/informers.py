@@ -99,9 +99,7 @@ class Codec:
 def tell_of_object(
     failures: containment.Failures, refused: events.DecodeFailed, error: Exception
 ) -> None:
-    """Report an object that cannot be translated, with an event on the object if its kind may get
-    events.
-    """
+    """Report an object that cannot be translated, if possible with an event on the object."""
     subject = None
     if refused.kind in TOLD_KINDS:
         subject = statuses.ObjectReference(
@@ -237,11 +235,11 @@ async def catch_up(
     scheduler_names: Iterable[str],
     overtake: Callable[[], None],
 ) -> None:
-    """Wait until the Mirror has every live pod of these schedulers in its current version, or a
-    later version.
+    """Wait until the Mirror has every live pod of these schedulers in its current version.
 
-    Costs a list of the metadata of these pods. Errors of the API server are retried. `overtake` is
-    called when a list shows changes that the watch of pods has not shown for a while.
+    A later version will do, too. Costs a list of the metadata of these pods. Errors of the API
+    server are retried. `overtake` is called when a list shows changes that the watch of pods has
+    not shown for a while.
     """
     for name in scheduler_names:
         while not await _has_caught_up(link, mirror, name, overtake):

@@ -1,8 +1,7 @@
-"""Leader session: serves the scheduler names whose Leases are held, with objects created for this
-session only.
+"""Leader session: serves the scheduler names whose Leases are held.
 
-Nothing sent or remembered by an earlier session is reused, because another instance may have worked
-in between.
+All objects of a session are created for the session. Nothing sent or remembered by an earlier
+session is reused, because another instance may have worked in between.
 """
 
 import asyncio
@@ -69,38 +68,36 @@ async def run_while_leading(
         if not held:
             await leading.wait_for_change()
             continue
-        tenure = asyncio.create_task(work(held), name=name)
+        running = asyncio.create_task(work(held), name=name)
         try:
-            await _until_other(leading, leases, held, tenure)
+            await _until_other(leading, leases, held, running)
         finally:
-            tenure.cancel()
-            await asyncio.wait({tenure})
-        if not tenure.cancelled():
-            tenure.result()
+            running.cancel()
+            await asyncio.wait({running})
+        if not running.cancelled():
+            running.result()
 
 
 async def _until_other(
     leading: api.Leadership,
     leases: Collection[str],
     held: Mapping[str, api.Token],
-    tenure: "asyncio.Task[None]",
+    running: "asyncio.Task[None]",
 ) -> None:
     """Wait until the set of held Leases changes, or the work ends."""
     while leading.held(leases) == held:
         change = asyncio.ensure_future(leading.wait_for_change())
         try:
-            await asyncio.wait({change, tenure}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({change, running}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             change.cancel()
-        if tenure.done():
-            tenure.result()
+        if running.done():
+            running.result()
             raise AssertionError("work under a Lease runs until it is cancelled")
 
 
 class LeaderSession:
-    """Runs the scheduling loop and the PodGroup controller for the scheduler names whose Leases are
-    held.
-    """
+    """Runs the scheduling loop and the PodGroup controller while Leases are held."""
 
     def __init__(
         self, around: runtime.Runtime, configured: policy.Policy, known: owners.Owners
@@ -126,10 +123,9 @@ class LeaderSession:
         return self._token is not None and due and self._has_default_queue()
 
     def feed(self, batch: Sequence[entries.Event]) -> None:
-        """Apply the events of a watch to the Mirror, and notify the loop and the controller if they
-        run.
+        """Apply the events of a watch to the Mirror, and notify the loop and the controller.
 
-        A standby's Mirror gets the same events.
+        Neither runs on a standby, whose Mirror gets the same events.
         """
         most = entries.Change.NONE
         news: set[str] = set()
@@ -195,9 +191,7 @@ class LeaderSession:
             around.observed.stop_serving()
 
     async def _prepare_mirror(self, names: tuple[str, ...]) -> None:
-        """Make the Mirror show the cluster for these scheduler names, and no older than the
-        Leases.
-        """
+        """Make the Mirror show the cluster for these names, and no older than the Leases."""
         around = self._around
         if names == self._served:
             if around.given.election.enabled:

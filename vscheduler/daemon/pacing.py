@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from vscheduler import backoff
 from vscheduler.mirror.index import entries
 
-NOBODY: Mapping[str, int] = {}
+NO_COSTS: Mapping[str, int] = {}
 """The costs of a cycle that charged no namespace."""
 
 ANYBODY = ""
@@ -150,8 +150,9 @@ class Pacing:
                 self._guiltless.set()
 
     async def _rest(self) -> None:
-        """Wait until no further changes are expected, for quick_seconds at least and the debounce
-        at most.
+        """Wait until no further changes are expected.
+
+        The wait takes quick_seconds at least and the debounce at most.
         """
         latest = time.monotonic() + self._pace.debounce_seconds
         await asyncio.sleep(self._pace.quick_seconds)
@@ -180,12 +181,12 @@ class Pacing:
         bound: bool,
         finished: bool,
         wake_at: float | None,
-        costs: Mapping[str, int] = NOBODY,
+        costs: Mapping[str, int] = NO_COSTS,
     ) -> None:
-        """Record the end of a cycle with its CPU time. After an unfinished cycle, the next cycle
-        continues.
+        """Record the end of a cycle with its CPU time.
 
-        `costs` are units of work by namespace, without namespaces whose pods were bound.
+        After an unfinished cycle, the next cycle continues. `costs` are units of work by namespace,
+        without namespaces whose pods were bound.
         """
         pace, now = self._pace, time.monotonic()
         self._first = False

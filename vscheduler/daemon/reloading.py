@@ -1,8 +1,8 @@
-"""Reloading of the configuration file. An invalid file leaves the last valid configuration in
-effect.
+"""Reloading of the configuration file.
 
-The file's directory is watched, not the file: a ConfigMap is updated by switching a symbolic link
-in the directory, and many editors replace the file by a new one.
+An invalid file leaves the last valid configuration in effect. The file's directory is watched, not
+the file: a ConfigMap is updated by switching a symbolic link in the directory, and many editors
+replace the file by a new one.
 """
 
 import asyncio
@@ -82,10 +82,10 @@ class Reloader:
             await self.look()
 
     def _concerns(self, _: watchfiles.Change, changed: str) -> bool:
-        """Whether a change in the directory may affect the file. A ConfigMap's own link is called
-        ..data.
+        """Whether a change in the directory may affect the file.
 
-        Changes of other files, such as a log in the same directory, are ignored.
+        A ConfigMap's own link is called ..data. Changes of other files, such as a log in the same
+        directory, are ignored.
         """
         name = Path(changed).name
         return name == Path(self._path).name or name.startswith("..")

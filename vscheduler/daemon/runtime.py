@@ -1,6 +1,4 @@
-"""Runtime: the long-lived objects passed to everything that is created anew for each leader
-session.
-"""
+"""Runtime: the long-lived objects passed to everything created for a leader session."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -43,8 +41,9 @@ class Runtime:
         return lambda: not (self.stopping() or self.withholding()) and token.may_act()
 
     def permit_to_finish(self, token: api.Token) -> api.Permit:
-        """Return a permit that also covers decisions made before the shutdown, such as the last
-        binds of a gang.
+        """Return a permit that also covers decisions made before the shutdown.
+
+        Among them may be the last binds of a gang.
         """
         return lambda: not self.withholding() and token.may_act()
 

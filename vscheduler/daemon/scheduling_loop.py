@@ -1,6 +1,4 @@
-"""Scheduling loop: wait, take a snapshot, run a cycle in a thread, pass the decisions on, and
-repeat.
-"""
+"""Scheduling loop: wait, take a snapshot, run a cycle in a thread, pass the decisions on."""
 
 import asyncio
 import time
@@ -49,10 +47,10 @@ class Outlets:
 
 
 class SchedulingLoop:
-    """Runs cycle after cycle for one leader session. Everything except the cycle itself runs in the
-    event loop.
+    """Runs cycle after cycle for one leader session.
 
-    Decisions made while commits are not permitted are discarded.
+    Everything except the cycle itself runs in the event loop. Decisions made while commits are not
+    permitted are discarded.
     """
 
     def __init__(
@@ -95,9 +93,7 @@ class SchedulingLoop:
         return self._cycles
 
     def changed(self, change: entries.Change, news: Collection[str]) -> None:
-        """Record a change of the Mirror that can change a decision; `news` as in
-        pacing.Pacing.changed.
-        """
+        """Record a change that can change a decision; `news` as in pacing.Pacing.changed."""
         self._pacing.changed(change, news)
 
     def adopt(self, configured: policy.Policy) -> None:
@@ -129,9 +125,7 @@ class SchedulingLoop:
             self._running.dropped(0)
 
     async def keep_time(self) -> None:
-        """Run housekeeping for ever: end pauses, expire unconfirmed binds and evictions, log
-        objects left out.
-        """
+        """Run housekeeping for ever: pauses, unconfirmed calls, objects left out."""
         while True:
             with self._failures.contained("schedule", "pauses"):
                 self._release()
@@ -144,8 +138,9 @@ class SchedulingLoop:
             await asyncio.sleep(self._pace.tick_seconds)
 
     def _log_objects_left_out(self) -> None:
-        """Log each invalid object once, and the number of pods without a PodGroup, which nobody
-        places.
+        """Log each invalid object once, and how many pods have no PodGroup.
+
+        Nobody places a pod without a PodGroup.
         """
         rejected = set(self._mirror.rejections.values())
         for rejection in sorted(rejected - self._rejected, key=str):
@@ -251,8 +246,9 @@ class SchedulingLoop:
         self._pacing.begin()
 
     async def _cycle(self, thread: cycle_thread.CycleThread) -> None:
-        """Run a cycle and pass on its decisions. Raises cycle_thread.FailedError, and errors around
-        the cycle.
+        """Run a cycle and pass on its decisions.
+
+        Raises cycle_thread.FailedError, and errors around the cycle.
         """
         started, began = time.monotonic(), time.thread_time()
         carried = replace(
@@ -324,8 +320,9 @@ class SchedulingLoop:
     async def _still_correct(
         self, decided: Iterable[decisions.Bind], still: binder.Still, now: float
     ) -> list[decisions.Bind]:
-        """Return the binds that are still correct, job by job, and assume these binds in the
-        Mirror.
+        """Return the binds that are still correct, and assume these binds in the Mirror.
+
+        A job's binds are kept together.
         """
         by_job: defaultdict[jobs.JobId, list[decisions.Bind]] = defaultdict(list)
         for bind in decided:

@@ -49,7 +49,7 @@ def test_a_snapshot_is_sorted_and_whole() -> None:
     assert [job.id for job in found.jobs] == ["ns/a", "ns/g"]
     (job,) = (job for job in found.jobs if job.name == "g")
     assert job.allocated == {"memory": 1024, "pods": 1}
-    assert job.counts == {**jobs.NOBODY, jobs.TaskStatus.RUNNING: 1}
+    assert job.counts == {**jobs.NO_TASKS, jobs.TaskStatus.RUNNING: 1}
 
 
 def test_every_unfinished_pod_counts_on_its_node() -> None:

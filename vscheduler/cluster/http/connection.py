@@ -45,8 +45,9 @@ CredentialsError = credentials.CredentialsError
 
 
 class ApiError(Exception):
-    """Base class: the API server refused a request, or could not be reached. The message is the
-    server's.
+    """Base class: the API server refused a request, or could not be reached.
+
+    The message is the server's.
     """
 
     def __init__(self, message: str, *, status: int = 0, reason: str = "") -> None:
@@ -127,17 +128,17 @@ def error_of(status: int, body: bytes, retry_after: str | None = None) -> ApiErr
     A body that is no Status becomes the message, shortened.
     """
     try:
-        told = _decode_status(body)
+        decoded = _decode_status(body)
     except responses.GARBAGE:
-        told = _Status(message=body[:300].decode(errors="replace").strip())
-    status = status or told.code or 500
-    reason = (told.reason or "")[: responses.MESSAGE_MAX]
-    message = (told.message or f"HTTP status {status}")[: responses.MESSAGE_MAX]
-    causes = told.details.causes or () if told.details else ()
+        decoded = _Status(message=body[:300].decode(errors="replace").strip())
+    status = status or decoded.code or 500
+    reason = (decoded.reason or "")[: responses.MESSAGE_MAX]
+    message = (decoded.message or f"HTTP status {status}")[: responses.MESSAGE_MAX]
+    causes = decoded.details.causes or () if decoded.details else ()
     if status == 429 and any(cause.reason == BUDGET for cause in causes):
         return Protected(message, status=status, reason=reason)
     if status == 429:
-        details = told.details.retryAfterSeconds if told.details else None
+        details = decoded.details.retryAfterSeconds if decoded.details else None
         seconds = responses.patience(retry_after, details)
         return Throttled(message, reason=reason, retry_after_seconds=seconds)
     if reason == "Expired":
@@ -170,10 +171,9 @@ class Connection:
 
     @classmethod
     async def open(cls, access: Access, *middlewares: aiohttp.ClientMiddlewareType) -> Self:
-        """Read the credentials and return a connection, without sending anything. Raises
-        CredentialsError.
+        """Read the credentials and return a connection, without sending anything.
 
-        The middlewares wrap every request.
+        Raises CredentialsError. The middlewares wrap every request.
         """
         return cls(await credentials.Credentials.read(access), *middlewares)
 
@@ -193,9 +193,9 @@ class Connection:
         await self._sessions.close()
         await asyncio.sleep(CLOSE_SECONDS)
 
-    def tell_of_throttling(self, told: Callable[[], None]) -> None:
+    def tell_of_throttling(self, callback: Callable[[], None]) -> None:
         """Set the callback for every 429 answer (too many requests)."""
-        self._on_throttled = told
+        self._on_throttled = callback
 
     async def refresh_credentials(self) -> None:
         """Reload the credentials whenever their sources change, for ever."""
@@ -248,9 +248,7 @@ class Connection:
         may_send: Callable[[], bool] | None,
         most_bytes: int,
     ) -> http_pool.Answer:
-        """Send a request with aiohttp, which repeats idempotent requests after a broken
-        connection.
-        """
+        """Send a request with aiohttp, which repeats idempotent requests on a broken connection."""
         data = body if body is None or may_send is None else send_guard.Body(body, may_send)
         try:
             async with self._sessions.current.request(
@@ -281,8 +279,9 @@ class Connection:
         body: bytes,
         may_send: Callable[[], bool] | None,
     ) -> http_pool.Answer:
-        """Send a request over the pool for writes. After a 401, try once more if newer credentials
-        exist.
+        """Send a request over the pool for writes.
+
+        After a 401, try once more if newer credentials exist.
         """
         known = self._credentials
         for again in (False, True):
@@ -295,9 +294,7 @@ class Connection:
         return answer
 
     def doubt(self) -> None:
-        """Stop using connections opened before now: one connection timed out, so the rest may be
-        dead, too.
-        """
+        """Stop using all connections opened so far, because one of them timed out."""
         if self._sessions.doubt() and self._write_pool is not None:
             self._write_pool.drop_idle()
 

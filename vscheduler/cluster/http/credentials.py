@@ -44,8 +44,9 @@ class CredentialsError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """How to reach the API server. With all fields empty: the pod's service account, else
-    ~/.kube/config.
+    """How to reach the API server.
+
+    With all fields empty: the pod's service account, else ~/.kube/config.
     """
 
     kubeconfig: str = ""
@@ -107,9 +108,7 @@ class Credentials:
 
     @property
     def configuration(self) -> client.Configuration:
-        """The client library's configuration from the first read: address and proxy never
-        change.
-        """
+        """The client library's configuration from the first read, with address and proxy."""
         return self._found.configuration
 
     async def keep_fresh(self) -> None:
@@ -121,8 +120,7 @@ class Credentials:
                     await self._read_again()
 
     async def renew(self, refused: Held) -> bool:
-        """Return whether newer credentials exist than `refused`, which the API server answered with
-        401.
+        """Return whether newer credentials exist than `refused`, which got a 401.
 
         The sources are read again first, unless newer credentials were already loaded.
         """
@@ -148,8 +146,9 @@ class Credentials:
         return bool(found.files) and _digest(found.files) != found.digest
 
     async def _read_again(self) -> None:
-        """Load the current credentials. Unusable ones are logged, and the old credentials stay in
-        use.
+        """Load the current credentials.
+
+        Unusable ones are logged, and the old credentials stay in use.
         """
         self._read_at = time.monotonic()
         before = self._found

@@ -107,8 +107,9 @@ class HttpPool:
         return answer
 
     def use(self, context: ssl.SSLContext) -> None:
-        """Set the TLS context of new connections. Connections with an older context carry no
-        further requests.
+        """Set the TLS context of new connections.
+
+        Connections with an older context carry no further requests.
         """
         if self._address.context is not None and self._address.context is not context:
             self._address = replace(self._address, context=context)
@@ -169,9 +170,7 @@ class HttpPool:
             self._sweep = loop.call_later(self._keep_alive_seconds, self._drop_unused)
 
     def _drop_unused(self) -> None:
-        """Close connections idle for longer than the keep-alive time, and schedule the next
-        sweep.
-        """
+        """Close connections idle for longer than the keep-alive time, and plan the next sweep."""
         loop = asyncio.get_running_loop()
         limit = loop.time() - self._keep_alive_seconds
         unused = [each for each in self._idle if each.idle_since <= limit]
@@ -242,9 +241,7 @@ class PooledConnection(asyncio.Protocol):
         self._fail(ConnectionBrokenError(why))
 
     def data_received(self, data: bytes) -> None:
-        """asyncio: bytes of an answer arrived. Bytes without a waiting request end the
-        connection.
-        """
+        """asyncio: bytes of an answer arrived, or unexpected bytes, which end the connection."""
         if self._waiting is None or self._waiting.done():
             self.drop()
             return

@@ -212,9 +212,7 @@ async def ensure_queue(link: connection.Connection, name: str, *, may_send: MayS
 
 
 def _checked(answer: bytes, path: paths.Path, name: str = "") -> Object:
-    """Decode a response and check that kind and name match the path, or the created object's
-    name.
-    """
+    """Decode a response and check that kind and name match the path or the new object."""
     name = name or path.name
     stored = _decoded(answer)
     if not path.kind:

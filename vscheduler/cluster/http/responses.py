@@ -102,10 +102,10 @@ class Lines:
 
 def patience(header: str | None, details: float | None) -> float:
     """Return how many seconds to wait after a 429, from the Retry-After header or the Status."""
-    told = details or 0.0
+    seconds = details or 0.0
     if header is not None and header.isascii() and header.isdecimal():
-        told = float(header[:9])
-    return min(told, RETRY_AFTER_MAX_SECONDS) if told > 0 else RETRY_AFTER_SECONDS
+        seconds = float(header[:9])
+    return min(seconds, RETRY_AFTER_MAX_SECONDS) if seconds > 0 else RETRY_AFTER_SECONDS
 
 
 def smaller(page: int) -> int:

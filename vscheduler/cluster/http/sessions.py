@@ -1,6 +1,4 @@
-"""aiohttp sessions for the API server: limits, authorization, replacement of suspect connections,
-proxies.
-"""
+"""aiohttp sessions for the API server: limits, authorization, replacement, proxies."""
 
 import asyncio
 import ssl
@@ -104,10 +102,10 @@ async def refuse_nonsense(
     Needed for clients that parse every Retry-After header as a number of seconds.
     """
     response = await send(request)
-    told = response.headers.get("Retry-After")
-    if response.status == BUSY and told is not None:
-        sensible = told.isascii() and told.isdecimal() and len(told) < len("99999")
-        if not sensible or int(told) > responses.RETRY_AFTER_MAX_SECONDS:
+    delay = response.headers.get("Retry-After")
+    if response.status == BUSY and delay is not None:
+        sensible = delay.isascii() and delay.isdecimal() and len(delay) < len("99999")
+        if not sensible or int(delay) > responses.RETRY_AFTER_MAX_SECONDS:
             response.close()
             raise aiohttp.ClientConnectionError("busy for no sensible time")
     return response
@@ -127,8 +125,9 @@ class Sessions:
         self.current = make()
 
     def doubt(self) -> bool:
-        """Replace the session after a time-out. Return False when the last replacement is too
-        recent.
+        """Replace the session after a time-out.
+
+        Return False when the last replacement is too recent.
         """
         if time.monotonic() < self._since + DOUBT_SECONDS:
             return False

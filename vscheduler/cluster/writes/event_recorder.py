@@ -136,8 +136,9 @@ def event_body(notice: statuses.EventNotice, name: str, when: float, identity: I
 
 
 def _namespace(notice: statuses.EventNotice) -> str:
-    """Return the namespace of the event. The API server requires `default` for cluster-scoped
-    objects.
+    """Return the namespace of the event.
+
+    The API server requires `default` for cluster-scoped objects.
     """
     return notice.namespace or "default"
 

@@ -1,9 +1,9 @@
-"""Evictor: carries out eviction plans. All evictions for one job form a plan: dry run first, then
-the real run.
+"""Evictor: carries out eviction plans.
 
-The Eviction API enforces PodDisruptionBudgets and admission. When the API server would refuse any
-part of a plan, nothing of the plan is done, so no pod is lost for a job that cannot start. Each
-eviction carries the pod's UID, so that a newer pod of the same name is not evicted instead.
+All evictions for one job form a plan: dry run first, then the real run. The Eviction API enforces
+PodDisruptionBudgets and admission. When the API server would refuse any part of a plan, nothing of
+the plan is done, so no pod is lost for a job that cannot start. Each eviction carries the pod's
+UID, so that a newer pod of the same name is not evicted instead.
 """
 
 from collections import defaultdict
@@ -102,11 +102,10 @@ Tell = Callable[[decisions.Evict], None]
 
 
 def plans(result: decisions.CycleResult, budgets: Sequence[snapshot.Budget]) -> list[Plan]:
-    """Group a cycle's evictions into plans by beneficiary and action, with pods under a budget
-    first.
+    """Group a cycle's evictions into plans by beneficiary and action.
 
-    Without a beneficiary, a gang evicted as a whole is one plan, and any other pod is a plan of its
-    own.
+    Pods under a budget come first in a plan. Without a beneficiary, a gang evicted as a whole is
+    one plan, and any other pod is a plan of its own.
     """
     kept = result.carried.nominations
     claims: defaultdict[jobs.JobId, list[decisions.Pipeline]] = defaultdict(list)
@@ -149,11 +148,11 @@ class Evictor:
         self._may_commit = may_commit
 
     def carry_out(self, plan: Plan, tell: Tell, report: Report) -> None:
-        """Queue a plan behind the waiting binds. `tell` is called after each eviction, `report` at
-        the end of the plan.
+        """Queue a plan behind the waiting binds.
 
-        `may_commit` is asked right before each call, and again when the request is written to the
-        connection. Evictions have no other fencing: docs/fencing.md.
+        `tell` is called after each eviction, `report` at the end of the plan. `may_commit` is asked
+        right before each call, and again when the request is written to the connection. Evictions
+        have no other fencing: docs/fencing.md.
         """
         self._queue.put(
             write_queue.WritePriority.EVICTION, partial(self._carry_out, plan, tell, report)
@@ -168,8 +167,9 @@ class Evictor:
         report(Outcome(plan=plan, steps=tuple(steps)))
 
     async def _evict_in_turn(self, plan: Plan, tell: Tell | None) -> list[Step]:
-        """Evict pod by pod until an eviction is refused. Without `tell`, all evictions are dry
-        runs.
+        """Evict pod by pod until an eviction is refused.
+
+        Without `tell`, all evictions are dry runs.
         """
         steps: list[Step] = []
         for evict in plan.evicts:
@@ -229,10 +229,10 @@ def eviction_path(evict: decisions.Evict) -> paths.Path:
 
 
 def eviction_body(evict: decisions.Evict, *, rehearsal: bool) -> bytes:
-    """Return the policy/v1 Eviction. A rehearsal is a dry run: admission and budgets are checked,
-    nothing changes.
+    """Return the policy/v1 Eviction.
 
-    The pod's own grace period applies.
+    A rehearsal is a dry run: admission and budgets are checked, nothing changes. The pod's own
+    grace period applies.
     """
     task = evict.task
     options: dict[str, object] = {"preconditions": {"uid": task.uid}}
@@ -249,8 +249,9 @@ def eviction_body(evict: decisions.Evict, *, rehearsal: bool) -> bytes:
 
 
 def _unsent(step: Step) -> Step:
-    """Return the final step after a failed dry run: evictions that would have succeeded were not
-    sent.
+    """Return the final step for a step of a failed dry run.
+
+    Evictions that would have succeeded were not sent.
     """
     return Step(evict=step.evict, verdict=EvictionResult.SPARED) if step.verdict in FREED else step
 

@@ -138,8 +138,9 @@ class QueueStatusWriter:
     async def _send(
         self, name: str, whole: queue_status.Body, before: queue_status.Body | None
     ) -> queue_status.Body:
-        """Write the complete status, or the fields declared in the CRD. Return the written
-        status.
+        """Write the complete status, or the fields declared in the CRD.
+
+        Return the written status.
         """
         if time.monotonic() >= self._narrow_until:
             try:
@@ -272,8 +273,9 @@ class UsageWriter:
         return None if wanted == self._written.get(name) else wanted
 
     async def _write(self, name: str) -> None:
-        """Write the newest record of a queue. During shutdown, also write a record that arrived
-        meanwhile.
+        """Write the newest record of a queue.
+
+        During shutdown, also write a record that arrived meanwhile.
         """
         if name in self._under_way:
             return
@@ -286,8 +288,9 @@ class UsageWriter:
             self._under_way.discard(name)
 
     async def _send(self, name: str, kept: _Kept) -> bool:
-        """Write a record and return whether the write succeeded. A deleted or recreated queue is
-        skipped.
+        """Write a record and return whether the write succeeded.
+
+        A deleted or recreated queue is skipped.
         """
         body = {
             "metadata": {

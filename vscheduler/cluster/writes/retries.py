@@ -65,7 +65,7 @@ class WriteErrors:
 
     def __init__(self, observe: Callable[[str, str], None]) -> None:
         self._observe = observe
-        self._told: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, str]] = set()
 
     def failed(self, written: str, error: connection.ApiError) -> bool:
         """Count a failed write, log the first of each kind, and return whether a retry makes sense.
@@ -78,7 +78,7 @@ class WriteErrors:
             error, connection.Conflict | connection.Throttled | connection.Unavailable
         )
         if not again and not isinstance(error, connection.NotFound):
-            if (written, kind) not in self._told:
+            if (written, kind) not in self._logged:
                 log.warning("write.failed", object=written, message=str(error))
-            self._told.add((written, kind))
+            self._logged.add((written, kind))
         return again

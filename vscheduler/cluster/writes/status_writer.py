@@ -118,8 +118,9 @@ class StatusWriter:
         self._recorder.notify(statuses.bound_notice(bind))
 
     def evicted(self, evict: decisions.Evict, gang: jobs.Job) -> None:
-        """Record that a pod was evicted. The condition is written before the kubelet stops the
-        pod.
+        """Record that a pod was evicted.
+
+        The condition is written before the kubelet stops the pod.
         """
         write = partial(self._write_disruption, evict, gang)
         self._queue.put(write_queue.WritePriority.EVICTION, write)
@@ -245,8 +246,9 @@ class StatusWriter:
     async def _write_reason(
         self, pod: jobs.Task | jobs.InvalidPod, words: statuses.ReasonAndMessage
     ) -> None:
-        """Write the reason for waiting to a pod's condition. Send an event only when the topic
-        changed.
+        """Write the reason for waiting to a pod's condition.
+
+        Send an event only when the topic changed.
         """
         written_before = self._pod_reasons.get(pod.uid)
         if written_before == words or not self._may_commit():

@@ -75,8 +75,9 @@ class WriteQueue:
         self._yielder = cooperative.CooperativeYield()
 
     def put(self, priority: WritePriority, call: Call) -> bool:
-        """Add a call. Return False, and drop the call, when too many calls of this priority
-        wait.
+        """Add a call.
+
+        Return False, and drop the call, when too many calls of this priority wait.
         """
         waiting = self._waiting[priority]
         if priority not in UNBOUNDED and len(waiting) >= self._waiting_max:
@@ -159,13 +160,13 @@ class WriteQueue:
 
 
 class ConcurrencyLimit:
-    """How many calls may be in progress, over all workers. The limit shrinks while the API server
-    answers 429.
+    """How many calls may be in progress, over all workers.
 
-    The limit follows additive increase, multiplicative decrease, as in TCP. It grows by one after
-    each round, that is, after as many answers as calls may be in progress. Latency is no useful
-    signal: with 8, 16 and 64 concurrent binds on two busy cores, throughput was equal, and fewer
-    calls at once raised the client's own cost per call.
+    The limit shrinks while the API server answers 429. The limit follows additive increase,
+    multiplicative decrease, as in TCP. It grows by one after each round, that is, after as many
+    answers as calls may be in progress. Latency is no useful signal: with 8, 16 and 64 concurrent
+    binds on two busy cores, throughput was equal, and fewer calls at once raised the client's own
+    cost per call.
     """
 
     def __init__(self, most: int) -> None:
@@ -192,8 +193,9 @@ class ConcurrencyLimit:
             self._size = min(self._most, self._size + 1)
 
     def throttled(self) -> None:
-        """Lower the limit after a 429. Further 429s for calls made before the reduction are
-        ignored.
+        """Lower the limit after a 429.
+
+        Further 429s for calls made before the reduction are ignored.
         """
         if self._stale or self._size == self._least:
             return
@@ -203,11 +205,11 @@ class ConcurrencyLimit:
 
 
 class CoalescingQueue:
-    """Writes that report a state, by key (for example, the status of a PodGroup). Only the newest
-    of each key waits.
+    """Writes that report a state, by key (for example, the status of a PodGroup).
 
-    A waiting write is replaced by a newer write of the same key. After each write, the key pauses
-    for `spacing_seconds`, so that a counter raised twenty times in a row is written once or twice.
+    Only the newest of each key waits. A waiting write is replaced by a newer write of the same key.
+    After each write, the key pauses for `spacing_seconds`, so that a counter raised twenty times in
+    a row is written once or twice.
     """
 
     def __init__(

@@ -25,17 +25,13 @@ class CycleRules:
     them."""
 
     def total(self, session: contracts.Session) -> resources.Vector:
-        """Return the resources from which shares are computed, (R,): the parts of the nodes usable
-        by pods of queues.
-        """
+        """Return the resources to be shared, (R,): the parts of nodes usable by pods of queues."""
         return session.usable.total
 
     def has_no_nodes(
         self, session: contracts.Session, queue: str, pod_class: jobs.PodClass
     ) -> bool:
-        """Whether pods of this class and queue get no share, because no node could run such
-        pods.
-        """
+        """Whether pods of this class and queue get no share, because no node could run them."""
         return session.usable.nowhere(queue, pod_class)
 
     def unused_nodes(self, session: contracts.Session) -> NDArray[np.int64]:
@@ -45,22 +41,23 @@ class CycleRules:
     def sub_group_values(
         self, policy: jobs.SubGroup, labels: Mapping[str, str]
     ) -> tuple[str, ...] | None:
-        """Return the label values that identify a pod's sub-group, or None when the policy does not
-        select the pod.
+        """Return the label values of a pod's sub-group, or None without a sub-group.
 
         All pods selected by a policy without keys form a single sub-group.
         """
         return policy.values(labels)
 
     def unfinished_without_node(self, gang: views.JobState) -> int:
-        """Count the pods without a node that keep a PodGroup from being Completed: all pods still
-        to run.
+        """Count the pods without a node that keep a PodGroup from being Completed.
+
+        All pods still to run count.
         """
         return sum(gang.counts[status] for status in WITHOUT_NODE) + len(gang.job.rejections)
 
     def lacks_minimum(self, gang: views.JobState, placed: int) -> bool:
-        """Whether a job has fewer than minMember pods; `placed` counts the pods with a node, or
-        bound in this cycle.
+        """Whether a job has fewer than minMember pods.
+
+        `placed` counts the pods with a node, or bound in this cycle.
         """
         return placed < gang.job.min_member
 

@@ -90,9 +90,7 @@ class Policy:
 
     @property
     def nodes_last(self) -> bool:
-        """Whether every plugin keeps its answers about nodes, classes and queues from cycle to
-        cycle.
-        """
+        """Whether all answers about nodes, classes and queues stay the same in every cycle."""
         return all(
             setting.plugin.nodes_last
             for tier in self.tiers
@@ -123,8 +121,9 @@ class Compatibility:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """The result of parsing: a policy, unless there are problems. Warnings do not prevent a
-    policy.
+    """The result of parsing: a policy, unless there are problems.
+
+    Warnings do not prevent a policy.
     """
 
     policy: Policy | None
@@ -198,18 +197,14 @@ def built_in(plugins: Plugins, actions: Actions) -> Policy:
 def _by_name(
     existing: Sequence[type[Configured]], substitutes: Sequence[type[Configured]]
 ) -> dict[str, type[Configured]]:
-    """Return the existing classes by name, with substitutes in place of classes of the same
-    name.
-    """
+    """Return the existing classes by name, with substitutes in place of their namesakes."""
     names = {each.name for each in existing}
     every = (*existing, *(each for each in substitutes if each.name in names))
     return {each.name: each for each in every}
 
 
 def _action_names(found: validation.Findings, value: object, existing: Iterable[str]) -> list[str]:
-    """Return the configured actions by their names here, including actions of Volcano that do not
-    exist here.
-    """
+    """Return the configured actions by their names here, including missing ones of Volcano."""
     path = ("actions",)
     if not isinstance(value, str):
         what = f"not {validation.described(value)}"
@@ -237,8 +232,9 @@ def _known(
     volcano: Iterable[str],
     existing: Iterable[str],
 ) -> bool:
-    """Whether a name (kind, name) exists here or in Volcano. A name that does not exist here is
-    reported.
+    """Whether a name (kind, name) exists here or in Volcano.
+
+    A name that does not exist here is reported.
     """
     kind, name = named
     if name in existing:
@@ -300,9 +296,7 @@ def _tiers(
     existing: Mapping[str, type[contracts.Plugin]],
     seen: set[str],
 ) -> tuple[tuple[PluginSetting, ...], ...]:
-    """Return the plugins by tier, and add all plugin names to `seen`, including names unknown
-    here.
-    """
+    """Return the plugins by tier, and add all plugin names to `seen`, even names unknown here."""
     tiers = []
     for path, item in found.items(("tiers",), value):
         tier = found.mapping(path, item, ("plugins",), needed=("plugins",))
@@ -323,8 +317,9 @@ def _plugin(
     existing: Mapping[str, type[contracts.Plugin]],
     seen: set[str],
 ) -> PluginSetting | None:
-    """Return the setting of a plugin, or None for a plugin unknown here. `seen` has the names
-    before, in all tiers.
+    """Return the setting of a plugin, or None for a plugin unknown here.
+
+    `seen` has the names before, in all tiers.
     """
     flags = {**validation.FLAGS}
     for flag in validation.FLAGS.keys() & entry.keys():
@@ -356,8 +351,9 @@ def _plugin(
 def _refuse_hierarchy_beside_proportion(
     found: validation.Findings, entries: Sequence[tuple[validation.Path, Mapping[str, object]]]
 ) -> None:
-    """Report hierarchical drf and proportion in the same tier: both would order queues. Volcano
-    refuses the combination, too.
+    """Report hierarchical drf and proportion in the same tier: both would order queues.
+
+    Volcano refuses the combination, too.
     """
     if not any(entry.get("name") == "proportion" for _, entry in entries):
         return

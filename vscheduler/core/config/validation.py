@@ -97,9 +97,7 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        """Return for example `tiers[0].plugins[1].name: unknown plugin "gnag"; did you mean
-        gang?`.
-        """
+        """Return a line such as `tiers[0].plugins[1].name: unknown plugin "gnag"`."""
         return f"{written(self.path)}: {self.message}" if self.path else self.message
 
 
@@ -117,16 +115,15 @@ class Findings:
         self.problems.append(Problem(path, message))
 
     def warn(self, path: Path, message: str) -> None:
-        """Record a warning: the configuration is usable, but some part may not mean what the author
-        expects.
-        """
+        """Record a warning: a usable configuration may not mean what the author expects."""
         self.warnings.append(Problem(path, message))
 
     def mapping(
         self, path: Path, value: object, known: Collection[str], needed: Iterable[str] = ()
     ) -> dict[str, object]:
-        """Return the known keys of a mapping. Unknown keys, missing keys and values of another type
-        are problems.
+        """Return the known keys of a mapping.
+
+        Unknown keys, missing keys and values of another type are problems.
         """
         if not isinstance(value, dict):
             self.problem(path, f"must be a mapping, not {described(value)}")
@@ -162,8 +159,9 @@ class Findings:
         declared: Mapping[str, contracts.Argument],
         owner: str,
     ) -> dict[str, object]:
-        """Return the valid arguments. `owner` (for example `plugin gang`) is named in messages
-        about unknown arguments.
+        """Return the valid arguments.
+
+        `owner` (for example `plugin gang`) is named in messages about unknown arguments.
         """
         if value is None:  # Volcano accepts an empty `arguments:`
             return {}
@@ -258,9 +256,7 @@ def _argument_error(argument: contracts.Argument, given: object) -> str:
 
 
 def _unquoting(kind: type, given: object) -> str:
-    """Return advice for a quoted number, which Volcano silently ignores; otherwise an empty
-    string.
-    """
+    """Return advice for a quoted number, which Volcano ignores, or an empty string."""
     if kind not in (int, float) or not isinstance(given, str):
         return ""
     try:

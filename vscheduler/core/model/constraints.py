@@ -96,8 +96,9 @@ def _holds(requirement: Requirement, value: str | None) -> bool:
 @hashed_once
 @dataclass(frozen=True, slots=True)
 class Term(Hashed):
-    """A node selector term: all requirements must hold. A term without requirements matches no
-    node.
+    """A node selector term: all requirements must hold.
+
+    A term without requirements matches no node.
     """
 
     labels: tuple[Requirement, ...] = ()
@@ -133,8 +134,9 @@ class Toleration(Hashed):
     effect: Effect | None = None
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether the taint is tolerated (Kubernetes: component-helpers
-        Toleration.ToleratesTaint).
+        """Whether the taint is tolerated.
+
+        Kubernetes: component-helpers Toleration.ToleratesTaint.
         """
         if self.effect is not None and self.effect != taint.effect:
             return False
@@ -161,8 +163,7 @@ class HostPort:
 @hashed_once
 @dataclass(frozen=True, slots=True)
 class PodSet(Hashed):
-    """The pods matched by a pod affinity term or spread constraint: a label selector and
-    namespaces.
+    """The pods matched by a pod affinity term or spread constraint: labels and namespaces.
 
     Kubernetes: kube-scheduler framework.AffinityTerm, TopologySpreadConstraint.
     """
@@ -199,8 +200,7 @@ class PodTerm(Hashed):
 @hashed_once
 @dataclass(frozen=True, slots=True)
 class PreferredPodTerm(Hashed):
-    """A preferred pod affinity term: adds `weight` to a node's score for each matching pod in the
-    node's domain.
+    """A preferred pod affinity term: adds `weight` for each matching pod in a node's domain.
 
     The weight is 1 to 100 for affinity, and negative for anti-affinity.
     """
@@ -212,8 +212,7 @@ class PreferredPodTerm(Hashed):
 @hashed_once
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread(Hashed):
-    """A topology spread constraint: how evenly pods are distributed over the domains of a node
-    label.
+    """A topology spread constraint: how evenly pods spread over the domains of a node label.
 
     Kubernetes: core/v1 TopologySpreadConstraint.
     """

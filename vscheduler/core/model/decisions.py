@@ -1,5 +1,6 @@
-"""Decisions of a cycle and their reasons, as plain data. `mirror.wording` renders reasons in
-English.
+"""Decisions of a cycle and their reasons, as plain data.
+
+`mirror.wording` renders reasons in English.
 """
 
 from collections.abc import Mapping
@@ -19,8 +20,9 @@ class Bind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """Decision that a task waits for resources being freed on a node (Volcano: pipelined). Nothing
-    is sent.
+    """Decision that a task waits for resources being freed on a node (Volcano: pipelined).
+
+    Nothing is sent.
     """
 
     task: jobs.Task
@@ -224,8 +226,9 @@ class LimitedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
-    """How the deserved amount of one resource was computed for a queue. Amounts may be
-    fractions.
+    """How the deserved amount of one resource was computed for a queue.
+
+    Amounts may be fractions.
     """
 
     deserved: float

@@ -30,8 +30,9 @@ class RangeError(ValueError):
 
 
 def seconds(text: str) -> float:
-    """Return a duration (`15s`, `1m30s`, `100ms`, `0`) in seconds. Raises ValueError for invalid
-    text.
+    """Return a duration (`15s`, `1m30s`, `100ms`, `0`) in seconds.
+
+    Raises ValueError for invalid text.
     """
     if text == "0":
         return 0.0
@@ -47,8 +48,9 @@ def seconds(text: str) -> float:
 
 
 def positive(text: str) -> float:
-    """Return a duration above zero in seconds, for time-outs. Raises ValueError for invalid text
-    and for 0.
+    """Return a duration above zero in seconds, for time-outs.
+
+    Raises ValueError for invalid text and for 0.
     """
     found = seconds(text)
     if not found:

@@ -66,7 +66,7 @@ SCHEDULED = frozenset(
 WAITING = (TaskStatus.PENDING, TaskStatus.GATED)
 """Statuses of pods without a node."""
 
-NOBODY: Mapping[TaskStatus, int] = dict.fromkeys(TaskStatus, 0)
+NO_TASKS: Mapping[TaskStatus, int] = dict.fromkeys(TaskStatus, 0)
 """The status counts of a job without tasks."""
 
 
@@ -86,12 +86,12 @@ YOUNG = (Phase.PENDING, Phase.INQUEUE)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class PodClass:
-    """Everything about a pod that determines feasible nodes and scores. Equal pods share one
-    PodClass.
+    """Everything about a pod that determines feasible nodes and scores.
 
-    Classes are compared by identity, which makes them cheap dictionary keys. The Mirror interns
-    classes. Two equal classes that are not interned cost time, but do not change results. The
-    Mirror holds weak references, so a class disappears with its last pod.
+    Equal pods share one PodClass. Classes are compared by identity, which makes them cheap
+    dictionary keys. The Mirror interns classes. Two equal classes that are not interned cost time,
+    but do not change results. The Mirror holds weak references, so a class disappears with its last
+    pod.
     """
 
     request: Mapping[str, int]
@@ -163,8 +163,9 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvalidPod:
-    """A waiting pod with an unusable spec. Such a pod is no task, but the pod's condition tells its
-    owner why.
+    """A waiting pod with an unusable spec.
+
+    Such a pod is no task, but the pod's condition tells its owner why.
     """
 
     uid: TaskId
@@ -304,7 +305,7 @@ class Job:
             if (surplus := has - least.get(name, 0)) > 0:
                 elastic[name] = surplus
         put = object.__setattr__  # unrolled: on a large cluster all jobs are created at once
-        put(self, "counts", {**NOBODY, **self.counts})
+        put(self, "counts", {**NO_TASKS, **self.counts})
         put(self, "ready_tasks", ready)
         put(self, "valid_tasks", valid)
         put(self, "scheduled_tasks", scheduled)

@@ -23,8 +23,9 @@ MEMO_CELLS_MAX = 2**25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSpec:
-    """The properties of a node apart from amounts. Changes are rare; heartbeats change nothing
-    here.
+    """The properties of a node apart from amounts.
+
+    Changes are rare; heartbeats change nothing here.
     """
 
     name: str
@@ -73,9 +74,7 @@ class NodeLayout:
         return mask
 
     def label(self, key: str) -> tuple[NDArray[np.int64], Mapping[str, int]]:
-        """Return a label as a column of codes (N,), -1 for a missing label, and the code of each
-        value.
-        """
+        """Return a label as a column (N,), -1 for a missing label, and the code of each value."""
         known = self._labels.get(key)
         if known is None and key not in self._label_keys:  # users may ask for any number of keys
             return self._unlabelled
@@ -277,9 +276,7 @@ def soft_taints(
 
 
 def uncordoned(layout: NodeLayout, tolerations: tuple[constraints.Toleration, ...]) -> Mask:
-    """Return the nodes that are not cordoned, (N,), or all nodes if the pod tolerates cordoned
-    nodes.
-    """
+    """Return the nodes open to new pods, (N,): not cordoned, or cordoned and tolerated."""
     if _bars(CORDON, tolerations):
         return layout.schedulable
     return layout.memo("all", lambda: np.ones(layout.size, dtype=np.bool_))
@@ -326,9 +323,7 @@ def _any_term(layout: NodeLayout, terms: tuple[constraints.Term, ...]) -> Mask:
 
 
 def _on_label(layout: NodeLayout, key: str, test: Test) -> Mask:
-    """Evaluate a test on a label, only once for each distinct value and once for nodes without the
-    label.
-    """
+    """Evaluate a test once for each distinct value of a label, and once for a missing label."""
     column, codes = layout.label(key)
     answers = np.zeros(len(codes) + 1, dtype=np.bool_)
     for value, code in codes.items():
@@ -338,8 +333,9 @@ def _on_label(layout: NodeLayout, key: str, test: Test) -> Mask:
 
 
 def _on_field(layout: NodeLayout, requirement: constraints.Requirement) -> Mask:
-    """Evaluate a matchFields requirement. Kubernetes allows only metadata.name, with In or NotIn
-    and one value.
+    """Evaluate a matchFields requirement.
+
+    Kubernetes allows only metadata.name, with In or NotIn and one value.
     """
     mask = np.zeros(layout.size, dtype=np.bool_)
     if requirement.key != NAME_FIELD or len(requirement.values) != 1:

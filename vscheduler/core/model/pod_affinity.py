@@ -1,5 +1,4 @@
-"""Index for pod affinity and topology spread: pod counts per node, for each pod set named in a
-constraint.
+"""Index for pod affinity and topology spread: pod counts by pod set and node.
 
 Few pods have affinity terms or spread constraints, but the terms may match many pods. The index
 therefore keeps counts by term and node instead of the pods themselves.
@@ -88,9 +87,7 @@ def ties(limits: constraints.Constraints) -> Iterator[AffinityTermOfPods]:
 
 
 def anchor(sets: Company) -> constraints.Requirement | None:
-    """Return an In requirement for looking up pods by label value, or None if no set has an In
-    requirement.
-    """
+    """Return an In requirement for looking up pods by label value, or None."""
     for pods in sets:
         for requirement in () if pods.labels is None else pods.labels.requirements:
             if requirement.operator is constraints.Operator.IN:
@@ -145,8 +142,9 @@ class SelectorIndex(Generic[Item]):
         ]
 
     def names(self, key: str) -> bool:
-        """Whether any pod set refers to this label key. All other labels have no influence on
-        results.
+        """Whether any pod set refers to this label key.
+
+        All other labels have no influence on results.
         """
         return key in self._named
 

@@ -100,9 +100,7 @@ def _unchanged(past: Usage, rates: Mapping[str, float], rate: float) -> bool:
 
 
 def _lasting(found: Mapping[str, Account], queue: Account) -> dict[str, Account]:
-    """Return the accounts worth keeping, by name: namespaces in use first, then the largest
-    usage.
-    """
+    """Return the accounts worth keeping: namespaces in use first, then the largest usage."""
     matter = {
         name: account
         for name, account in found.items()
@@ -127,9 +125,7 @@ class QueueState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGroups:
-    """Node group affinity of a queue (spec.affinity): groups to use, to prefer, to exclude and to
-    avoid.
-    """
+    """Node group affinity of a queue (spec.affinity): required, preferred, and to avoid."""
 
     required: tuple[str, ...] = ()
     preferred: tuple[str, ...] = ()
@@ -234,9 +230,7 @@ class Tree:
         return name not in self.children
 
     def leaves(self, name: str) -> Iterator[str]:
-        """Yield the leaf queues below a queue, nearest first, then by name, without queues that
-        have a problem.
-        """
+        """Yield the leaf queues without a problem below a queue, nearest first, then by name."""
         level = [name]
         while level:
             below = [each for above in level for each in self.children.get(above, ())]

@@ -83,8 +83,9 @@ class ResourceSpace:
         return np.zeros(self.size, dtype=np.int64)
 
     def vector(self, amounts: ResourceMap) -> Vector:
-        """Return amounts as a row. Raises KeyError for a name without a column, unless the space is
-        folded.
+        """Return amounts as a row.
+
+        Raises KeyError for a name without a column, unless the space is folded.
         """
         row = self._row(amounts)
         try:
@@ -127,8 +128,7 @@ def add(left: ResourceMap, right: ResourceMap) -> dict[str, int]:
 
 
 def fits(request: Vector, room: Vector, used: Vector | None = None) -> NDArray[np.bool_]:
-    """Return which rows of `room` (N, R), minus `used`, have at least the request (R,), as a mask
-    (N,).
+    """Return which rows of `room` (N, R), minus `used`, hold the request (R,), as a mask (N,).
 
     Only requested resources are compared. A node with more used than allocatable of a resource
     still accepts pods without a request for this resource.

@@ -106,10 +106,9 @@ class Nominated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A node whose kubelet recently refused a pod of this scheduler. No further pods are bound to
-    the node for a while.
+    """A node whose kubelet recently refused a pod of this scheduler.
 
-    The node still counts for shares.
+    No further pods are bound to the node for a while. The node still counts for shares.
     """
 
     reason: str
@@ -122,8 +121,9 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LastNodes:
-    """The nodes of the previous cycle. Unchanged nodes are the same objects, so comparing them
-    costs nothing.
+    """The nodes of the previous cycle.
+
+    Unchanged nodes are the same objects, so comparing them costs nothing.
     """
 
     space: resources.ResourceSpace

@@ -27,14 +27,14 @@ class Token(Protocol):
         """Whether the Lease is certainly held at this moment. Safe to call from any thread."""
 
     def doubt(self, why: str) -> None:
-        """Report that the API server says another process holds the Lease. Acting stops until the
-        Lease was read again.
+        """Report that, by the API server's answer, another process holds the Lease.
+
+        Acting stops until the Lease was read again.
         """
 
 
 class CompositeToken:
-    """Combines several tokens: valid while all tokens are valid and the work under them is not
-    over.
+    """Combines several tokens: valid while all are valid and the work under them goes on.
 
     A token may outlive the work, for example when another Lease is gained and the work restarts.
     Calls left over from the earlier work are no longer sent then.

@@ -65,8 +65,7 @@ class Timing:
 
     @property
     def first_seconds(self) -> float:
-        """How long a candidate waits before acting after it created a Lease that it never saw
-        before.
+        """How long a candidate waits before acting after creating a Lease never seen before.
 
         A tenth longer than the holder of a just deleted Lease may still act.
         """
@@ -84,9 +83,7 @@ class Timing:
 
     @property
     def gap_seconds(self) -> float:
-        """Longest gap between two reads that fully counts as waiting, so that a clock jump shortens
-        no wait.
-        """
+        """Longest gap between reads that fully counts as waiting: no jump shortens a wait."""
         return min(2 * self.retry_period_seconds, self.fence_seconds)
 
     @property
@@ -101,9 +98,7 @@ class Timing:
 
     @property
     def call_seconds(self) -> float:
-        """Time limit of a call: shorter than the renewal interval, and over before acting
-        pauses.
-        """
+        """Time limit of a call, which ends before the next renewal and before acting pauses."""
         return 0.9 * self.renew_seconds
 
 

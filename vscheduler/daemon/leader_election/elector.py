@@ -1,5 +1,4 @@
-"""Elector: takes part in the election for one Lease, by making the calls that the state machine
-asks for.
+"""Elector: takes part in the election for one Lease by making the state machine's calls.
 
 Everything runs in the thread of `thread.ElectionThread`, except that any thread may ask a token.
 """
@@ -39,9 +38,7 @@ the duration of a Lease therefore sends no events from before."""
 
 
 def clock() -> float:
-    """Return this process' monotonic time in seconds, including suspend time where the system can
-    tell.
-    """
+    """Return this process' monotonic time in seconds, including suspend time if known."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 
@@ -100,8 +97,9 @@ class LeaseTerm:
         return fine and self._terms.clock() < self._until
 
     def doubt(self, why: str) -> None:
-        """Report that another process seems to hold the Lease. Acting stops until the Lease was
-        read again.
+        """Report that another process seems to hold the Lease.
+
+        Acting stops until the Lease was read again.
         """
         del why  # logged by the caller whose write was refused
         self._doubts += 1
@@ -112,9 +110,7 @@ class LeaseTerm:
         self._until = until
 
     def settle(self, doubts: int) -> None:
-        """Record that the elector has processed this many doubts; the deadline accounts for
-        them.
-        """
+        """Record that the elector has processed this many doubts, which the deadline includes."""
         self._settled = doubts
 
     def end(self) -> None:
@@ -298,8 +294,9 @@ class Elector:
             self._outlets.renewed(self._lease, now() - sent_at, outcome)
 
     async def _give_back(self, transport: Transport) -> None:
-        """Try once to release the Lease, including a Lease taken a moment ago. Read the Lease first
-        if necessary.
+        """Try once to release the Lease, including a Lease taken a moment ago.
+
+        Read the Lease first if necessary.
         """
         terms = self._terms
         if self._state.own is None and not self._state.attempts:

@@ -104,10 +104,9 @@ def acts_until(state: State, timing: election_settings.Timing) -> float:
 
 
 def next_at(state: State, timing: election_settings.Timing, *, chance: float) -> float:
-    """Return when to make the next call (see `wanted`), possibly in the past. `chance` is from 0 to
-    1.
+    """Return when to make the next call (see `wanted`), possibly in the past.
 
-    The candidate reads or renews the Lease exactly when its wait ends.
+    `chance` is from 0 to 1. The candidate reads or renews the Lease exactly when its wait ends.
     """
     if state.resigned:
         return math.inf
@@ -147,11 +146,10 @@ def wanted(state: State, timing: election_settings.Timing, *, wall_time: str) ->
 
 
 def given_back(state: State, *, wall_time: str) -> Write | None:
-    """Return the write that releases the Lease. None: read the Lease first, or the Lease is not
-    ours to release.
+    """Return the write that releases the Lease.
 
-    A released Lease is taken over without a wait. A candidate still in its own wait therefore does
-    not release the Lease.
+    None: read the Lease first, or the Lease is not ours to release. A released Lease is taken over
+    without a wait. A candidate still in its own wait therefore does not release the Lease.
     """
     if state.own is None or state.stored is None or state.looking or not _ripe(state):
         return None
@@ -185,9 +183,7 @@ def wrote(
 
 
 def refused(state: State, timing: election_settings.Timing, *, at: float) -> State:
-    """Record that the last attempted write failed, because another candidate wrote first (409,
-    404).
-    """
+    """Record that the last attempted write failed: another candidate wrote first (409, 404)."""
     attempts = state.attempts if state.resigned else state.attempts[:-1]
     return replace(state, attempts=attempts, looking=True, due_at=at + timing.conflict_seconds)
 
@@ -274,8 +270,9 @@ def _ripe(state: State) -> bool:
 
 
 def _marked(state: State, timing: election_settings.Timing, at: float) -> State:
-    """Record that nothing changed until `at`. A gap longer than usual does not count fully as
-    waiting time.
+    """Record that nothing changed until `at`.
+
+    A gap longer than usual does not count fully as waiting time.
     """
     if _ripe(state) or at <= state.marked_at:
         return state
@@ -325,15 +322,17 @@ def _held_seconds(timing: election_settings.Timing, record: lease_records.Record
 
 
 def _claim(record: lease_records.Record) -> tuple[str, str, str, int]:
-    """Return the fields that identify a write of this candidate. No two writes are equal. The
-    duration is left out, because anybody may edit it.
+    """Return the fields that identify a write of this candidate.
+
+    No two writes are equal. The duration is left out, because anybody may edit it.
     """
     return record.holder, record.acquired, record.renewed, record.transitions
 
 
 def _what(stored: lease_records.Stored | None) -> tuple[str, lease_records.Record] | None:
-    """Return the parts of a Lease whose change is a sign of life. Annotations, for example, are
-    not.
+    """Return the parts of a Lease whose change is a sign of life.
+
+    Annotations, for example, are not.
     """
     return (stored.uid, stored.record) if stored else None
 

@@ -88,8 +88,9 @@ class ElectionThread:
         self._candidates = {name: elector.Elector(name, terms, outlets) for name in names}
 
     async def run(self) -> None:
-        """Run for ever, or until `release`. May be called once. Raises the error that ended the
-        thread.
+        """Run for ever, or until `release`.
+
+        May be called once. Raises the error that ended the thread.
         """
         if self._released:
             return
@@ -181,9 +182,7 @@ class ElectionThread:
                 self._thread_loop.call_soon_threadsafe(function, *arguments)
 
     def _live(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the thread: take part in elections until told to stop, then report the error, if
-        any.
-        """
+        """Run the thread: take part in elections until told to stop, then report any error."""
         failure = None
         try:
             with asyncio.Runner(loop_factory=lambda: loop) as runner:
@@ -222,8 +221,9 @@ def _cancel_all() -> None:
 
 
 def _log_change(before: api.LeaseStatus, change: elector.Change, *, ours: bool) -> None:
-    """Log each new fact about a Lease. With `ours`, a loss is our own release and no reason for a
-    warning.
+    """Log each new fact about a Lease.
+
+    With `ours`, a loss is our own release and no reason for a warning.
     """
     after = change.standing
     about = log.bind(lease=after.lease)

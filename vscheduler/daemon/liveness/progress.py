@@ -67,8 +67,9 @@ class Progress:
         self._seconds = [0.0 for _ in self._checks]
 
     def look(self, elapsed_seconds: float) -> Stuck | None:
-        """Run all checks, the given seconds after the last call. Return the first stuck check, or
-        None.
+        """Run all checks, the given seconds after the last call.
+
+        Return the first stuck check, or None.
         """
         found = None
         for number, check in enumerate(self._checks):
@@ -91,6 +92,7 @@ class Progress:
 
 class Cycles:
     """The running cycles of all leader sessions, and the number of dropped cycles in a row.
+
     Thread-safe.
     """
 

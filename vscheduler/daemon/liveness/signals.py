@@ -24,8 +24,9 @@ seconds."""
 
 
 def end_at_once() -> None:
-    """End the process with status 0 on a signal. In force until `listen`, while there is nothing to
-    release.
+    """End the process with status 0 on a signal.
+
+    In force until `listen`, while there is nothing to release.
     """
     for number in _wanted():
         signal.signal(number, _leave)
@@ -95,8 +96,9 @@ class _Ending:
 
 
 def _wanted() -> list[signal.Signals]:
-    """Return the ending signals. SIGHUP is left out if the parent process ignores SIGHUP, as
-    `nohup` does.
+    """Return the ending signals.
+
+    SIGHUP is left out if the parent process ignores SIGHUP, as `nohup` does.
     """
     return [
         number

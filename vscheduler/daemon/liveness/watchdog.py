@@ -78,8 +78,9 @@ def checks(
     *,
     deadline_seconds: float,
 ) -> list[progress.Check]:
-    """Return the checks of the daemon. Leaders and standbys are checked alike: a stuck standby must
-    not take over.
+    """Return the checks of the daemon.
+
+    Leaders and standbys are checked alike: a stuck standby must not take over.
     """
     cause = progress.Cause
     found = [
@@ -205,9 +206,7 @@ class Watchdog:
                 pulse.ask()
 
     def _give_up(self, stuck: progress.Stuck, loop: asyncio.AbstractEventLoop) -> None:
-        """Let another instance take over, log the reason, and end the process within seconds, even
-        if parts hang.
-        """
+        """Let another instance take over, log why, and end the process, even if parts hang."""
         self._stuck = stuck
         done = threading.Event()
 
@@ -226,12 +225,12 @@ class Watchdog:
 
 
 class KillTimer:
-    """Lets the kernel end the process when it uses this much CPU time without a check by the
-    watchdog.
+    """Lets the kernel end the process after this much CPU time without a check.
 
-    A thread that never releases the interpreter has this effect, for example in a regular
-    expression. CPU time is not counted while the process is stopped or the machine is asleep. The
-    stacks of all threads are printed to stderr first.
+    The watchdog's checks restart the timer. A thread that never releases the interpreter keeps the
+    watchdog from running, for example in a regular expression. CPU time is not counted while the
+    process is stopped or the machine is asleep. The stacks of all threads are printed to stderr
+    first.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -254,9 +253,7 @@ def _tell(stuck: progress.Stuck) -> None:
 
 
 def _bounded(function: Callable[[], object]) -> None:
-    """Call a function in a separate thread and wait at most FLUSH_SECONDS, because the function may
-    hang.
-    """
+    """Call a function that may hang in a separate thread, and wait at most FLUSH_SECONDS."""
     thread = threading.Thread(target=function, name="last words", daemon=True)
     thread.start()
     thread.join(FLUSH_SECONDS)

@@ -95,8 +95,9 @@ class LineWriter:
         return self._displaced + self._failed
 
     def put(self, line: bytes) -> None:
-        """Queue a line, including its newline, for writing. Never blocks. Safe to call from any
-        thread.
+        """Queue a line, including its newline, for writing.
+
+        Never blocks. Safe to call from any thread.
         """
         if len(line) > self._bytes_max:
             line = line[: self._bytes_max - 1] + b"\n"
@@ -133,8 +134,9 @@ class LineWriter:
         self._displaced += 1
 
     def _write_all(self) -> None:
-        """Run the thread for ever. A report of dropped lines comes where the lines would have
-        been.
+        """Run the thread for ever.
+
+        A report of dropped lines comes where the lines would have been.
         """
         missing = due = 0
         while True:
@@ -229,8 +231,7 @@ def begin(level: str, style: str) -> LineWriter:
 
 
 def take_over() -> Callable[[], None]:
-    """Log everything that would be printed otherwise: prints of plugins, warnings, and uncaught
-    errors.
+    """Log everything printed otherwise: prints of plugins, warnings, and uncaught errors.
 
     To be called after `configure`. Return a function that restores the previous state.
     """

@@ -135,10 +135,10 @@ class Metrics:
         if successful:
             self._gauges["vscheduler_config_last_reload_success_timestamp_seconds"].set(now)
 
-    def observe_standing(self, standing: api.LeaseStatus) -> None:
+    def observe_standing(self, status: api.LeaseStatus) -> None:
         """Record the status of a Lease. A change of the holder is counted, a release is not."""
-        name, holder = standing.lease, standing.holder
-        self._gauges["leader_election_master_status"].labels(name).set(standing.leads)
+        name, holder = status.lease, status.holder
+        self._gauges["leader_election_master_status"].labels(name).set(status.leads)
         if holder:
             before = self._holders.get(name, holder)
             self._count("vscheduler_lease_transitions_total", name, by=holder != before)

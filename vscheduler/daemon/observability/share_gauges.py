@@ -47,8 +47,9 @@ class Waiting:
 
 
 def waiting(result: decisions.CycleResult) -> Mapping[str, Waiting]:
-    """Return the waiting pods by queue after this cycle. Queues without waiting pods are left
-    out.
+    """Return the waiting pods by queue after this cycle.
+
+    Queues without waiting pods are left out.
     """
     found: defaultdict[str, Waiting] = defaultdict(Waiting)
     for group in result.groups:
@@ -70,8 +71,7 @@ def waiting(result: decisions.CycleResult) -> Mapping[str, Waiting]:
 def missing(
     figures: decisions.QueueFigures, classes: Mapping[jobs.PodClass, int]
 ) -> dict[str, float]:
-    """Return the requests of waiting pods that would fit into the rest of the queue's deserved
-    share.
+    """Return the requests of waiting pods that fit into the rest of the deserved share.
 
     A pod counts only if it fits in every resource of which the queue deserves any: where CPU is
     scarce and memory is plentiful, a queue with its full CPU share lacks no memory. Neither does a
@@ -143,9 +143,7 @@ class ShareGauges(registry.Collector):
         self._figures = Figures()
 
     def collect(self) -> Iterator[core.GaugeMetricFamily]:
-        """Yield the rows of QUEUE_TABLE and SHARE_TABLE; called by prometheus_client at each
-        scrape.
-        """
+        """Yield the rows of QUEUE_TABLE and SHARE_TABLE, at each scrape."""
         figures = self._figures
         yield from queue_gauges(figures.queues)
         yield from share_gauges(figures)
