@@ -38,7 +38,6 @@ class Opened:
     space: resources.ResourceSpace = SPACE
     requests: int = field(default=0)
     """How often a plugin asked for a request."""
-    as_volcano: bool = False
     actions: tuple[str, ...] = ("allocate",)
     neighbours: near.PodAffinityCounts = field(
         default_factory=lambda: near.PodAffinityCounts(nodes.NodeLayout(()), pod_affinity.NOBODY)

@@ -134,8 +134,6 @@ class Session(Protocol):
     snapshot: snapshot.Snapshot
     space: resources.ResourceSpace
     queues: Mapping[str, queues.Queue]
-    as_volcano: bool
-    """`compatibility: volcano`: decide as Volcano does where the defaults differ."""
 
     @property
     def neighbours(self) -> views.PodAffinityCounts:

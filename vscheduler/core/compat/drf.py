@@ -8,7 +8,7 @@ from vscheduler.core.plugins import drf
 
 
 class VolcanoDrf(drf.Drf):
-    """Takes queues of one path for one branch, and judges each victim by itself."""
+    """Merges queues of the same path into one branch, and judges each victim alone."""
 
     flat_tree: ClassVar[bool] = True
 

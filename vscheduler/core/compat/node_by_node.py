@@ -12,7 +12,7 @@ import numpy as np
 from vscheduler.core.model import decisions, jobs
 from vscheduler.core.placement import best_effort, nominated_pods
 from vscheduler.core.preemption import victims
-from vscheduler.core.session import job_state, ordering, statement
+from vscheduler.core.session import dispatch, job_state, ordering, statement
 
 if TYPE_CHECKING:
     from vscheduler.core.session import session as working
@@ -55,8 +55,26 @@ class NodeByNodeSearch:
         sorted, and the order is random otherwise.
         """
         ordered = in_order(self.session, self.gang, candidates)
-        victims = self.session.dispatch.victims_by_tier(self.hook, self.task, ordered)
-        return self._spared(list(victims))
+        return self._spared(self._permitted(ordered))
+
+    def _permitted(self, candidates: Sequence[jobs.Task]) -> list[jobs.Task]:
+        """Return the victims of the first tier with any victims (Volcano: session_plugins
+        Preemptable, Reclaimable).
+
+        An empty answer ends its tier. An empty intersection starts again with the next plugin's
+        answer, in any tier.
+        """
+        asked = self.session.dispatch
+        found: list[jobs.Task] = []
+        for answers in asked.victim_answers(self.hook, self.task, candidates):
+            for answer in answers:
+                if not answer:
+                    found = []
+                    break
+                found = dispatch.common(found, answer) if found else list(answer)
+            if found:
+                return [] if asked.evictions_off else found
+        return []
 
     def _spared(self, victims: list[jobs.Task]) -> list[jobs.Task]:
         """Return the victims without pods that a gang bound in this cycle needs, and without the

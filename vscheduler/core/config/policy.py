@@ -76,9 +76,6 @@ class Policy:
 
     actions: tuple[ActionSetting, ...]
     tiers: tuple[tuple[PluginSetting, ...], ...]
-    volcano: bool = False
-    """`compatibility: volcano`: Volcano's results wherever they differ from this scheduler's
-    own."""
     rules: cycle_rules.CycleRules = cycle_rules.DEFAULT
     """Decisions outside of plugins and actions."""
     hard_topology_waits: bool = True
@@ -136,10 +133,10 @@ def parse(tree: object, plugins: Plugins, actions: Actions, volcano: Compatibili
 
     All problems are collected. With any problem the result has no policy.
     """
-    as_volcano = isinstance(tree, dict) and tree.get("compatibility") == VOLCANO
-    found = validation.Findings(lenient=as_volcano)
+    compatible = isinstance(tree, dict) and tree.get("compatibility") == VOLCANO
+    found = validation.Findings(lenient=compatible)
     sections = found.mapping((), tree, SECTIONS, needed=("actions", "tiers"))
-    mode = volcano if as_volcano else Compatibility()
+    mode = volcano if compatible else Compatibility()
     by_action = _by_name(actions, mode.actions)
     by_plugin = _by_name(plugins, mode.plugins)
     names = _action_names(found, sections["actions"], by_action) if "actions" in sections else []
@@ -159,7 +156,6 @@ def parse(tree: object, plugins: Plugins, actions: Actions, volcano: Compatibili
             if name in by_action
         ),
         tiers=tiers,
-        volcano=as_volcano,
         rules=mode.rules,
         hard_topology_waits=_hard_topology_waits(found, sections, seen),
     )

@@ -89,7 +89,6 @@ class Session(Protocol):
     snapshot: snapshot.Snapshot
     space: resources.ResourceSpace
     queues: Mapping[str, queues.Queue]
-    as_volcano: bool
 
     @property
     def gangs(self) -> Mapping[jobs.JobId, jobs.WorkingJob]:

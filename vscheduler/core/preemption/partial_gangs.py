@@ -19,8 +19,7 @@ RULE = "gang"
 def settle(session: "working.Session") -> None:
     """Evict partial gangs whose start timeout has expired, and wake for the next timeout.
 
-    Runs before any action. With `compatibility: volcano` partial gangs are left alone, as in
-    Volcano.
+    Runs before any action. A gang for which no plugin has a `start_timeout` is left alone.
     """
     for gang in session.unsettled():
         if not _is_partial(gang):

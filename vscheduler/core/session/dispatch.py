@@ -5,7 +5,7 @@ hook is prepared, so that a call costs no more than the plugins' own methods.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import NoneType
@@ -200,7 +200,7 @@ class Dispatch:
         left = list(candidates)
         for call in self._calls[hook]:
             if call.role is contracts.VictimRole.PROTECTS:
-                left = _common(left, self._victims(call, hook, claimant, candidates))
+                left = common(left, self._victims(call, hook, claimant, candidates))
         return [] if self.evictions_off else left
 
     def entitled(
@@ -218,32 +218,19 @@ class Dispatch:
             ]
             if any(answer is not None for answer in answers):
                 for answer in answers:
-                    left = _common(left, answer)
+                    left = common(left, answer)
                 return [] if self.evictions_off else left
         return []
 
-    def victims_by_tier(
+    def victim_answers(
         self, hook: str, claimant: jobs.Task, candidates: Sequence[jobs.Task]
-    ) -> Sequence[jobs.Task]:
-        """Return the victims as Volcano combines answers (session_plugins Preemptable): those of
-        the first tier with any victims.
-
-        An empty answer ends its tier. An empty intersection starts again with the next plugin's
-        answer, in any tier.
+    ) -> Iterator[Iterator[Sequence[jobs.Task]]]:
+        """Yield the answers of each tier, without abstentions. A plugin is asked when its answer is
+        read.
         """
-        found: list[jobs.Task] = []
         for tier in self._tiers[hook]:
-            for call in tier:
-                answer = self._victims(call, hook, claimant, candidates)
-                if answer is None:
-                    continue
-                if not answer:
-                    found = []
-                    break
-                found = _common(found, answer) if found else list(answer)
-            if found:
-                return [] if self.evictions_off else found
-        return []
+            answers = (self._victims(call, hook, claimant, candidates) for call in tier)
+            yield (answer for answer in answers if answer is not None)
 
     def shuffle_victims(self, candidates: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
         """Return the candidates named in the first tier with any victims, in the given order."""
@@ -333,7 +320,7 @@ def _declares_dependencies(setting: policy.PluginSetting, guarded: frozenset[str
     return not setting.answers & {"filter_nodes", "score_nodes"}
 
 
-def _common(left: list[jobs.Task], answer: Sequence[jobs.Task] | None) -> list[jobs.Task]:
+def common(left: list[jobs.Task], answer: Sequence[jobs.Task] | None) -> list[jobs.Task]:
     """Return the tasks of `left` that the answer names; all if the answer is None."""
     if answer is None:
         return left

@@ -61,7 +61,6 @@ class Session:
         self.future_used = resources.by_column(table.used - table.releasing)
         self.ports = dict(table.ports)
         self.leaving_ports = dict(table.leaving_ports)
-        self.as_volcano = policy.volcano
         self.touched: list[int] = []
         """Rows of changed nodes, in order of change; caches of answers about rows read them."""
         self.queues: Mapping[str, queues.Queue] = snapshot.queues

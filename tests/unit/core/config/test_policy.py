@@ -7,7 +7,7 @@ import pytest
 
 from vscheduler.core import actions, compat, plugins
 from vscheduler.core.api import contracts
-from vscheduler.core.config import policy, validation
+from vscheduler.core.config import cycle_rules, policy, validation
 
 FIRST = "tiers[0].plugins[0]"
 GIVEN = f"{FIRST}.arguments"
@@ -73,7 +73,7 @@ def test_a_file_is_read_in_its_order() -> None:
     assert read.actions[0].arguments == {"predicateErrorCacheEnable": False}
     assert read.runs("allocate")
     assert not read.runs("reclaim")
-    assert not read.volcano
+    assert read.rules is cycle_rules.DEFAULT
 
 
 def test_flags_are_volcanos() -> None:
@@ -84,13 +84,6 @@ def test_flags_are_volcanos() -> None:
     assert turned.off == validation.FLAGS.keys() - OFF_BY_DEFAULT
     assert "job_key" not in turned.answers
     assert "job_valid" in turned.answers
-
-
-def test_compatibility_is_a_switch() -> None:
-    """The key brings back Volcano's outcomes."""
-    parsed = parse(configured(compatibility="volcano"))
-    assert parsed.policy is not None
-    assert parsed.policy.volcano
 
 
 WRONG: dict[str, tuple[object, list[str]]] = {
