@@ -129,9 +129,7 @@ class PodGroupController:
         self._busy: set[str] = set()
         """Keys of groups and namespaces with work waiting or in progress."""
         self._sent: dict[str, float] = {}
-        """Pods already in a group though no watch has shown the group yet, with the time of the
-        patch.
-        """
+        """When a pod was put into its group, by UID, until the watches show the pod there."""
         self._follow: dict[jobs.JobId, Follow] = {}
         self._unused: dict[jobs.JobId, tuple[str, float]] = {}
         """Groups that seem unused: their UID, and since when."""
