@@ -11,7 +11,8 @@ path, or with a path that continues another queue's path, therefore take turns. 
 with the same path share a node, as in Volcano, and the older queue comes first.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -32,6 +33,18 @@ SEPARATOR = "/"
 LEAST_WEIGHT = 1.0
 ALWAYS = 2
 """The first columns, cpu and memory, count for every job whether or not it holds any."""
+
+NEVER = np.iinfo(np.int64).max
+"""More than any job holds."""
+
+MEMO_MAX = 10_000
+"""The number of states and results that the node of a queue remembers."""
+
+Step: TypeAlias = tuple[str, bytes]
+"""A job, and how much more the job holds."""
+
+Result: TypeAlias = tuple[list[float], float, bool]
+"""The scaled allocation, the dominant share, and whether all parts are saturated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +85,35 @@ def _weight(text: str) -> float:
     return weight if LEAST_WEIGHT <= weight < np.inf else LEAST_WEIGHT
 
 
+class Total:
+    """The capacity of the cluster, by which dominant shares are measured."""
+
+    __slots__ = ("_absent", "_divisors", "_each", "amounts")
+
+    def __init__(self, amounts: ResourceArray) -> None:
+        self.amounts = amounts
+        self._each: list[float] = amounts.astype(np.float64).tolist()
+        self._absent = np.flatnonzero(amounts <= 0)
+        self._divisors = np.maximum(amounts, 1).astype(np.float64)
+
+    def dominant(self, held: Sequence[float]) -> float:
+        """Return the largest fraction of any resource; 1 where the total is 0."""
+        pairs = zip(held, self._each, strict=True)
+        return max(has / whole if whole > 0 else float(has > 0) for has, whole in pairs)
+
+    def dominant_by_row(self, held: ResourceArray) -> Shares:
+        """Return the same for each row of held, (N, R): (N,)."""
+        parts = held / self._divisors
+        if self._absent.size:
+            parts[:, self._absent] = held[:, self._absent] > 0
+        shares: Shares = parts.max(axis=1)
+        return shares
+
+
 class TreeNode:
     """A node of the tree, with inner nodes of paths or nodes of queues as children."""
 
-    __slots__ = ("allocated", "parent", "parts", "saturated", "share", "stale", "weight")
+    __slots__ = ("parent", "parts", "result", "stale", "weight")
 
     def __init__(self, parent: "TreeNode | None", weight: float) -> None:
         self.parent = parent
@@ -83,71 +121,110 @@ class TreeNode:
         self.parts: list[TreeNode] = []
         if parent is not None:
             parent.parts.append(self)
-        self.allocated: NDArray[np.float64] = np.zeros(0)
-        """The scaled allocation, (R,)."""
-        self.share = 0.0
-        self.saturated = True
+        self.result: Result = ([], 0.0, True)
         self.stale = True
-        """Whether something below has changed since the three attributes above were computed."""
+        """Whether something below has changed since the result was computed. The nodes above are
+        stale then, too.
+        """
+
+    @property
+    def saturated(self) -> bool:
+        """Whether all parts are saturated."""
+        return self.result[2]
 
     @property
     def weighted(self) -> float:
         """The dominant share divided by the weight."""
-        return round(self.share / self.weight, DIGITS)
+        return round(self.result[1] / self.weight, DIGITS)
 
-    def change(self) -> None:
-        """Mark this node and all nodes above as stale."""
-        node: TreeNode | None = self
-        while node is not None:
-            node.stale = True
-            node = node.parent
+    def settle(self, total: Total, wanted: Mask) -> None:
+        """Compute the results of stale nodes; `wanted` (R,) says of which resources some is left.
 
-    def settle(self, total: ResourceArray, wanted: Mask) -> None:
-        """Compute the attributes of stale nodes.
-
-        `wanted` (R,) says of which resources some is left.
+        Nodes have few children, and for few elements lists are several times as fast as arrays.
         """
+        self.settle_parts(total, wanted)
+        results = [part.result for part in self.parts]
+        scaled = [share for _, share, saturated in results if share > 0 and not saturated]
+        least = min(1.0, *scaled) if scaled else 1.0
+        allocated = [0.0] * wanted.size
+        for held, share, saturated in results:
+            factor = 1.0 if saturated or share <= 0 else least / share
+            pairs = zip(allocated, held, strict=True)
+            allocated = [before + more * factor for before, more in pairs]
+        saturated = all(saturated for _, _, saturated in results)
+        self.result = allocated, total.dominant(allocated), saturated
+        self.stale = False
+
+    def settle_parts(self, total: Total, wanted: Mask) -> None:
+        """Compute the results of stale nodes below this one."""
         for part in self.parts:
             if part.stale:
                 part.settle(total, wanted)
-        self.allocated = np.zeros(total.size)
-        if self.parts:
-            held = np.array([part.allocated for part in self.parts])
-            shares = np.array([part.share for part in self.parts])
-            saturated = np.array([part.saturated for part in self.parts], dtype=np.bool_)
-            self.allocated = _sum(held, shares, saturated)
-        self.share = float(_dominant(self.allocated[np.newaxis], total)[0])
-        self.saturated = all(part.saturated for part in self.parts)
-        self.stale = False
 
 
 class QueueNode(TreeNode):
-    """The node of a queue, with jobs as children, one row each."""
+    """The node of a queue, with jobs as children, one row each.
 
-    __slots__ = ("held", "request", "rows")
+    The search for victims takes the same pods away and gives them back again and again. Each state
+    of the rows therefore has a number, found by the steps that led there, and the result of each
+    state is remembered. Steps are undone in reverse order, as a Statement does; a step undone out
+    of order leads to a new number for a known state, which costs time only.
+    """
+
+    __slots__ = ("_held", "_numbers", "_part", "_results", "_rows", "_states", "_undo", "_whole")
 
     def __init__(self, parent: TreeNode, held: Sequence[JobUsage], size: int) -> None:
         super().__init__(parent, LEAST_WEIGHT)
-        self.rows = {holding.job: row for row, holding in enumerate(held)}
-        empty = np.zeros((0, size), dtype=np.int64)
-        self.held = np.array([each.allocated for each in held]) if held else empty
-        self.request = np.array([each.request for each in held]) if held else empty
-
-    def settle(self, total: ResourceArray, wanted: Mask) -> None:
-        """Compute the attributes from the rows of jobs.
-
-        Volcano: resourceSaturated, updateHierarchicalShare.
+        self._rows = {holding.job: row for row, holding in enumerate(held)}
+        self._held = _rows((each.allocated for each in held), size)
+        request = _rows((each.request for each in held), size)
+        part = np.ones(size, dtype=np.int64)
+        part[:ALWAYS] = 0
+        self._whole = np.where(request > 0, request, NEVER)
+        self._part = np.where(request > 0, part, NEVER)
+        """With how much of a resource a job is saturated: while some is left, and once it is used
+        up.
         """
-        asked, holds = self.request > 0, self.held > 0
-        counts = holds.copy()
-        counts[:, :ALWAYS] = True
-        done = (asked & holds & (self.held >= self.request)) | (asked & counts & ~wanted)
-        saturated: Mask = np.any(done, axis=1)
-        shares = _dominant(self.held, total)
-        self.allocated = _sum(self.held.astype(np.float64), shares, saturated)
-        self.share = float(_dominant(self.allocated[np.newaxis], total)[0])
-        self.saturated = bool(saturated.all())
+        self._numbers = itertools.count(1)
+        self._undo: list[tuple[Step, int]] = [(("", b""), 0)]
+        """The step that leads back, and the number of the state, for each step since the start."""
+        self._states: dict[tuple[int, Step], int] = {}
+        """The number of the state to which a step leads from another state."""
+        self._results: dict[tuple[int, bytes], Result] = {}
+        """Results by the number of the state and by the resources that are left."""
+
+    def shift(self, job: str, amounts: ResourceArray) -> None:
+        """Add amounts to what a job holds."""
+        self._held[self._rows[job]] += amounts
+        step = job, amounts.tobytes()
+        back, state = self._undo[-1]
+        if step == back:
+            self._undo.pop()
+            return
+        if len(self._states) + len(self._results) > MEMO_MAX:
+            self._states.clear()
+            self._results.clear()
+        number = self._states.get((state, step))
+        if number is None:
+            number = self._states[state, step] = next(self._numbers)
+        self._undo.append(((job, (-amounts).tobytes()), number))
+
+    def settle(self, total: Total, wanted: Mask) -> None:
+        """Take the result of this state from memory, or compute it."""
+        key = self._undo[-1][1], wanted.tobytes()
+        result = self._results.get(key)
+        if result is None:
+            result = self._results[key] = self._compute(total, wanted)
+        self.result = result
         self.stale = False
+
+    def _compute(self, total: Total, wanted: Mask) -> Result:
+        """Compute the result from the jobs' rows (Volcano: resourceSaturated,
+        updateHierarchicalShare).
+        """
+        saturated: Mask = np.any(self._held >= np.where(wanted, self._whole, self._part), axis=1)
+        allocated = _sum(self._held, total.dominant_by_row(self._held), saturated).tolist()
+        return allocated, total.dominant(allocated), bool(saturated.all())
 
 
 class Tree:
@@ -162,10 +239,10 @@ class Tree:
         flat: bool = False,
     ) -> None:
         """Every queue has a place. If two places disagree about a weight, the first counts."""
-        self._total = total
+        self._total = Total(total)
         self._used = np.zeros(total.size, dtype=np.int64)
         self._root = TreeNode(None, LEAST_WEIGHT)
-        self._nodes = [self._root]
+        """Its result isn't computed, as nothing is compared with it."""
         self._queue_nodes: dict[str, QueueNode] = {}
         known: dict[tuple[str, ...], TreeNode] = {(): self._root}
         for queue, stands in places.items():
@@ -174,7 +251,6 @@ class Tree:
                 path = stands.path[:depth]
                 if path not in known:
                     known[path] = TreeNode(node, weight)
-                    self._nodes.append(known[path])
                 node = known[path]
             same = [other for other in places if flat and places[other].path == stands.path]
             held = [each for name in same or (queue,) for each in holdings.get(name, ())]
@@ -182,37 +258,49 @@ class Tree:
             self._queue_nodes[queue] = shared or QueueNode(node, held, total.size)
             for each in holdings.get(queue, ()):
                 self._used += each.allocated
-        self._nodes += dict.fromkeys(self._queue_nodes.values())
         self._flat = flat
         self._depth = max((len(stands.path) for stands in places.values()), default=0) + (not flat)
         self._wanted: Mask = self._used < total
+        self._before: list[tuple[TreeNode, Result]] | None = None
+        """In a trial, the results of nodes that became stale."""
 
     def shift(self, queue: str, job: str, amounts: ResourceArray) -> None:
-        """Add amounts, positive or negative, to what a job of this queue holds."""
+        """Add amounts to what a job of this queue holds; negative amounts reduce the job's
+        usage.
+        """
         node = self._queue_nodes[queue]
-        node.held[node.rows[job]] += amounts
-        node.change()
+        node.shift(job, amounts)
+        self._change(node)
         self._used += amounts
-        wanted = self._used < self._total
-        if not np.array_equal(wanted, self._wanted):
+        wanted = self._used < self._total.amounts
+        if wanted.tobytes() != self._wanted.tobytes():  # several times as fast as array_equal
             self._wanted = wanted
             for each in self._queue_nodes.values():
-                each.change()
+                self._change(each)
+
+    def _change(self, node: TreeNode | None) -> None:
+        """Mark this node and all nodes above as stale."""
+        while node is not None and not node.stale:
+            node.stale = True
+            if self._before is not None:
+                self._before.append((node, node.result))
+            node = node.parent
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Restore the computed attributes at the end of a `with` block.
+        """Restore the computed results at the end of a `with` block.
 
-        The caller shifts back whatever was shifted inside the block.
+        The caller shifts back whatever was shifted inside the block, last first.
         """
         self._settle()
-        before = [(each, each.allocated, each.share, each.saturated) for each in self._nodes]
+        before = self._before = []
         wanted = self._wanted
         yield
         assert np.array_equal(wanted, self._wanted)
-        for each, allocated, share, saturated in before:
-            each.allocated, each.share, each.saturated = allocated, share, saturated
-            each.stale = False
+        self._before = None
+        # A node that was computed inside the block is there several times; the first result counts.
+        for each, result in reversed(before):
+            each.result, each.stale = result, False
 
     def key(self, queue: str) -> tuple[float, ...]:
         """Return the sort key of a queue, smallest first (Volcano: compareQueues).
@@ -244,20 +332,19 @@ class Tree:
     def _settle(self) -> None:
         """Bring all attributes up to date."""
         if self._root.stale:
-            self._root.settle(self._total, self._wanted)
+            self._root.settle_parts(self._total, self._wanted)
+            self._root.stale = False
 
 
-def _sum(held: NDArray[np.float64], shares: NDArray[np.float64], saturated: Mask) -> Shares:
-    """Return the scaled sum of what children hold, (R,)."""
+def _rows(several: Iterable[ResourceArray], size: int) -> ResourceArray:
+    """Return an array (N, R) of these rows, also if there are none."""
+    return np.array([*several], dtype=np.int64).reshape(-1, size)
+
+
+def _sum(held: ResourceArray, shares: Shares, saturated: Mask) -> Shares:
+    """Return the scaled sum of what jobs hold, (R,)."""
     scaled = ~saturated & (shares > 0)
-    least = min(1.0, float(shares[scaled].min(initial=1.0)))
-    factors = np.divide(least, shares, out=np.ones_like(shares), where=scaled)
+    least = shares[scaled].min(initial=1.0)
+    factors = np.divide(least, shares, out=np.ones(shares.size), where=scaled)
     total: Shares = (held * factors[:, np.newaxis]).sum(axis=0)
     return total
-
-
-def _dominant(held: NDArray[np.int64] | NDArray[np.float64], total: ResourceArray) -> Shares:
-    """Return the largest fraction of a resource in each row, (N,); 1 for a total of 0."""
-    parts = np.divide(held, total, out=(held > 0).astype(np.float64), where=total > 0)
-    shares: Shares = parts.max(axis=1, initial=0.0)
-    return shares

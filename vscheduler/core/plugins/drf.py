@@ -132,7 +132,7 @@ class Drf(contracts.Plugin):
                 victims.append(task)
             else:
                 self._shift(task, 1)
-        for task in victims:
+        for task in reversed(victims):
             self._shift(task, 1)
         return victims
 
@@ -152,7 +152,7 @@ class Drf(contracts.Plugin):
             for task in victims:
                 self._shift(task, -1)
             claimant_ends, loser_ends = self._tree.shares(mine, theirs)
-            for task in victims:
+            for task in reversed(victims):
                 self._shift(task, 1)
             self._tree.shift(mine, claimant.job, -claimed)
         return decisions.ShareAfter(loser=loser_ends, claimant=claimant_ends)
