@@ -6,11 +6,14 @@ import prometheus_client.parser
 import pytest
 
 from tests.alerts import monitoring
-from vscheduler.core.model import decisions, queues, snapshot
+from vscheduler.core.model import decisions, queues, refusals, snapshot
 from vscheduler.daemon.leader_election import api
 from vscheduler.daemon.observability import metric_table, metrics
 
 AMOUNTS = {"cpu": 1000, "memory": 2**30, "nvidia.com/gpu": 1}
+CORDONED = decisions.Exclusion(
+    refusal=refusals.Refusal(refusals.RefusalCode.CORDONED), nodes=("n1",)
+)
 QUEUE = decisions.QueueFigures(
     name="gold",
     state=queues.QueueState.OPEN,
@@ -28,7 +31,7 @@ RESULT = decisions.CycleResult(
     queues=(QUEUE,),
     total=AMOUNTS,
     carried=snapshot.FRESH,
-    excluded=(decisions.Exclusion(reason="node(s) were unschedulable", nodes=("n1",)),),
+    excluded=(CORDONED,),
     work={"placements": 1},
     faults=(decisions.Fault(plugin="p", hook="score_nodes", error="e"),),
 )

@@ -6,6 +6,7 @@ import pytest
 
 from tests import pictures, running
 from tests.scenarios.deciding import bind, decide, evict, pipeline
+from vscheduler.mirror import refusal_wording
 
 ZONES = """
     node n1 cpu=4 label=zone=a label=kubernetes.io/hostname=n1
@@ -280,7 +281,7 @@ def test_a_refusal_says_what_kubectl_users_know(conditions: str, says: str) -> N
     )
     reason = next(group.reason for group in result.groups if group.job.endswith("/new"))
     assert reason is not None
-    assert says in ", ".join(f"{count} {text}" for text, count in reason.refusals)
+    assert says in refusal_wording.counted(reason.refusals)
 
 
 @pytest.mark.parametrize("size", [2, 3, 8, 20, 30])

@@ -2,6 +2,7 @@ from typing import Any
 
 from tests import pictures, running
 from tests.scenarios.deciding import bind, decide
+from vscheduler.core.model import refusals
 
 TIERS = "resource-strategy-fit | predicates"
 SCARCE = {"enable": True, "resources": "nvidia.com/gpu", "weight": 5}
@@ -98,5 +99,5 @@ def test_it_says_which_device_the_room_is_kept_for() -> None:
     tree = {"actions": "allocate", "tiers": [{"plugins": [plugin]}]}
     (status,) = running.run(pictures.documents(picture), tree).groups
     assert status.reason is not None
-    refusals = dict(status.reason.refusals)
-    assert refusals["node(s) kept cpu and memory for free nvidia.com/gpu"] == 1
+    refused = refusals.Refusal(refusals.RefusalCode.OUT_OF_PROPORTION, "nvidia.com/gpu")
+    assert dict(status.reason.refusals)[refused] == 1

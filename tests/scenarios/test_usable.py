@@ -7,7 +7,7 @@ import pytest
 from tests import pictures, running
 from tests.properties import lives
 from tests.scenarios.sharing import BUILT_IN, basis, deserved, losers
-from vscheduler.core.model import decisions
+from vscheduler.core.model import decisions, refusals
 
 WORKERS = "".join(f"node w{number} cpu=15 label=pool=work\n" for number in range(5))
 CONTROL_PLANE = "node cp cpu=14500m taint=control-plane=:NoSchedule\n"
@@ -58,8 +58,8 @@ def test_three_equal_tenants_get_a_third_each(jobs: str, remedy: str, selector: 
     assert result.total["cpu"] == 75_000
     assert losers(result) == {"a": 12, "b": 12}
     assert len(result.binds) + len(result.pipelined) == 25
-    left_out = [(each.reason, each.nodes) for each in result.excluded]
-    taint = "node(s) had untolerated taint {control-plane: }"
+    left_out = [(each.refusal, each.nodes) for each in result.excluded]
+    taint = refusals.Refusal(refusals.RefusalCode.TAINT, "control-plane")
     assert left_out == ([] if selector else [(taint, ("cp",))])
     assert basis(result, "c") == decisions.Basis(
         deserved=25_000, usable=75_000, bound=decisions.LimitedBy.WEIGHT, weight=1, weights=3

@@ -8,7 +8,7 @@ from rich import table
 
 from vscheduler.cli import output
 from vscheduler.core.model import decisions, resources
-from vscheduler.mirror import queue_status, wording
+from vscheduler.mirror import queue_status, refusal_wording, wording
 from vscheduler.simulator import run
 
 COLUMN_GAP = 3
@@ -88,7 +88,7 @@ def _left_out(excluded: Iterable[decisions.Exclusion]) -> table.Table:
     shown = columns("nodes not usable", "why")
     shown.columns[0].max_width = SENTENCE_WIDTH
     for each in excluded:
-        shown.add_row(queue_status.nodes(each.nodes), queue_status.cause(each.reason))
+        shown.add_row(queue_status.nodes(each.nodes), refusal_wording.cause(each.refusal))
     return shown
 
 

@@ -5,14 +5,13 @@ the Queue controller. Each scheduler has a condition type of its own.
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from vscheduler.core.model import decisions, resources
-from vscheduler.mirror import statuses, wording
+from vscheduler.mirror import refusal_wording, statuses, wording
 from vscheduler.mirror.decode import quantities
 
 API_VERSION = "scheduling.volcano.sh/v1beta1"
@@ -41,14 +40,6 @@ RATIO_DIGITS = 6
 """Fractions of two resources are equal when rounded to this many digits."""
 
 Body = dict[str, Any]
-
-_TAINTED = re.compile(r"node\(s\) had untolerated taint \{(?P<key>[^:}]*): ?(?P<value>[^}]*)\}")
-_SUBJECT = re.compile(r"node\(s\) (?:were |was |had )?")
-_CAUSES = {
-    "node(s) were unschedulable": "cordoned",
-    "node(s) didn't match Pod's node affinity/selector": "not selected by any pod",
-    "node(s) didn't match Pod's required features": "without features that pods need",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +158,7 @@ def exclusions(excluded: Sequence[decisions.Exclusion]) -> list[str]:
     number of remaining nodes.
     """
     phrases = [
-        f"{nodes(each.nodes)} not usable: {cause(each.reason)}"
+        f"{nodes(each.nodes)} not usable: {refusal_wording.cause(each.refusal)}"
         for each in excluded[:EXCLUSIONS_MAX]
     ]
     if more := sum(len(each.nodes) for each in excluded[EXCLUSIONS_MAX:]):
@@ -177,19 +168,13 @@ def exclusions(excluded: Sequence[decisions.Exclusion]) -> list[str]:
 
 def left_out(excluded: Sequence[decisions.Exclusion]) -> list[str]:
     """Return a phrase such as `taint gpu: 12 nodes, e.g. n1, n2` for every cause."""
-    return [
-        f"{cause(each.reason)}: {len(each.nodes)} node{'' if len(each.nodes) == 1 else 's'}, "
-        f"e.g. {', '.join(each.nodes[:NODES_MAX])}"
-        for each in excluded
-    ]
+    return [f"{refusal_wording.cause(each.refusal)}: {_examples(each.nodes)}" for each in excluded]
 
 
-def cause(refusal: str) -> str:
-    """Return a short cause for nodes that refuse pods: `taint gpu=true`, `cordoned`."""
-    if tainted := _TAINTED.fullmatch(refusal):
-        key, value = tainted.group("key", "value")
-        return f"taint {key}={value}" if value else f"taint {key}"
-    return _CAUSES.get(refusal) or _SUBJECT.sub("", refusal, count=1)
+def _examples(names: Sequence[str]) -> str:
+    """Return `12 nodes, e.g. n1, n2`."""
+    count = f"{len(names)} node{'' if len(names) == 1 else 's'}"
+    return f"{count}, e.g. {', '.join(names[:NODES_MAX])}"
 
 
 def nodes(names: Sequence[str]) -> str:

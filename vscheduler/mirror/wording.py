@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from vscheduler.core.model import decisions, jobs, queues, resources
 from vscheduler.core.preemption import partial_gangs
+from vscheduler.mirror import refusal_wording
 
 Code = decisions.ReasonCode
 
@@ -46,7 +47,7 @@ def request(amounts: Mapping[str, float]) -> str:
     """Return a request as `8 cpu and 16Gi memory`: cpu and memory first, without pods."""
     space = resources.ResourceSpace.of(amounts)
     named = [
-        f"{amount(name, amounts[name])} {name}"
+        _quantity(name, amounts[name])
         for name in space.names
         if name != resources.PODS and amounts.get(name)
     ]
@@ -98,9 +99,7 @@ def lost(evicts: Sequence[decisions.Evict]) -> str:
 
 
 def rejected_configuration(path: str, problems: Sequence[str]) -> str:
-    """Return the event message of a rejected configuration file, with the first problem. The log
-    has all problems.
-    """
+    """Return the event message of a rejected configuration file; the log has all problems."""
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"{path} can't be used, the last good one stays in force: {problems[0]}{more}"
 
@@ -247,25 +246,18 @@ def _cluster_full(reason: decisions.Reason) -> str:
         none = f"no {listed([each.resource for each in reason.shortages])} left to promise"
         return f"not admitted: beside what runs the cluster has {none}; {_asks(reason)}"
     limits = listed([_some(each.resource, each.limit) for each in reason.shortages])
-    left = [_some(each.resource, _left(each)) for each in reason.shortages]
+    # Promises exceed the limit after nodes have left or foreign pods have arrived.
+    rest = [(each.resource, each.limit - each.allocated) for each in reason.shortages]
+    left = [_some(name, max(0.0, value)) for name, value in rest]
     return (
         f"not admitted: of the {limits} that the cluster may promise beside what runs, "
         f"{listed(left)} {'is' if len(left) == 1 else 'are'} left; {_asks(reason)}"
     )
 
 
-def _left(shortage: decisions.Shortage) -> float:
-    """Return the unpromised rest of the limit. Promises may exceed the limit when nodes leave or
-    foreign pods arrive.
-    """
-    return max(0.0, shortage.limit - shortage.allocated)
-
-
 def _asks(reason: decisions.Reason) -> str:
     """Return the job's request for the resources that are short."""
-    asked = [
-        f"{amount(each.resource, each.requested)} {each.resource}" for each in reason.shortages
-    ]
+    asked = [_quantity(each.resource, each.requested) for each in reason.shortages]
     return f"this job asks for {listed(asked)} (minResources)"
 
 
@@ -314,12 +306,16 @@ def _never_fits(reason: decisions.Reason) -> str:
 
 
 def _some(resource: str, value: float) -> str:
-    return f"{amount(resource, value)} {resource}" if value else f"no {resource}"
+    return _quantity(resource, value) if value else f"no {resource}"
+
+
+def _quantity(resource: str, value: float) -> str:
+    return f"{amount(resource, value)} {resource}"
 
 
 def _no_room(reason: decisions.Reason) -> str:
     parts = [*_gang(reason), *_holes(reason)]
-    refusals = ", ".join(f"{count} {refusal}" for refusal, count in reason.refusals)
+    refusals = refusal_wording.counted(reason.refusals)
     nodes = "node is" if reason.nodes == 1 else "nodes are"
     parts.append(f"0/{reason.nodes} {nodes} available" + (f": {refusals}" if refusals else ""))
     return "; ".join(parts)
@@ -357,9 +353,7 @@ def _gang(reason: decisions.Reason) -> list[str]:
 
 
 def _holes(reason: decisions.Reason) -> list[str]:
-    """Return the largest free amount on any node, for each resource that is too small on every
-    node.
-    """
+    """Return the largest free amount on any node, for resources short on every node."""
     short = [hole for hole in reason.holes if hole.free < reason.request.get(hole.resource, 0)]
     if not short:
         return []
@@ -368,14 +362,13 @@ def _holes(reason: decisions.Reason) -> list[str]:
 
 def _places(holes: Sequence[decisions.MissingResource]) -> list[str]:
     """Return `6 cpu on n7` for each resource."""
-    return [f"{amount(hole.resource, hole.free)} {hole.resource} on {hole.node}" for hole in holes]
+    return [f"{_quantity(hole.resource, hole.free)} on {hole.node}" for hole in holes]
 
 
 def _shortages(reason: decisions.Reason, limit: str) -> str:
     """Return `24 cpu of the 25 it deserves and 3 nvidia.com/gpu of the 4`."""
     has = [
-        f"{amount(each.resource, each.allocated)} {each.resource} "
-        f"of the {amount(each.resource, each.limit)}"
+        f"{_quantity(each.resource, each.allocated)} of the {amount(each.resource, each.limit)}"
         for each in reason.shortages
     ]
     return f"{listed([f'{has[0]} it {limit}', *has[1:]])}"

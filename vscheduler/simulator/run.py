@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from vscheduler.core import cycle
 from vscheduler.core.config import policy as policies
 from vscheduler.core.model import decisions, jobs, queues, snapshot
-from vscheduler.mirror import queue_status, state, statuses, wording
+from vscheduler.mirror import queue_status, refusal_wording, state, statuses, wording
 from vscheduler.mirror.decode import events, quantities, wire
 from vscheduler.mirror.translate import bounds, pods
 from vscheduler.simulator import manifests, world
@@ -312,7 +312,10 @@ def tree(outcome: Outcome) -> dict[str, Any]:
         },
         "queues": {queue.name: _queue(queue, last.excluded) for queue in last.queues},
         "total": quantities.format_amounts(last.total),
-        "excluded": [{"reason": each.reason, "nodes": list(each.nodes)} for each in last.excluded],
+        "excluded": [
+            {"reason": refusal_wording.text(each.refusal), "nodes": list(each.nodes)}
+            for each in last.excluded
+        ],
     }
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.core import sessions
 from vscheduler.core.api import contracts
-from vscheduler.core.model import constraints, nodes
+from vscheduler.core.model import constraints, nodes, refusals
 from vscheduler.core.plugins import predicates
 
 Effect = constraints.Effect
@@ -30,30 +30,29 @@ def cluster() -> contracts.NodeView:
 
 def refused(
     arguments: dict[str, Any], view: contracts.NodeView, **limits: Any
-) -> dict[str, list[int]]:
+) -> dict[refusals.Refusal, list[int]]:
     """Which rows are refused, by refusal; rows of a part must be refused alike."""
     plugin = predicates.Predicates(arguments)
     plugin.open(sessions.opened())
     pod = sessions.task("j", of=sessions.kind(**limits))
     verdicts = plugin.filter_nodes(pod, view)
     rows = list(range(view.size))
-    whole = {each.refusal: each.passes for each in verdicts}
+    whole = {refusals.of(each.refusal): each.passes for each in verdicts}
     for each in plugin.filter_nodes(pod, sessions.part(view, *reversed(rows))):
-        assert each.passes.tolist() == whole[each.refusal][::-1].tolist()
-    return {text: [row for row in rows if not mask[row]] for text, mask in whole.items()}
+        assert each.passes.tolist() == whole[refusals.of(each.refusal)][::-1].tolist()
+    return {refusal: [row for row in rows if not mask[row]] for refusal, mask in whole.items()}
 
 
-# Written out, and not taken from the plugin: people know kube-scheduler's words, and mirror/ tells
-# refusals by them.
-CORDONED = "node(s) were unschedulable"
-TAINTED = "node(s) had untolerated taint {dedicated: lab}"
-UNSELECTED = "node(s) didn't match Pod's node affinity/selector"
-FEATURELESS = "node(s) didn't match Pod's required features"
-PORTS_TAKEN = "node(s) didn't have free ports for the requested pod ports"
-OTHER_TAINTS = "node(s) had other untolerated taints"
+Code = refusals.RefusalCode
+CORDONED = refusals.Refusal(Code.CORDONED)
+TAINTED = refusals.Refusal(Code.TAINT, "dedicated", "lab")
+UNSELECTED = refusals.Refusal(Code.NODE_AFFINITY)
+FEATURELESS = refusals.Refusal(Code.FEATURES)
+PORTS_TAKEN = refusals.Refusal(Code.PORTS)
+OTHER_TAINTS = refusals.Refusal(Code.OTHER_TAINTS)
 
 ALWAYS = {CORDONED: [2]}
-CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, list[int]]]] = {
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[refusals.Refusal, list[int]]]] = {
     "a plain pod": ({}, {}, {**ALWAYS, TAINTED: [3, 4]}),
     "a pod that bears everything": (
         {},
@@ -93,11 +92,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, list[int]]]] = 
 
 @pytest.mark.parametrize(("arguments", "limits", "expected"), CASES.values(), ids=CASES)
 def test_nodes_are_refused_with_a_reason(
-    arguments: dict[str, Any], limits: dict[str, Any], expected: dict[str, list[int]]
+    arguments: dict[str, Any], limits: dict[str, Any], expected: dict[refusals.Refusal, list[int]]
 ) -> None:
-    """In kubectl's words; a filter that refuses nobody says nothing."""
+    """By code; a filter that refuses nobody says nothing."""
     found = refused(arguments, cluster(), **limits)
-    assert {text: rows for text, rows in found.items() if rows} == expected
+    assert {refusal: rows for refusal, rows in found.items() if rows} == expected
 
 
 def test_pods_that_differ_in_features_alone_are_told_apart() -> None:

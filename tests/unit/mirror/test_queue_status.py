@@ -1,13 +1,15 @@
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
-from vscheduler.core.model import decisions, queues
+from vscheduler.core.model import decisions, queues, refusals
 from vscheduler.mirror import queue_status
 
 GI = 2**30
 Bound = decisions.LimitedBy
-TAINT = "node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }"
+Code = refusals.RefusalCode
+Counted: TypeAlias = tuple[refusals.Refusal | str, int]
+TAINT = refusals.Refusal(Code.TAINT, "node-role.kubernetes.io/control-plane")
 
 
 def basis(deserved: float, usable: float, bound: Bound = Bound.WEIGHT, **more: Any) -> Any:
@@ -30,15 +32,17 @@ def figures(request: dict[str, float], **bases: decisions.Basis) -> decisions.Qu
     )
 
 
-def excluded(*found: tuple[str, int]) -> tuple[decisions.Exclusion, ...]:
+def excluded(*found: Counted) -> tuple[decisions.Exclusion, ...]:
     """Nodes that are left out, so many for each reason."""
     return tuple(
-        decisions.Exclusion(reason=reason, nodes=tuple(f"n{n}" for n in range(1, count + 1)))
-        for reason, count in found
+        decisions.Exclusion(
+            refusal=refusals.of(refusal), nodes=tuple(f"n{n}" for n in range(1, count + 1))
+        )
+        for refusal, count in found
     )
 
 
-def said(queue: decisions.QueueFigures, *left_out: tuple[str, int]) -> tuple[str, str]:
+def said(queue: decisions.QueueFigures, *left_out: Counted) -> tuple[str, str]:
     """Reason and message."""
     found = queue_status.explanation(queue, excluded(*left_out))
     assert found is not None
@@ -157,26 +161,29 @@ def test_a_sentence_says_how_a_share_came_about(
     assert said(figures(ASKS, **bases)) == (reason, message)
 
 
-EXCLUSIONS: dict[str, tuple[list[tuple[str, int]], str]] = {
+EXCLUSIONS: dict[str, tuple[list[Counted], str]] = {
     "a taint": ([(TAINT, 1)], "n1 not usable: taint node-role.kubernetes.io/control-plane"),
     "a taint with a value": (
-        [("node(s) had untolerated taint {gpu: true}", 2)],
+        [(refusals.Refusal(Code.TAINT, "gpu", "true"), 2)],
         "n1 and n2 not usable: taint gpu=true",
     ),
-    "cordoned": ([("node(s) were unschedulable", 5)], "n1, n2 and 3 more not usable: cordoned"),
-    "not ready": ([("node(s) were not ready", 1)], "n1 not usable: not ready"),
+    "cordoned": ([(refusals.Refusal(Code.CORDONED), 5)], "n1, n2 and 3 more not usable: cordoned"),
+    "not ready": ([(refusals.Refusal(Code.NOT_READY), 1)], "n1 not usable: not ready"),
     "a selector": (
-        [("node(s) didn't match Pod's node affinity/selector", 1)],
+        [(refusals.Refusal(Code.NODE_AFFINITY), 1)],
         "n1 not usable: not selected by any pod",
     ),
     "a feature": (
-        [("node(s) didn't match Pod's required features", 1)],
+        [(refusals.Refusal(Code.FEATURES), 1)],
         "n1 not usable: without features that pods need",
     ),
-    "of a plugin": ([("node(s) were reserved", 1)], "n1 not usable: reserved"),
+    "of a plugin": (
+        [(refusals.Refusal(Code.CUSTOM, "node(s) were reserved", "reserved"), 1)],
+        "n1 not usable: reserved",
+    ),
     "other words": ([("maintenance", 1)], "n1 not usable: maintenance"),
     "two kinds": (
-        [("node(s) were not ready", 3), (TAINT, 1)],
+        [(refusals.Refusal(Code.NOT_READY), 3), (TAINT, 1)],
         (
             "n1, n2 and 1 more not usable: not ready; "
             "n1 not usable: taint node-role.kubernetes.io/control-plane"
@@ -194,7 +201,7 @@ EXCLUSIONS: dict[str, tuple[list[tuple[str, int]], str]] = {
 
 
 @pytest.mark.parametrize(("left_out", "words"), EXCLUSIONS.values(), ids=EXCLUSIONS)
-def test_nodes_that_are_left_out_are_named(left_out: list[tuple[str, int]], words: str) -> None:
+def test_nodes_that_are_left_out_are_named(left_out: list[Counted], words: str) -> None:
     """Two kinds and two names of each, the others counted."""
     _, message = said(figures(ASKS, cpu=THIRD), *left_out)
     assert message == f"25 of 75 usable CPU: weight 1 of 3; {words}"
@@ -202,7 +209,7 @@ def test_nodes_that_are_left_out_are_named(left_out: list[tuple[str, int]], word
 
 def test_the_log_has_every_kind() -> None:
     """With the number of nodes and two of their names."""
-    found = excluded(("node(s) were unschedulable", 3), (TAINT, 1), ("x", 1))
+    found = excluded((refusals.Refusal(Code.CORDONED), 3), (TAINT, 1), ("x", 1))
     assert queue_status.left_out(found) == [
         "cordoned: 3 nodes, e.g. n1, n2",
         "taint node-role.kubernetes.io/control-plane: 1 node, e.g. n1",
@@ -298,7 +305,7 @@ def test_where_no_plugin_says_nothing_is_said(
 def test_a_sentence_is_never_too_long() -> None:
     """Names of nodes and taints may have hundreds of characters."""
     long = decisions.Exclusion(
-        reason=f"node(s) had untolerated taint {{{'k' * 300}: v}}", nodes=("n" * 250,)
+        refusal=refusals.Refusal(Code.TAINT, "k" * 300, "v"), nodes=("n" * 250,)
     )
     found = queue_status.explanation(figures(ASKS, cpu=THIRD), (long,))
     assert found is not None

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from tests import pictures
-from vscheduler.core.model import decisions, queues
+from vscheduler.core.model import decisions, queues, refusals
 from vscheduler.mirror import queue_status, state
 from vscheduler.mirror.decode import events
 
@@ -31,7 +31,9 @@ SAID = {
     "reason": "Weight",
     "message": "25 of 75 usable CPU: weight 1 of 3; n1 not usable: cordoned",
 }
-CORDONED = decisions.Exclusion(reason="node(s) were unschedulable", nodes=("n1",))
+CORDONED = decisions.Exclusion(
+    refusal=refusals.Refusal(refusals.RefusalCode.CORDONED), nodes=("n1",)
+)
 NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from vscheduler.core.model import decisions, jobs, queues
+from vscheduler.core.model import decisions, jobs, queues, refusals
 from vscheduler.mirror import wording
 
 Code = decisions.ReasonCode
@@ -22,6 +22,12 @@ def problem(code: str, queue: str, *subjects: str) -> queues.QueueProblem:
     return queues.QueueProblem(code=queues.ProblemCode(code), queue=queue, subjects=subjects)
 
 
+def short(resource: str) -> refusals.Refusal:
+    """A node has too little of the resource."""
+    return refusals.Refusal(refusals.RefusalCode.INSUFFICIENT, resource)
+
+
+TAINTED = refusals.Refusal(refusals.RefusalCode.TAINT, "gpu", "true")
 CPU_HOLE = decisions.MissingResource(resource="cpu", free=6000, node="n7")
 NO_ROOM = {
     "minimum": 4,
@@ -29,7 +35,7 @@ NO_ROOM = {
     "placed": 2,
     "nodes": 5,
     "request": {"cpu": 8000, "pods": 1},
-    "refusals": (("Insufficient cpu", 3), ("node(s) had untolerated taint {gpu: true}", 2)),
+    "refusals": ((short("cpu"), 3), (TAINTED, 2)),
     "holes": (CPU_HOLE,),
 }
 BARRED = "queue a isn't for namespace b; name another, or have vscheduler.io/namespaces list it"
@@ -292,7 +298,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
             "tasks": 1,
             "nodes": 1,
             "request": {"cpu": 1500, "memory": 3 * GI // 2, "nvidia.com/gpu": 2, "pods": 1},
-            "refusals": (("Insufficient memory", 1), ("Insufficient nvidia.com/gpu", 1)),
+            "refusals": ((short("memory"), 1), (short("nvidia.com/gpu"), 1)),
             "holes": (
                 CPU_HOLE,
                 decisions.MissingResource(resource="memory", free=GI, node="n1"),

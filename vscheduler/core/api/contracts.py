@@ -37,6 +37,7 @@ from vscheduler.core.model import (
     jobs,
     nodes,
     queues,
+    refusals,
     resources,
     snapshot,
 )
@@ -114,10 +115,10 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class FilterResult:
-    """The answer of one filter: the rows that pass, and the message for all other rows."""
+    """The answer of one filter: the rows that pass, and why all other rows refuse the pod."""
 
-    refusal: str
-    """The message, as kubectl users know it: `node(s) had untolerated taint {gpu: true}`."""
+    refusal: refusals.Refusal | str
+    """A code with data, or a plugin's own text, shown unchanged: `node(s) were spot nodes`."""
     passes: nodes.Mask
     """The mask of rows that pass, (n,)."""
     later: nodes.Mask | None = None

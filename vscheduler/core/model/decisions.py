@@ -6,8 +6,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeAlias
 
-from vscheduler.core.model import jobs, queues, resources, snapshot
+from vscheduler.core.model import jobs, queues, refusals, resources, snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +146,9 @@ class MissingResource:
     node: str
 
 
+RefusalCounts: TypeAlias = tuple[tuple[refusals.Refusal, int], ...]
+"""Refusals, each with the number of nodes, most frequent first."""
+
 LEAVES_MAX = 5
 """How many leaf queues are named when a job was submitted to an inner queue."""
 
@@ -168,8 +172,8 @@ class Reason:
     """How many of the required pods would fit if all nodes were empty."""
     nodes: int = 0
     """Number of nodes examined."""
-    refusals: tuple[tuple[str, int], ...] = ()
-    """Why nodes refused the pod, each with the number of nodes, most frequent first."""
+    refusals: RefusalCounts = ()
+    """Why nodes refused the pod."""
     subject: str = ""
     """Another object involved: a ResourceQuota, or an ancestor of the queue."""
     sub_group: Mapping[str, str] | None = None
@@ -267,8 +271,7 @@ class Entitlement:
 class Exclusion:
     """Nodes unusable for the pods of every queue, whose resources are not shared out."""
 
-    reason: str
-    """The reason in kube-scheduler's words: `node(s) had untolerated taint {gpu: true}`."""
+    refusal: refusals.Refusal
     nodes: tuple[str, ...]
     """Sorted."""
 

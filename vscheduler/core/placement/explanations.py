@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vscheduler.core.api import contracts
-from vscheduler.core.model import decisions, jobs, nodes, resources
+from vscheduler.core.model import decisions, jobs, nodes, refusals, resources
 from vscheduler.core.session import interfaces
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def explain(
     task: jobs.Task,
     results: Sequence[contracts.FilterResult],
     free: resources.Vector,
-) -> tuple[interfaces.Refusals, interfaces.Holes]:
+) -> tuple[decisions.RefusalCounts, interfaces.Holes]:
     """Return why nodes refuse this task, by filter results and by free resources, (N, R).
 
     As in kube-scheduler, a node counts once for the first filter refusing the task; a node passing
@@ -26,20 +26,20 @@ def explain(
     """
     request = session.request(task)
     alive = np.ones(session.layout.size, dtype=np.bool_)
-    counts: dict[str, int] = {}
+    counts: dict[refusals.Refusal, int] = {}
     for result in results:
         passes = result.passes if result.later is None else result.later
         refused = int((alive & ~passes).sum())
         if refused:
-            counts[result.refusal] = counts.get(result.refusal, 0) + refused
+            refusal = refusals.of(result.refusal)
+            counts[refusal] = counts.get(refusal, 0) + refused
         alive &= passes
     holes = []
     for column in np.flatnonzero(request).tolist():
         name = session.space.names[column]
         short = int((alive & (free[:, column] < request[column])).sum())
         if short:
-            refusal = "Too many pods" if name == resources.PODS else f"Insufficient {name}"
-            counts[refusal] = short
+            counts[refusals.Refusal(refusals.RefusalCode.INSUFFICIENT, name)] = short
         if name != resources.PODS and alive.any():
             room = np.where(alive, free[:, column], -1)
             row = int(room.argmax())

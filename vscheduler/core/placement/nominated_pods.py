@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from vscheduler.core.api import contracts, views
-from vscheduler.core.model import constraints, jobs, nodes, resources, snapshot
+from vscheduler.core.model import constraints, jobs, nodes, refusals, resources, snapshot
 
 if TYPE_CHECKING:
     from vscheduler.core.session import session as working
@@ -127,10 +127,8 @@ class NominatedPods:
         return amounts, ports
 
 
-SHORT = "node(s) had {resource} that is nominated to pods of other schedulers"
-SHORT_OF_SLOTS = "node(s) had pod slots that are nominated to pods of other schedulers"
-PORTS = "node(s) had host ports that are nominated to pods of other schedulers"
-TOO_NEAR = "node(s) didn't match anti-affinity rules with pods nominated by other schedulers"
+PORTS = refusals.Refusal(refusals.RefusalCode.NOMINATED_PORTS)
+TOO_NEAR = refusals.Refusal(refusals.RefusalCode.NOMINATED_ANTI_AFFINITY)
 
 
 def likeness(session: "working.Session", task: jobs.Task) -> Hashable:
@@ -178,7 +176,7 @@ def verdicts(session: "working.Session", task: jobs.Task) -> Iterator[contracts.
         # aren't the reason.
         short = (free[:, column] >= wanted) & (free[:, column] - kept.amounts[:, column] < wanted)
         if short.any():
-            refusal = SHORT_OF_SLOTS if name == resources.PODS else SHORT.format(resource=name)
+            refusal = refusals.Refusal(refusals.RefusalCode.NOMINATED_RESOURCE, name)
             yield contracts.FilterResult(refusal, ~short, passing=True)
 
 

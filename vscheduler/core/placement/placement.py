@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts, hooks
-from vscheduler.core.model import jobs, nodes, resources, snapshot
+from vscheduler.core.model import decisions, jobs, nodes, refusals, resources, snapshot
 from vscheduler.core.placement import explanations, lookahead, nominated_pods
 from vscheduler.core.session import interfaces
 
@@ -17,13 +17,11 @@ if TYPE_CHECKING:
 
 Rows = NDArray[np.int64]
 
-NOT_READY = "node(s) were not ready"
+NOT_READY = refusals.Refusal(refusals.RefusalCode.NOT_READY)
 """Regardless of configuration, such a node takes no pods (Volcano: the node isn't in the
 snapshot)."""
 
-REFUSED = "node(s) were left alone for {seconds} s, as a kubelet refused a pod ({reason})"
-"""Regardless of configuration, a node gets no pods for a while after its kubelet has refused
-one."""
+FILTER_FAILED = refusals.Refusal(refusals.RefusalCode.FILTER_FAILED)
 
 EXPLANATION_COST = 500
 """About how many microseconds an explanation for one pod class takes."""
@@ -149,7 +147,7 @@ class Placement:
         outsized = explanations.outsized(session, task, _reachable(verdicts, session.layout))
         return interfaces.Explanation(*told, outsized)
 
-    def explain(self, task: jobs.Task) -> tuple[interfaces.Refusals, interfaces.Holes]:
+    def explain(self, task: jobs.Task) -> tuple[decisions.RefusalCounts, interfaces.Holes]:
         """Return refusals with node counts, and the largest free amounts."""
         session = self._session
         verdicts = self.verdicts(task, session.view())
@@ -309,14 +307,14 @@ class Placement:
         return [
             *self._lasting(task, view),
             *(
-                contracts.FilterResult(text, view.of(passes), passing=True)
-                for text, passes in paused
+                contracts.FilterResult(refusal, view.of(passes), passing=True)
+                for refusal, passes in paused
             ),
         ]
 
     def _lasting(self, task: jobs.Task, view: contracts.NodeView) -> list[contracts.FilterResult]:
         """Return the filter results that don't expire by themselves."""
-        nobody = [contracts.FilterResult("a filter failed", np.zeros(view.size, dtype=np.bool_))]
+        nobody = [contracts.FilterResult(FILTER_FAILED, np.zeros(view.size, dtype=np.bool_))]
         found = self._session.dispatch.each("filter_nodes", hooks.verdicts, nobody, task, view)
         return [
             contracts.FilterResult(NOT_READY, view.of(view.layout.ready)),
@@ -355,13 +353,17 @@ class Placement:
 
 def _paused(
     refused: Mapping[str, snapshot.Refused], layout: nodes.NodeLayout
-) -> dict[str, nodes.Mask]:
-    """Return the nodes (N,) not paused, by refusal message."""
-    found: dict[str, nodes.Mask] = {}
+) -> dict[refusals.Refusal, nodes.Mask]:
+    """Return the nodes (N,) not paused, by refusal.
+
+    Regardless of configuration, a node gets no pods for a while after its kubelet has refused one.
+    """
+    found: dict[refusals.Refusal, nodes.Mask] = {}
     for name, each in refused.items():
         if name in layout.rows:
-            text = REFUSED.format(seconds=each.seconds, reason=each.reason)
-            passes = found.setdefault(text, np.ones(layout.size, dtype=np.bool_))
+            code = refusals.RefusalCode.KUBELET_REFUSED
+            refusal = refusals.Refusal(code, each.reason, str(each.seconds))
+            passes = found.setdefault(refusal, np.ones(layout.size, dtype=np.bool_))
             passes[layout.rows[name]] = False
     return dict(sorted(found.items()))
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts
-from vscheduler.core.model import jobs, queues, resources
+from vscheduler.core.model import jobs, queues, refusals, resources
 from vscheduler.core.model import nodes as tables
 
 LABEL = "volcano.sh/nodegroup-name"
@@ -19,10 +19,7 @@ REQUIRED_SCORE = 100.0
 PREFERRED_SCORE = 50.0
 AVOIDED_SCORE = -1.0
 
-UNREADABLE = "node(s) were refused, since the limits of queue {queue} can't be read ({problem})"
-UNGROUPED = "node(s) were in no node group"
-FOREIGN = "node(s) were in a node group that isn't for queue {queue}"
-USED_UP = "node(s) were in a node group of which queue {queue} has all that it may have"
+UNGROUPED = refusals.Refusal(refusals.RefusalCode.NODE_GROUP_MISSING)
 
 NOTHING = queues.NodeGroups()
 """An affinity without any group counts as no affinity."""
@@ -74,21 +71,23 @@ class Nodegroup(contracts.Plugin):
         queue = self._session.gangs[task.job].job.queue
         limits = self._session.queues[queue].group_limits
         if limits is not None and limits.problem:
-            text = UNREADABLE.format(queue=queue, problem=limits.problem)
-            return [contracts.FilterResult(text, np.zeros(nodes.size, dtype=np.bool_))]
+            code = refusals.RefusalCode.NODE_GROUP_UNREADABLE
+            refusal = refusals.Refusal(code, queue, limits.problem)
+            return [contracts.FilterResult(refusal, np.zeros(nodes.size, dtype=np.bool_))]
         affinity = self._affinity.get(queue)
         open_to_all = not self._strict and affinity is None
         own = [affinity is not None and _names(affinity, group) for group in self._groups]
         grouped = nodes.of(self._column) >= 0
+        foreign = refusals.Refusal(refusals.RefusalCode.NODE_GROUP_FOREIGN, queue)
         results = [
             contracts.FilterResult(UNGROUPED, grouped | open_to_all),
-            contracts.FilterResult(FOREIGN.format(queue=queue), self._spread(nodes, own)),
+            contracts.FilterResult(foreign, self._spread(nodes, own)),
         ]
         if queue in self._used:
             free = [self._has_left(task, queue, group) for group in self._groups]
             passes = self._spread(nodes, free)
-            text = USED_UP.format(queue=queue)
-            results.append(contracts.FilterResult(text, passes, curable=True))
+            used_up = refusals.Refusal(refusals.RefusalCode.NODE_GROUP_USED_UP, queue)
+            results.append(contracts.FilterResult(used_up, passes, curable=True))
         return results
 
     def queue_nodes(self, queue: queues.Queue, layout: tables.NodeLayout) -> tables.Mask:

@@ -12,22 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts, views
-from vscheduler.core.model import jobs
+from vscheduler.core.model import jobs, refusals
 from vscheduler.core.model import nodes as tables
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.placement.pod_affinity import filters
 
-CORDONED = "node(s) were unschedulable"
-TAINTED = "node(s) had untolerated taint {{{key}: {value}}}"
-UNSELECTED = "node(s) didn't match Pod's node affinity/selector"
-FEATURELESS = "node(s) didn't match Pod's required features"
-PORTS_TAKEN = "node(s) didn't have free ports for the requested pod ports"
-OTHER_TAINTS = "node(s) had other untolerated taints"
-LONELY = "node(s) didn't match pod affinity rules"
-TOO_NEAR = "node(s) didn't match pod anti-affinity rules"
-REPELLED = "node(s) didn't satisfy existing pods anti-affinity rules"
-UNEVEN = "node(s) didn't match pod topology spread constraints"
-UNLABELLED = f"{UNEVEN} (missing required label)"
+CORDONED = refusals.Refusal(refusals.RefusalCode.CORDONED)
+OTHER_TAINTS = refusals.Refusal(refusals.RefusalCode.OTHER_TAINTS)
+NODE_AFFINITY = refusals.Refusal(refusals.RefusalCode.NODE_AFFINITY)
+FEATURES = refusals.Refusal(refusals.RefusalCode.FEATURES)
+PORTS = refusals.Refusal(refusals.RefusalCode.PORTS)
+POD_AFFINITY = refusals.Refusal(refusals.RefusalCode.POD_AFFINITY)
+POD_ANTI_AFFINITY = refusals.Refusal(refusals.RefusalCode.POD_ANTI_AFFINITY)
+EXISTING_ANTI_AFFINITY = refusals.Refusal(refusals.RefusalCode.EXISTING_ANTI_AFFINITY)
+TOPOLOGY_SPREAD = refusals.Refusal(refusals.RefusalCode.TOPOLOGY_SPREAD)
+TOPOLOGY_LABEL = refusals.Refusal(refusals.RefusalCode.TOPOLOGY_LABEL)
 
 TAINTS_MAX = 16
 """At most this many taints are told apart. If every node has a taint of its own, the rest share one
@@ -38,7 +37,7 @@ message."""
 class FilterRule:
     """One refusal depending on other pods, with all filters behind the refusal."""
 
-    refusal: str
+    refusal: refusals.Refusal
     gates: Sequence[filters.DomainFilter]
     curable: bool = True
 
@@ -138,7 +137,7 @@ class Predicates(contracts.Plugin):
         if self._ports and wanted and (nodes.ports or nodes.leaving_ports):
             later = tables.free_ports(nodes.layout, nodes.rows, wanted, nodes.ports)
             left = tables.free_ports(nodes.layout, nodes.rows, wanted, nodes.leaving_ports)
-            results.append(contracts.FilterResult(PORTS_TAKEN, later & left, later, curable=True))
+            results.append(contracts.FilterResult(PORTS, later & left, later, curable=True))
         state = self._neighbours.standing(task)
         if state is not None:
             rules = self._ruling(state, task.pod_class).rules
@@ -214,15 +213,15 @@ class Predicates(contracts.Plugin):
     ) -> Iterator[FilterRule]:
         """Yield rules in kube-scheduler's order: InterPodAffinity, PodTopologySpread."""
         if self._pod_affinity and state.company:
-            yield FilterRule(LONELY, filters.company_gates(state), curable=False)
+            yield FilterRule(POD_AFFINITY, filters.company_gates(state), curable=False)
         if self._pod_affinity and state.avoided:
-            yield FilterRule(TOO_NEAR, filters.distance_gates(state.avoided))
+            yield FilterRule(POD_ANTI_AFFINITY, filters.distance_gates(state.avoided))
         if self._pod_affinity and state.repelling:
-            yield FilterRule(REPELLED, filters.distance_gates(state.repelling))
+            yield FilterRule(EXISTING_ANTI_AFFINITY, filters.distance_gates(state.repelling))
         if self._spread and any(each.spread.hard for each in state.spreading):
-            yield FilterRule(UNLABELLED, filters.label_gates(state), curable=False)
+            yield FilterRule(TOPOLOGY_LABEL, filters.label_gates(state), curable=False)
             gates = filters.spread_gates(state, pod_class.constraints, self._layout)
-            yield FilterRule(UNEVEN, gates)
+            yield FilterRule(TOPOLOGY_SPREAD, gates)
 
     def _work_out(
         self, pod_class: jobs.PodClass, layout: tables.NodeLayout
@@ -235,10 +234,10 @@ class Predicates(contracts.Plugin):
         if self._taints:
             results += _taint_results(pod_class, layout)
         if self._affinity:
-            results.append(contracts.FilterResult(UNSELECTED, tables.selected(layout, limits)))
+            results.append(contracts.FilterResult(NODE_AFFINITY, tables.selected(layout, limits)))
         if limits.features:
             results.append(
-                contracts.FilterResult(FEATURELESS, tables.featured(layout, limits.features))
+                contracts.FilterResult(FEATURES, tables.featured(layout, limits.features))
             )
         return [result for result in results if not result.passes.all()]
 
@@ -247,10 +246,11 @@ def _taint_results(
     pod_class: jobs.PodClass, layout: tables.NodeLayout
 ) -> list[contracts.FilterResult]:
     """Return one result for each taint's key and value, with effects merged."""
-    by_text: dict[str, tables.Mask] = {}
+    by_refusal: dict[refusals.Refusal, tables.Mask] = {}
     for taint, passes in tables.barriers(layout, pod_class.constraints.tolerations).items():
-        text = TAINTED.format(key=taint.key, value=taint.value)
-        if text not in by_text and len(by_text) >= TAINTS_MAX:
-            text = OTHER_TAINTS
-        by_text[text] = np.logical_and(by_text[text], passes) if text in by_text else passes
-    return [contracts.FilterResult(text, passes) for text, passes in sorted(by_text.items())]
+        refusal = refusals.Refusal(refusals.RefusalCode.TAINT, taint.key, taint.value)
+        if refusal not in by_refusal and len(by_refusal) >= TAINTS_MAX:
+            refusal = OTHER_TAINTS
+        known = by_refusal.get(refusal)
+        by_refusal[refusal] = passes if known is None else np.logical_and(known, passes)
+    return [contracts.FilterResult(*each) for each in sorted(by_refusal.items())]

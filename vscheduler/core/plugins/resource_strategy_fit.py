@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts
-from vscheduler.core.model import jobs, resources
+from vscheduler.core.model import jobs, refusals, resources
 
 FULL_SCORE = 100.0
 ALWAYS = (0, 1)
@@ -27,8 +27,6 @@ WEIGHT = "volcano.sh/resource-strategy-weight"
 
 WEIGHT_MAX = 2**31 - 1
 """The largest weight of a resource in a pod's hint."""
-
-OUT_OF_PROPORTION = "node(s) kept cpu and memory for free {resource}"
 
 LEAST_ALLOCATED = "LeastAllocated"
 MOST: Mapping[str, bool] = {LEAST_ALLOCATED: False, "MostAllocated": True}
@@ -209,7 +207,7 @@ class ResourceStrategyFit(contracts.Plugin):
                 self._keeps(nodes, used, request, columns[name], (cores, gigabytes))
                 for used in (nodes.used, nodes.future_used)
             )
-            refusal = OUT_OF_PROPORTION.format(resource=name)
+            refusal = refusals.Refusal(refusals.RefusalCode.OUT_OF_PROPORTION, name)
             results.append(contracts.FilterResult(refusal, now, later, curable=True))
         return results
 

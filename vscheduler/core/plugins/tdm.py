@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts, views
-from vscheduler.core.model import decisions, durations, jobs
+from vscheduler.core.model import decisions, durations, jobs, refusals
 from vscheduler.core.model import nodes as tables
 
 ZONE = "volcano.sh/revocable-zone"
@@ -35,8 +35,8 @@ _PODS = re.compile(r"(-?[0-9]{1,10})(%?)", re.ASCII)
 TRUE_TEXTS = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 """Texts that mean true in an annotation (Go: strconv.ParseBool)."""
 
-CLOSED = "node(s) were in a revocable zone that isn't open now"
-RESERVED = "node(s) were in a revocable zone, for preemptable pods only"
+CLOSED = refusals.Refusal(refusals.RefusalCode.ZONE_CLOSED)
+RESERVED = refusals.Refusal(refusals.RefusalCode.ZONE_RESERVED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,6 @@ from typing import Protocol, TypeAlias
 from vscheduler.core.api import contracts, views
 from vscheduler.core.model import decisions, jobs, nodes, pod_affinity
 
-Refusals: TypeAlias = tuple[tuple[str, int], ...]
-"""Refusal messages of filters, each with the number of nodes."""
-
 Holes: TypeAlias = tuple[decisions.MissingResource, ...]
 """The largest free amount on any node, by resource."""
 
@@ -30,7 +27,7 @@ class Choice:
 class Explanation:
     """Why nodes refuse a task."""
 
-    refusals: Refusals
+    refusals: decisions.RefusalCounts
     holes: Holes
     outsized: Holes
     """The largest node's amounts, if the task is larger than any node that the task may use."""
@@ -57,7 +54,7 @@ class Placement(Protocol):
     def standing_explanation(self, task: jobs.Task) -> Explanation:
         """Return why nodes would refuse this task if no pods ran on any node."""
 
-    def explain(self, task: jobs.Task) -> tuple[Refusals, Holes]:
+    def explain(self, task: jobs.Task) -> tuple[decisions.RefusalCounts, Holes]:
         """Return the refusals with node counts, and the largest free amounts."""
 
     def verdicts(

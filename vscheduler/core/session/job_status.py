@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vscheduler.core.config import cycle_rules
-from vscheduler.core.model import decisions, jobs, queues, snapshot
+from vscheduler.core.model import decisions, jobs, queues, refusals, snapshot
 from vscheduler.core.session import job_state, reasons
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def _queues(
     )
 
 
-TOO_SMALL = "node(s) were too small for any pod"
+TOO_SMALL = refusals.Refusal(refusals.RefusalCode.TOO_SMALL)
 
 
 def exclusions(session: "working.Session") -> tuple[decisions.Exclusion, ...]:
@@ -269,20 +269,21 @@ def exclusions(session: "working.Session") -> tuple[decisions.Exclusion, ...]:
     left = session.policy.rules.unused_nodes(session)
     if not left.size:
         return ()
-    by_reason: dict[str, list[str]] = {}
+    by_refusal: dict[refusals.Refusal, list[str]] = {}
     task = _some_task(session)
     verdicts = () if task is None else session.placement.verdicts(task, session.view())
     for verdict in (each for each in verdicts if not each.passing):
         for row in left[~verdict.passes[left]].tolist():
-            by_reason.setdefault(verdict.refusal, []).append(session.layout.names[row])
+            refused = by_refusal.setdefault(refusals.of(verdict.refusal), [])
+            refused.append(session.layout.names[row])
         left = left[verdict.passes[left]]
     if left.size and task is not None:
-        by_reason[TOO_SMALL] = [session.layout.names[row] for row in left.tolist()]
+        by_refusal[TOO_SMALL] = [session.layout.names[row] for row in left.tolist()]
     found = [
-        decisions.Exclusion(reason=reason, nodes=tuple(names))
-        for reason, names in by_reason.items()
+        decisions.Exclusion(refusal=refusal, nodes=tuple(names))
+        for refusal, names in by_refusal.items()
     ]
-    return tuple(sorted(found, key=lambda each: (-len(each.nodes), each.reason)))
+    return tuple(sorted(found, key=lambda each: (-len(each.nodes), each.refusal)))
 
 
 def _some_task(session: "working.Session") -> jobs.Task | None:

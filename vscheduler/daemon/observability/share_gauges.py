@@ -13,6 +13,7 @@ from prometheus_client import core, registry
 
 from vscheduler.core.model import decisions, jobs, resources
 from vscheduler.daemon.observability import metric_table
+from vscheduler.mirror import refusal_wording
 
 REASONS_MAX = 20
 """Number of reasons with a series of their own. A taint's value can be anything, so the number is
@@ -153,7 +154,8 @@ def nodes_by_reason(excluded: Sequence[decisions.Exclusion]) -> Counter[str]:
     """Return the number of excluded nodes by reason, largest first."""
     nodes: Counter[str] = Counter()
     for at, each in enumerate(excluded):
-        nodes[each.reason if at < REASONS_MAX else OTHER_REASONS] += len(each.nodes)
+        reason = refusal_wording.text(each.refusal) if at < REASONS_MAX else OTHER_REASONS
+        nodes[reason] += len(each.nodes)
     return nodes
 
 

@@ -15,7 +15,7 @@ from tests.unit.cluster.conftest import Serve
 from tests.unit.cluster.leave import Ending
 from vscheduler.cluster.http import connection
 from vscheduler.cluster.writes import queue_status_writer, write_queue
-from vscheduler.core.model import decisions, queues, snapshot
+from vscheduler.core.model import decisions, queues, refusals, snapshot
 from vscheduler.mirror import queue_status
 
 PATH = "/apis/scheduling.volcano.sh/v1beta1/queues/q"
@@ -197,7 +197,8 @@ async def test_nodes_that_are_left_out_change_the_sentence(serve: Serve) -> None
         }
         made.report(FIGURES)
         await made.settle()
-        out = decisions.Exclusion(reason="node(s) were unschedulable", nodes=("n1",))
+        cordoned = refusals.Refusal(refusals.RefusalCode.CORDONED)
+        out = decisions.Exclusion(refusal=cordoned, nodes=("n1",))
         made.report(FIGURES, excluded=(out,))
         await made.settle()
         made.report(BY_REQUEST)

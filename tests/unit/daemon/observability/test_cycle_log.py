@@ -2,11 +2,11 @@ from dataclasses import replace
 
 from structlog import testing
 
-from vscheduler.core.model import decisions, queues, snapshot
+from vscheduler.core.model import decisions, queues, refusals, snapshot
 from vscheduler.daemon.observability import cycle_log
 
 TAINTED = decisions.Exclusion(
-    reason="node(s) had untolerated taint {gpu: true}", nodes=("n1", "n2", "n3")
+    refusal=refusals.Refusal(refusals.RefusalCode.TAINT, "gpu", "true"), nodes=("n1", "n2", "n3")
 )
 PROBLEM = queues.QueueProblem(code=queues.ProblemCode.PARENT_MISSING, queue="q", subjects=("p",))
 ASIDE = decisions.QueueFigures(

@@ -7,7 +7,7 @@ import pytest
 from tests import pictures, running
 from vscheduler.core import actions, cycle, plugins
 from vscheduler.core.config import policy
-from vscheduler.core.model import decisions, jobs, queues, snapshot
+from vscheduler.core.model import decisions, jobs, queues, refusals, snapshot
 from vscheduler.daemon.observability import share_gauges
 
 EMPTY = decisions.CycleResult(
@@ -137,7 +137,7 @@ def test_excluded_nodes_are_counted_by_reason(gauges: share_gauges.ShareGauges) 
         replace(
             EMPTY,
             excluded=tuple(
-                decisions.Exclusion(reason=f"reason {number}", nodes=("a", "b"))
+                decisions.Exclusion(refusal=refusals.of(f"reason {number}"), nodes=("a", "b"))
                 for number in range(share_gauges.REASONS_MAX + 3)
             ),
         )

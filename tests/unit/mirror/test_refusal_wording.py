@@ -1,0 +1,121 @@
+import pytest
+
+from vscheduler.core.model import refusals
+from vscheduler.mirror import refusal_wording
+
+Code = refusals.RefusalCode
+OTHERS = "nominated to pods of other schedulers"
+SPREAD = "didn't match pod topology spread constraints"
+
+# Written out: kubectl users know kube-scheduler's words, and alerts match the label of a metric.
+WORDS: dict[tuple[str, ...], tuple[str, str]] = {
+    (Code.NOT_READY,): ("node(s) were not ready", "not ready"),
+    (Code.CORDONED,): ("node(s) were unschedulable", "cordoned"),
+    (Code.TAINT, "gpu", "true"): ("node(s) had untolerated taint {gpu: true}", "taint gpu=true"),
+    (Code.TAINT, "gpu"): ("node(s) had untolerated taint {gpu: }", "taint gpu"),
+    (Code.OTHER_TAINTS,): ("node(s) had other untolerated taints", "other untolerated taints"),
+    (Code.NODE_AFFINITY,): (
+        "node(s) didn't match Pod's node affinity/selector",
+        "not selected by any pod",
+    ),
+    (Code.FEATURES,): (
+        "node(s) didn't match Pod's required features",
+        "without features that pods need",
+    ),
+    (Code.PORTS,): (
+        "node(s) didn't have free ports for the requested pod ports",
+        "didn't have free ports for the requested pod ports",
+    ),
+    (Code.POD_AFFINITY,): (
+        "node(s) didn't match pod affinity rules",
+        "didn't match pod affinity rules",
+    ),
+    (Code.POD_ANTI_AFFINITY,): (
+        "node(s) didn't match pod anti-affinity rules",
+        "didn't match pod anti-affinity rules",
+    ),
+    (Code.EXISTING_ANTI_AFFINITY,): (
+        "node(s) didn't satisfy existing pods anti-affinity rules",
+        "didn't satisfy existing pods anti-affinity rules",
+    ),
+    (Code.TOPOLOGY_SPREAD,): (f"node(s) {SPREAD}", SPREAD),
+    (Code.TOPOLOGY_LABEL,): (
+        f"node(s) {SPREAD} (missing required label)",
+        f"{SPREAD} (missing required label)",
+    ),
+    (Code.INSUFFICIENT, "cpu"): ("Insufficient cpu", "insufficient cpu"),
+    (Code.INSUFFICIENT, "pods"): ("Too many pods", "too many pods"),
+    (Code.TOO_SMALL,): ("node(s) were too small for any pod", "too small for any pod"),
+    (Code.NOMINATED_RESOURCE, "cpu"): (
+        f"node(s) had cpu that is {OTHERS}",
+        f"cpu that is {OTHERS}",
+    ),
+    (Code.NOMINATED_RESOURCE, "pods"): (
+        f"node(s) had pod slots that are {OTHERS}",
+        f"pod slots that are {OTHERS}",
+    ),
+    (Code.NOMINATED_PORTS,): (
+        f"node(s) had host ports that are {OTHERS}",
+        f"host ports that are {OTHERS}",
+    ),
+    (Code.NOMINATED_ANTI_AFFINITY,): (
+        "node(s) didn't match anti-affinity rules with pods nominated by other schedulers",
+        "didn't match anti-affinity rules with pods nominated by other schedulers",
+    ),
+    (Code.KUBELET_REFUSED, "OutOfcpu", "30"): (
+        "node(s) were left alone for 30 s, as a kubelet refused a pod (OutOfcpu)",
+        "left alone for 30 s, as a kubelet refused a pod (OutOfcpu)",
+    ),
+    (Code.NODE_GROUP_MISSING,): ("node(s) were in no node group", "in no node group"),
+    (Code.NODE_GROUP_FOREIGN, "q"): (
+        "node(s) were in a node group that isn't for queue q",
+        "in a node group that isn't for queue q",
+    ),
+    (Code.NODE_GROUP_USED_UP, "q"): (
+        "node(s) were in a node group of which queue q has all that it may have",
+        "in a node group of which queue q has all that it may have",
+    ),
+    (Code.NODE_GROUP_UNREADABLE, "q", "why"): (
+        "node(s) were refused, since the limits of queue q can't be read (why)",
+        "refused, since the limits of queue q can't be read (why)",
+    ),
+    (Code.ZONE_CLOSED,): (
+        "node(s) were in a revocable zone that isn't open now",
+        "in a revocable zone that isn't open now",
+    ),
+    (Code.ZONE_RESERVED,): (
+        "node(s) were in a revocable zone, for preemptable pods only",
+        "in a revocable zone, for preemptable pods only",
+    ),
+    (Code.OUT_OF_PROPORTION, "gpu"): (
+        "node(s) kept cpu and memory for free gpu",
+        "kept cpu and memory for free gpu",
+    ),
+    (Code.FILTER_FAILED,): ("a filter failed", "a filter failed"),
+    (Code.CUSTOM, "node(s) were {spot}", "spot"): ("node(s) were {spot}", "spot"),
+    (Code.CUSTOM, "node(s) were {spot}"): ("node(s) were {spot}", "node(s) were {spot}"),
+}
+
+
+@pytest.mark.parametrize(("fields", "words"), WORDS.items())
+def test_a_refusal_has_a_text_and_a_cause(fields: tuple[str, ...], words: tuple[str, str]) -> None:
+    """Both are made from the code and its data."""
+    code, *data = fields
+    refusal = refusals.Refusal(Code(code), *data)
+    assert (refusal_wording.text(refusal), refusal_wording.cause(refusal)) == words
+
+
+def test_every_code_has_words() -> None:
+    """Without exception."""
+    assert {code for code, *_ in WORDS} == set(Code)
+
+
+def test_refusals_are_counted_most_frequent_first() -> None:
+    """Equal numbers stand in the order of their texts."""
+    found = [
+        (refusals.of("node(s) were spot nodes"), 1),
+        (refusals.Refusal(Code.INSUFFICIENT, "memory"), 1),
+        (refusals.Refusal(Code.CORDONED), 2),
+    ]
+    said = "2 node(s) were unschedulable, 1 Insufficient memory, 1 node(s) were spot nodes"
+    assert refusal_wording.counted(found) == said

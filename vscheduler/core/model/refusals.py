@@ -1,0 +1,69 @@
+"""Refusals: why a node refuses a pod, as a code with data. `mirror.refusal_wording` renders them in
+English.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class RefusalCode(StrEnum):
+    """The filter that refuses a pod; named after the plugin of kube-scheduler where one exists.
+
+    Beside a code stand the values of `Refusal.subject` and `Refusal.detail`, if any.
+    """
+
+    NOT_READY = "NodeNotReady"
+    CORDONED = "NodeUnschedulable"
+    TAINT = "TaintToleration"
+    """Key and value of the taint."""
+    OTHER_TAINTS = "OtherTaints"
+    """More taints than are told apart."""
+    NODE_AFFINITY = "NodeAffinity"
+    FEATURES = "NodeDeclaredFeatures"
+    PORTS = "NodePorts"
+    POD_AFFINITY = "PodAffinity"
+    POD_ANTI_AFFINITY = "PodAntiAffinity"
+    EXISTING_ANTI_AFFINITY = "ExistingPodsAntiAffinity"
+    TOPOLOGY_SPREAD = "PodTopologySpread"
+    TOPOLOGY_LABEL = "PodTopologySpreadLabel"
+    """The node lacks a label that a topology spread constraint names."""
+    INSUFFICIENT = "NodeResourcesFit"
+    """The resource."""
+    TOO_SMALL = "TooSmall"
+    """The node is too small for any pod, even when empty."""
+    NOMINATED_RESOURCE = "NominatedResource"
+    """The resource, reserved for nominated pods of other schedulers."""
+    NOMINATED_PORTS = "NominatedPorts"
+    NOMINATED_ANTI_AFFINITY = "NominatedAntiAffinity"
+    KUBELET_REFUSED = "KubeletRefused"
+    """The kubelet's reason, and the length of the pause in seconds."""
+    NODE_GROUP_MISSING = "NodeGroupMissing"
+    NODE_GROUP_FOREIGN = "NodeGroupForeign"
+    """The queue."""
+    NODE_GROUP_USED_UP = "NodeGroupUsedUp"
+    """The queue."""
+    NODE_GROUP_UNREADABLE = "NodeGroupUnreadable"
+    """The queue, and why the limits of the queue can't be read."""
+    ZONE_CLOSED = "RevocableZoneClosed"
+    ZONE_RESERVED = "RevocableZoneReserved"
+    """The zone is for preemptable pods only."""
+    OUT_OF_PROPORTION = "OutOfProportion"
+    """The resource for which the node keeps cpu and memory free."""
+    FILTER_FAILED = "FilterFailed"
+    CUSTOM = "Custom"
+    """The text of a third-party plugin, and a short cause, or "" to use the text for both."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Refusal:
+    """Why a node refuses a pod. Equal refusals of several nodes are counted together."""
+
+    code: RefusalCode
+    subject: str = ""
+    """What the code is about, such as the key of a taint or a resource."""
+    detail: str = ""
+
+
+def of(answer: Refusal | str) -> Refusal:
+    """Return the refusal in an answer of a plugin, which may be the plugin's own text."""
+    return Refusal(RefusalCode.CUSTOM, answer) if isinstance(answer, str) else answer

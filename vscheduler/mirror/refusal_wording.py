@@ -1,0 +1,107 @@
+"""Refusals of nodes in English: in kube-scheduler's words, known to kubectl users, and as a short
+cause.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from vscheduler.core.model import refusals, resources
+
+Code = refusals.RefusalCode
+
+
+class Words(NamedTuple):
+    """The two renderings of a refusal, as templates with the fields of Refusal."""
+
+    text: str
+    """After a number of nodes: `3 node(s) were unschedulable`."""
+    cause: str
+    """After the names of nodes that no pod can use: `n1 not usable: cordoned`."""
+
+
+def text(refusal: refusals.Refusal) -> str:
+    """Return why nodes refuse a pod, such as `node(s) had untolerated taint {gpu: true}`."""
+    return _words(refusal).text.format(subject=refusal.subject, detail=refusal.detail)
+
+
+def counted(found: Iterable[tuple[refusals.Refusal, int]]) -> str:
+    """Return the texts with numbers of nodes, most frequent first, then in alphabetical order."""
+    texts = sorted((-count, text(refusal)) for refusal, count in found)
+    return ", ".join(f"{-negative} {said}" for negative, said in texts)
+
+
+def cause(refusal: refusals.Refusal) -> str:
+    """Return why nodes can't be used, in short: `taint gpu=true`, `cordoned`."""
+    return _words(refusal).cause.format(subject=refusal.subject, detail=refusal.detail)
+
+
+def _words(refusal: refusals.Refusal) -> Words:
+    match refusal:
+        case refusals.Refusal(Code.TAINT, _, ""):
+            return _TAINT_WITHOUT_VALUE
+        case refusals.Refusal(Code.CUSTOM, _, ""):
+            return _CUSTOM_WITHOUT_CAUSE
+        case refusals.Refusal(Code.INSUFFICIENT, resources.PODS):
+            return _TOO_MANY_PODS
+        case refusals.Refusal(Code.NOMINATED_RESOURCE, resources.PODS):
+            return _NOMINATED_SLOTS
+    return _WORDS[refusal.code]
+
+
+def _node(verb: str, cause: str) -> Words:
+    """Return the words of a refusal whose text ends in the cause."""
+    return Words(f"node(s) {verb}{cause}", cause)
+
+
+_TAINTED = "node(s) had untolerated taint {{{subject}: {detail}}}"
+_UNEVEN = "didn't match pod topology spread constraints"
+
+_WORDS: Mapping[Code, Words] = {
+    Code.NOT_READY: _node("were ", "not ready"),
+    Code.CORDONED: Words("node(s) were unschedulable", "cordoned"),
+    Code.TAINT: Words(_TAINTED, "taint {subject}={detail}"),
+    Code.OTHER_TAINTS: _node("had ", "other untolerated taints"),
+    Code.NODE_AFFINITY: Words(
+        "node(s) didn't match Pod's node affinity/selector", "not selected by any pod"
+    ),
+    Code.FEATURES: Words(
+        "node(s) didn't match Pod's required features", "without features that pods need"
+    ),
+    Code.PORTS: _node("", "didn't have free ports for the requested pod ports"),
+    Code.POD_AFFINITY: _node("", "didn't match pod affinity rules"),
+    Code.POD_ANTI_AFFINITY: _node("", "didn't match pod anti-affinity rules"),
+    Code.EXISTING_ANTI_AFFINITY: _node("", "didn't satisfy existing pods anti-affinity rules"),
+    Code.TOPOLOGY_SPREAD: _node("", _UNEVEN),
+    Code.TOPOLOGY_LABEL: _node("", f"{_UNEVEN} (missing required label)"),
+    Code.INSUFFICIENT: Words("Insufficient {subject}", "insufficient {subject}"),
+    Code.TOO_SMALL: _node("were ", "too small for any pod"),
+    Code.NOMINATED_RESOURCE: _node(
+        "had ", "{subject} that is nominated to pods of other schedulers"
+    ),
+    Code.NOMINATED_PORTS: _node(
+        "had ", "host ports that are nominated to pods of other schedulers"
+    ),
+    Code.NOMINATED_ANTI_AFFINITY: _node(
+        "", "didn't match anti-affinity rules with pods nominated by other schedulers"
+    ),
+    Code.KUBELET_REFUSED: _node(
+        "were ", "left alone for {detail} s, as a kubelet refused a pod ({subject})"
+    ),
+    Code.NODE_GROUP_MISSING: _node("were ", "in no node group"),
+    Code.NODE_GROUP_FOREIGN: _node("were ", "in a node group that isn't for queue {subject}"),
+    Code.NODE_GROUP_USED_UP: _node(
+        "were ", "in a node group of which queue {subject} has all that it may have"
+    ),
+    Code.NODE_GROUP_UNREADABLE: _node(
+        "were ", "refused, since the limits of queue {subject} can't be read ({detail})"
+    ),
+    Code.ZONE_CLOSED: _node("were ", "in a revocable zone that isn't open now"),
+    Code.ZONE_RESERVED: _node("were ", "in a revocable zone, for preemptable pods only"),
+    Code.OUT_OF_PROPORTION: _node("", "kept cpu and memory for free {subject}"),
+    Code.FILTER_FAILED: Words("a filter failed", "a filter failed"),
+    Code.CUSTOM: Words("{subject}", "{detail}"),
+}
+_TAINT_WITHOUT_VALUE = Words(_TAINTED, "taint {subject}")
+_CUSTOM_WITHOUT_CAUSE = Words("{subject}", "{subject}")
+_TOO_MANY_PODS = Words("Too many pods", "too many pods")
+_NOMINATED_SLOTS = _node("had ", "pod slots that are nominated to pods of other schedulers")
