@@ -143,5 +143,5 @@ def test_the_order_of_events_changes_nothing(seed: int) -> None:
     tree = {"actions": "allocate", "tiers": running.tiers(TIERS)}
     shuffled = random.Random(seed).sample(documents, len(documents))
     one, other = (running.open_session(each, tree) for each in (documents, shuffled))
-    assert one.snapshot.residents == other.snapshot.residents
+    assert one.snapshot.affinity_index == other.snapshot.affinity_index
     assert spread_out(one) == spread_out(other)

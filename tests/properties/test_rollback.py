@@ -72,7 +72,7 @@ def answers(session: working.Session) -> dict[str, object]:
 
 def evictable(session: working.Session) -> list[jobs.Task]:
     """All tasks that could be asked to go, by node and UID."""
-    return [task for row in range(session.layout.size) for task in session.residents(row)]
+    return [task for row in range(session.layout.size) for task in session.evictable_on(row)]
 
 
 def act(

@@ -159,9 +159,9 @@ def test_conditions_of_running_pods_about_everybody_are_one_to_a_task() -> None:
     cluster = Cluster([*many, *attacks.gang("first", "team-b", "qb")])
     opened = cycle.open_session(cluster.snapshot(), built_in())
     (task, *_) = opened.gangs[jobs.JobId("team-b/first")].job.tasks
-    standing = opened.neighbours.standing(task)
-    assert standing is not None
-    assert len(standing.repelling) == 1
+    affinity = opened.affinity_counts.state_of(task)
+    assert affinity is not None
+    assert len(affinity.repelling) == 1
     result = cluster.decide()
     assert result.binds
     assert not {bind.node for bind in result.binds} & {"n00", "n01"}
@@ -170,20 +170,20 @@ def test_conditions_of_running_pods_about_everybody_are_one_to_a_task() -> None:
 def test_what_is_kept_for_the_next_cycle_is_shared_with_the_last() -> None:
     """Another pod comes: what was filed is filed still, and nobody looks for it again."""
     cluster = Cluster(placed(attacks.conditions(15, 100)))
-    before = cluster.snapshot().residents
+    before = cluster.snapshot().affinity_index
     for each in attacks.gang("first", "team-b", "qb"):
         cluster.show(each)
-    assert cluster.snapshot().residents is before
+    assert cluster.snapshot().affinity_index is before
     (late,) = placed([attacks.pod("late", "aff", affinity=attacks.apart(1, 99))])
     cluster.show(late)
-    after = cluster.snapshot().residents
+    after = cluster.snapshot().affinity_index
     assert after is not before
     labels = {"k0-1": "v", "k99-0": "v"}
-    assert len(before.tie_finder.find("team-a", labels, {})) == 1
-    assert len(after.tie_finder.find("team-a", labels, {})) == 2
+    assert len(before.term_index.find("team-a", labels, {})) == 1
+    assert len(after.term_index.find("team-a", labels, {})) == 2
     cluster.mirror.apply(manifests.removal_of(late))
-    assert len(cluster.snapshot().residents.tie_finder.find("team-a", labels, {})) == 1
-    assert len(after.tie_finder.find("team-a", labels, {})) == 2
+    assert len(cluster.snapshot().affinity_index.term_index.find("team-a", labels, {})) == 1
+    assert len(after.term_index.find("team-a", labels, {})) == 2
 
 
 def test_without_pressure_nobody_stands_back() -> None:

@@ -50,7 +50,9 @@ def open_session(
         taken,
         configured,
         spending=spending,
-        neighbours=counts.PodAffinityCounts(taken.nodes.layout, taken.residents, spending.spend),
+        affinity_counts=counts.PodAffinityCounts(
+            taken.nodes.layout, taken.affinity_index, spending.spend
+        ),
         nominated=nominated_pods.NominatedPods(taken),
     )
     opened.open(guarded, placement.Placement(opened), relocations.awaited(opened))

@@ -83,7 +83,7 @@ class Mirror:
         self._refusals = kubelet_refusals.KubeletRefusals()
         self._nominated = kubelet_refusals.NominatedPods()
         self._pod_affinity = pod_affinity_index.PodAffinityIndexer(
-            self.work, self._columns.residents
+            self.work, self._columns.placed_pods
         )
         self._job_index = job_index.JobIndex(
             self.work,
@@ -238,7 +238,7 @@ class Mirror:
             elsewhere=self._pods_by_class.elsewhere(),
             refused=self._refusals.standing(now),
             nominated=self._nominated.freeze(),
-            residents=self._pod_affinity.freeze(),
+            affinity_index=self._pod_affinity.freeze(),
             carried=carried,
         )
 

@@ -39,7 +39,7 @@ class Opened:
     requests: int = field(default=0)
     """How often a plugin asked for a request."""
     actions: tuple[str, ...] = ("allocate",)
-    neighbours: near.PodAffinityCounts = field(
+    affinity_counts: near.PodAffinityCounts = field(
         default_factory=lambda: near.PodAffinityCounts(nodes.NodeLayout(()), pod_affinity.NOBODY)
     )
     nominated: outsiders.NominatedPods = field(init=False)

@@ -171,7 +171,7 @@ def canonical(found: snapshot.Snapshot) -> Document:
             (each.key, each.node, each.priority, _kind(each.kind), list(each.labels.items()))
             for each in found.nominated
         ],
-        "residents": found.residents,
+        "residents": found.affinity_index,
     }
 
 

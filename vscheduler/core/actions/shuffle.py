@@ -31,7 +31,7 @@ class Shuffle(contracts.Action[working.Session]):
         with session.statement() as trial:
             for job, named in victims.items():
                 for unit in self._units(session, session.gangs[job], named):
-                    if session.neighbours.would_miss(unit.tasks):
+                    if session.affinity_counts.would_break_affinity(unit.tasks):
                         continue
                     before = trial.checkpoint()
                     for task in unit.tasks:

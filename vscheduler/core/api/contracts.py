@@ -137,7 +137,7 @@ class Session(Protocol):
     queues: Mapping[str, queues.Queue]
 
     @property
-    def neighbours(self) -> views.PodAffinityCounts:
+    def affinity_counts(self) -> views.PodAffinityCounts:
         """Pod counts for pod affinity and spread, including the changes of this cycle."""
 
     @property

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vscheduler.core.model import constraints, jobs, nodes, pod_affinity, resources
 
-Item: TypeAlias = pod_affinity.Company | pod_affinity.AffinityTermOfPods
+Item: TypeAlias = pod_affinity.PodSets | pod_affinity.AffinityTermOfPods
 """The subject of a count of pods: pods selected by a term, or pods that carry a term."""
 
 Ports: TypeAlias = Mapping[str, tuple[constraints.HostPort, ...]]
@@ -85,7 +85,7 @@ class TopologyDomains(Protocol):
     codes: NDArray[np.int64]
     """The domain of each node, (N,). Nodes without the label have -1, the last index of counts."""
     counts: NDArray[np.int64]
-    """Pod counts by Seat and domain; pods without a domain count nowhere."""
+    """Pod counts by PodPresence and domain; pods without a domain count nowhere."""
     apart: bool
     """Whether each node has a domain of its own."""
 
@@ -94,10 +94,10 @@ class TopologyDomains(Protocol):
         """The domains of eligible nodes, sorted."""
 
     @property
-    def standing(self) -> NDArray[np.int64]:
+    def expected(self) -> NDArray[np.int64]:
         """Pods that stay or will start, by domain."""
 
-    def staying(self, code: int) -> int:
+    def expected_in(self, code: int) -> int:
         """Return the number of pods that stay or will start in the domain."""
 
 
@@ -113,7 +113,7 @@ class DomainCounts(Protocol):
     def among(self, key: str, scope: Hashable, eligible: nodes.Mask) -> TopologyDomains:
         """Return the counts by domain on eligible nodes only; scope identifies the set of nodes."""
 
-    def move(self, row: int, seat: pod_affinity.Seat, step: int) -> None:
+    def move(self, row: int, presence: pod_affinity.PodPresence, step: int) -> None:
         """Count a pod with this presence (step 1), or remove the pod (step -1). Not for plugins."""
 
 
@@ -143,9 +143,9 @@ class PodAffinityState:
     """Distinguishes the task from other tasks of the same class; None if nothing does."""
     counted_in: Mapping[Item, DomainCounts]
     """The counts that placing or evicting the task changes, except weighted sums."""
-    company: tuple[TopologyCount, ...] = ()
+    required_affinity: tuple[TopologyCount, ...] = ()
     """Required affinity: one of these pods must be in each of the domains."""
-    is_company: bool = False
+    matches_itself: bool = False
     """Whether the task matches its own required affinity, so that the first such pod may start
     without a match (as in kube-scheduler)."""
     avoided: tuple[TopologyCount, ...] = ()
@@ -161,7 +161,9 @@ class PodAffinityState:
     @property
     def version(self) -> int:
         """Changes whenever a pod moves that filters depend on."""
-        near = sum(each.pods.version for each in (*self.company, *self.avoided, *self.repelling))
+        near = sum(
+            each.pods.version for each in (*self.required_affinity, *self.avoided, *self.repelling)
+        )
         return near + sum(each.pods.version for each in self.spreading)
 
 
@@ -172,7 +174,7 @@ class PodAffinityCounts(Protocol):
     def nobody(self) -> bool:
         """Whether no pod has affinity or spread constraints."""
 
-    def standing(self, task: jobs.Task) -> PodAffinityState | None:
+    def state_of(self, task: jobs.Task) -> PodAffinityState | None:
         """Return the state for the task; None if no affinity or spread term concerns the task."""
 
 

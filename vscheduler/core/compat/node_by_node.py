@@ -42,7 +42,7 @@ class NodeByNodeSearch:
         session = self.session
         return [
             task
-            for task in session.residents(row)
+            for task in session.evictable_on(row)
             if session.gang_of(task).status(task) is task.status
             and task.preemptable
             and self.candidate(session.gang_of(task), task)
@@ -83,11 +83,11 @@ class NodeByNodeSearch:
         session, trial = self.session, self.trial
         allocated = jobs.TaskStatus.ALLOCATED
         young = any(session.gang_of(task).counts[allocated] for task in victims)
-        if not young and not session.neighbours.has_guests:
+        if not young and not session.affinity_counts.has_affinity_placements:
             return victims
         start = trial.checkpoint()
         for victim in list(victims):
-            if session.neighbours.would_miss([victim]):
+            if session.affinity_counts.would_break_affinity([victim]):
                 victims.remove(victim)
                 continue
             before = trial.checkpoint()

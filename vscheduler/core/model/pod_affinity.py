@@ -12,11 +12,11 @@ from typing import Generic, TypeAlias, TypeVar
 
 from vscheduler.core.model import constraints
 
-Company: TypeAlias = tuple[constraints.PodSet, ...]
+PodSets: TypeAlias = tuple[constraints.PodSet, ...]
 """The pods that are in all of these sets: the pods counted by an affinity term or spread
 constraint."""
 
-Seats: TypeAlias = Mapping[str, tuple[int, int]]
+PodsByNode: TypeAlias = Mapping[str, tuple[int, int]]
 """By node name, the number of staying pods and of pods being deleted. Nodes without any are left
 out."""
 
@@ -24,21 +24,21 @@ NAME_LABEL = "kubernetes.io/metadata.name"
 """The label set by API servers on every namespace."""
 
 
-class Seat(IntEnum):
+class PodPresence(IntEnum):
     """The state of a pod on its node, used as an index into counts."""
 
     STAYING = 0
     LEAVING = 1
     """The pod is being deleted, or was chosen for eviction."""
-    PROMISED = 2
+    COMING = 2
     """The pod waits for resources being freed on the node."""
 
 
-class AffinityKind(StrEnum):
+class AffinityEffect(StrEnum):
     """The effect of a placed pod's term on pods placed later."""
 
-    REPELS = "required anti-affinity: they may not come near"
-    DRAWS = "required affinity: they would be company"
+    REPELS = "required anti-affinity: excludes them from the domain"
+    DRAWS = "required affinity: attracts them to the domain"
     LIKES = "preferred affinity, or with a weight below 0 anti-affinity"
 
 
@@ -47,7 +47,7 @@ class AffinityKind(StrEnum):
 class AffinityTermOfPods(constraints.Hashed):
     """A pod affinity term of pods already placed, which affects pods placed later."""
 
-    bond: AffinityKind
+    effect: AffinityEffect
     term: constraints.PodTerm
     weight: int = 0
     """Weight of a preferred term, else 0."""
@@ -59,10 +59,10 @@ def labels_of(namespace: str, known: Mapping[str, Mapping[str, str]]) -> Mapping
     return {NAME_LABEL: namespace} if found is None else found
 
 
-def companies(limits: constraints.Constraints) -> Iterator[Company]:
+def counted_pod_sets(limits: constraints.Constraints) -> Iterator[PodSets]:
     """Yield the pod sets counted for these constraints."""
     if limits.pod_affinity:
-        yield company(limits.pod_affinity)
+        yield pod_sets_of(limits.pod_affinity)
     for term in limits.pod_anti_affinity:
         yield (term.pods,)
     for preferred in limits.pod_preferred:
@@ -71,22 +71,22 @@ def companies(limits: constraints.Constraints) -> Iterator[Company]:
         yield (spread.pods,)
 
 
-def company(terms: Iterable[constraints.PodTerm]) -> Company:
+def pod_sets_of(terms: Iterable[constraints.PodTerm]) -> PodSets:
     """Return the pod sets of all terms, without duplicates."""
     return tuple(dict.fromkeys(term.pods for term in terms))
 
 
-def ties(limits: constraints.Constraints) -> Iterator[AffinityTermOfPods]:
+def affinity_terms(limits: constraints.Constraints) -> Iterator[AffinityTermOfPods]:
     """Yield the terms by which a pod with these constraints affects later pods."""
     for term in limits.pod_anti_affinity:
-        yield AffinityTermOfPods(AffinityKind.REPELS, term)
+        yield AffinityTermOfPods(AffinityEffect.REPELS, term)
     for term in limits.pod_affinity:
-        yield AffinityTermOfPods(AffinityKind.DRAWS, term)
+        yield AffinityTermOfPods(AffinityEffect.DRAWS, term)
     for preferred in limits.pod_preferred:
-        yield AffinityTermOfPods(AffinityKind.LIKES, preferred.term, preferred.weight)
+        yield AffinityTermOfPods(AffinityEffect.LIKES, preferred.term, preferred.weight)
 
 
-def anchor(sets: Company) -> constraints.Requirement | None:
+def anchor(sets: PodSets) -> constraints.Requirement | None:
     """Return an In requirement for looking up pods by label value, or None."""
     for pods in sets:
         for requirement in () if pods.labels is None else pods.labels.requirements:
@@ -102,20 +102,20 @@ class SelectorIndex(Generic[Item]):
     """Finds the pod sets that contain a pod by the pod's labels, instead of testing each set."""
 
     def __init__(self) -> None:
-        self._by_label: dict[tuple[str, str], dict[Item, Company]] = {}
-        self._general: dict[Item, Company] = {}
+        self._by_label: dict[tuple[str, str], dict[Item, PodSets]] = {}
+        self._general: dict[Item, PodSets] = {}
         self._named: Counter[str] = Counter()
         """How many pod sets refer to each label key."""
         self._stale: set[tuple[str, str]] = set()
         self._frozen: SelectorIndex[Item] | None = None
 
-    def add(self, item: Item, sets: Company) -> None:
+    def add(self, item: Item, sets: PodSets) -> None:
         """Add an item under these pod sets."""
         for found in self._places(sets):
             found[item] = sets
         self._named.update(_named(sets))
 
-    def discard(self, item: Item, sets: Company) -> None:
+    def discard(self, item: Item, sets: PodSets) -> None:
         """Remove an item."""
         for found in self._places(sets):
             del found[item]
@@ -131,7 +131,7 @@ class SelectorIndex(Generic[Item]):
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> list[Item]:
         """Return the items whose pod sets all contain a pod with these labels in this namespace."""
-        near: list[Mapping[Item, Company]] = [self._general] if self._general else []
+        near: list[Mapping[Item, PodSets]] = [self._general] if self._general else []
         if self._by_label:
             near += [self._by_label[pair] for pair in labels.items() if pair in self._by_label]
         return [
@@ -170,7 +170,7 @@ class SelectorIndex(Generic[Item]):
         self._frozen = copy
         return copy
 
-    def _places(self, sets: Company) -> Iterator[dict[Item, Company]]:
+    def _places(self, sets: PodSets) -> Iterator[dict[Item, PodSets]]:
         pairs = _pairs(sets)
         if not pairs:
             self._stale.add(("", ""))
@@ -180,13 +180,13 @@ class SelectorIndex(Generic[Item]):
             yield self._by_label.setdefault(pair, {})
 
 
-def _named(sets: Company) -> Iterator[str]:
+def _named(sets: PodSets) -> Iterator[str]:
     for pods in sets:
         for requirement in () if pods.labels is None else pods.labels.requirements:
             yield requirement.key
 
 
-def _pairs(sets: Company) -> list[tuple[str, str]]:
+def _pairs(sets: PodSets) -> list[tuple[str, str]]:
     found = anchor(sets)
     return [] if found is None else [(found.key, value) for value in dict.fromkeys(found.values)]
 
@@ -195,26 +195,26 @@ def _pairs(sets: Company) -> list[tuple[str, str]]:
 class PodAffinityIndex:
     """Pod counts per node. Immutable, and shared between snapshots."""
 
-    companies: Mapping[Company, Seats] = field(default_factory=dict)
+    pod_set_counts: Mapping[PodSets, PodsByNode] = field(default_factory=dict)
     """Counts of the pods named in constraints of this scheduler's waiting pods."""
-    ties: Mapping[AffinityTermOfPods, Seats] = field(default_factory=dict)
+    term_counts: Mapping[AffinityTermOfPods, PodsByNode] = field(default_factory=dict)
     """Counts of the pods with a term, for terms of placed pods and of this scheduler's waiting
     pods."""
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Labels of namespaces, by name."""
 
-    company_finder: SelectorIndex[Company] = field(
+    pod_set_index: SelectorIndex[PodSets] = field(
         default_factory=SelectorIndex, compare=False, repr=False
     )
-    """Finds the keys of `companies` that count a given pod."""
-    tie_finder: SelectorIndex[AffinityTermOfPods] = field(
+    """Finds the keys of `pod_set_counts` that count a given pod."""
+    term_index: SelectorIndex[AffinityTermOfPods] = field(
         default_factory=SelectorIndex, compare=False, repr=False
     )
-    """Finds the keys of `ties` that apply to a given pod."""
+    """Finds the keys of `term_counts` that apply to a given pod."""
 
     def names(self, label: str) -> bool:
         """Whether any pod affinity term or spread constraint refers to this label key."""
-        return self.company_finder.names(label) or self.tie_finder.names(label)
+        return self.pod_set_index.names(label) or self.term_index.names(label)
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
         """Return the labels of a namespace."""

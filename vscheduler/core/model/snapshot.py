@@ -252,6 +252,6 @@ class Snapshot:
     nominated: tuple[Nominated, ...] = ()
     """Nominated pods of other schedulers, by descending priority, then by name. The node may not
     exist."""
-    residents: pod_affinity.PodAffinityIndex = pod_affinity.NOBODY
+    affinity_index: pod_affinity.PodAffinityIndex = pod_affinity.NOBODY
     """Pod counts per node, for pod affinity and topology spread."""
     carried: Carried = FRESH

@@ -30,7 +30,7 @@ class NominatedPods:
 
     def __init__(self, taken: snapshot.Snapshot) -> None:
         self._layout, self._space = taken.nodes.layout, taken.space
-        self._affinity_index = taken.residents
+        self._affinity_index = taken.affinity_index
         self._pods = [each for each in taken.nominated if each.node in self._layout.rows]
         self.anybody = bool(self._pods)
         self._counted: dict[int, int] = {}
@@ -137,10 +137,10 @@ def likeness(session: "working.Session", task: jobs.Task) -> Hashable:
     Two things can: selection by affinity terms of other pods, and resources reserved for nominated
     pods.
     """
-    if session.neighbours.nobody and not session.nominated.anybody:
+    if session.affinity_counts.nobody and not session.nominated.anybody:
         return None
-    standing, kept = session.neighbours.standing(task), session.nominated.of(task)
-    known = None if standing is None else standing.key
+    affinity, kept = session.affinity_counts.state_of(task), session.nominated.of(task)
+    known = None if affinity is None else affinity.key
     return known if kept is None else (known, kept.number)
 
 

@@ -32,7 +32,7 @@ def groups(session: "working.Session", due: Iterable[job_state.JobState]) -> lis
     by_pod: defaultdict[Hashable, list[job_state.JobState]] = defaultdict(list)
     nominated = bool(session.nominated)
     nominations = session.snapshot.carried.nominations
-    all_alone = session.neighbours.nobody and not nominations and not nominated
+    all_alone = session.affinity_counts.nobody and not nominations and not nominated
     for gang in due:
         task = representative(gang.job)
         if task is not None and gang.untouched and (all_alone or _is_alone(session, gang.job)):
@@ -58,7 +58,7 @@ def _is_alone(session: "working.Session", job: jobs.Job) -> bool:
     nominations = session.snapshot.carried.nominations
     waiting = _waiting(job)
     return len({session.nominated.of(task) for task in waiting}) <= 1 and all(
-        task.uid not in nominations and session.neighbours.standing(task) is None
+        task.uid not in nominations and session.affinity_counts.state_of(task) is None
         for task in waiting
     )
 

@@ -91,14 +91,16 @@ class NodeOrder(contracts.Plugin):
         self, task: jobs.Task, nodes: contracts.NodeView, feasible: NDArray[np.bool_]
     ) -> Iterator[Scores | None]:
         """Yield scores for preferred pod affinity and soft topology spread."""
-        standing = self._session.neighbours.standing(task)
-        if standing is None:
+        affinity = self._session.affinity_counts.state_of(task)
+        if affinity is None:
             return
         if self._likes:
-            likes = filters.liking(standing, self.required_affinity_weight, feasible)
+            likes = filters.affinity_score(affinity, self.required_affinity_weight, feasible)
             yield None if likes is None else self._likes * likes
         if self._spread:
-            even = filters.evenness(standing, task.pod_class.constraints, nodes.layout, feasible)
+            even = filters.spread_score(
+                affinity, task.pod_class.constraints, nodes.layout, feasible
+            )
             yield None if even is None else self._spread * even
 
     def _without_taints(

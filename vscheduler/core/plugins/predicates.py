@@ -38,15 +38,15 @@ class FilterRule:
     """One refusal depending on other pods, with all filters behind the refusal."""
 
     refusal: refusals.Refusal
-    gates: Sequence[filters.DomainFilter]
+    domain_filters: Sequence[filters.DomainFilter]
     curable: bool = True
 
     def verdict(self, nodes: contracts.NodeView, *, foresees: bool) -> contracts.FilterResult:
         """Return the rows passing all filters, now and, if `foresees`, after pods are gone."""
         now = np.ones(nodes.size, dtype=np.bool_)
         later = now.copy()
-        for gate in self.gates:
-            on_now, on_later = gate.on(nodes.rows)
+        for domain_filter in self.domain_filters:
+            on_now, on_later = domain_filter.on(nodes.rows)
             now &= on_now
             later &= on_later
         return contracts.FilterResult(
@@ -106,7 +106,7 @@ class Predicates(contracts.Plugin):
     def open(self, session: contracts.Session) -> None:
         """Read the arguments. Results by node specs are computed once for each pod class."""
         self._layout = session.snapshot.nodes.layout
-        self._neighbours = session.neighbours
+        self._affinity_counts = session.affinity_counts
         self._nominated = session.nominated
         self._pod_affinity = bool(self.argument("predicate.PodAffinityEnable"))
         self._spread = bool(self.argument("predicate.PodTopologySpreadEnable"))
@@ -138,7 +138,7 @@ class Predicates(contracts.Plugin):
             later = tables.free_ports(nodes.layout, nodes.rows, wanted, nodes.ports)
             left = tables.free_ports(nodes.layout, nodes.rows, wanted, nodes.leaving_ports)
             results.append(contracts.FilterResult(PORTS, later & left, later, curable=True))
-        state = self._neighbours.standing(task)
+        state = self._affinity_counts.state_of(task)
         if state is not None:
             rules = self._ruling(state, task.pod_class).rules
             results += [rule.verdict(nodes, foresees=self._foresees) for rule in rules]
@@ -171,7 +171,7 @@ class Predicates(contracts.Plugin):
         The result has flags instead of pod counts, so most placements leave the outlook of other
         nodes as before.
         """
-        state = self._neighbours.standing(task)
+        state = self._affinity_counts.state_of(task)
         return None if state is None else self._ruling(state, task.pod_class).outlook
 
     def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> Sequence[Hashable] | None:
@@ -180,11 +180,11 @@ class Predicates(contracts.Plugin):
         After a pod of a gang with anti-affinity to itself, for example, the node takes no second
         pod.
         """
-        state = self._neighbours.standing(task)
+        state = self._affinity_counts.state_of(task)
         local = () if state is None else self._ruling(state, task.pod_class).local
         if not local:
             return None
-        answers = [answer for gate in local for answer in gate.on(rows)]
+        answers = [answer for domain_filter in local for answer in domain_filter.on(rows)]
         return [each.tobytes() for each in np.stack(answers, axis=1)]
 
     def _ruling(self, state: views.PodAffinityState, pod_class: jobs.PodClass) -> CachedRules:
@@ -194,16 +194,16 @@ class Predicates(contracts.Plugin):
         if known is None or known.version != version:
             rules = tuple(self._rules(state, pod_class))
             outlook = tuple(
-                (gate.now.tobytes(), gate.later.tobytes())
+                (domain_filter.now.tobytes(), domain_filter.later.tobytes())
                 for rule in rules
-                for gate in rule.gates
-                if gate.changes is filters.Changes.ANYWHERE
+                for domain_filter in rule.domain_filters
+                if domain_filter.changes is filters.Changes.ANYWHERE
             )
             local = [
-                gate
+                domain_filter
                 for rule in rules
-                for gate in rule.gates
-                if gate.changes is filters.Changes.ON_ITS_NODE
+                for domain_filter in rule.domain_filters
+                if domain_filter.changes is filters.Changes.ON_ITS_NODE
             ]
             known = self._rulings[state] = CachedRules(version, rules, outlook or None, local)
         return known
@@ -212,16 +212,16 @@ class Predicates(contracts.Plugin):
         self, state: views.PodAffinityState, pod_class: jobs.PodClass
     ) -> Iterator[FilterRule]:
         """Yield rules in kube-scheduler's order: InterPodAffinity, PodTopologySpread."""
-        if self._pod_affinity and state.company:
-            yield FilterRule(POD_AFFINITY, filters.company_gates(state), curable=False)
+        if self._pod_affinity and state.required_affinity:
+            yield FilterRule(POD_AFFINITY, filters.affinity_filters(state), curable=False)
         if self._pod_affinity and state.avoided:
-            yield FilterRule(POD_ANTI_AFFINITY, filters.distance_gates(state.avoided))
+            yield FilterRule(POD_ANTI_AFFINITY, filters.anti_affinity_filters(state.avoided))
         if self._pod_affinity and state.repelling:
-            yield FilterRule(EXISTING_ANTI_AFFINITY, filters.distance_gates(state.repelling))
+            yield FilterRule(EXISTING_ANTI_AFFINITY, filters.anti_affinity_filters(state.repelling))
         if self._spread and any(each.spread.hard for each in state.spreading):
-            yield FilterRule(TOPOLOGY_LABEL, filters.label_gates(state), curable=False)
-            gates = filters.spread_gates(state, pod_class.constraints, self._layout)
-            yield FilterRule(TOPOLOGY_SPREAD, gates)
+            yield FilterRule(TOPOLOGY_LABEL, filters.topology_key_filters(state), curable=False)
+            domain_filters = filters.spread_filters(state, pod_class.constraints, self._layout)
+            yield FilterRule(TOPOLOGY_SPREAD, domain_filters)
 
     def _work_out(
         self, pod_class: jobs.PodClass, layout: tables.NodeLayout

@@ -46,7 +46,7 @@ class Preemptor:
         if gang.sub_groups is not None or len(job.tasks) > gang.counts[jobs.TaskStatus.PENDING]:
             return None
         needs = job.memo("needs", functools.partial(_needs, job))
-        if len(job.tasks) == 1 and session.neighbours.nobody and not session.nominated.anybody:
+        if len(job.tasks) == 1 and session.affinity_counts.nobody and not session.nominated.anybody:
             return needs, job.memo("only task", functools.partial(_traits, job.tasks[0])), None
         traits = tuple(map(_traits, self.tasks))
         return needs, traits, tuple(nominated_pods.likeness(session, task) for task in self.tasks)

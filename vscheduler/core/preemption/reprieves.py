@@ -124,7 +124,7 @@ def _leaves_others_alone(session: "working.Session", evicts: list[decisions.Evic
         taken = session.ports.get(evict.node, ())
         if any(left.conflicts(right) for left, right in itertools.combinations(taken, 2)):
             return False
-        if session.neighbours.standing(evict.task):
+        if session.affinity_counts.state_of(evict.task):
             return False
     return True
 

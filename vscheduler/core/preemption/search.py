@@ -92,7 +92,9 @@ class VictimSearch:
                     failed.clear()  # a whole gang may have freed resources for the others
                     if task.uid in counted:
                         lacking = lacking - self._session.request(task)
-                elif self._session.neighbours.standing(task) is None:  # no affinity to new places
+                elif (
+                    self._session.affinity_counts.state_of(task) is None
+                ):  # no affinity to new places
                     failed.add(alike)
         return self._done()
 

@@ -154,7 +154,7 @@ def most(session: "working.Session", queue: queues.Queue, hook: str) -> resource
     inside = hook == "preemptable"
     freed = np.zeros_like(session.future_used)
     for row in range(session.layout.size):
-        for task in session.residents(row):
+        for task in session.evictable_on(row):
             if task.preemptable and (session.gang_of(task).job.queue == queue.name) == inside:
                 freed[row] += session.request(task)
     return freed
@@ -192,9 +192,9 @@ class VictimCandidates:
         self._overshoots: dict[jobs.JobId, float] = {}
         """Overshoots of whole gangs, for the current task."""
 
-    def residents(self, row: int) -> list[jobs.Task]:
+    def evictable_on(self, row: int) -> list[jobs.Task]:
         """Return the candidates on the node."""
-        return [task for task in self._session.residents(row) if self._is_candidate(task)]
+        return [task for task in self._session.evictable_on(row) if self._is_candidate(task)]
 
     def asks_anew(self, claimed: resources.Vector) -> None:
         """Start the search for another task.
@@ -220,7 +220,7 @@ class VictimCandidates:
         """
         found: list[VictimGroup] = []
         owners: dict[jobs.JobId, job_state.JobState] = {}
-        for task in self.residents(row):
+        for task in self.evictable_on(row):
             gang = owners[task.job] = self._session.gang_of(task)
             rank = self._ranks.get(gang.job.queue)
             if rank is None:
@@ -269,7 +269,7 @@ class VictimCandidates:
         if not stays and self._has_nominations(unit.gang):
             return None
         session, hook, tasks = self._session, self._hook, current.tasks
-        if not session.budgets.spare(tasks) or session.neighbours.would_miss(tasks):
+        if not session.budgets.spare(tasks) or session.affinity_counts.would_break_affinity(tasks):
             return None
         if len(session.dispatch.unprotected(hook, claimant, tasks)) < len(tasks):
             return None

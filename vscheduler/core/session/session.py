@@ -24,9 +24,9 @@ from vscheduler.core.session import (
 
 PRECEDENCE = {code: place for place, code in enumerate(decisions.ReasonCode)}
 
-SEATS = {
-    jobs.TaskStatus.ALLOCATED: pod_affinity.Seat.STAYING,
-    jobs.TaskStatus.PIPELINED: pod_affinity.Seat.PROMISED,
+PRESENCE = {
+    jobs.TaskStatus.ALLOCATED: pod_affinity.PodPresence.STAYING,
+    jobs.TaskStatus.PIPELINED: pod_affinity.PodPresence.COMING,
 }
 """How pod affinity counts a task that was placed in this cycle, by the new status of the task."""
 
@@ -47,7 +47,7 @@ class Session:
         policy: policies.Policy,
         *,
         spending: work_budget.WorkBudget,
-        neighbours: interfaces.PodAffinityCounts,
+        affinity_counts: interfaces.PodAffinityCounts,
         nominated: views.NominatedPods,
     ) -> None:
         """Copy the snapshot; the caller, core.cycle, calls `open` next."""
@@ -97,10 +97,10 @@ class Session:
         self.spend = spending.spend
         if snapshot.carried.spent:
             self.spending.hurry(self.unsettled(), snapshot.carried.attempted)
-        self._residents: collections.defaultdict[int, list[jobs.Task]] | None = None
+        self._evictable: collections.defaultdict[int, list[jobs.Task]] | None = None
         self._requests: dict[jobs.PodClass, resources.Vector] = {}
         self._losses, self._losses_kept = node_loss_grace.losses(snapshot), 0.0
-        self.neighbours = neighbours
+        self.affinity_counts = affinity_counts
         self.nominated = nominated
 
     def open(
@@ -269,11 +269,11 @@ class Session:
         if at > self.snapshot.now:
             self.wake_at = at if self.wake_at is None else min(at, self.wake_at)
 
-    def residents(self, row: int) -> Sequence[jobs.Task]:
+    def evictable_on(self, row: int) -> Sequence[jobs.Task]:
         """Return this scheduler's evictable pods on a node, as the cycle began, by UID."""
-        if self._residents is None:
+        if self._evictable is None:
             spared = self.snapshot.carried.eviction_refused_pods
-            self._residents = collections.defaultdict(list)
+            self._evictable = collections.defaultdict(list)
             for gang in self.gangs.values():
                 for status in jobs.EVICTABLE:
                     if gang.job.counts.get(status):
@@ -281,10 +281,10 @@ class Session:
                             if task.status is not status or task.uid in spared:
                                 continue
                             if task.node in self.layout.rows:
-                                self._residents[self.layout.rows[task.node]].append(task)
-            for tasks in self._residents.values():
+                                self._evictable[self.layout.rows[task.node]].append(task)
+            for tasks in self._evictable.values():
                 tasks.sort(key=lambda task: task.uid)
-        return self._residents.get(row, ())
+        return self._evictable.get(row, ())
 
     def gang_of(self, task: jobs.Task) -> job_state.JobState:
         """Return the state of the task's job in this cycle."""
@@ -342,7 +342,7 @@ class Session:
             assert not full or not request[over].any(), f"{task.key} overfills a node"
         name = self.layout.names[row]
         work_budget.take_ports(self.ports, name, task)
-        self.neighbours.move(task, row, SEATS[status], 1)
+        self.affinity_counts.move(task, row, PRESENCE[status], 1)
         self.touched.append(row)
         self.gang_of(task).move(task, status, name)
         self.dispatch.tell("on_allocate", task)
@@ -355,7 +355,7 @@ class Session:
         self.future_used[row] -= request
         if gang.status(task) is jobs.TaskStatus.ALLOCATED:
             self.used[row] -= request
-        self.neighbours.move(task, row, SEATS[gang.status(task)], -1)
+        self.affinity_counts.move(task, row, PRESENCE[gang.status(task)], -1)
         name = self.layout.names[row]
         work_budget.give_ports_back(self.ports, name, task)
         self.touched.append(row)
@@ -367,7 +367,7 @@ class Session:
         self.future_used[row] += step * self.request(reservation.task)
         move = work_budget.take_ports if step > 0 else work_budget.give_ports_back
         move(self.ports, reservation.node, reservation.task)
-        self.neighbours.move(reservation.task, row, pod_affinity.Seat.PROMISED, step)
+        self.affinity_counts.move(reservation.task, row, pod_affinity.PodPresence.COMING, step)
         self.touched.append(row)
 
     def evict(self, task: jobs.Task, row: int) -> None:
@@ -376,8 +376,8 @@ class Session:
         self.future_used[row] -= self.request(task)
         work_budget.give_ports_back(self.ports, name, task)
         work_budget.take_ports(self.leaving_ports, name, task)
-        self.neighbours.move(task, row, pod_affinity.Seat.STAYING, -1)
-        self.neighbours.move(task, row, pod_affinity.Seat.LEAVING, 1)
+        self.affinity_counts.move(task, row, pod_affinity.PodPresence.STAYING, -1)
+        self.affinity_counts.move(task, row, pod_affinity.PodPresence.LEAVING, 1)
         self.touched.append(row)
         self.budgets.take(task)
         self.gang_of(task).move(task, jobs.TaskStatus.RELEASING, name)
@@ -391,7 +391,7 @@ class Session:
         self.budgets.give_back(task)
         work_budget.give_ports_back(self.leaving_ports, name, task)
         work_budget.take_ports(self.ports, name, task)
-        self.neighbours.move(task, row, pod_affinity.Seat.LEAVING, -1)
-        self.neighbours.move(task, row, pod_affinity.Seat.STAYING, 1)
+        self.affinity_counts.move(task, row, pod_affinity.PodPresence.LEAVING, -1)
+        self.affinity_counts.move(task, row, pod_affinity.PodPresence.STAYING, 1)
         self.touched.append(row)
         self.gang_of(task).move(task, task.status, task.node)

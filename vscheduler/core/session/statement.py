@@ -102,7 +102,7 @@ class Statement:
         gang = self._session.gang_of(task)
         assert gang.status(task) is jobs.TaskStatus.ALLOCATED
         row = self._session.layout.rows[gang.node(task) or ""]
-        self._move_affinity(task, row, pod_affinity.Seat.STAYING)
+        self._move_affinity(task, row, pod_affinity.PodPresence.STAYING)
         self._operations.append((Step.STARTED, task, row))
 
     def postpone(self, checkpoint: int) -> None:
@@ -137,7 +137,7 @@ class Statement:
                 case Step.KEPT:
                     self._session.keep(self._kept.pop(task.uid), -1)
                 case Step.STARTED:
-                    self._move_affinity(task, row, pod_affinity.Seat.PROMISED)
+                    self._move_affinity(task, row, pod_affinity.PodPresence.COMING)
                 case Step.SPARED:
                     self._session.evict(task, row)
                     self._evicts[task.uid] = self._spared.pop(task.uid)
@@ -186,17 +186,17 @@ class Statement:
             elif step in (Step.PLACED, Step.STARTED):
                 if self._session.gang_of(task).status(task) is jobs.TaskStatus.ALLOCATED:
                     # The task waits with its gang, so it can't satisfy another pod's affinity yet.
-                    self._move_affinity(task, row, pod_affinity.Seat.PROMISED)
+                    self._move_affinity(task, row, pod_affinity.PodPresence.COMING)
                 self._hold(task, row)
         self._forget()
 
-    def _move_affinity(self, task: jobs.Task, row: int, seat: pod_affinity.Seat) -> None:
+    def _move_affinity(self, task: jobs.Task, row: int, presence: pod_affinity.PodPresence) -> None:
         """Let pod affinity count a task, already placed, as starting or as waiting on the node."""
-        previous = pod_affinity.Seat.STAYING
-        if seat is previous:
-            previous = pod_affinity.Seat.PROMISED
-        self._session.neighbours.move(task, row, previous, -1)
-        self._session.neighbours.move(task, row, seat, 1)
+        previous = pod_affinity.PodPresence.STAYING
+        if presence is previous:
+            previous = pod_affinity.PodPresence.COMING
+        self._session.affinity_counts.move(task, row, previous, -1)
+        self._session.affinity_counts.move(task, row, presence, 1)
         self._session.touched.append(row)
 
     def _hold(self, task: jobs.Task, row: int) -> None:

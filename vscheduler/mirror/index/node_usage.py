@@ -122,7 +122,7 @@ class NodeColumns:
             if pod.task is not None and pod.node is not None and pod.holds_room:
                 self._dirty.add(pod.node)
 
-    def residents(self) -> Iterator[pods.Pod]:
+    def placed_pods(self) -> Iterator[pods.Pod]:
         """Iterate over all pods that hold room, including pods on unknown nodes."""
         for held in self._pods.values():
             yield from held.values()

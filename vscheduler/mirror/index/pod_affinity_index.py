@@ -19,7 +19,7 @@ class CountsByNode(Generic[Item]):
         self._holders: Counter[Item] = Counter()
         self._counts: dict[Item, dict[str, tuple[int, int]]] = {}
         self._stale: set[Item] = set()
-        self._frozen: dict[Item, pod_affinity.Seats] = {}
+        self._frozen: dict[Item, pod_affinity.PodsByNode] = {}
 
     def __contains__(self, item: Item) -> bool:
         return item in self._holders
@@ -71,7 +71,7 @@ class CountsByNode(Generic[Item]):
         """Return the items with at least one holder."""
         return list(self._holders)
 
-    def frozen(self) -> Mapping[Item, pod_affinity.Seats]:
+    def frozen(self) -> Mapping[Item, pod_affinity.PodsByNode]:
         """Return all counts. Counts unchanged since the last call are the same objects."""
         if self._stale:
             self._frozen = dict(self._frozen)
@@ -95,18 +95,18 @@ class PodAffinityIndexer:
         self._work = work
         self._everyone = everyone
         """Returns all pods that hold room at present."""
-        self._companies: CountsByNode[pod_affinity.Company] = CountsByNode()
-        self._finder: pod_affinity.SelectorIndex[pod_affinity.Company] = (
+        self._pod_set_counts: CountsByNode[pod_affinity.PodSets] = CountsByNode()
+        self._pod_set_index: pod_affinity.SelectorIndex[pod_affinity.PodSets] = (
             pod_affinity.SelectorIndex()
         )
-        self._ties: CountsByNode[pod_affinity.AffinityTermOfPods] = CountsByNode()
-        self._tie_finder: pod_affinity.SelectorIndex[pod_affinity.AffinityTermOfPods] = (
+        self._term_counts: CountsByNode[pod_affinity.AffinityTermOfPods] = CountsByNode()
+        self._term_index: pod_affinity.SelectorIndex[pod_affinity.AffinityTermOfPods] = (
             pod_affinity.SelectorIndex()
         )
         self._named: dict[str, dict[str, dict[jobs.TaskId, pods.Pod]]] = {}
         """Pods that hold room, by label key and value, for label keys named in terms."""
         self._namers: Counter[str] = Counter()
-        """How many companies are looked up by a label key."""
+        """How many held pod sets are looked up by a label key."""
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._frozen = pod_affinity.NOBODY
 
@@ -132,70 +132,70 @@ class PodAffinityIndexer:
             del self._namespaces[name]
         else:
             self._namespaces[name] = labels
-        for company in self._companies.items():
-            if any(pods.more_namespaces is not None for pods in company):
-                self._companies.clear(company)
-                self._count(company)
+        for pod_sets in self._pod_set_counts.items():
+            if any(pods.more_namespaces is not None for pods in pod_sets):
+                self._pod_set_counts.clear(pod_sets)
+                self._count(pod_sets)
 
     def freeze(self) -> pod_affinity.PodAffinityIndex:
         """Return all counts; the last object again when nothing changed."""
-        companies, ties = self._companies.frozen(), self._ties.frozen()
+        pod_set_counts, term_counts = self._pod_set_counts.frozen(), self._term_counts.frozen()
         last = self._frozen
-        known = (last.companies, last.ties, last.namespaces)
-        now = (companies, ties, self._namespaces)
+        known = (last.pod_set_counts, last.term_counts, last.namespaces)
+        now = (pod_set_counts, term_counts, self._namespaces)
         if any(before is not after for before, after in zip(known, now, strict=True)):
             self._frozen = pod_affinity.PodAffinityIndex(
-                companies=companies,
-                ties=ties,
+                pod_set_counts=pod_set_counts,
+                term_counts=term_counts,
                 namespaces=self._namespaces,
-                company_finder=self._finder.freeze(),
-                tie_finder=self._tie_finder.freeze(),
+                pod_set_index=self._pod_set_index.freeze(),
+                term_index=self._term_index.freeze(),
             )
         return self._frozen
 
     def _hold(self, pod: pods.Pod) -> None:
-        for company in _companies_of(pod):
-            self._hold_company(company)
-        for tie in _terms_of(pod):
-            if self._ties.hold(tie):
-                self._tie_finder.add(tie, (tie.term.pods,))
+        for pod_sets in _pod_sets_counted_for(pod):
+            self._hold_pod_sets(pod_sets)
+        for term in _terms_of(pod):
+            if self._term_counts.hold(term):
+                self._term_index.add(term, (term.term.pods,))
 
     def _release(self, pod: pods.Pod) -> None:
-        for company in _companies_of(pod):
-            self._release_company(company)
-        for tie in _terms_of(pod):
-            if self._ties.release(tie):
-                self._tie_finder.discard(tie, (tie.term.pods,))
+        for pod_sets in _pod_sets_counted_for(pod):
+            self._release_pod_sets(pod_sets)
+        for term in _terms_of(pod):
+            if self._term_counts.release(term):
+                self._term_index.discard(term, (term.term.pods,))
 
-    def _hold_company(self, company: pod_affinity.Company) -> None:
-        if self._companies.hold(company):
-            self._finder.add(company, company)
-            anchor = pod_affinity.anchor(company)
+    def _hold_pod_sets(self, pod_sets: pod_affinity.PodSets) -> None:
+        if self._pod_set_counts.hold(pod_sets):
+            self._pod_set_index.add(pod_sets, pod_sets)
+            anchor = pod_affinity.anchor(pod_sets)
             if anchor is not None:
                 self._namers[anchor.key] += 1
                 if self._namers[anchor.key] == 1:
                     self._index(anchor.key)
-            self._count(company)
+            self._count(pod_sets)
 
-    def _release_company(self, company: pod_affinity.Company) -> None:
-        if self._companies.release(company):
-            self._finder.discard(company, company)
-            anchor = pod_affinity.anchor(company)
+    def _release_pod_sets(self, pod_sets: pod_affinity.PodSets) -> None:
+        if self._pod_set_counts.release(pod_sets):
+            self._pod_set_index.discard(pod_sets, pod_sets)
+            anchor = pod_affinity.anchor(pod_sets)
             if anchor is not None:
                 self._namers[anchor.key] -= 1
                 if not self._namers[anchor.key]:
                     del self._namers[anchor.key], self._named[anchor.key]
 
-    def _count(self, company: pod_affinity.Company) -> None:
-        for pod in self._candidates(company):
+    def _count(self, pod_sets: pod_affinity.PodSets) -> None:
+        for pod in self._candidates(pod_sets):
             self._work["residents"] += 1
             labels = self._namespace_labels(pod.namespace)
-            if all(each.includes(pod.namespace, pod.labels, labels) for each in company):
-                self._companies.add(company, pod, 1)
+            if all(each.includes(pod.namespace, pod.labels, labels) for each in pod_sets):
+                self._pod_set_counts.add(pod_sets, pod, 1)
 
-    def _candidates(self, company: pod_affinity.Company) -> Iterable[pods.Pod]:
-        """Return all pods that may match the company."""
-        anchor = pod_affinity.anchor(company)
+    def _candidates(self, pod_sets: pod_affinity.PodSets) -> Iterable[pods.Pod]:
+        """Return all pods that may be in all of these sets."""
+        anchor = pod_affinity.anchor(pod_sets)
         if anchor is None:
             return self._everyone()
         named = self._named[anchor.key]
@@ -230,12 +230,12 @@ class PodAffinityIndexer:
         return [pair for pair in labels.items() if pair[0] in named]
 
     def _count_pod(self, pod: pods.Pod, step: int) -> None:
-        if self._companies:
+        if self._pod_set_counts:
             labels = self._namespace_labels(pod.namespace)
-            for company in self._finder.find(pod.namespace, pod.labels, labels):
-                self._companies.add(company, pod, step)
-        for tie in _terms_of(pod):
-            self._ties.add(tie, pod, step)
+            for pod_sets in self._pod_set_index.find(pod.namespace, pod.labels, labels):
+                self._pod_set_counts.add(pod_sets, pod, step)
+        for term in _terms_of(pod):
+            self._term_counts.add(term, pod, step)
 
     def _namespace_labels(self, name: str) -> Mapping[str, str]:
         return pod_affinity.labels_of(name, self._namespaces)
@@ -249,12 +249,12 @@ def _same(old: pods.Pod, new: pods.Pod) -> bool:
     ) and (old.kind is new.kind or old.kind.constraints == new.kind.constraints)
 
 
-def _companies_of(pod: pods.Pod) -> Iterable[pod_affinity.Company]:
-    """Return the companies that the pod's terms count while the pod waits, without duplicates."""
+def _pod_sets_counted_for(pod: pods.Pod) -> Iterable[pod_affinity.PodSets]:
+    """Return the pod sets that the pod's terms count while the pod waits, without duplicates."""
     limits = pod.kind.constraints
     if limits is constraints.ANYWHERE or not pod.waits:
         return ()
-    return dict.fromkeys(pod_affinity.companies(limits))
+    return dict.fromkeys(pod_affinity.counted_pod_sets(limits))
 
 
 def _terms_of(pod: pods.Pod) -> Iterable[pod_affinity.AffinityTermOfPods]:
@@ -264,4 +264,4 @@ def _terms_of(pod: pods.Pod) -> Iterable[pod_affinity.AffinityTermOfPods]:
     limits = pod.kind.constraints
     if limits is constraints.ANYWHERE or not (pod.waits or pod.holds_room):
         return ()
-    return dict.fromkeys(pod_affinity.ties(limits))
+    return dict.fromkeys(pod_affinity.affinity_terms(limits))

@@ -32,12 +32,12 @@ def show(seen: state.Mirror, *documents: dict[str, Any]) -> pod_affinity.PodAffi
     """What is counted after these."""
     for document in documents:
         seen.apply(manifests.event_of(document))
-    return seen.snapshot(0.0).residents
+    return seen.snapshot(0.0).affinity_index
 
 
 def seats(found: pod_affinity.PodAffinityIndex) -> dict[str, tuple[int, int]]:
     """The only company that is counted."""
-    (only,) = found.companies.values()
+    (only,) = found.pod_set_counts.values()
     return dict(only)
 
 
@@ -70,12 +70,12 @@ def test_who_waits_no_more_asks_no_more() -> None:
     """A pod that is bound asks nothing; what it carries with it is counted from then on."""
     seen = manifests.mirror(manifests.pod("w", spec=near()))
     before = show(seen)
-    (tie,) = before.ties
-    assert tie.bond is pod_affinity.AffinityKind.DRAWS
-    assert before.ties == {tie: {}}
+    (term,) = before.term_counts
+    assert term.effect is pod_affinity.AffinityEffect.DRAWS
+    assert before.term_counts == {term: {}}
     after = show(seen, manifests.pod("w", node="n1", spec=near()))
-    assert after.companies == {}
-    assert after.ties == {tie: {"n1": (1, 0)}}
+    assert after.pod_set_counts == {}
+    assert after.term_counts == {term: {"n1": (1, 0)}}
 
 
 def test_pods_of_other_schedulers_count_and_carry() -> None:
@@ -84,8 +84,8 @@ def test_pods_of_other_schedulers_count_and_carry() -> None:
     other = labelled("o", "db", scheduler="other", spec=apart())
     found = show(seen, other, manifests.pod("p", scheduler="other", spec=apart()))
     assert seats(found) == {"n1": (1, 0)}
-    bonds = {tie.bond: dict(where) for tie, where in found.ties.items()}
-    assert bonds[pod_affinity.AffinityKind.REPELS] == {"n1": (1, 0)}
+    effects = {term.effect: dict(where) for term, where in found.term_counts.items()}
+    assert effects[pod_affinity.AffinityEffect.REPELS] == {"n1": (1, 0)}
 
 
 def test_a_bind_that_is_on_the_way_counts() -> None:
@@ -93,9 +93,9 @@ def test_a_bind_that_is_on_the_way_counts() -> None:
     pod = manifests.pod("w", metadata={"labels": {"app": "db"}}, spec=near())
     seen = manifests.mirror(pod, manifests.pod("v", spec=near()))
     assert seen.assume(jobs.TaskId("w"), "n1", now=0.0)
-    assert seats(seen.snapshot(0.0).residents) == {"n1": (1, 0)}
+    assert seats(seen.snapshot(0.0).affinity_index) == {"n1": (1, 0)}
     seen.expire(now=1e9)
-    assert seats(seen.snapshot(0.0).residents) == {}
+    assert seats(seen.snapshot(0.0).affinity_index) == {}
 
 
 def test_what_did_not_change_is_shared_and_what_was_given_away_stays() -> None:
@@ -103,11 +103,13 @@ def test_what_did_not_change_is_shared_and_what_was_given_away_stays() -> None:
     web = near(labelSelector={"matchLabels": {"app": "web"}})
     seen = manifests.mirror(manifests.pod("w", spec=near()), manifests.pod("v", spec=web))
     before = show(seen, labelled("a", "db"))
-    copy = {company: dict(where) for company, where in before.companies.items()}
+    copy = {pod_sets: dict(where) for pod_sets, where in before.pod_set_counts.items()}
     assert show(seen, manifests.pod("x")) is before
     after = show(seen, labelled("b", "db"))
-    assert before.companies == copy
-    shared = [after.companies[each] is before.companies[each] for each in before.companies]
+    assert before.pod_set_counts == copy
+    shared = [
+        after.pod_set_counts[each] is before.pod_set_counts[each] for each in before.pod_set_counts
+    ]
     assert sorted(shared) == [False, True]
 
 
@@ -160,8 +162,8 @@ def test_what_is_looked_for_is_found_by_any_value_it_names() -> None:
         "neither": (constraints.PodSet(("ns",), constraints.Selector((without,))),),
         "nobody": (constraints.PodSet(("ns",), None),),
     }
-    for name, company in sets.items():
-        finder.add(name, company)
+    for name, pod_sets in sets.items():
+        finder.add(name, pod_sets)
     assert finder.find("ns", {"app": "b"}, {}) == ["either"]
     assert finder.find("ns", {}, {}) == ["neither"]
     assert finder.find("other", {"app": "b"}, {}) == []

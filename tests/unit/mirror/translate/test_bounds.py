@@ -152,7 +152,7 @@ def test_a_refused_pod_costs_nothing_and_is_taken_once_it_asks_for_less() -> Non
     """None of its conditions is kept; the pod in its place is a task."""
     many = manifests.pod("p", group="g", spec=apart(*map(term, range(9))), version=1)
     seen = manifests.mirror(manifests.group("g"), many, most=SMALL)
-    assert seen.snapshot(0.0).residents == pod_affinity.NOBODY
+    assert seen.snapshot(0.0).affinity_index == pod_affinity.NOBODY
     few = manifests.pod("p", group="g", spec=apart(term()), version=2)
     seen.apply(manifests.event_of(few))
     (job,) = seen.snapshot(0.0).jobs
@@ -160,13 +160,13 @@ def test_a_refused_pod_costs_nothing_and_is_taken_once_it_asks_for_less() -> Non
     assert not seen.rejections
 
 
-def ties(
+def affinity_terms(
     *documents: manifests.Document, most: bounds.Bounds = SMALL
 ) -> list[pod_affinity.AffinityTermOfPods]:
     """What pods on nodes carry."""
     seen = manifests.mirror(*documents, most=most)
     assert not seen.rejections
-    return list(seen.snapshot(0.0).residents.ties)
+    return list(seen.snapshot(0.0).affinity_index.term_counts)
 
 
 ANYBODY = constraints.Selector()
@@ -184,14 +184,14 @@ def test_a_running_pod_beyond_the_bound_keeps_away_all_that_its_terms_could(
         term(7, "rack", labelSelector=None),
     )
     spec["affinity"] |= both(2)["affinity"] | spec["affinity"]
-    found = ties(manifests.pod("p", node="n1", spec=spec, scheduler=scheduler))
+    found = affinity_terms(manifests.pod("p", node="n1", spec=spec, scheduler=scheduler))
     assert set(found) == {
         pod_affinity.AffinityTermOfPods(
-            pod_affinity.AffinityKind.REPELS,
+            pod_affinity.AffinityEffect.REPELS,
             constraints.PodTerm(constraints.PodSet(("a", "b", "ns"), ANYBODY), "host"),
         ),
         pod_affinity.AffinityTermOfPods(
-            pod_affinity.AffinityKind.REPELS,
+            pod_affinity.AffinityEffect.REPELS,
             constraints.PodTerm(constraints.PodSet((), ANYBODY, ANYBODY), "zone"),
         ),
     }
@@ -201,8 +201,8 @@ def test_required_distance_is_exact_where_only_the_rest_is_too_much() -> None:
     """Preferences are left out first."""
     spec = both(9)
     spec["affinity"]["podAntiAffinity"][REQUIRED] = [term(1), term(2)]
-    found = ties(manifests.pod("p", node="n1", spec=spec))
-    exact = ties(manifests.pod("p", node="n1", spec=apart(term(1), term(2))))
+    found = affinity_terms(manifests.pod("p", node="n1", spec=spec))
+    exact = affinity_terms(manifests.pod("p", node="n1", spec=apart(term(1), term(2))))
     assert set(found) == set(exact)
     assert len(exact) == 2
 
@@ -210,11 +210,11 @@ def test_required_distance_is_exact_where_only_the_rest_is_too_much() -> None:
 def test_so_many_labels_of_nodes_and_namespaces_are_told_apart() -> None:
     """Beyond that, the first labels by name, and every namespace."""
     spec = apart(*(term(0, f"k{number}") for number in range(9)))
-    found = ties(manifests.pod("p", node="n1", spec=spec))
+    found = affinity_terms(manifests.pod("p", node="n1", spec=spec))
     assert {each.term.topology_key for each in found} == {"k0", "k1", "k2"}
     spec = apart(*(term(number, namespaces=[f"ns{number}"]) for number in range(9)))
-    (tie,) = ties(manifests.pod("p", node="n1", spec=spec))
-    assert tie.term.pods == constraints.PodSet((), ANYBODY, ANYBODY)
+    (only,) = affinity_terms(manifests.pod("p", node="n1", spec=spec))
+    assert only.term.pods == constraints.PodSet((), ANYBODY, ANYBODY)
 
 
 def test_a_running_pod_of_ours_stays_a_task_with_its_node_selector() -> None:

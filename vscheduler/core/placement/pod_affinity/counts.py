@@ -17,8 +17,8 @@ from vscheduler.core.api import views
 from vscheduler.core.model import constraints, jobs, nodes, pod_affinity
 
 Counts: TypeAlias = NDArray[np.int64]
-PodPresence = pod_affinity.Seat
-Place: TypeAlias = tuple[int, PodPresence]
+PodPresence = pod_affinity.PodPresence
+Location: TypeAlias = tuple[int, PodPresence]
 """A row, and the state of pods there."""
 
 
@@ -54,14 +54,14 @@ class TopologyDomains:
         return self._present
 
     @property
-    def standing(self) -> Counts:
+    def expected(self) -> Counts:
         """Pods that stay or will come, by value."""
-        total: Counts = self.counts[PodPresence.STAYING] + self.counts[PodPresence.PROMISED]
+        total: Counts = self.counts[PodPresence.STAYING] + self.counts[PodPresence.COMING]
         return total
 
-    def staying(self, code: int) -> int:
+    def expected_in(self, code: int) -> int:
         """Return the number of staying and coming pods, for one value."""
-        return int(self.counts[PodPresence.STAYING, code] + self.counts[PodPresence.PROMISED, code])
+        return int(self.counts[PodPresence.STAYING, code] + self.counts[PodPresence.COMING, code])
 
 
 class DomainCounts:
@@ -73,14 +73,14 @@ class DomainCounts:
 
     __slots__ = ("_domains", "_layout", "_placed", "version")
 
-    def __init__(self, layout: nodes.NodeLayout, placed: Counter[Place] | None = None) -> None:
+    def __init__(self, layout: nodes.NodeLayout, placed: Counter[Location] | None = None) -> None:
         self._layout = layout
         self._domains: dict[Hashable, TopologyDomains] = {}
-        self._placed: Counter[Place] = Counter() if placed is None else placed
+        self._placed: Counter[Location] = Counter() if placed is None else placed
         self.version = 0
         """Increases whenever a pod moves."""
 
-    def count(self, initial: pod_affinity.Seats, weight: int = 1) -> None:
+    def count(self, initial: pod_affinity.PodsByNode, weight: int = 1) -> None:
         """Add pods as counted when the cycle began."""
         rows, placed = self._layout.rows, self._placed
         for name, (staying, leaving) in initial.items():
@@ -131,7 +131,7 @@ Domain: TypeAlias = tuple[str, int]
 """A node label, and the code of one of its values."""
 
 Found: TypeAlias = tuple[
-    frozenset[pod_affinity.Company], frozenset[pod_affinity.AffinityTermOfPods]
+    frozenset[pod_affinity.PodSets], frozenset[pod_affinity.AffinityTermOfPods]
 ]
 """The terms that select a pod: sets of pods it is in, and terms owned by other pods."""
 
@@ -142,7 +142,7 @@ COUNT_COST = 10
 """About how many microseconds it takes to make the counts for one term of a class."""
 
 
-Nears: TypeAlias = tuple[views.TopologyCount, ...]
+TopologyCounts: TypeAlias = tuple[views.TopologyCount, ...]
 Weighted: TypeAlias = tuple[views.Item, str, int]
 """What to be near to, by which node label, and with which weight."""
 
@@ -168,19 +168,20 @@ class PodAffinityCounts:
         self._found: dict[Hashable, Found] = {}
         """Results by namespace and by labels that any term names."""
         self._of_others: dict[
-            frozenset[pod_affinity.AffinityTermOfPods], Mapping[pod_affinity.AffinityKind, Nears]
+            frozenset[pod_affinity.AffinityTermOfPods],
+            Mapping[pod_affinity.AffinityEffect, TopologyCounts],
         ] = {}
-        self._guests: dict[views.DomainCounts, Counter[Domain]] = {}
+        self._placed_by_affinity: dict[views.DomainCounts, Counter[Domain]] = {}
         """Numbers of pods placed in this cycle for required affinity, by the pods required and by
         where they are."""
-        self._anyone = bool(found.companies or found.ties)
+        self._anyone = bool(found.pod_set_counts or found.term_counts)
 
     @property
     def nobody(self) -> bool:
         """Whether no pod has a term about other pods."""
         return not self._anyone
 
-    def standing(self, task: jobs.Task) -> views.PodAffinityState | None:
+    def state_of(self, task: jobs.Task) -> views.PodAffinityState | None:
         """Return the affinity state of the task; None without terms of or about the task."""
         if not self._anyone:
             return None
@@ -190,54 +191,58 @@ class PodAffinityCounts:
             found = self._by_task[task.uid] = self._first_state(task)
             return found
 
-    def move(self, task: jobs.Task, row: int, seat: pod_affinity.Seat, step: int) -> None:
+    def move(
+        self, task: jobs.Task, row: int, presence: pod_affinity.PodPresence, step: int
+    ) -> None:
         """Add `step` for the task in this state on the node. Called by Session."""
-        found = self.standing(task)
+        found = self.state_of(task)
         if found is None:
             return
         for item, counts in found.counted_in.items():
-            counts.move(row, seat, step)
+            counts.move(row, presence, step)
             for total, weight in self._sums.get(item, ()):
-                total.move(row, seat, step * weight)
+                total.move(row, presence, step * weight)
         # Only pending tasks have required affinity in their state, so these were placed in this
         # cycle.
-        for near in found.company:
+        for near in found.required_affinity:
             code = int(near.pods.by_label(near.topology_key).codes[row])
-            self._guests.setdefault(near.pods, Counter())[near.topology_key, code] += step
+            self._placed_by_affinity.setdefault(near.pods, Counter())[near.topology_key, code] += (
+                step
+            )
 
     @property
-    def has_guests(self) -> bool:
+    def has_affinity_placements(self) -> bool:
         """Whether any pod was placed in this cycle by required affinity."""
-        return bool(self._guests)
+        return bool(self._placed_by_affinity)
 
-    def would_miss(self, tasks: Sequence[jobs.Task]) -> bool:
-        """Whether evicting these pods would take required company from pods just placed."""
+    def would_break_affinity(self, tasks: Sequence[jobs.Task]) -> bool:
+        """Whether evicting these pods would break the required affinity of pods just placed."""
         leaving: Counter[tuple[views.DomainCounts, Domain]] = Counter()
-        for task in tasks if self._guests else ():
-            found, row = self.standing(task), self._layout.rows.get(task.node or "")
+        for task in tasks if self._placed_by_affinity else ():
+            found, row = self.state_of(task), self._layout.rows.get(task.node or "")
             for counts in found.counted_in.values() if found and row is not None else ():
-                for (key, code), guests in self._guests.get(counts, {}).items():
-                    if guests and counts.by_label(key).codes[row] == code:
+                for (key, code), placed in self._placed_by_affinity.get(counts, {}).items():
+                    if placed and counts.by_label(key).codes[row] == code:
                         leaving[counts, (key, code)] += 1
         return any(
-            counts.by_label(key).staying(code) <= count
+            counts.by_label(key).expected_in(code) <= count
             for (counts, (key, code)), count in leaving.items()
         )
 
     def _first_state(self, task: jobs.Task) -> views.PodAffinityState | None:
         """Return the affinity state of a task seen for the first time; None without terms."""
-        companies, about = self._find(task)
+        selected_by, about = self._find(task)
         own = task.pod_class.constraints
         asks = own.pod_affinity or own.pod_anti_affinity or own.pod_preferred or own.spread
-        if not (companies or about or asks):
+        if not (selected_by or about or asks):
             return None
         # Terms of a task's own matter only while the task is pending: nobody asks where a running
         # task may go.
         waits = task.status is jobs.TaskStatus.PENDING
-        place = (task.pod_class, waits, companies, about)
+        place = (task.pod_class, waits, selected_by, about)
         found = self._states.get(place)
         if found is None:
-            found = self._states[place] = self._make(own, companies, about, waits=waits)
+            found = self._states[place] = self._make(own, selected_by, about, waits=waits)
         return found
 
     def _find(self, task: jobs.Task) -> Found:
@@ -251,82 +256,84 @@ class PodAffinityCounts:
         found = self._found.get(place)
         if found is None:
             where = (task.namespace, task.labels, known.namespace_labels(task.namespace))
-            companies = frozenset(known.company_finder.find(*where))
-            about = frozenset(known.tie_finder.find(*where))
-            found = self._found[place] = (companies, about)
-            self._spend("neighbours", FIND_COST * (1 + len(companies) + len(about)))
+            selected_by = frozenset(known.pod_set_index.find(*where))
+            about = frozenset(known.term_index.find(*where))
+            found = self._found[place] = (selected_by, about)
+            self._spend("neighbours", FIND_COST * (1 + len(selected_by) + len(about)))
         return found
 
     def _make(
         self,
         own: constraints.Constraints,
-        companies: frozenset[pod_affinity.Company],
+        selected_by: frozenset[pod_affinity.PodSets],
         about: frozenset[pod_affinity.AffinityTermOfPods],
         *,
         waits: bool,
     ) -> views.PodAffinityState:
         """Return the affinity state shared by all tasks of a class that the same terms select."""
-        counted_in: dict[views.Item, None] = dict.fromkeys(companies)
-        counted_in.update(dict.fromkeys(pod_affinity.ties(own)))
-        asked = set(pod_affinity.companies(own)) if waits else set()
+        counted_in: dict[views.Item, None] = dict.fromkeys(selected_by)
+        counted_in.update(dict.fromkeys(pod_affinity.affinity_terms(own)))
+        asked = set(pod_affinity.counted_pod_sets(own)) if waits else set()
         self._spend("standings", COUNT_COST * (len(counted_in) + len(asked)))
-        key = (about, companies & asked)
+        key = (about, selected_by & asked)
         of_others = self._of_others.get(about)
         if of_others is None:
             of_others = self._of_others[about] = self._gather(about)
         state = views.PodAffinityState(
             key=key if any(key) else None,
             counted_in={each: self._counts_of(each) for each in counted_in},
-            repelling=of_others[pod_affinity.AffinityKind.REPELS],
-            drawing=of_others[pod_affinity.AffinityKind.DRAWS],
-            liked=of_others[pod_affinity.AffinityKind.LIKES],
+            repelling=of_others[pod_affinity.AffinityEffect.REPELS],
+            drawing=of_others[pod_affinity.AffinityEffect.DRAWS],
+            liked=of_others[pod_affinity.AffinityEffect.LIKES],
         )
-        return self._with_own(state, own, companies) if waits else state
+        return self._with_own(state, own, selected_by) if waits else state
 
     def _gather(
         self, about: Iterable[pod_affinity.AffinityTermOfPods]
-    ) -> Mapping[pod_affinity.AffinityKind, Nears]:
+    ) -> Mapping[pod_affinity.AffinityEffect, TopologyCounts]:
         """Return the counts for other pods' terms, by kind of term."""
-        by_bond: dict[pod_affinity.AffinityKind, list[Weighted]] = {
-            bond: [] for bond in pod_affinity.AffinityKind
+        by_effect: dict[pod_affinity.AffinityEffect, list[Weighted]] = {
+            effect: [] for effect in pod_affinity.AffinityEffect
         }
-        for tie in about:
-            by_bond[tie.bond].append((tie, tie.term.topology_key, tie.weight or 1))
-        return {bond: self._near(weighted) for bond, weighted in by_bond.items()}
+        for affinity_term in about:
+            by_effect[affinity_term.effect].append(
+                (affinity_term, affinity_term.term.topology_key, affinity_term.weight or 1)
+            )
+        return {effect: self._topology_counts(weighted) for effect, weighted in by_effect.items()}
 
     def _with_own(
         self,
         state: views.PodAffinityState,
         own: constraints.Constraints,
-        companies: frozenset[pod_affinity.Company],
+        selected_by: frozenset[pod_affinity.PodSets],
     ) -> views.PodAffinityState:
         """Return the state with counts for the task's own terms added."""
-        company = pod_affinity.company(own.pod_affinity)
-        preferred = self._near(
+        pod_sets = pod_affinity.pod_sets_of(own.pod_affinity)
+        preferred = self._topology_counts(
             ((each.term.pods,), each.term.topology_key, each.weight) for each in own.pod_preferred
         )
         return replace(
             state,
-            company=tuple(
-                views.TopologyCount(self._counts_of(company), key)
+            required_affinity=tuple(
+                views.TopologyCount(self._counts_of(pod_sets), key)
                 for key in dict.fromkeys(term.topology_key for term in own.pod_affinity)
             ),
-            is_company=company in companies,
-            avoided=self._near(
+            matches_itself=pod_sets in selected_by,
+            avoided=self._topology_counts(
                 ((term.pods,), term.topology_key, 1) for term in own.pod_anti_affinity
             ),
             liked=(*state.liked, *preferred),
-            spreading=tuple(self._spreading(each, companies) for each in own.spread),
+            spreading=tuple(self._spreading(each, selected_by) for each in own.spread),
         )
 
     def _spreading(
-        self, spread: constraints.Spread, companies: frozenset[pod_affinity.Company]
+        self, spread: constraints.Spread, selected_by: frozenset[pod_affinity.PodSets]
     ) -> views.SpreadCount:
         """Return the counts for one spread constraint."""
         pods = (spread.pods,)
-        return views.SpreadCount(spread, self._counts_of(pods), pods in companies)
+        return views.SpreadCount(spread, self._counts_of(pods), pods in selected_by)
 
-    def _near(self, weighted: Iterable[Weighted]) -> Nears:
+    def _topology_counts(self, weighted: Iterable[Weighted]) -> TopologyCounts:
         """Return one count for each node label, the weighted sum of terms with this label."""
         by_key: dict[str, list[tuple[views.Item, int]]] = {}
         for item, key, weight in weighted:
@@ -358,12 +365,12 @@ class PodAffinityCounts:
             found.count(self._initial(of))
         return found
 
-    def _initial(self, of: views.Item) -> pod_affinity.Seats:
+    def _initial(self, of: views.Item) -> pod_affinity.PodsByNode:
         """Return the numbers of these pods on nodes when the cycle began."""
         known = self._index
         initial = (
-            known.ties.get(of)
+            known.term_counts.get(of)
             if isinstance(of, pod_affinity.AffinityTermOfPods)
-            else known.companies.get(of)
+            else known.pod_set_counts.get(of)
         )
         return initial or {}

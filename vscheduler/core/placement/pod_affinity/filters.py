@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from vscheduler.core.api import views
 from vscheduler.core.model import constraints, nodes, pod_affinity
 
-Seat = pod_affinity.Seat
+PodPresence = pod_affinity.PodPresence
 Flags = NDArray[np.bool_]
 Scores = NDArray[np.float64]
 
@@ -52,28 +52,30 @@ class DomainFilter:
         return self.now[codes], self.later[codes]
 
 
-def company_gates(state: views.PodAffinityState) -> list[DomainFilter]:
+def affinity_filters(state: views.PodAffinityState) -> list[DomainFilter]:
     """Return filters for required affinity, one for each topology key.
 
     If no pod matches yet and the task matches its own terms, the task may go to any node with the
     labels: the first of a group must start somewhere.
     """
-    places = [near.pods.by_label(near.topology_key) for near in state.company]
-    total = sum((domains.counts.sum(axis=1) for domains in places), start=np.zeros(len(Seat)))
+    places = [near.pods.by_label(near.topology_key) for near in state.required_affinity]
+    total = sum(
+        (domains.counts.sum(axis=1) for domains in places), start=np.zeros(len(PodPresence))
+    )
     filters = []
     for domains in places:
         labelled = _labelled(domains)
-        staying, leaving, promised = domains.counts
-        now, later = staying + leaving > 0, staying + promised > 0
-        if state.is_company and not total.any():
+        staying, leaving, coming = domains.counts
+        now, later = staying + leaving > 0, staying + coming > 0
+        if state.matches_itself and not total.any():
             now = labelled
-        if state.is_company and not total[[Seat.STAYING, Seat.PROMISED]].any():
+        if state.matches_itself and not total[[PodPresence.STAYING, PodPresence.COMING]].any():
             later = labelled
         filters.append(DomainFilter(domains.codes, now, later, Changes.ANYWHERE))
     return filters
 
 
-def distance_gates(near: Sequence[views.TopologyCount]) -> list[DomainFilter]:
+def anti_affinity_filters(near: Sequence[views.TopologyCount]) -> list[DomainFilter]:
     """Return filters for nodes without these pods in their domain.
 
     A node without the label always passes.
@@ -81,13 +83,13 @@ def distance_gates(near: Sequence[views.TopologyCount]) -> list[DomainFilter]:
     filters = []
     for each in near:
         domains = each.pods.by_label(each.topology_key)
-        now, later = domains.counts.sum(axis=0) == 0, domains.standing == 0
+        now, later = domains.counts.sum(axis=0) == 0, domains.expected == 0
         changes = Changes.ON_ITS_NODE if domains.apart else Changes.ANYWHERE
         filters.append(DomainFilter(domains.codes, now, later, changes))
     return filters
 
 
-def spread_gates(
+def spread_filters(
     state: views.PodAffinityState, limits: constraints.Constraints, layout: nodes.NodeLayout
 ) -> list[DomainFilter]:
     """Return filters for hard spreads: one more pod must keep the skew.
@@ -97,7 +99,7 @@ def spread_gates(
     spreads = [each for each in state.spreading if each.spread.hard]
     filters = []
     for each, domains in zip(spreads, _domains(spreads, limits, layout), strict=True):
-        spread, present, counts = each.spread, domains.present, domains.standing
+        spread, present, counts = each.spread, domains.present, domains.expected
         few = present.size < max(spread.min_domains, 1)
         least = 0 if few else int(counts[present].min())
         passes = counts + int(each.counts_itself) - least <= spread.max_skew
@@ -106,7 +108,7 @@ def spread_gates(
     return filters
 
 
-def label_gates(state: views.PodAffinityState) -> list[DomainFilter]:
+def topology_key_filters(state: views.PodAffinityState) -> list[DomainFilter]:
     """Return filters for nodes that have the labels of all hard spreads."""
     filters = []
     for each in state.spreading:
@@ -117,7 +119,7 @@ def label_gates(state: views.PodAffinityState) -> list[DomainFilter]:
     return filters
 
 
-def liking(
+def affinity_score(
     state: views.PodAffinityState, drawing_weight: int, feasible: nodes.Mask
 ) -> Scores | None:
     """Return the scores of preferred affinity for feasible nodes (N,), from 0 to 100.
@@ -130,9 +132,9 @@ def liking(
         return None
     total = np.zeros(feasible.size, dtype=np.int64)
     for each in state.liked:
-        total += each.weight * _standing_near(each)
+        total += each.weight * _pods_nearby(each)
     for each in drawn:
-        total += drawing_weight * _standing_near(each)
+        total += drawing_weight * _pods_nearby(each)
     inside = total[feasible]
     if not inside.size or inside.min() == inside.max():
         return np.zeros(feasible.size)
@@ -142,7 +144,7 @@ def liking(
     return scores
 
 
-def evenness(
+def spread_score(
     state: views.PodAffinityState,
     limits: constraints.Constraints,
     layout: nodes.NodeLayout,
@@ -162,7 +164,7 @@ def evenness(
         return np.zeros(layout.size)
     total = np.zeros(layout.size)
     for each, domains in zip(spreads, _domains(spreads, limits, layout), strict=True):
-        near, values = domains.standing[domains.codes], np.unique(domains.codes[counted]).size
+        near, values = domains.expected[domains.codes], np.unique(domains.codes[counted]).size
         total += near * np.log(values + 2) + (each.spread.max_skew - 1)
     total = np.floor(total + 0.5)
     least, most = total[counted].min(), total[counted].max()
@@ -173,10 +175,10 @@ def evenness(
     return scores
 
 
-def _standing_near(near: views.TopologyCount) -> NDArray[np.int64]:
+def _pods_nearby(near: views.TopologyCount) -> NDArray[np.int64]:
     """Return how many of these pods stay or will come in each node's domain, (N,)."""
     domains = near.pods.by_label(near.topology_key)
-    return domains.standing[domains.codes]
+    return domains.expected[domains.codes]
 
 
 def _domains(
