@@ -45,7 +45,7 @@ class Ours:
             elector.Terms(identity=identity, namespace=namespace, timing=timing),
             opened,
             thread.Outlets(
-                on_change=lambda *standings: self.changes.append(standings[-1]),
+                on_change=lambda *lease_statuses: self.changes.append(lease_statuses[-1]),
                 observe_renewal=lambda *renewal: self.renewals.append(renewal[-1]),
             ),
         )
@@ -59,7 +59,7 @@ class Ours:
     @property
     def standing(self) -> api.LeaseStatus:
         """How it stands with the Lease."""
-        (standing,) = self.elected.standings()
+        (standing,) = self.elected.lease_statuses()
         return standing
 
     async def gain(self) -> api.Token:

@@ -150,13 +150,13 @@ def _documents(file: str) -> list[Document]:
 
 def _bind(api: client.Client, name: str, subject: Document, schedulers: Sequence[str]) -> None:
     """Give the subject the roles of both halves, with the Leases that these schedulers have."""
-    rules = [rule for half in settings.HALVES for rule in lease_rules(half)]
+    rules = [rule for half in settings.PARTS for rule in lease_rules(half)]
     leases = Document(kind="Role", apiVersion=f"{GROUP}/v1", metadata={"name": name})
     leases["rules"] = [_renamed(rule, schedulers or ("vscheduler",)) for rule in rules]
     here = f"{RBAC}/namespaces/{NAMESPACE}"
     api.apply(f"{here}/roles/{name}", leases)
     api.apply(f"{here}/rolebindings/{name}", _binding("RoleBinding", name, leases, subject))
-    for half in settings.HALVES:
+    for half in settings.PARTS:
         role = cluster_role(half)
         called = role["metadata"]["name"]
         api.apply(f"{RBAC}/clusterroles/{called}", role)

@@ -166,7 +166,7 @@ def test_each_half_may_hold_the_leases_that_it_stands_for(documents: list[Docume
 
 def test_each_scheduler_has_controllers(documents: list[Document]) -> None:
     """No name is left out, and none is served twice."""
-    served: dict[str, list[str]] = {half: [] for half in settings.HALVES}
+    served: dict[str, list[str]] = {half: [] for half in settings.PARTS}
     for deployment in installations.of_kind(documents, "Deployment"):
         checked = parsed(deployment)
         served[checked.only] += checked.scheduler_names

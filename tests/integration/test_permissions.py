@@ -175,7 +175,7 @@ def test_nothing_is_refused(worked: installations.Installed) -> None:
 
 
 @pytest.mark.usefixtures("worked")
-@pytest.mark.parametrize("half", settings.HALVES)
+@pytest.mark.parametrize("half", settings.PARTS)
 def test_logs_hold_no_token_and_no_object(folder: Path, half: str) -> None:
     """Tokens of service accounts begin with eyJ; objects have a spec."""
     text = (folder / f"{half}.log").read_text()
@@ -184,7 +184,7 @@ def test_logs_hold_no_token_and_no_object(folder: Path, half: str) -> None:
         assert word not in text
 
 
-@pytest.mark.parametrize("half", settings.HALVES)
+@pytest.mark.parametrize("half", settings.PARTS)
 def test_what_is_used_is_what_is_granted(worked: installations.Installed, half: str) -> None:
     """By the audit log: nothing besides, and nothing that no use was made of."""
     used = permissions.used(worked.log, permissions.account(ACCOUNTS[half]))
@@ -193,7 +193,7 @@ def test_what_is_used_is_what_is_granted(worked: installations.Installed, half: 
     assert sorted(granted - used) == []
 
 
-@pytest.mark.parametrize("half", settings.HALVES)
+@pytest.mark.parametrize("half", settings.PARTS)
 def test_every_right_is_documented(half: str) -> None:
     """docs/permissions.md has a row for each resource, with the half's verbs, and no other."""
     rows: dict[tuple[str, str], set[str]] = {}
@@ -201,7 +201,7 @@ def test_every_right_is_documented(half: str) -> None:
     for group, resources, *verbs in re.findall(
         r"^\| ([a-z.0-9]*) ?\| (`[^|]+`) \| ([a-z, ]*?) ?\| ([a-z, ]*?) ?\| ", text, re.MULTILINE
     ):
-        words = set(verbs[settings.HALVES.index(half)].split(", ")) - {""}
+        words = set(verbs[settings.PARTS.index(half)].split(", ")) - {""}
         for resource in re.findall(r"`([a-z/]+)`", resources):
             rows[group, resource] = words
     granted: dict[tuple[str, str], set[str]] = {key: set() for key in rows}

@@ -56,9 +56,9 @@ def exported() -> dict[str, set[str]]:
     observed.observe_stalled({"cycle": 0.5})
     observed.observe_failure("call")
     observed.observe_reload(successful=True, now=0)
-    observed.observe_standing(api.LeaseStatus(lease="a", leads=True, holder="b"))
+    observed.observe_lease_status(api.LeaseStatus(lease="a", leads=True, holder="b"))
     observed.observe_renewal("a", 0.1, "renewed")
-    observed.observe_strays(rejected=1, ungrouped=1)
+    observed.observe_rejected(rejected=1, ungrouped=1)
     text = observed.exposition().decode()
     labels: dict[str, set[str]] = {}
     for family in prometheus_client.parser.text_string_to_metric_families(text):

@@ -52,18 +52,18 @@ def test_edits_that_leave_the_holder_alone_do_not_end_its_tenure(
         day.start()
     day.run(2 * timing.duration_seconds)
     (leader,) = (each for each in day.candidates if each.acts())
-    tenure = leader.state.tenure
-    day.check = lambda: _goes_on(day, leader, tenure)
+    term = leader.state.term
+    day.check = lambda: _goes_on(day, leader, term)
     for number in range(int(election_days.DAY_SECONDS / gap)):
         day.after(gap * (number + day.chance.random()), lambda: election_days.write_over(day))
     day.run(day.now + election_days.DAY_SECONDS)
 
 
-def _goes_on(day: election_days.Day, leader: election_world.Candidate, tenure: int) -> None:
+def _goes_on(day: election_days.Day, leader: election_world.Candidate, term: int) -> None:
     assert [each.state.identity for each in day.candidates if each.acts()] == [
         leader.state.identity
     ], f"at {day.now}"
-    assert leader.state.tenure == tenure
+    assert leader.state.term == term
 
 
 def test_only_a_fence_that_holds_lets_an_edited_lease_be_kept(

@@ -44,7 +44,7 @@ def a_history(chance: random.Random, half_life: float) -> tuple[queues.Usage, li
         if chance.random() < 0.5:
             count = chance.randrange(len(NAMESPACES) + 1)
             rates = {name: chance.randrange(1, 9) / 4 for name in NAMESPACES[:count]}
-        after = queues.followed(record, rates, sum(rates.values()), now, half_life)
+        after = queues.updated_usage(record, rates, sum(rates.values()), now, half_life)
         assert after is not None
         assert (after is record) == (rates == known)
         record, known = after, rates

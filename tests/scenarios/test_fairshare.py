@@ -157,7 +157,7 @@ def took_turns(picture: str, cycles: int) -> tuple[Counter[str], snapshot.Carrie
 def at_the_end(record: queues.Usage, cycles: int) -> queues.Usage:
     """The same record when the last pods have ended."""
     rates = dict.fromkeys(record.namespaces, 1.0)  # another one, so that it is made anew
-    found = queues.followed(record, rates, 2.0, NOW + TURN * cycles, 168 * HOUR)
+    found = queues.updated_usage(record, rates, 2.0, NOW + TURN * cycles, 168 * HOUR)
     assert found is not None
     return found
 

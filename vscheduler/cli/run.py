@@ -178,7 +178,7 @@ def ignored(command: flags.Decorated) -> flags.Decorated:
 @flags.option(
     "--only",
     "Run only the scheduler, or only the controllers for PodGroups and Queues.",
-    type=click.Choice(settings.HALVES),
+    type=click.Choice(settings.PARTS),
     default=None,
 )
 @flags.switch(

@@ -92,7 +92,7 @@ class Application:
         self._write_queue = write_queue.WriteQueue(
             workers=WORKERS, waiting_max=WAITING_MAX, failures=self._failures
         )
-        link.tell_of_throttling(self._write_queue.throttled)
+        link.on_throttling(self._write_queue.throttled)
         self._mirror = state.Mirror(
             state.Options(
                 scheduler_names=given.scheduler_names,
@@ -102,7 +102,7 @@ class Application:
                 priority_classes=given.priority_classes,
                 most=given.most,
             ),
-            told=partial(informers.tell_of_object, self._failures),
+            on_error=partial(informers.report_object_error, self._failures),
         )
         self._informers = informers.Informers(
             link, _kinds(given), self._mirror.read, self._feed, self._failures
@@ -119,8 +119,8 @@ class Application:
             link=link,
             calls=self._write_queue,
             mirror=self._mirror,
-            followed=self._informers,
-            herald=self._recorder,
+            watches=self._informers,
+            recorder=self._recorder,
             observed=self._metrics,
             stopping=self._stopping.is_set,
             withholding=self._withholding.is_set,
@@ -128,13 +128,13 @@ class Application:
         )
         self._session = leader_session.LeaderSession(around, loaded.policy, owners.Owners())
         self._controllers = controller_manager.ControllerManager(
-            around, self._session.feed_owners, self._session.settling
+            around, self._session.feed_owners, self._session.before_first_cycle
         )
         self._leadership = self._elect(identity)
-        for status in self._leadership.standings():
-            self._metrics.observe_standing(status)
+        for status in self._leadership.lease_statuses():
+            self._metrics.observe_lease_status(status)
         self._watchdog = self._guard(lines, lifeline)
-        self._reloader = reloading.Reloader(loaded, self._session.adopt, self._tell_of_reload)
+        self._reloader = reloading.Reloader(loaded, self._session.adopt, self._record_reload)
         self._metrics.observe_reload(successful=True, now=time.time())
 
     def stop(self) -> None:
@@ -148,7 +148,7 @@ class Application:
         An error in the election, or too many errors of a task in ATTEMPTS_MAX, ends the process.
         """
         asyncio.get_running_loop().set_exception_handler(
-            partial(informers.tell_of_callback, self._failures)
+            partial(informers.report_callback_error, self._failures)
         )
         async with AsyncExitStack() as servers, asyncio.TaskGroup() as group:
             await self._serve(servers)
@@ -244,7 +244,7 @@ class Application:
 
     def _report(self) -> health.Report:
         """Return the content of /readyz."""
-        return health.report(self._informers.states(), self._leadership.standings())
+        return health.report(self._informers.states(), self._leadership.lease_statuses())
 
     def _stuck(self) -> str:
         """Return why only a restart can help, or an empty string."""
@@ -306,7 +306,7 @@ class Application:
 
         Any other loss is reported by the next holder: an instance without the Lease sends nothing.
         """
-        self._metrics.observe_standing(after)
+        self._metrics.observe_lease_status(after)
         token = self._leadership.held((after.lease,)).get(after.lease)
         if before.leads != after.leads and (token is not None or self._stopping.is_set()):
             lease = statuses.ObjectReference(
@@ -328,7 +328,7 @@ class Application:
         """Pass on the events of a watch."""
         self._session.feed(batch)
 
-    def _tell_of_reload(self, reload: reloading.Reload) -> None:
+    def _record_reload(self, reload: reloading.Reload) -> None:
         """Count a reload, and record an event on the scheduler's own pod or the default queue.
 
         The own pod is known from POD_NAMESPACE, POD_NAME and POD_UID; `kubectl describe` finds
@@ -352,7 +352,7 @@ class Application:
                 pages = health.pages(
                     report=self._report,
                     exposition=self._exposition if address == metrics_at else None,
-                    standings=self._leadership.standings,
+                    lease_statuses=self._leadership.lease_statuses,
                     stuck=self._stuck,
                 )
                 await servers.enter_async_context(health.serving(pages, address))

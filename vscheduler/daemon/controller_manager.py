@@ -59,11 +59,13 @@ FAILED = "the scheduler failed at the call"
 class ControllerManager:
     """Watches owners of pods all the time, and runs the Queue controller while leading."""
 
-    def __init__(self, around: runtime.Runtime, sink: Sink, settling: Callable[[], bool]) -> None:
-        """`settling` returns whether the scheduler's first cycle is still to come."""
+    def __init__(
+        self, around: runtime.Runtime, sink: Sink, before_first_cycle: Callable[[], bool]
+    ) -> None:
+        """`before_first_cycle` returns whether the scheduler's first cycle is still to come."""
         self._around = around
         self._sink = sink
-        self._settling = settling
+        self._before_first_cycle = before_first_cycle
 
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Start watching owners, whether leader or not."""
@@ -94,10 +96,10 @@ class ControllerManager:
         Importing Kopf takes long, and at its start Kopf looks at every PodGroup, at about 3 ms
         each. The scheduler's first cycle and its binds therefore come first.
         """
-        await self._around.followed.wait_for_lists()
+        await self._around.watches.wait_for_lists()
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_SECONDS):
-                while self._settling():  # noqa: ASYNC110 - no event reports the first cycle
+                while self._before_first_cycle():  # noqa: ASYNC110 - no event reports the first cycle
                     await asyncio.sleep(SETTLE_LOOK_SECONDS)
                 await self._around.calls.wait_until_quiet(write_queue.WritePriority.BIND)
         await asyncio.to_thread(importlib.import_module, QUEUE_CONTROL)
@@ -140,7 +142,7 @@ class ControllerManager:
             await watch.run()
 
 
-def grouping_for(
+def podgroup_controller_for(
     around: runtime.Runtime,
     known: owners.Owners,
     scheduler_names: tuple[str, ...],
@@ -148,7 +150,7 @@ def grouping_for(
 ) -> podgroup_controller.PodGroupController:
     """Return the PodGroup controller of these schedulers, active while the token is valid."""
     given = around.given
-    recorder = around.herald.under(around.permit_to_tell(token))
+    recorder = around.recorder.under(around.permit_for_events(token))
     return podgroup_controller.PodGroupController(
         podgroup_lister.PodGroupLister(around.mirror, known, scheduler_names),
         Api(around.link, around.calls, around.permit(token)),

@@ -32,7 +32,7 @@ MESSAGE_MAX = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Followed:
+class WatchState:
     """Status of a watched kind."""
 
     kind: events.Kind
@@ -68,40 +68,40 @@ class Report:
     without: tuple[str, ...] = ()
 
 
-def report(followed: Sequence[Followed], standings: Iterable[api.LeaseStatus] = ()) -> Report:
+def report(watches: Sequence[WatchState], lease_statuses: Iterable[api.LeaseStatus] = ()) -> Report:
     """Return the report for the watched kinds and Leases."""
     waits = []
-    unreachable = _unreachable(followed, standings)
+    unreachable = _unreachable(watches, lease_statuses)
     if unreachable:
         waits.append(f"the API server can't be reached: {_clean(unreachable)}")
-    for each in followed:
+    for each in watches:
         if each.problem is None or each.kind not in NEEDED:
             continue
         if each.refused:
             waits.append(f"{each.kind} is needed, and refused: {_clean(str(each.problem))}")
         elif not unreachable and each.seconds >= FAILING_SECONDS:
             waits.append(f"{each.kind} can't be followed: {_clean(str(each.problem))}")
-    missing = [each.kind.value for each in followed if not (each.listed or each.absent)]
+    missing = [each.kind.value for each in watches if not (each.listed or each.absent)]
     if missing:
         waits.append(f"the first lists aren't in yet: {', '.join(missing)}")
     without = [
         f"without {each.kind}: {_clean(str(each.problem))}"
-        for each in followed
+        for each in watches
         if each.refused and each.kind not in NEEDED
     ]
     return Report(waits=tuple(waits), without=tuple(without))
 
 
-def _unreachable(followed: Sequence[Followed], standings: Iterable[api.LeaseStatus]) -> str:
+def _unreachable(watches: Sequence[WatchState], lease_statuses: Iterable[api.LeaseStatus]) -> str:
     """Return why the API server cannot be reached, or an empty string.
 
     The election's thread makes a call every other second and is the first to know.
     """
-    for status in standings:
+    for status in lease_statuses:
         if not status.reachable:
             return status.problem
-    failing = [each for each in followed if each.problem is not None and not each.refused]
-    return str(failing[0].problem) if failing and len(failing) == len(followed) else ""
+    failing = [each for each in watches if each.problem is not None and not each.refused]
+    return str(failing[0].problem) if failing and len(failing) == len(watches) else ""
 
 
 def _clean(message: str) -> str:
@@ -117,7 +117,7 @@ def pages(
     *,
     report: Callable[[], Report],
     exposition: Callable[[], bytes] | None,
-    standings: Callable[[], Sequence[api.LeaseStatus]],
+    lease_statuses: Callable[[], Sequence[api.LeaseStatus]],
     stuck: Callable[[], str] = str,
 ) -> web.Application:
     """Return the HTTP application: liveness, readiness, and metrics if `exposition` is given.
@@ -134,7 +134,7 @@ def pages(
     async def ready(_: web.Request) -> web.Response:
         why, found = stuck(), report()
         waits = (why, *found.waits) if why else found.waits
-        lines = (*(waits or ("ok",)), *found.without, *map(told, standings()))
+        lines = (*(waits or ("ok",)), *found.without, *map(lease_line, lease_statuses()))
         text = "".join(f"{line}\n" for line in lines)
         return web.Response(status=503 if waits else 200, text=text)
 
@@ -151,7 +151,7 @@ def pages(
     return application
 
 
-def told(status: api.LeaseStatus) -> str:
+def lease_line(status: api.LeaseStatus) -> str:
     """Return the status of a Lease as text: `vscheduler: standby, held by a-7d4f`."""
     if status.leads:
         words = "leader"

@@ -53,7 +53,7 @@ Read: TypeAlias = tuple[str, entries.Entry]
 Translate: TypeAlias = Callable[[events.Upsert | events.DecodeFailed], Read]
 """Decodes and translates an object: state.Mirror.read."""
 
-TOLD_KINDS = (events.Kind.POD, events.Kind.POD_GROUP, events.Kind.QUEUE)
+KINDS_WITH_EVENTS = (events.Kind.POD, events.Kind.POD_GROUP, events.Kind.QUEUE)
 """Kinds of objects that may get events."""
 
 LIVE = "status.phase!=Succeeded,status.phase!=Failed"
@@ -96,12 +96,12 @@ class Codec:
         return [events.removal(event) if change == "DELETED" else event]
 
 
-def tell_of_object(
+def report_object_error(
     failures: containment.Failures, refused: events.DecodeFailed, error: Exception
 ) -> None:
     """Report an object that cannot be translated, if possible with an event on the object."""
     subject = None
-    if refused.kind in TOLD_KINDS:
+    if refused.kind in KINDS_WITH_EVENTS:
         subject = statuses.ObjectReference(
             kind=refused.kind, namespace=refused.namespace, name=refused.name, uid=refused.uid
         )
@@ -109,7 +109,7 @@ def tell_of_object(
     failures.failed("object", key, error, subject)
 
 
-def tell_of_callback(
+def report_callback_error(
     failures: containment.Failures, loop: asyncio.AbstractEventLoop, context: dict[str, Any]
 ) -> None:
     """Report an exception in an event loop callback, or in a task that is never awaited."""
@@ -160,7 +160,7 @@ class Informers:
         """All reflectors."""
         return self._watches.values()
 
-    def states(self) -> list[health.Followed]:
+    def states(self) -> list[health.WatchState]:
         """Return the status of each kind."""
         return [self._state(kind) for kind in self._watches]
 
@@ -172,9 +172,9 @@ class Informers:
                     async with asyncio.timeout(LOOK_SECONDS):
                         await watch.listed.wait()
 
-    def _state(self, kind: events.Kind) -> health.Followed:
+    def _state(self, kind: events.Kind) -> health.WatchState:
         watch = self._watches[kind]
-        return health.Followed(
+        return health.WatchState(
             kind=kind,
             listed=watch.ever_listed,
             problem=watch.problem,

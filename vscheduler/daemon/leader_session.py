@@ -111,9 +111,9 @@ class LeaderSession:
         self._usage_writer: queue_status_writer.UsageWriter | None = None
         self._token: api.CompositeToken | None = None
         """The token of the current session, or None."""
-        self._grouping: podgroup_controller.PodGroupController | None = None
+        self._podgroup_controller: podgroup_controller.PodGroupController | None = None
 
-    def settling(self) -> bool:
+    def before_first_cycle(self) -> bool:
         """Whether the first cycle of a session is still to come.
 
         Nothing else is as urgent, except for the objects needed by the cycle.
@@ -138,8 +138,8 @@ class LeaderSession:
         if self._loop is not None:
             self._loop.changed(most, news)
         needed = any(event.kind in controller_manager.NEEDED for event in batch)
-        if self._grouping is not None and needed:
-            self._grouping.changed()
+        if self._podgroup_controller is not None and needed:
+            self._podgroup_controller.changed()
 
     def feed_owners(self, batch: Sequence[owners.Event]) -> None:
         """Apply the events of the watches of pods' owners."""
@@ -147,8 +147,8 @@ class LeaderSession:
         for event in batch:
             with self._around.failures.contained("owners", event.kind):
                 seen += self._owners.apply(event)
-        if self._grouping is not None:
-            self._grouping.follow(seen)
+        if self._podgroup_controller is not None:
+            self._podgroup_controller.follow(seen)
 
     def adopt(self, configured: policy.Policy) -> None:
         """Use this policy from the next cycle on."""
@@ -166,7 +166,7 @@ class LeaderSession:
         around, given = self._around, self._around.given
         lease_of = given.election.lease_of
         names = tuple(name for name in given.scheduler_names if lease_of[name] in held)
-        await around.followed.wait_for_lists()
+        await around.watches.wait_for_lists()
         token = self._token = api.CompositeToken(held.values())
         try:
             await self._prepare_mirror(names)
@@ -175,10 +175,10 @@ class LeaderSession:
                 if given.schedules:
                     self._schedule(group, names[0], token)
                 if given.controls:
-                    self._grouping = controller_manager.grouping_for(
+                    self._podgroup_controller = controller_manager.podgroup_controller_for(
                         around, self._owners, names, token
                     )
-                    group.create_task(self._grouping.run(), name="look after podgroups")
+                    group.create_task(self._podgroup_controller.run(), name="look after podgroups")
                 else:
                     permit = around.permit(token)
                     ensured = controller_manager.ensure_queue(
@@ -187,20 +187,20 @@ class LeaderSession:
                     group.create_task(ensured, name="ensure default queue")
         finally:
             token.end()
-            self._token = self._loop = self._usage_writer = self._grouping = None
-            around.observed.stop_serving()
+            self._token = self._loop = self._usage_writer = self._podgroup_controller = None
+            around.observed.forget_figures()
 
     async def _prepare_mirror(self, names: tuple[str, ...]) -> None:
         """Make the Mirror show the cluster for these names, and no older than the Leases."""
         around = self._around
         if names == self._served:
             if around.given.election.enabled:
-                overtake = partial(around.followed.overtake, events.Kind.POD)
+                overtake = partial(around.watches.overtake, events.Kind.POD)
                 await informers.catch_up(around.link, around.mirror, names, overtake)
             return  # without election, no predecessor can have written after the first lists
         around.mirror.serve(names)
         self._served = names
-        await around.followed.list_anew(OWNED)
+        await around.watches.list_anew(OWNED)
 
     def _schedule(self, group: asyncio.TaskGroup, name: str, token: api.CompositeToken) -> None:
         around = self._around
@@ -243,7 +243,7 @@ class LeaderSession:
                 link,
                 queue,
                 StoredGroups(around.mirror),
-                around.herald.under(around.permit_to_tell(token)),
+                around.recorder.under(around.permit_for_events(token)),
                 may_commit=permit,
                 observe=observe,
             ),

@@ -48,11 +48,11 @@ class Reloader:
         self,
         loaded: configuration.Loaded,
         adopt: Callable[[policy.Policy], None],
-        tell: Callable[[Reload], None],
+        on_reload: Callable[[Reload], None],
     ) -> None:
         self._path = loaded.path
         self._adopt = adopt
-        self._tell = tell
+        self._on_reload = on_reload
         self._seen: str | None = loaded.text
         """The text last read, valid or not. None if the file could not be read."""
 
@@ -105,7 +105,7 @@ class Reloader:
             problems = self._try(text)
         if problems:
             log.error("configuration.rejected", path=self._path, problems=problems)
-        self._tell(Reload(self._path, problems))
+        self._on_reload(Reload(self._path, problems))
 
     def _try(self, text: str) -> tuple[str, ...]:
         """Put the text into effect, or return its problems."""

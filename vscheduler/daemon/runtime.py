@@ -21,8 +21,8 @@ class Runtime:
     link: connection.Connection
     calls: write_queue.WriteQueue
     mirror: state.Mirror
-    followed: informers.Informers
-    herald: event_recorder.EventRecorder
+    watches: informers.Informers
+    recorder: event_recorder.EventRecorder
     observed: metrics.Metrics
     stopping: Callable[[], bool]
     """Whether the shutdown has begun, so that nothing new may start."""
@@ -47,6 +47,6 @@ class Runtime:
         """
         return lambda: not self.withholding() and token.may_act()
 
-    def permit_to_tell(self, token: api.Token) -> api.Permit:
+    def permit_for_events(self, token: api.Token) -> api.Permit:
         """Return a permit for events about finished work, valid until the Leases are released."""
         return token.may_act

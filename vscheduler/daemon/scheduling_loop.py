@@ -156,7 +156,7 @@ class SchedulingLoop:
         if ungrouped != self._ungrouped:
             self._ungrouped = ungrouped
             log.info("pods.ungrouped", pods=ungrouped)
-        self._metrics.observe_strays(rejected=len(rejected), ungrouped=ungrouped)
+        self._metrics.observe_rejected(rejected=len(rejected), ungrouped=ungrouped)
 
     def take(self, outcome: binder.Outcome) -> None:
         """Process the result of a bind.
@@ -190,7 +190,7 @@ class SchedulingLoop:
         self._failed_binds.failed(task.uid, time.monotonic())
         self._release()
 
-    def settle(self, outcome: evictor.Outcome) -> None:
+    def handle_eviction(self, outcome: evictor.Outcome) -> None:
         """Process the result of an eviction plan.
 
         After a refusal, the job plans again without the protected pod: at once the first time, then
@@ -257,7 +257,7 @@ class SchedulingLoop:
             eviction_refused_jobs=self._refused_jobs.pausing,
         )
         taken = self._mirror.snapshot(time.time(), carried)
-        self._cycle_log.tell_of_refusals(taken.refused)
+        self._cycle_log.log_refusals(taken.refused)
         opened, worked = time.monotonic(), time.thread_time() - began
         run = partial(cycle.run_cycle, taken, self._policy, self._pace.budget)
         with cycle_thread.noting_loop_lag(self._metrics.observe_lag):
@@ -284,7 +284,7 @@ class SchedulingLoop:
             costs=result.costs,
         )
         self._metrics.observe_cycle(result, parts)
-        self._cycle_log.tell(result, cycle=self._cycles, bound=bound, parts=parts)
+        self._cycle_log.log_cycle(result, cycle=self._cycles, bound=bound, parts=parts)
 
     def _drop(self, error: BaseException) -> None:
         """Drop a cycle after a defect, as a whole, and wait longer before the next cycle."""
@@ -358,7 +358,7 @@ class SchedulingLoop:
             self._evictor.carry_out(
                 plan,
                 lambda evict: self._reporter.evicted(evict, gangs[evict.task.job]),
-                self.settle,
+                self.handle_eviction,
             )
         if victims:
             self._metrics.observe_plans(claimed=claimed, victims=victims)

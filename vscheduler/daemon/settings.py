@@ -23,7 +23,7 @@ LOG_FORMATS = ("console", "json")
 
 SCHEDULER = "scheduler"
 CONTROLLERS = "controllers"
-HALVES = (SCHEDULER, CONTROLLERS)
+PARTS = (SCHEDULER, CONTROLLERS)
 """The parts of the daemon that can run alone."""
 
 
@@ -58,7 +58,7 @@ class Settings:
     own_pod: statuses.ObjectReference | None = None
     """The pod of this process, if known."""
     only: str = ""
-    """One of HALVES, or empty for both."""
+    """One of PARTS, or empty for both."""
     inherit_owner_annotations: bool = True
     podgroup_grace_seconds: float = 30.0
     cycle_deadline_seconds: float = 30.0
@@ -146,7 +146,7 @@ def check(given: Given) -> Settings:
     if deadline is not None and deadline < DEADLINE_LEAST_SECONDS:
         problems.append("--cycle-deadline: less than 1s would end instances that work")
     for flag, value, choices in (
-        ("--only", given.only or SCHEDULER, HALVES),
+        ("--only", given.only or SCHEDULER, PARTS),
         ("--log-level", given.log_level, LOG_LEVELS),
         ("--log-format", given.log_format, LOG_FORMATS),
     ):

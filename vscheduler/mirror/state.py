@@ -61,7 +61,7 @@ class Mirror:
     PodGroup before its Queue: the Mirror keeps the pod or PodGroup until both are known.
     """
 
-    def __init__(self, options: Options, *, told: entries.Told | None = None) -> None:
+    def __init__(self, options: Options, *, on_error: entries.OnError | None = None) -> None:
         self._options = options
         self.work: Counter[str] = Counter()
         """How many jobs, node rows, layouts and per-class pod counts snapshots had to recompute."""
@@ -74,7 +74,7 @@ class Mirror:
             scheduler_names=options.scheduler_names,
             default_queue=options.default_queue,
             node_selector=options.node_selector,
-            told=told,
+            on_error=on_error,
             most=options.most,
         )
         self._pods_by_class = pods_by_class.PodsByClass(self.work)
@@ -283,9 +283,9 @@ class Mirror:
         """Return the pods of all schedulers that name this PodGroup, even a missing PodGroup."""
         return self._job_index.members(group)
 
-    def subscribe(self, told: Callable[[jobs.JobId], object]) -> Callable[[], None]:
+    def subscribe(self, on_error: Callable[[jobs.JobId], object]) -> Callable[[], None]:
         """Call `told` with each PodGroup whose pods come, change or go, until unsubscribed."""
-        return self._job_index.subscribe(told)
+        return self._job_index.subscribe(on_error)
 
     def _put(self, kind: events.Kind, key: str, entry: entries.Entry) -> entries.Change:
         before = self._entries[kind].get(key)

@@ -57,7 +57,7 @@ class Decided:
         """Until the test says something."""
         await self._change.wait()
 
-    def standings(self) -> tuple[api.LeaseStatus, ...]:
+    def lease_statuses(self) -> tuple[api.LeaseStatus, ...]:
         """Only what is held."""
         return tuple(api.LeaseStatus(lease=lease, leads=True) for lease in self.tokens)
 

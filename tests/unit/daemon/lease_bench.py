@@ -43,11 +43,11 @@ class Bench:
         self.now = end
 
     @property
-    def tenure(self) -> elector.LeaseTerm:
+    def term(self) -> elector.LeaseTerm:
         """What was gained last."""
-        return [each.tenure for each in self.changes if each.tenure][-1]
+        return [each.term for each in self.changes if each.term][-1]
 
     @property
-    def standing(self) -> api.LeaseStatus:
+    def status(self) -> api.LeaseStatus:
         """What was said last."""
-        return self.changes[-1].standing
+        return self.changes[-1].status

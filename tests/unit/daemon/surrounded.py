@@ -26,8 +26,10 @@ def by(
         link=link,
         calls=calls,
         mirror=mirror,
-        followed=informers.Informers(link, (), mirror.read, lambda _: None),
-        herald=event_recorder.EventRecorder(link, calls, identity, observe=observed.observe_write),
+        watches=informers.Informers(link, (), mirror.read, lambda _: None),
+        recorder=event_recorder.EventRecorder(
+            link, calls, identity, observe=observed.observe_write
+        ),
         observed=observed,
         stopping=stopping,
         withholding=withholding,

@@ -1,4 +1,4 @@
-"""What a tenure of the Queues' keeper waits for, and hears of."""
+"""What a term of the Queues' keeper waits for, and hears of."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ async def test_queues_are_looked_at_after_the_schedulers_first_cycle(serve: Serv
     cycle, and what it binds.
     """
     asked: list[str] = []
-    settling = True
+    before_first_cycle = True
 
     async def answer(request: web.Request) -> web.Response:
         asked.append(request.path)
@@ -35,9 +35,11 @@ async def test_queues_are_looked_at_after_the_schedulers_first_cycle(serve: Serv
 
     given = settings.check(settings.Given(leader_elect=False))
     around = surrounded.by(await serve(answer), given)
-    keeper = controller_manager.ControllerManager(around, lambda _: None, lambda: settling)
+    keeper = controller_manager.ControllerManager(
+        around, lambda _: None, lambda: before_first_cycle
+    )
     async with asyncio.TaskGroup() as group:
-        around.followed.start(group)
+        around.watches.start(group)
         calls = group.create_task(around.calls.run())
         task = group.create_task(keeper.keep_queues({}))
         await asyncio.sleep(0.3)
@@ -48,7 +50,7 @@ async def test_queues_are_looked_at_after_the_schedulers_first_cycle(serve: Serv
             await answered.wait()
 
         around.calls.put(write_queue.WritePriority.BIND, bind)
-        settling = False
+        before_first_cycle = False
         await asyncio.sleep(0.3)
         assert not asked
         answered.set()
@@ -96,7 +98,7 @@ async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
         return status.get("pending", -1), status.get("running", -1)
 
     async with asyncio.TaskGroup() as group:
-        around.followed.start(group)
+        around.watches.start(group)
         calls = group.create_task(around.calls.run())
         task = group.create_task(keeper.keep_queues({}))
         await worlds.until(lambda: counts() == (1, 0))

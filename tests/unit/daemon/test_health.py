@@ -20,7 +20,7 @@ def fine() -> health.Report:
 async def test_ready_only_once_it_is() -> None:
     """/livez at once, /readyz when the first lists are in, /metrics where it is wanted."""
     found = FIRST
-    pages = health.pages(report=lambda: found, exposition=lambda: b"a 1\n", standings=tuple)
+    pages = health.pages(report=lambda: found, exposition=lambda: b"a 1\n", lease_statuses=tuple)
     async with health.serving(pages, LOOPBACK) as port, ClientSession() as client:
 
         async def get(path: str) -> tuple[int, str]:
@@ -35,7 +35,7 @@ async def test_ready_only_once_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("standing", "line"),
+    ("status", "line"),
     [
         ({"leads": True, "holder": "me"}, "leader"),
         ({"leads": True}, "leader"),
@@ -48,19 +48,21 @@ async def test_ready_only_once_it_is() -> None:
         ),
     ],
 )
-def test_readiness_tells_who_leads(standing: dict[str, Any], line: str) -> None:
+def test_readiness_tells_who_leads(status: dict[str, Any], line: str) -> None:
     """And what keeps us from it."""
-    assert health.told(api.LeaseStatus(lease="x", **standing)) == f"x: {line}"
+    assert health.lease_line(api.LeaseStatus(lease="x", **status)) == f"x: {line}"
 
 
 async def test_a_standby_is_ready_too() -> None:
     """One line per Lease, before and after the lists are in."""
     found = FIRST
-    standings = (
+    lease_statuses = (
         api.LeaseStatus(lease="a", leads=True),
         api.LeaseStatus(lease="b", leads=False, holder="other"),
     )
-    pages = health.pages(report=lambda: found, exposition=None, standings=lambda: standings)
+    pages = health.pages(
+        report=lambda: found, exposition=None, lease_statuses=lambda: lease_statuses
+    )
     async with health.serving(pages, LOOPBACK) as port, ClientSession() as client:
         for expected in (503, 200):
             async with client.get(f"http://127.0.0.1:{port}/readyz") as response:
@@ -73,7 +75,7 @@ async def test_a_standby_is_ready_too() -> None:
 
 async def test_no_metrics_where_they_are_not_wanted() -> None:
     """Volcano: --enable-metrics is off by default."""
-    pages = health.pages(report=fine, exposition=None, standings=tuple)
+    pages = health.pages(report=fine, exposition=None, lease_statuses=tuple)
     async with (
         health.serving(pages, LOOPBACK) as port,
         ClientSession() as client,
@@ -84,9 +86,9 @@ async def test_no_metrics_where_they_are_not_wanted() -> None:
 
 async def test_an_address_in_use_is_named() -> None:
     """One sentence instead of a traceback."""
-    pages = health.pages(report=fine, exposition=None, standings=tuple)
+    pages = health.pages(report=fine, exposition=None, lease_statuses=tuple)
     async with health.serving(pages, LOOPBACK) as port:
-        other = health.pages(report=fine, exposition=None, standings=tuple)
+        other = health.pages(report=fine, exposition=None, lease_statuses=tuple)
         with pytest.raises(health.ListenError, match=str(port)):
             async with health.serving(other, settings.Address("127.0.0.1", port)):
                 pass
@@ -96,7 +98,9 @@ async def test_an_instance_that_is_stuck_is_neither_alive_nor_ready() -> None:
     """And says why; else what is missing stands below the ok."""
     why = ""
     found = health.Report(without=("without PriorityClass: forbidden",))
-    pages = health.pages(report=lambda: found, exposition=None, standings=tuple, stuck=lambda: why)
+    pages = health.pages(
+        report=lambda: found, exposition=None, lease_statuses=tuple, stuck=lambda: why
+    )
     async with health.serving(pages, LOOPBACK) as port, ClientSession() as client:
 
         async def get(path: str) -> tuple[int, str]:
@@ -126,9 +130,9 @@ def state(
     *,
     listed: bool = True,
     seconds: float = 60.0,
-) -> health.Followed:
+) -> health.WatchState:
     """A kind that is followed, or for so long isn't."""
-    return health.Followed(kind=kind, listed=listed, problem=problem, seconds=seconds)
+    return health.WatchState(kind=kind, listed=listed, problem=problem, seconds=seconds)
 
 
 def test_all_that_is_followed_is_ready() -> None:
@@ -184,13 +188,13 @@ def test_a_server_that_answers_no_watch_can_not_be_reached() -> None:
 
 def test_a_server_that_does_not_answer_the_election_can_not_be_reached() -> None:
     """Watches whose connections are silent notice later."""
-    standings = [
+    lease_statuses = [
         api.LeaseStatus(lease="a", leads=False, problem="it is forbidden"),
         api.LeaseStatus(lease="b", leads=False, problem="no answer\x1b[2J", reachable=False),
     ]
-    found = health.report([state(Kind.POD)], standings)
+    found = health.report([state(Kind.POD)], lease_statuses)
     assert found.waits == ("the API server can't be reached: no answer [2J",)
-    assert health.report([state(Kind.POD)], standings[:1]).waits == ()
+    assert health.report([state(Kind.POD)], lease_statuses[:1]).waits == ()
 
 
 def test_a_kind_that_can_not_be_followed_for_long_is_named() -> None:

@@ -1,4 +1,4 @@
-"""What a tenure makes of the names whose Leases are held."""
+"""What a term makes of the names whose Leases are held."""
 
 import asyncio
 import json
@@ -107,7 +107,7 @@ async def half(
     leases = given.election.lease_of.values()
     work = leader_session.run_while_leading(made.decided, leases, made.serving.work, name="serve")
     async with asyncio.TaskGroup() as group:
-        around.followed.start(group)
+        around.watches.start(group)
         tasks = [group.create_task(each) for each in (around.calls.run(), work)]
         yield made
         assert not [task for task in tasks if task.done()]
@@ -137,7 +137,7 @@ async def test_a_standby_sees_all_and_sends_nothing(serve: Serve) -> None:
 
 
 async def test_nothing_is_decided_before_the_predecessors_binds_are_seen(serve: Serve) -> None:
-    """Its own pods are listed once for each tenure."""
+    """Its own pods are listed once for each term."""
     async with half(serve, "vscheduler") as made:
         assert made.lists == []
         for number in (1, 2):
@@ -179,18 +179,18 @@ async def test_heartbeats_of_nodes_are_nothing_to_controllers(
 async def test_a_tenure_settles_with_its_first_cycle(serve: Serve) -> None:
     """Not where there is no default queue yet, as that cycle waits for it."""
     async with half(serve, "vscheduler") as made:
-        assert not made.serving.settling()
+        assert not made.serving.before_first_cycle()
         for _ in range(2):
             made.decided.gain("vscheduler")
-            await worlds.until(made.serving.settling)
-            await worlds.until(lambda: not made.serving.settling())
+            await worlds.until(made.serving.before_first_cycle)
+            await worlds.until(lambda: not made.serving.before_first_cycle())
             made.decided.lose("vscheduler")
         await made.rest()
         made.serving.feed([events.removal(manifests.event_of(manifests.queue("default")))])
         made.decided.gain("vscheduler")
         await worlds.until(lambda: len(made.lists) == 3)
         await made.rest()
-        assert not made.serving.settling()
+        assert not made.serving.before_first_cycle()
 
 
 async def test_who_lost_its_lease_sends_nothing_more(serve: Serve) -> None:

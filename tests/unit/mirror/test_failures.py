@@ -36,7 +36,7 @@ def test_what_reading_fails_at_is_left_out_by_name() -> None:
     told: list[tuple[str, str]] = []
     mirror = state.Mirror(
         state.Options(scheduler_names=("vscheduler",)),
-        told=lambda refused, error: told.append((refused.name, type(error).__name__)),
+        on_error=lambda refused, error: told.append((refused.name, type(error).__name__)),
     )
     for document in (
         manifests.node("n1", {"cpu": "4", "pods": "10"}),

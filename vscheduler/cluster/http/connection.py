@@ -193,7 +193,7 @@ class Connection:
         await self._sessions.close()
         await asyncio.sleep(CLOSE_SECONDS)
 
-    def tell_of_throttling(self, callback: Callable[[], None]) -> None:
+    def on_throttling(self, callback: Callable[[], None]) -> None:
         """Set the callback for every 429 answer (too many requests)."""
         self._on_throttled = callback
 

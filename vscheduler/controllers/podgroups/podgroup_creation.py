@@ -24,7 +24,7 @@ GONE = (ports.Trouble.MISSING, ports.Trouble.CONFLICT)
 ENDING = "is being terminated"
 """Part of the API server's message for a terminating namespace, where nothing can be created."""
 
-TOLD_MAX = 10_000
+REPORTED_MAX = 10_000
 """Pods whose refusals are remembered. When the memory is full it is cleared, and pods get an event
 once more.
 """
@@ -81,7 +81,7 @@ class RefusalEvents:
         message = str(error)
         if error.trouble not in ports.LASTING or ENDING in message:
             return
-        if len(self._reported) > TOLD_MAX:
+        if len(self._reported) > REPORTED_MAX:
             self._reported.clear()
         for member in members:
             if self._reported.get(member.uid) != message:

@@ -62,7 +62,7 @@ def decayed(account: Account, seconds: float, half_life_seconds: float) -> float
     return account.used * math.exp(exponent) - most * math.expm1(exponent)
 
 
-def followed(
+def updated_usage(
     past: Usage | None, rates: Mapping[str, float], rate: float, now: float, half_life: float
 ) -> Usage | None:
     """Return the usage record valid from `now` on: the same object if the rates are unchanged.

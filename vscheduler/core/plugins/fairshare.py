@@ -166,7 +166,7 @@ class FairShare(contracts.Plugin):
         for name, queue in self._session.queues.items():
             rates = {each: self._rate(amounts) for each, amounts in held[name].items()}
             total = self._rate([sum(column) for column in zip(*held[name].values(), strict=True)])
-            used = queues.followed(
+            used = queues.updated_usage(
                 self._record(queue),
                 {each: rate for each, rate in rates.items() if rate > 0},
                 total,

@@ -269,7 +269,7 @@ class Dispatch:
         """Return all answers in order; None for a guarded plugin that fails."""
         return [self._ask(call, hook, subject, None) for call in self._calls[hook]]
 
-    def tell(self, hook: str, subject: object) -> None:
+    def notify(self, hook: str, subject: object) -> None:
         """Notify plugins of an event; answers are ignored. Called for every placement."""
         for call in self._calls[hook]:
             try:

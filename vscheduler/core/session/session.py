@@ -345,11 +345,11 @@ class Session:
         self.affinity_counts.move(task, row, PRESENCE[status], 1)
         self.touched.append(row)
         self.gang_of(task).move(task, status, name)
-        self.dispatch.tell("on_allocate", task)
+        self.dispatch.notify("on_allocate", task)
 
     def give_back(self, task: jobs.Task, row: int) -> None:
         """Undo `take` exactly, for the task that was taken last. Called by Statement."""
-        self.dispatch.tell("on_deallocate", task)
+        self.dispatch.notify("on_deallocate", task)
         gang = self.gang_of(task)
         request = self.request(task)
         self.future_used[row] -= request
@@ -381,12 +381,12 @@ class Session:
         self.touched.append(row)
         self.budgets.take(task)
         self.gang_of(task).move(task, jobs.TaskStatus.RELEASING, name)
-        self.dispatch.tell("on_deallocate", task)
+        self.dispatch.notify("on_deallocate", task)
 
     def restore(self, task: jobs.Task, row: int) -> None:
         """Undo `evict` exactly. Called by Statement."""
         name = self.layout.names[row]
-        self.dispatch.tell("on_allocate", task)
+        self.dispatch.notify("on_allocate", task)
         self.future_used[row] += self.request(task)
         self.budgets.give_back(task)
         work_budget.give_ports_back(self.leaving_ports, name, task)

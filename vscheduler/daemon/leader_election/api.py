@@ -91,7 +91,7 @@ class Leadership(Protocol):
     async def wait_for_change(self) -> None:
         """Wait until any Lease is gained or lost."""
 
-    def standings(self) -> tuple[LeaseStatus, ...]:
+    def lease_statuses(self) -> tuple[LeaseStatus, ...]:
         """Return the status of each Lease, by name."""
 
     async def release(self) -> None:
@@ -134,7 +134,7 @@ class AlwaysLeader:
         """Wait for ever."""
         await asyncio.get_running_loop().create_future()
 
-    def standings(self) -> tuple[LeaseStatus, ...]:
+    def lease_statuses(self) -> tuple[LeaseStatus, ...]:
         """Return a status of leader for every Lease."""
         return tuple(LeaseStatus(lease=lease, leads=True) for lease in self._tokens)
 

@@ -68,17 +68,17 @@ class Terms:
 class LeaseTerm:
     """A term as leader on one Lease: implements api.Token.
 
-    Two threads share a term without a lock. The deadline and `_settled` are written by the elector
+    Two threads share a term without a lock. The deadline and `_cleared` are written by the elector
     only, `_doubts` by the daemon only, and `_ended` only ever changes to True.
     """
 
     def __init__(self, terms: Terms, number: int, doubted: Callable[["LeaseTerm"], None]) -> None:
         self.number = number
         self._terms = terms
-        self._tell = doubted
+        self._on_doubt = doubted
         self._until = -float("inf")
         self._doubts = 0
-        self._settled = 0
+        self._cleared = 0
         self._ended = False
 
     @property
@@ -93,7 +93,7 @@ class LeaseTerm:
 
     def may_act(self) -> bool:
         """Whether the Lease is certainly held at this moment."""
-        fine = not self._ended and self._doubts == self._settled
+        fine = not self._ended and self._doubts == self._cleared
         return fine and self._terms.clock() < self._until
 
     def doubt(self, why: str) -> None:
@@ -103,15 +103,15 @@ class LeaseTerm:
         """
         del why  # logged by the caller whose write was refused
         self._doubts += 1
-        self._tell(self)
+        self._on_doubt(self)
 
     def extend(self, until: float) -> None:
         """Allow acting until this time, unless the term is doubted or over."""
         self._until = until
 
-    def settle(self, doubts: int) -> None:
+    def clear_doubts(self, doubts: int) -> None:
         """Record that the elector has processed this many doubts, which the deadline includes."""
-        self._settled = doubts
+        self._cleared = doubts
 
     def end(self) -> None:
         """End the term for ever. Safe to call from any thread."""
@@ -122,8 +122,8 @@ class LeaseTerm:
 class Change:
     """A changed status of a Lease."""
 
-    standing: api.LeaseStatus
-    tenure: LeaseTerm | None = None
+    status: api.LeaseStatus
+    term: LeaseTerm | None = None
     gained: bool = False
     """Whether the term has just begun."""
     why: str = ""
@@ -216,8 +216,8 @@ class Elector:
         doubts = term.doubts
         if term is self._term:
             self._state = state_machine.doubted(self._state, at=self._terms.clock())
-            self._tell()
-            term.settle(doubts)
+            self._report()
+            term.clear_doubts(doubts)
             self._woken.set()
 
     async def _pause(self) -> None:
@@ -242,14 +242,14 @@ class Elector:
             await self._look(transport, now)
         else:
             await self._write(transport, write, now)
-        self._tell()
+        self._report()
 
     def _fail(self, error: Exception) -> None:
         """Treat an unexpected exception in a step like a failed call."""
         failure = connection.Unavailable(f"the election failed: {type(error).__name__}: {error}")
         self._state = state_machine.failed(self._state, self._terms.timing, at=self._terms.clock())
         self._trouble = self._trouble.after("", failure, self._terms.namespace)
-        self._tell()
+        self._report()
 
     async def _look(self, transport: Transport, sent_at: float) -> None:
         timing, now = self._terms.timing, self._terms.clock
@@ -310,9 +310,9 @@ class Elector:
             write = state_machine.given_back(self._state, wall_time=terms.wall_time())
         if write is not None:
             await self._write(transport, write, terms.clock())
-        self._tell()
+        self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """Report the status if it changed. The term itself is always updated before."""
         earlier = self._term
         why = self._update_term()
@@ -328,7 +328,7 @@ class Elector:
         if status != self._reported or term is not earlier:
             self._reported = status
             gained = term is not None and term is not earlier
-            self._outlets.changed(Change(standing=status, tenure=term, gained=gained, why=why))
+            self._outlets.changed(Change(status=status, term=term, gained=gained, why=why))
 
     def _update_term(self) -> str:
         """End, begin or extend the term. Return why the term ended, or an empty string."""
@@ -336,12 +336,12 @@ class Elector:
         leads = state_machine.leads(state, timing, now) and not self._leaving
         until = state_machine.acts_until(state, timing)
         why = ""
-        if self._term is not None and not (leads and state.tenure == self._term.number):
+        if self._term is not None and not (leads and state.term == self._term.number):
             self._term.end()
             self._term = None
             why = self._loss()
         if self._term is None and leads and now < until and not self._resigning:
-            self._term = LeaseTerm(self._terms, state.tenure, self._doubt)
+            self._term = LeaseTerm(self._terms, state.term, self._doubt)
         if self._term is not None:
             self._term.extend(until)
         return why

@@ -80,7 +80,7 @@ class State:
     resigned: bool = False
     """Whether the Lease was released, or a release was tried. The candidate no longer stands for
     election."""
-    tenure: int = 0
+    term: int = 0
     """Number of the current term; different terms of leadership have different numbers."""
 
 
@@ -260,7 +260,7 @@ def _held(
         own=attempt,
         attempts=(),
         last=record,
-        tenure=state.tenure if led and _ripe(state) else state.tenure + 1,
+        term=state.term if led and _ripe(state) else state.term + 1,
     )
 
 

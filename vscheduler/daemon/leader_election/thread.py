@@ -28,7 +28,7 @@ AGAIN_SECONDS = 1.0
 
 Open = Callable[[], AbstractAsyncContextManager[elector.Transport]]
 """Opens the connection to the Leases, in the caller's event loop."""
-Told = Callable[[api.LeaseStatus, api.LeaseStatus], None]
+OnChange = Callable[[api.LeaseStatus, api.LeaseStatus], None]
 """Receives the old and the new status of a Lease."""
 Renewed = Callable[[str, float, str], None]
 """Receives the Lease, the duration of a renewal in seconds, and the result: `done`, or the name of
@@ -47,7 +47,7 @@ def _ignore_renewal(lease: str, seconds: float, outcome: str) -> None:
 class Outlets:
     """Callbacks for changes, renewals and failures."""
 
-    on_change: Told = _ignore_change
+    on_change: OnChange = _ignore_change
     observe_renewal: Renewed = _ignore_renewal
     failures: containment.Failures = field(default_factory=containment.Failures)
     pulse: progress.Heartbeat = field(default_factory=progress.Heartbeat)
@@ -65,11 +65,11 @@ class ElectionThread:
         leases: Iterable[str],
         terms: elector.Terms,
         open_leases: Open,
-        told: Outlets | None = None,
+        outlets: Outlets | None = None,
     ) -> None:
-        told = told or Outlets()
-        self._failures, self._pulse = told.failures, told.pulse
-        self._on_change, self._observe_renewal = told.on_change, told.observe_renewal
+        outlets = outlets or Outlets()
+        self._failures, self._pulse = outlets.failures, outlets.pulse
+        self._on_change, self._observe_renewal = outlets.on_change, outlets.observe_renewal
         names = sorted(leases)
         self._open = open_leases
         self._statuses = {name: api.LeaseStatus(lease=name, leads=False) for name in names}
@@ -79,13 +79,13 @@ class ElectionThread:
         self._daemon_loop = asyncio.get_running_loop()
         self._thread_loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Future[BaseException | None] = self._daemon_loop.create_future()
-        outlets = elector.Outlets(
+        callbacks = elector.Outlets(
             changed=lambda change: self._in_daemon_loop(self._take, change),
             renewed=lambda *renewal: self._in_daemon_loop(self._observe_renewal, *renewal),
             failed=partial(self._failures.failed, "election"),
             doubted=lambda lease, term: self._in_thread(self._candidates[lease].doubted, term),
         )
-        self._candidates = {name: elector.Elector(name, terms, outlets) for name in names}
+        self._candidates = {name: elector.Elector(name, terms, callbacks) for name in names}
 
     async def run(self) -> None:
         """Run for ever, or until `release`.
@@ -123,7 +123,7 @@ class ElectionThread:
         """
         return _wait_for(self._change)
 
-    def standings(self) -> tuple[api.LeaseStatus, ...]:
+    def lease_statuses(self) -> tuple[api.LeaseStatus, ...]:
         """Return the status of each Lease, by name."""
         return tuple(self._statuses.values())
 
@@ -152,7 +152,7 @@ class ElectionThread:
 
     def _take(self, change: elector.Change) -> None:
         """Process a status change reported by the thread."""
-        after, term = change.standing, change.tenure
+        after, term = change.status, change.term
         before = self._statuses[after.lease]
         self._statuses[after.lease] = after
         if self._released and term is not None:
@@ -225,11 +225,11 @@ def _log_change(before: api.LeaseStatus, change: elector.Change, *, ours: bool) 
 
     With `ours`, a loss is our own release and no reason for a warning.
     """
-    after = change.standing
+    after = change.status
     about = log.bind(lease=after.lease)
     if change.why:
-        tell = about.info if ours else about.warning
-        tell("lease.lost", why=change.why, before=before.holder, holder=after.holder)
+        write = about.info if ours else about.warning
+        write("lease.lost", why=change.why, before=before.holder, holder=after.holder)
     if change.gained:
         about.info("lease.gained", before=before.holder, holder=after.holder)
     if after.holder != before.holder and not (change.why or change.gained):

@@ -217,7 +217,7 @@ class Watchdog:
         with suppress(RuntimeError):  # the loop is closed, so no calls are in progress
             loop.call_soon_threadsafe(begin)
         self._outlets.observe(stuck)
-        _bounded(lambda: _tell(stuck))
+        _bounded(lambda: _log_stuck(stuck))
         if stuck.cause is not progress.Cause.LOOP:  # a stuck loop would not run `give_up`
             done.wait(LAST_WILL_SECONDS)
         _bounded(self._outlets.flush)
@@ -247,7 +247,7 @@ class KillTimer:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def _tell(stuck: progress.Stuck) -> None:
+def _log_stuck(stuck: progress.Stuck) -> None:
     """Log why this instance ends."""
     log.critical("instance.stuck", cause=stuck.cause.value, message=stuck.message, **stuck.details)
 

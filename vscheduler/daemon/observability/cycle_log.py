@@ -21,7 +21,7 @@ class CycleLog:
         self._set_aside: set[queues.QueueProblem] = set()
         self._refused: Mapping[str, snapshot.Refused] = {}
 
-    def tell(
+    def log_cycle(
         self,
         result: decisions.CycleResult,
         *,
@@ -30,10 +30,10 @@ class CycleLog:
         parts: Mapping[str, float],
     ) -> None:
         """Log a cycle with the number of binds sent, and the duration of its parts in seconds."""
-        self._tell_of_total(result)
+        self._log_total(result)
         for fault in result.faults:
             log.error("plugin.failed", plugin=fault.plugin, hook=fault.hook, error=fault.error)
-        self._tell_of_queues(result)
+        self._log_queues(result)
         log.log(
             logging.INFO if bound or result.evicts else logging.DEBUG,
             "cycle.done",
@@ -45,14 +45,14 @@ class CycleLog:
             **{f"{part}_ms": round(seconds * 1000, 1) for part, seconds in parts.items()},
         )
 
-    def tell_of_refusals(self, refused: Mapping[str, snapshot.Refused]) -> None:
+    def log_refusals(self, refused: Mapping[str, snapshot.Refused]) -> None:
         """Log nodes newly avoided after a kubelet's refusal, or avoided for longer."""
         for name, each in refused.items():
             if self._refused.get(name) != each:
                 log.warning("node.refused", node=name, reason=each.reason, seconds=each.seconds)
         self._refused = refused
 
-    def _tell_of_total(self, result: decisions.CycleResult) -> None:
+    def _log_total(self, result: decisions.CycleResult) -> None:
         if (result.total, result.excluded) == (self._total, self._excluded):
             return
         self._total, self._excluded = result.total, result.excluded
@@ -62,7 +62,7 @@ class CycleLog:
             nodes_left_out=queue_status.left_out(result.excluded),
         )
 
-    def _tell_of_queues(self, result: decisions.CycleResult) -> None:
+    def _log_queues(self, result: decisions.CycleResult) -> None:
         """Log queues newly excluded from scheduling, and queues whose problem was fixed."""
         problems = {queue.problem for queue in result.queues if queue.problem is not None}
         for problem in sorted(problems - self._set_aside, key=str):

@@ -52,7 +52,7 @@ POLL_SECONDS = 1.0
 LOOK_SECONDS = 0.01
 
 
-def _tell(count: int) -> bytes:
+def _dropped_line(count: int) -> bytes:
     return f"{count} lines dropped\n".encode()
 
 
@@ -63,13 +63,13 @@ class LineWriter:
         self,
         descriptor: int,
         *,
-        tell: Callable[[int], bytes] = _tell,
+        dropped_line: Callable[[int], bytes] = _dropped_line,
         lines_max: int = LINES_MAX,
         bytes_max: int = BYTES_MAX,
     ) -> None:
-        """`tell` formats the line that reports the number of dropped lines."""
+        """`dropped_line` formats the line that reports the number of dropped lines."""
         self._descriptor = descriptor
-        self._tell = tell
+        self._dropped_line = dropped_line
         self._lines_max = lines_max
         self._bytes_max = bytes_max
         # A finalizer may log in the middle of `put`, so the lock and the queue must be reentrant.
@@ -144,7 +144,7 @@ class LineWriter:
             self._taken_bytes += len(line)
             missing += number - due
             due = number + 1
-            if missing and self._write(self._tell(missing)):
+            if missing and self._write(self._dropped_line(missing)):
                 missing = 0
             if not self._write(line):
                 self._failed += 1
@@ -191,12 +191,12 @@ def configure(level: str, style: str, *, descriptor: int = STDERR) -> LineWriter
         ],
     )
 
-    def tell(count: int) -> bytes:
+    def dropped_line(count: int) -> bytes:
         text = f"{count} lines dropped, as nobody read them"
         record = logging.LogRecord(__name__, logging.WARNING, "", 0, text, None, None)
         return _encoded(formatter.format(record))
 
-    writer = LineWriter(descriptor, tell=tell)
+    writer = LineWriter(descriptor, dropped_line=dropped_line)
     atexit.register(writer.flush, FLUSH_SECONDS)
     handler = _Handler(writer)
     handler.setFormatter(formatter)
@@ -240,9 +240,9 @@ def take_over() -> Callable[[], None]:
     )  # fmt: skip
     sys.stdout = _Printed("stdout", logging.INFO, STDOUT)
     sys.stderr = _Printed("stderr", logging.WARNING, STDERR)
-    sys.excepthook = _tell_of_error
-    sys.unraisablehook = _tell_of_ignored
-    threading.excepthook = _tell_of_thread
+    sys.excepthook = _report_error
+    sys.unraisablehook = _report_ignored
+    threading.excepthook = _report_thread_error
     logging.captureWarnings(capture=True)
 
     def undo() -> None:
@@ -355,18 +355,18 @@ def _encoded(line: str) -> bytes:
     return f"{line}\n".encode("utf-8", "backslashreplace")
 
 
-def _tell_of_error(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+def _report_error(kind: type[BaseException], error: BaseException, trace: Any) -> None:
     logging.getLogger(__name__).critical("ended by an error", exc_info=(kind, error, trace))
 
 
-def _tell_of_ignored(what: "sys.UnraisableHookArgs") -> None:
+def _report_ignored(what: "sys.UnraisableHookArgs") -> None:
     error = what.exc_value
     text = what.err_msg or "an error that nobody can catch"
-    told = (type(error), error, what.exc_traceback) if error is not None else None
-    logging.getLogger(__name__).error("%s: %r", text, what.object, exc_info=told)
+    raised = (type(error), error, what.exc_traceback) if error is not None else None
+    logging.getLogger(__name__).error("%s: %r", text, what.object, exc_info=raised)
 
 
-def _tell_of_thread(what: threading.ExceptHookArgs) -> None:
+def _report_thread_error(what: threading.ExceptHookArgs) -> None:
     if what.exc_value is None or issubclass(what.exc_type, SystemExit):
         return
     name = what.thread.name if what.thread else "?"

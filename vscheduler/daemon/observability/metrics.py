@@ -74,14 +74,14 @@ class Metrics:
         """Record a delay of the event loop during a cycle."""
         self._observe("vscheduler_loop_lag_milliseconds", seconds)
 
-    def stop_serving(self) -> None:
+    def forget_figures(self) -> None:
         """Drop the figures of queues and jobs, because another instance reports them now.
 
         Figures reported by two instances would be added up.
         """
         self._shares.forget()
         self._gauges["volcano_unschedule_job_count"].set(0)
-        self.observe_strays(rejected=0, ungrouped=0)
+        self.observe_rejected(rejected=0, ungrouped=0)
 
     def observe_bind(self, outcome: str, *, bound: bool, seconds: float) -> None:
         """Count a bind; `seconds` is the time since the pod's creation."""
@@ -135,7 +135,7 @@ class Metrics:
         if successful:
             self._gauges["vscheduler_config_last_reload_success_timestamp_seconds"].set(now)
 
-    def observe_standing(self, status: api.LeaseStatus) -> None:
+    def observe_lease_status(self, status: api.LeaseStatus) -> None:
         """Record the status of a Lease. A change of the holder is counted, a release is not."""
         name, holder = status.lease, status.holder
         self._gauges["leader_election_master_status"].labels(name).set(status.leads)
@@ -148,7 +148,7 @@ class Metrics:
         """Record a renewal of a Lease and its duration, from sending to the answer."""
         self._observe("vscheduler_lease_renewal_milliseconds", seconds, lease, outcome)
 
-    def observe_strays(self, *, rejected: int, ungrouped: int) -> None:
+    def observe_rejected(self, *, rejected: int, ungrouped: int) -> None:
         """Set the number of invalid objects, and of pods without a PodGroup."""
         self._gauges["vscheduler_rejected_objects"].set(rejected)
         self._gauges["vscheduler_ungrouped_pods"].set(ungrouped)

@@ -93,7 +93,7 @@ def waiting_namespace(event: Event) -> str | None:
     return shown.metadata.namespace if waits else None
 
 
-Told: TypeAlias = Callable[[events.DecodeFailed, Exception], None]
+OnError: TypeAlias = Callable[[events.DecodeFailed, Exception], None]
 """Called with an object that is left out because the scheduler itself failed on the object."""
 
 
@@ -107,14 +107,14 @@ class Reader:
         default_queue: str,
         node_selector: tuple[tuple[str, str], ...],
         most: bounds.Bounds,
-        told: Told | None = None,
+        on_error: OnError | None = None,
     ) -> None:
-        """Create a reader; `told` is called with each object on which translation fails
+        """Create a reader; `on_error` is called with each object on which translation fails
         unexpectedly.
 
-        An object that fails is left out. With `told` None, the error is raised instead.
+        An object that fails is left out. With `on_error` None, the error is raised instead.
         """
-        self._told = told
+        self._on_error = on_error
         self._translator = pods.Translator(scheduler_names, most)
         self._scheduler_names = scheduler_names
         self._default_queue = default_queue
@@ -134,10 +134,10 @@ class Reader:
         try:
             return self.read(event.kind, event.object)
         except Exception as error:
-            if self._told is None:
+            if self._on_error is None:
                 raise
             rejected = failed(event)
-            self._told(rejected, error)
+            self._on_error(rejected, error)
             return refused(rejected)
 
     def read(self, kind: events.Kind, found: wire.Object) -> tuple[str, Entry]:

@@ -61,10 +61,10 @@ class JobIndex:
         self._scheduler_names = scheduler_names
         self._dirty.update(self._groups)
 
-    def subscribe(self, told: Callable[[jobs.JobId], object]) -> Callable[[], None]:
+    def subscribe(self, listener: Callable[[jobs.JobId], object]) -> Callable[[], None]:
         """Call `told` with each PodGroup whose pods come, change or go, until unsubscribed."""
-        self._listeners.append(told)
-        return lambda: self._listeners.remove(told)
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     def move_group(self, key: jobs.JobId, new: translation.Group | None) -> None:
         """Apply a PodGroup that came, changed or went (None)."""

@@ -114,7 +114,7 @@ async def test_that_the_server_is_too_busy_is_told(serve: Serve) -> None:
         with pytest.raises(connection.ApiError):
             await link.call("POST", "/", b"{}")
         if not told:
-            link.tell_of_throttling(lambda: told.append("busy"))
+            link.on_throttling(lambda: told.append("busy"))
     assert told == ["busy"]
 
 

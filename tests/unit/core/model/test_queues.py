@@ -41,10 +41,10 @@ def test_half_is_left_after_a_half_life() -> None:
 def test_many_small_steps_lose_nothing() -> None:
     """A rate that changes ten times a second for an hour, and a half-life of ten years."""
     ten_years = 10 * 365 * 86400.0
-    record = queues.followed(None, {"a": 1.0}, 1.0, 0.0, ten_years)
+    record = queues.updated_usage(None, {"a": 1.0}, 1.0, 0.0, ten_years)
     for step in range(1, 36_001):
         rate = 1.0 + step % 2
-        record = queues.followed(record, {"a": rate}, rate, step / 10, ten_years)
+        record = queues.updated_usage(record, {"a": rate}, rate, step / 10, ten_years)
     assert record is not None
     assert record.queue.used == pytest.approx(1.5 * 3600, rel=1e-4)
     assert record.namespaces["a"].used == pytest.approx(record.queue.used)
@@ -52,22 +52,22 @@ def test_many_small_steps_lose_nothing() -> None:
 
 def test_time_alone_changes_no_record() -> None:
     """The very same object, so that nothing is written."""
-    record = queues.followed(None, {"a": 2.0}, 2.0, 100.0, HALF_LIFE)
+    record = queues.updated_usage(None, {"a": 2.0}, 2.0, 100.0, HALF_LIFE)
     assert record == queues.Usage(
         time=100.0, queue=account(0.0, 2.0), namespaces={"a": account(0.0, 2.0)}
     )
-    assert queues.followed(record, {"a": 2.0}, 2.0, 500.0, HALF_LIFE) is record
+    assert queues.updated_usage(record, {"a": 2.0}, 2.0, 500.0, HALF_LIFE) is record
 
 
 def test_who_used_nothing_has_no_record() -> None:
     """Most queues of a cluster, on its first day."""
-    assert queues.followed(None, {}, 0.0, 100.0, HALF_LIFE) is None
+    assert queues.updated_usage(None, {}, 0.0, 100.0, HALF_LIFE) is None
 
 
 def test_a_shift_between_namespaces_is_a_change() -> None:
     """Though the queue's rate is what it was."""
-    record = queues.followed(None, {"a": 2.0}, 2.0, 100.0, HALF_LIFE)
-    after = queues.followed(record, {"b": 2.0}, 2.0, 110.0, HALF_LIFE)
+    record = queues.updated_usage(None, {"a": 2.0}, 2.0, 100.0, HALF_LIFE)
+    after = queues.updated_usage(record, {"b": 2.0}, 2.0, 110.0, HALF_LIFE)
     assert after is not None
     assert after.namespaces["a"].rate == 0.0
     assert after.namespaces["a"].used == pytest.approx(after.queue.used)
@@ -78,7 +78,7 @@ def test_a_shift_between_namespaces_is_a_change() -> None:
 def test_a_record_of_the_future_is_one_of_now(rate: float) -> None:
     """A clock was wrong when it was written, or was put back since: what was used stays."""
     record = queues.Usage(time=1e9, queue=account(7.0, 2.0), namespaces={"a": account(7.0, 2.0)})
-    after = queues.followed(record, {"a": rate}, rate, 100.0, HALF_LIFE)
+    after = queues.updated_usage(record, {"a": rate}, rate, 100.0, HALF_LIFE)
     assert after == queues.Usage(
         time=100.0, queue=account(7.0, rate), namespaces={"a": account(7.0, rate)}
     )
@@ -95,7 +95,7 @@ def test_namespaces_that_have_come_to_nothing_are_forgotten() -> None:
             "on": account(0.05, 0.0),
         },
     )
-    after = queues.followed(record, {"on": 1.0, "new": 1.0}, 2.0, 1.0, HALF_LIFE)
+    after = queues.updated_usage(record, {"on": 1.0, "new": 1.0}, 2.0, 1.0, HALF_LIFE)
     assert after is not None
     assert list(after.namespaces) == ["much", "new", "on"]
 
@@ -106,11 +106,11 @@ def test_a_full_record_keeps_those_who_use_something_and_settles() -> None:
     idle = {f"idle-{number:04}": account(10.0, 0.0) for number in range(most)}
     record = queues.Usage(time=0.0, queue=account(10.0 * most, 0.0), namespaces=idle)
     rates = {f"busy-{number:04}": 1.0 for number in range(most - 1)}
-    after = queues.followed(record, rates, most - 1.0, 1.0, HALF_LIFE)
+    after = queues.updated_usage(record, rates, most - 1.0, 1.0, HALF_LIFE)
     assert after is not None
     assert list(after.namespaces) == [*rates, "idle-0000"]
     more = {**rates, "zulu": 1.0, "yankee": 1.0}
-    full = queues.followed(after, more, most + 1.0, 2.0, HALF_LIFE)
+    full = queues.updated_usage(after, more, most + 1.0, 2.0, HALF_LIFE)
     assert full is not None
     assert len(full.namespaces) == most
-    assert queues.followed(full, more, most + 1.0, 3.0, HALF_LIFE) is full
+    assert queues.updated_usage(full, more, most + 1.0, 3.0, HALF_LIFE) is full

@@ -26,7 +26,7 @@ async def leader(store: lease_store.Store) -> lease_bench.Bench:
     store.put(lease_bench.LEASE, FREE)
     bench = lease_bench.Bench(store)
     await bench.live(0.0)
-    assert bench.tenure.may_act()
+    assert bench.term.may_act()
     return bench
 
 
@@ -34,9 +34,9 @@ async def test_a_lease_that_was_given_back_is_gained_at_once(leader: lease_bench
     """Its transitions are counted on, and the token says who holds it."""
     record = leader.store.leases[lease_bench.LEASE].record
     assert (record.holder, record.transitions, record.renewed) == ("we", 5, "at 1000.0")
-    assert leader.tenure.holder == "we"
+    assert leader.term.holder == "we"
     uid = leader.store.leases[lease_bench.LEASE].uid
-    assert leader.standing == api.LeaseStatus(
+    assert leader.status == api.LeaseStatus(
         lease=lease_bench.LEASE, leads=True, holder="we", uid=uid
     )
     assert leader.changes[-1].gained
@@ -47,34 +47,34 @@ async def test_a_lease_is_not_gained_before_acting_may_begin(store: lease_store.
     bench = lease_bench.Bench(store)
     await bench.live(lease_bench.TIMING.fence_seconds)
     assert store.holder(lease_bench.LEASE) == "we"
-    assert not any(change.tenure for change in bench.changes)
+    assert not any(change.term for change in bench.changes)
     await bench.live(lease_bench.TIMING.fence_seconds)
-    assert bench.tenure.may_act()
+    assert bench.term.may_act()
 
 
 async def test_renewals_keep_a_tenure_going(leader: lease_bench.Bench) -> None:
-    """One tenure, one change, and each renewal is observed."""
-    tenure, said = leader.tenure, len(leader.changes)
+    """One term, one change, and each renewal is observed."""
+    term, said = leader.term, len(leader.changes)
     await leader.live(60.0)
-    assert tenure.may_act()
+    assert term.may_act()
     assert len(leader.changes) == said
     assert set(leader.renewals) == {"done"}
     assert len(leader.renewals) >= 60.0 / lease_bench.TIMING.retry_period_seconds - 1
 
 
 async def test_who_can_not_renew_pauses_first_and_loses_then(leader: lease_bench.Bench) -> None:
-    """Acting ends with the fence, and the tenure with the renew deadline."""
-    tenure = leader.tenure
+    """Acting ends with the fence, and the term with the renew deadline."""
+    term = leader.term
     leader.store.refusal = connection.Unavailable("etcd is away", status=500)
     await leader.live(lease_bench.TIMING.fence_seconds - 0.01)
-    assert tenure.may_act()
+    assert term.may_act()
     await leader.live(0.01)
-    assert not tenure.may_act()
+    assert not term.may_act()
     assert not [change for change in leader.changes if change.why]
     await leader.live(lease_bench.TIMING.renew_deadline_seconds)
-    assert not leader.standing.leads
+    assert not leader.status.leads
     (lost,) = [change for change in leader.changes if change.why]
-    assert lost.tenure is None
+    assert lost.term is None
     assert lost.why.startswith("it couldn't be renewed in time")
     assert "etcd is away" in lost.why
     assert "unavailable" in leader.renewals
@@ -82,13 +82,13 @@ async def test_who_can_not_renew_pauses_first_and_loses_then(leader: lease_bench
 
 async def test_what_is_regained_is_another_tenure(leader: lease_bench.Bench) -> None:
     """The old one never acts again."""
-    before = leader.tenure
+    before = leader.term
     leader.store.refusal = connection.Unavailable("etcd is away", status=500)
     await leader.live(2 * lease_bench.TIMING.renew_deadline_seconds)
     leader.store.refusal = None
     await leader.live(2 * lease_bench.TIMING.duration_seconds)
-    assert leader.tenure is not before
-    assert leader.tenure.may_act()
+    assert leader.term is not before
+    assert leader.term.may_act()
     assert not before.may_act()
     before.extend(float("inf"))
     assert not before.may_act()
@@ -98,7 +98,7 @@ async def test_a_renewal_that_comes_too_late_begins_another_tenure(
     leader: lease_bench.Bench,
 ) -> None:
     """In between we had no right to the Lease, though nobody has taken it."""
-    before = leader.tenure
+    before = leader.term
 
     class Slow(lease_store.Store):
         async def replace(
@@ -111,19 +111,19 @@ async def test_a_renewal_that_comes_too_late_begins_another_tenure(
     await leader.candidate.step(Slow())
     assert leader.changes[-1].gained
     assert leader.changes[-1].why == "it wasn't renewed"
-    assert leader.tenure is not before
-    assert leader.tenure.may_act()
+    assert leader.term is not before
+    assert leader.term.may_act()
     assert not before.may_act()
 
 
 async def test_another_holder_is_seen_at_the_next_renewal(leader: lease_bench.Bench) -> None:
     """As somebody edits the Lease by hand."""
-    tenure = leader.tenure
+    term = leader.term
     leader.store.put(lease_bench.LEASE, THEIRS)
     await leader.live(lease_bench.TIMING.renew_seconds + lease_bench.TIMING.conflict_seconds)
-    assert not tenure.may_act()
+    assert not term.may_act()
     assert leader.changes[-1].why == "another has it"
-    assert (leader.standing.leads, leader.standing.holder) == (False, "they")
+    assert (leader.status.leads, leader.status.holder) == (False, "they")
     assert "conflict" in leader.renewals
 
 
@@ -134,66 +134,66 @@ async def test_a_standby_tells_of_each_new_holder(store: lease_store.Store) -> N
     await bench.live(5.0)
     store.put(lease_bench.LEASE, lease_records.Record(holder="others", duration_seconds=15.0))
     await bench.live(5.0)
-    assert [change.standing.holder for change in bench.changes] == ["they", "others"]
+    assert [change.status.holder for change in bench.changes] == ["they", "others"]
     assert "update" not in store.calls
 
 
 async def test_a_doubt_ends_acting_until_the_lease_is_read(leader: lease_bench.Bench) -> None:
-    """At once, and in the same tenure after that."""
-    tenure = leader.tenure
+    """At once, and in the same term after that."""
+    term = leader.term
     await leader.live(1.0)
-    tenure.doubt("422")
-    assert not tenure.may_act()
-    assert leader.doubts == [tenure]
-    leader.candidate.doubted(tenure)
-    assert not tenure.may_act()
+    term.doubt("422")
+    assert not term.may_act()
+    assert leader.doubts == [term]
+    leader.candidate.doubted(term)
+    assert not term.may_act()
     leader.now += 0.01
     await leader.candidate.step(leader.store)
     assert leader.store.calls[-1] == "get"
-    assert tenure.may_act()
+    assert term.may_act()
 
 
 async def test_a_renewal_that_was_under_way_does_not_settle_a_doubt(
     leader: lease_bench.Bench,
 ) -> None:
     """It was sent before, and says nothing of now."""
-    tenure = leader.tenure
+    term = leader.term
 
     class Doubted(lease_store.Store):
         async def replace(
             self, over: lease_records.Stored, record: lease_records.Record
         ) -> lease_records.Stored:
             leader.now += 0.1
-            tenure.doubt("422")
-            leader.candidate.doubted(tenure)
+            term.doubt("422")
+            leader.candidate.doubted(term)
             leader.now += 0.1
             return await leader.store.replace(over, record)
 
     leader.now += lease_bench.TIMING.renew_seconds
     await leader.candidate.step(Doubted())
     assert leader.renewals == ["done"]
-    assert not tenure.may_act()
+    assert not term.may_act()
     await leader.live(0.0)
-    assert tenure.may_act()
+    assert term.may_act()
 
 
 async def test_a_doubt_that_the_election_has_not_heard_of_counts(leader: lease_bench.Bench) -> None:
     """A renewal's answer doesn't overtake it."""
-    leader.tenure.doubt("422")
+    leader.term.doubt("422")
     await leader.live(lease_bench.TIMING.renew_seconds)
     assert leader.renewals == ["done"]
-    assert not leader.tenure.may_act()
+    assert not leader.term.may_act()
 
 
 async def test_an_old_doubt_is_none_of_a_new_tenure(leader: lease_bench.Bench) -> None:
     """Whoever was refused had acted by the old one."""
-    before = leader.tenure
+    before = leader.term
     leader.store.put(lease_bench.LEASE, FREE)
     await leader.live(lease_bench.TIMING.renew_seconds + 2 * lease_bench.TIMING.look_seconds)
-    assert leader.tenure is not before
+    assert leader.term is not before
     before.doubt("422")
     leader.candidate.doubted(before)
-    assert leader.tenure.may_act()
+    assert leader.term.may_act()
 
 
 async def test_a_write_that_was_done_and_not_answered_is_ours(store: lease_store.Store) -> None:
@@ -203,7 +203,7 @@ async def test_a_write_that_was_done_and_not_answered_is_ours(store: lease_store
     bench = lease_bench.Bench(store)
     await bench.live(lease_bench.TIMING.again_seconds)
     assert store.calls == ["get", "update", "get"]
-    assert bench.tenure.may_act()
+    assert bench.term.may_act()
 
 
 @pytest.mark.parametrize(
@@ -234,13 +234,13 @@ async def test_what_has_to_be_mended_is_said_once(
     await bench.live(60.0)
     assert bench.store.calls.count("create") > 10
     (told,) = bench.changes
-    assert told.standing.problem.startswith(named)
-    assert told.standing.reachable
-    assert told.standing.problem.endswith(("-resource-namespace", ": vscheduler cannot create"))
+    assert told.status.problem.startswith(named)
+    assert told.status.reachable
+    assert told.status.problem.endswith(("-resource-namespace", ": vscheduler cannot create"))
     bench.store = store
     await bench.live(60.0)
-    assert bench.changes[1].standing.problem == ""
-    assert bench.tenure.may_act()
+    assert bench.changes[1].status.problem == ""
+    assert bench.term.may_act()
 
 
 async def test_a_right_that_is_missing_stays_said_while_looks_go_well() -> None:
@@ -256,9 +256,9 @@ async def test_a_right_that_is_missing_stays_said_while_looks_go_well() -> None:
     bench = lease_bench.Bench(Refusing())
     bench.store.put(lease_bench.LEASE, FREE)
     await bench.live(60.0)
-    (told,) = {change.standing.problem for change in bench.changes} - {""}
+    (told,) = {change.status.problem for change in bench.changes} - {""}
     assert told.startswith("the right to update leases")
-    assert bench.standing.problem == told
+    assert bench.status.problem == told
 
 
 async def test_an_outage_is_one_problem_whatever_it_looks_like(store: lease_store.Store) -> None:
@@ -270,22 +270,22 @@ async def test_an_outage_is_one_problem_whatever_it_looks_like(store: lease_stor
     store.refusal = None
     store.put(lease_bench.LEASE, THEIRS)
     await bench.live(2.0)
-    assert [change.standing.problem for change in bench.changes] == [
+    assert [change.status.problem for change in bench.changes] == [
         "the API server doesn't do it: no answer: 0",
         "",
     ]
-    assert [change.standing.reachable for change in bench.changes] == [False, True]
+    assert [change.status.reachable for change in bench.changes] == [False, True]
 
 
 async def test_a_lease_is_given_back_after_its_tenure_has_ended(leader: lease_bench.Bench) -> None:
     """As client-go does it: no holder, and one second."""
-    tenure, acted = leader.tenure, []
+    term, acted = leader.term, []
 
     class Watching(lease_store.Store):
         async def replace(
             self, over: lease_records.Stored, record: lease_records.Record
         ) -> lease_records.Stored:
-            acted.append(tenure.may_act())
+            acted.append(term.may_act())
             return await leader.store.replace(over, record)
 
     leader.candidate.resign()
@@ -294,7 +294,7 @@ async def test_a_lease_is_given_back_after_its_tenure_has_ended(leader: lease_be
     assert (record.holder, record.duration_seconds, record.transitions) == ("", 1.0, 5)
     assert acted == [False]
     assert leader.changes[-1].why == "it is given back"
-    assert not leader.standing.leads
+    assert not leader.status.leads
 
 
 async def test_who_is_told_to_resign_during_a_renewal_gives_back_too(
@@ -313,7 +313,7 @@ async def test_who_is_told_to_resign_during_a_renewal_gives_back_too(
     await leader.candidate.stand(Resigning())
     assert leader.store.holder(lease_bench.LEASE) == ""
     assert leader.changes[-1].why == "it is given back"
-    assert not leader.standing.leads
+    assert not leader.status.leads
 
 
 async def test_what_is_not_ours_is_not_given_back(store: lease_store.Store) -> None:
@@ -344,7 +344,7 @@ async def test_a_server_that_is_away_gets_one_try(leader: lease_bench.Bench) -> 
     leader.candidate.resign()
     await leader.candidate.stand(leader.store)
     assert leader.changes[-1].why == "it couldn't be given back"
-    assert not leader.tenure.may_act()
+    assert not leader.term.may_act()
 
 
 @pytest.mark.parametrize("answered", [True, False])
@@ -371,4 +371,4 @@ async def test_what_is_being_taken_at_a_stop_is_given_back(
     await bench.candidate.stand(through)
     assert store.leases[lease_bench.LEASE].record.duration_seconds == 1.0
     assert store.holder(lease_bench.LEASE) == ""
-    assert not any(change.tenure for change in bench.changes)
+    assert not any(change.term for change in bench.changes)

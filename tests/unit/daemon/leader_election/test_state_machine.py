@@ -173,15 +173,15 @@ def test_a_renewal_counts_from_when_it_was_sent() -> None:
 
 
 def test_who_cannot_renew_pauses_after_the_fence_and_loses_after_the_deadline() -> None:
-    """The tenure is another one afterwards, though nobody was there in between."""
+    """The term is another one afterwards, though nobody was there in between."""
     us = leader()
-    before = us.state.tenure
+    before = us.state.term
     us.stores(at=8)
-    assert us.state.tenure == before
+    assert us.state.term == before
     assert (us.leads(17.9), us.leads(18), us.until) == (True, False, 13)
     us.stores(at=30)
     assert us.leads(30)
-    assert us.state.tenure != before
+    assert us.state.term != before
 
 
 @pytest.mark.parametrize("refused", [True, False])
@@ -268,14 +268,14 @@ def test_a_duration_that_was_edited_is_written_over() -> None:
     ids=["renewed", "emptied", "numbers"],
 )
 def test_an_edit_that_spares_the_holder_is_written_over_at_once(edit: dict[str, Any]) -> None:
-    """In the same tenure; what it may do counts from its own renewal, not from the edit."""
+    """In the same term; what it may do counts from its own renewal, not from the edit."""
     us = leader()
     assert us.state.stored
-    before, tenure, mine = us.until, us.state.tenure, us.state.stored.record
+    before, term, mine = us.until, us.state.term, us.state.stored.record
     us.writes(at=2)
     us.state = state_machine.refused(us.state, TIMING, at=2)
     us.sees(lease(replace(mine, **edit), version=200), at=2.1)
-    assert (us.leads(2.1), us.until, us.state.tenure) == (True, before, tenure)
+    assert (us.leads(2.1), us.until, us.state.term) == (True, before, term)
     assert us.due() <= 2.1
     write = us.writes(at=2.2)
     assert (write.over and write.over.version) == "200"
@@ -312,19 +312,19 @@ def test_who_makes_a_lease_that_it_never_saw_acts_a_little_later() -> None:
 
 
 def test_who_held_a_lease_that_was_deleted_makes_it_anew_and_acts_on() -> None:
-    """Its tenure goes on."""
+    """Its term goes on."""
     us = leader()
-    tenure = us.state.tenure
+    term = us.state.term
     us.sees(None, at=2)
     assert (us.until, us.due()) == (5, -math.inf)
     us.stores(at=3)
-    assert (us.until, us.leads(3), us.state.tenure) == (8, True, tenure)
+    assert (us.until, us.leads(3), us.state.term) == (8, True, term)
 
 
 def test_who_makes_it_anew_too_late_waits_for_the_whole_duration() -> None:
     """Its fence has ended before the answer came: somebody else may have had it meanwhile."""
     us = leader()
-    tenure = us.state.tenure
+    term = us.state.term
     us.sees(None, at=4)
     us.stores(at=4, answered_at=5)
     for second in (6, 8, 10, 12, 14, 16, 18):
@@ -332,7 +332,7 @@ def test_who_makes_it_anew_too_late_waits_for_the_whole_duration() -> None:
         assert not us.leads(second)
     us.stores(at=20)
     assert us.leads(20)
-    assert us.state.tenure != tenure
+    assert us.state.term != term
 
 
 def test_others_leave_a_deleted_lease_to_its_holder_for_a_while() -> None:

@@ -99,7 +99,7 @@ async def test_what_is_gained_is_held(begin: Begin) -> None:
     tokens = await one.gain()
     assert all(token.may_act() and token.holder == "one" for token in tokens.values())
     assert one.elected.held(["b", "c"]) == {"b": tokens["b"]}
-    assert [(each.lease, each.leads, each.holder) for each in one.elected.standings()] == [
+    assert [(each.lease, each.leads, each.holder) for each in one.elected.lease_statuses()] == [
         ("a", True, "one"),
         ("b", True, "one"),
     ]
@@ -125,7 +125,7 @@ async def test_a_successor_takes_what_is_given_back(begin: Begin, store: lease_s
     one = begin("one")
     tokens = await one.gain()
     two = begin("two")
-    await eventually(lambda: two.elected.standings()[1].holder == "one")
+    await eventually(lambda: two.elected.lease_statuses()[1].holder == "one")
     await one.elected.release()
     assert not any(token.may_act() for token in tokens.values())
     assert one.elected.held(LEASES) == {}
@@ -163,7 +163,7 @@ async def test_who_is_cancelled_gives_nothing_back(begin: Begin, store: lease_st
     await one.cancel()
     assert not any(token.may_act() for token in tokens.values())
     assert one.elected.held(LEASES) == {}
-    assert not any(standing.leads for standing in one.elected.standings())
+    assert not any(status.leads for status in one.elected.lease_statuses())
     assert store.holder("a") == store.holder("b") == "one"
     assert not [each for each in threading.enumerate() if each.name == "leases"]
 
@@ -229,7 +229,7 @@ async def test_who_is_released_at_the_start_never_stands(store: lease_store.Stor
 
 
 async def test_a_doubt_is_settled_by_a_look(begin: Begin, store: lease_store.Store) -> None:
-    """In the same tenure."""
+    """In the same term."""
     one = begin("one")
     tokens = await one.gain()
     looks = store.calls.count("get")

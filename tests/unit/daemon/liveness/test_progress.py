@@ -66,7 +66,7 @@ def test_the_slowest_of_a_cause_is_told() -> None:
 
 
 def test_the_oldest_cycle_counts() -> None:
-    """One of an earlier tenure that never ends isn't hidden by those that do."""
+    """One of an earlier term that never ends isn't hidden by those that do."""
     cycles = progress.Cycles()
     assert cycles.oldest() is None
     first, second = cycles.handed_on(), cycles.handed_on()

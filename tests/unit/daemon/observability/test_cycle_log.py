@@ -30,10 +30,10 @@ CYCLE = decisions.CycleResult(
 
 def told(*results: decisions.CycleResult, event: str) -> list[dict[str, object]]:
     """The lines about one kind of event, of cycles one after the other."""
-    teller = cycle_log.CycleLog()
+    cycles = cycle_log.CycleLog()
     with testing.capture_logs() as logs:
         for number, result in enumerate(results):
-            teller.tell(result, cycle=number, bound=0, parts={"decide": 0.0123})
+            cycles.log_cycle(result, cycle=number, bound=0, parts={"decide": 0.0123})
     lines = [dict(line) for line in logs if line.pop("event") == event]
     return [{key: line[key] for key in line if key != "log_level"} for line in lines]
 
@@ -69,9 +69,9 @@ def test_a_node_that_is_left_alone_is_told_of_once_and_again_when_it_is_for_long
     """Not in every cycle of its pause, nor when it is over."""
     first = snapshot.Refused(reason="OutOfcpu", seconds=30, until=100.0)
     longer = snapshot.Refused(reason="OutOfcpu", seconds=60, until=170.0)
-    teller = cycle_log.CycleLog()
+    cycles = cycle_log.CycleLog()
     with testing.capture_logs() as logs:
         for refused in ({}, {"n1": first}, {"n1": first}, {"n1": longer}, {}, {"n1": longer}):
-            teller.tell_of_refusals(refused)
+            cycles.log_refusals(refused)
     assert {line["event"] for line in logs} == {"node.refused"}
     assert [(line["node"], line["seconds"]) for line in logs] == [("n1", s) for s in (30, 60, 60)]

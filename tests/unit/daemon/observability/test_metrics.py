@@ -85,7 +85,7 @@ def test_binds_and_writes_are_counted_by_what_came_of_them() -> None:
     observed.observe_plan("reclaim")
     observed.observe_eviction("spared")
     observed.observe_dropped_cycle()
-    observed.observe_strays(rejected=4, ungrouped=5)
+    observed.observe_rejected(rejected=4, ungrouped=5)
     found = values(observed)
     expected = {
         'vscheduler_binds_total{outcome="bound"}': 1,
@@ -119,13 +119,13 @@ def test_leading_is_a_gauge_and_takeovers_are_counted() -> None:
     observed = metrics.Metrics()
     seen = [("", False), ("x", False), ("x", False), ("", False), ("me", True), ("", False)]
     for holder, leads in seen:
-        observed.observe_standing(api.LeaseStatus(lease="a", leads=leads, holder=holder))
+        observed.observe_lease_status(api.LeaseStatus(lease="a", leads=leads, holder=holder))
     assert values(observed)['leader_election_master_status{name="a"}'] == 0
-    observed.observe_standing(api.LeaseStatus(lease="a", leads=True, holder="me"))
+    observed.observe_lease_status(api.LeaseStatus(lease="a", leads=True, holder="me"))
     found = values(observed)
     assert found['leader_election_master_status{name="a"}'] == 1
     assert found['vscheduler_lease_transitions_total{name="a"}'] == 1
-    observed.observe_standing(api.LeaseStatus(lease="a", leads=False, holder="x"))
+    observed.observe_lease_status(api.LeaseStatus(lease="a", leads=False, holder="x"))
     assert values(observed)['vscheduler_lease_transitions_total{name="a"}'] == 2
 
 

@@ -119,7 +119,7 @@ async def test_without_an_election_everything_is_held() -> None:
     assert [token.may_act() for token in held.values()] == [True]
     assert held["a"].holder == ""
     assert held == alone.held(("a",))
-    assert all(standing.leads for standing in alone.standings())
+    assert all(standing.leads for standing in alone.lease_statuses())
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.02):
             await alone.wait_for_change()
