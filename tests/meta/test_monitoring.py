@@ -20,7 +20,7 @@ QUEUE = decisions.QueueFigures(
     weight=1,
     allocated=AMOUNTS,
     request=AMOUNTS,
-    elsewhere=AMOUNTS,
+    used_by_other_schedulers=AMOUNTS,
     entitlement=decisions.Entitlement(deserved=AMOUNTS, real_capability=AMOUNTS),
 )
 RESULT = decisions.CycleResult(

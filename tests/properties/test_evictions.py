@@ -121,10 +121,10 @@ def _stands_in_the_way(
     there, what it was given in this cycle included.
     """
     opened = cycle.open_session(taken, running.policy_of(lives.TREE))
-    limits = fair_shares.limits(opened.space, opened.queues, taken.elsewhere)
+    limits = fair_shares.limits(opened.space, opened.queues, taken.used_by_other_schedulers)
     weights = [opened.queues[name].weight for name in limits.names]
-    division = fair_shares.FairShares(opened.space, opened.usable, limits, weights)
-    found = surplus.Surplus(opened, opened.usable, division)
+    division = fair_shares.FairShares(opened.space, opened.pools, limits, weights)
+    found = surplus.Surplus(opened, opened.pools, division)
     placed = [(each.task, each.node) for each in result.binds]
     placed += [(each.task, each.node) for each in result.pipelined]
     for task, node in placed:

@@ -232,7 +232,7 @@ def told(result: decisions.CycleResult, tiers: str) -> bool:
         for queue in result.queues
         if queue.name.startswith("greedy") and queue.entitlement is not None
         for name, basis in queue.entitlement.bases.items()
-        if name == "cpu" and basis.promised
+        if name == "cpu" and basis.guarantee
     ]
     greedy = [queue for queue in result.queues if queue.name.startswith("greedy")]
-    return len(cut) == len(greedy) and all(each.kept < each.promised for each in cut)
+    return len(cut) == len(greedy) and all(each.kept < each.guarantee for each in cut)

@@ -236,7 +236,7 @@ def test_only_what_is_left_counts(chance: random.Random, steps: int) -> None:
     documents = list(history.left.values())
     found = history.mirror.snapshot(0.0)
     check_seats(found)
-    assert found.elsewhere == held_elsewhere(documents)
+    assert found.used_by_other_schedulers == held_elsewhere(documents)
     chance.shuffle(documents)
     other = fresh()
     for document in documents:

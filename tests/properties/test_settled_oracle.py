@@ -23,7 +23,7 @@ CYCLES = 6
 def looked_at() -> Iterator[None]:
     """Every job is looked at."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session.Session, "unsettled", lambda self: list(self.gangs.values()))
+        patch.setattr(session.Session, "unfinished_jobs", lambda self: list(self.gangs.values()))
         yield
 
 
@@ -97,13 +97,13 @@ def test_most_of_a_busy_cluster_is_settled() -> None:
         job q/half min=3 phase=Inqueue n1 n1
     """
     opened = running.open_session(pictures.documents(picture), running.TREE)
-    settled = {gang.job.name for gang in opened.gangs.values() if gang.settled}
+    settled = {gang.job.name for gang in opened.gangs.values() if gang.fully_scheduled}
     assert settled == {"runs"}
-    assert {gang.job.name for gang in opened.unsettled()} == {"grows", "lacks", "half"}
-    (runs,) = (gang for gang in opened.gangs.values() if gang.settled)
+    assert {gang.job.name for gang in opened.unfinished_jobs()} == {"grows", "lacks", "half"}
+    (runs,) = (gang for gang in opened.gangs.values() if gang.fully_scheduled)
     with opened.statement() as trial:
         victim = runs.job.tasks[0]
         trial.evict(
             decisions.Evict(task=victim, node="n1", action="test", beneficiary=None, whole=False)
         )
-        assert not runs.settled
+        assert not runs.fully_scheduled

@@ -95,7 +95,7 @@ def test_shares_stand_where_they_can_and_nobody_moves_in_vain(block: int) -> Non
     for seed in range(40 * block, 40 * block + 40):
         problem, held = drawn(seed)
         deserved = constrained_max_min.shares(problem).deserved
-        stays = surplus.staying(problem, deserved, held)[:, :, 0]
+        stays = surplus.share_by_kind(problem, deserved, held)[:, :, 0]
         if np.isinf(stays).all():
             continue
         assert feasible(problem, deserved[:, 0], stays - CLOSE, stays + CLOSE), seed
@@ -128,6 +128,6 @@ def test_a_queue_within_its_share_stands_in_the_way() -> None:
         amounts=np.array([[29.0], [29.0], [17.0]]),
     )
     deserved = constrained_max_min.shares(problem).deserved
-    stays = surplus.staying(problem, deserved, held)[:, :, 0]
+    stays = surplus.share_by_kind(problem, deserved, held)[:, :, 0]
     third = 89 / 3
     assert stays == pytest.approx(np.array([[third - 14, 14], [third, 0], [third, 0]]))

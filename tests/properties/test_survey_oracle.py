@@ -46,7 +46,7 @@ def drawn(picture: str, chance: random.Random) -> list[pictures.Document]:
 def by_hand(opened: session.Session) -> constrained_max_min.SharingProblem:
     """Every pod with its nodes, every node by itself."""
     space, table = opened.space, opened.snapshot.nodes
-    limits = fair_shares.limits(space, opened.queues, opened.snapshot.elsewhere)
+    limits = fair_shares.limits(space, opened.queues, opened.snapshot.used_by_other_schedulers)
     rows = table.layout.rows
     ours = np.zeros_like(table.used)
     taken = np.zeros_like(table.used)
@@ -105,9 +105,11 @@ def test_a_survey_finds_what_every_pod_and_node_say(picture: str, seed: int) -> 
     opened = cycle.open_session(running.snapshot_of(documents), running.policy_of(TREE))
     problem = by_hand(opened)
     expected = constrained_max_min.shares(problem).deserved
-    limits = fair_shares.limits(opened.space, opened.queues, opened.snapshot.elsewhere)
+    limits = fair_shares.limits(
+        opened.space, opened.queues, opened.snapshot.used_by_other_schedulers
+    )
     weights = [opened.queues[name].weight for name in limits.names]
-    division = fair_shares.FairShares(opened.space, opened.usable, limits, weights)
+    division = fair_shares.FairShares(opened.space, opened.pools, limits, weights)
     found = division.divide().deserved
     scale = np.maximum(1.0, opened.snapshot.nodes.allocatable.sum(axis=0))
     assert (np.abs(found - expected) <= 1e-6 * scale).all()
@@ -116,4 +118,4 @@ def test_a_survey_finds_what_every_pod_and_node_say(picture: str, seed: int) -> 
         used = problem.reach[problem.demands.any(axis=(0, 2))].any(axis=0)
         there = problem.supply[used].sum(axis=0) + problem.pinned.sum(axis=0)
         assert (opened.total == there).all()
-        assert sorted(opened.usable.left_out.tolist()) == np.flatnonzero(~used).tolist()
+        assert sorted(opened.pools.left_out.tolist()) == np.flatnonzero(~used).tolist()

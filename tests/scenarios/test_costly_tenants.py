@@ -147,7 +147,7 @@ def test_everybody_is_told_in_the_end(attack: str) -> None:
         if result.finished:
             break
     assert result.finished
-    assert not result.carried.spent
+    assert not result.carried.work_by_namespace
     assert told == waiting
 
 
@@ -193,7 +193,7 @@ def test_without_pressure_nobody_stands_back() -> None:
     limited = cycle.run_cycle(taken, built_in(), 10 * BUDGET)
     assert limited.finished
     assert limited == cycle.run_cycle(taken, built_in())
-    assert limited.carried.spent == {}
+    assert limited.carried.work_by_namespace == {}
 
 
 def test_a_namespace_that_costs_much_has_its_turns_all_the_same() -> None:
@@ -271,7 +271,7 @@ def test_telling_the_hopeless_takes_a_quarter_of_the_budget() -> None:
         told += sum(group.reason is not None for group in result.groups)
         cycles += 1
         assert result.finished == (told == 500)
-    costs = enqueue.REPORT_COST + placement.STANDING_COST
+    costs = enqueue.REPORT_COST + placement.EMPTY_NODE_COST
     assert cycles == pytest.approx(500 * costs / (BUDGET / 4), abs=1)
 
 

@@ -179,14 +179,14 @@ def test_room_is_kept_for_those_who_give_way() -> None:
     life = lives.Life(pictures.documents(IN_THE_WAY))
     first = life.cycle(BUILT_IN)
     assert losers(first) == {"a": 4}
-    assert [room.node for room in first.carried.kept_rooms] == ["n2"] * 4
+    assert [room.node for room in first.carried.replacement_reservations] == ["n2"] * 4
     life.add(latecomers())
     results = [life.cycle(BUILT_IN) for _ in range(6)]
     assert not any(result.evicts for result in results)
     nodes = placed(life)
     assert Counter(node for pod, node in nodes.items() if pod.startswith("a-")) == {"n2": 4}
     assert Counter(node for pod, node in nodes.items() if pod.startswith("b-")) == {"n1": 4}
-    assert results[-1].carried.kept_rooms == ()
+    assert results[-1].carried.replacement_reservations == ()
 
 
 def test_room_that_is_kept_is_theirs_though_the_share_has_shrunk_since() -> None:
@@ -210,7 +210,7 @@ def test_room_is_kept_for_a_while_only() -> None:
     for seconds, count in ((59, 0), (61, 4)):
         result = running.run_at([*left, *latecomers()], BUILT_IN, now + seconds, first.carried)
         assert sum(bind.task.job == "default/old" for bind in result.binds) == count
-        assert bool(result.carried.kept_rooms) is not bool(count)
+        assert bool(result.carried.replacement_reservations) is not bool(count)
 
 
 def test_no_room_is_kept_for_pods_that_could_not_be_evicted() -> None:
@@ -221,7 +221,7 @@ def test_no_room_is_kept_for_pods_that_could_not_be_evicted() -> None:
     first = running.run(documents, BUILT_IN)
     left = [each for each in documents if each["metadata"]["name"] not in {"a-0", "a-1"}]
     result = running.run_at(left, BUILT_IN, pictures.NOW.timestamp() + 1, first.carried)
-    kept = [room.task.name for room in result.carried.kept_rooms]
+    kept = [room.task.name for room in result.carried.replacement_reservations]
     assert {evict.task.name for evict in result.evicts} == {"a-2", "a-3"}
     assert sorted(kept) == ["a-0", "a-1", "a-2", "a-3"]
 
@@ -232,7 +232,7 @@ def test_room_is_kept_though_the_queue_has_no_pod_left() -> None:
     first = running.run(documents, BUILT_IN)
     left = [each for each in documents if each["metadata"]["name"] not in EVICTED]
     result = running.run_at(left, BUILT_IN, pictures.NOW.timestamp() + 1, first.carried)
-    assert [room.node for room in result.carried.kept_rooms] == ["n2"] * 4
+    assert [room.node for room in result.carried.replacement_reservations] == ["n2"] * 4
     shares = {queue.name: queue.entitlement for queue in result.queues}
     assert shares["a"] is not None
     assert shares["a"].deserved["cpu"] == 4000
@@ -268,5 +268,5 @@ def test_a_configured_time_is_how_long_room_is_kept() -> None:
         **BUILT_IN,
         "configurations": [{"name": "reclaim", "arguments": {"reclaim.keepRoom": "5m"}}],
     }
-    (room, *_) = running.run(pictures.documents(IN_THE_WAY), tree).carried.kept_rooms
+    (room, *_) = running.run(pictures.documents(IN_THE_WAY), tree).carried.replacement_reservations
     assert room.until == pictures.NOW.timestamp() + 300

@@ -80,7 +80,7 @@ def test_what_comes_back_in_time_was_never_gone(seconds: float) -> None:
     still = running.run_at(without, BUILT_IN, now + 1 + seconds, gone.carried)
     assert still.evicts == ()
     back = running.run_at(documents, calm, now + 2 + seconds, still.carried)
-    assert back.carried.losses == {}
+    assert back.carried.node_losses == {}
     assert deserved(back, "nvidia.com/gpu") == {"a": 4, "b": 4}
 
 
@@ -180,7 +180,7 @@ def test_the_grace_is_an_argument() -> None:
     full = FULL.format(third="node n3 cpu=12", pods="-*12")
     _, at_once, _ = follow(full, FULL.format(third="", pods="-*12"), 1, tree)
     assert losers(at_once) == {"a": 4, "b": 4}
-    assert at_once.carried == dataclasses.replace(at_once.carried, losses={}), (
+    assert at_once.carried == dataclasses.replace(at_once.carried, node_losses={}), (
         "nothing is remembered for nobody"
     )
 
@@ -199,6 +199,6 @@ def test_new_nodes_are_shared_in_the_next_cycle() -> None:
 def test_figures_of_a_carried_snapshot_stay_small() -> None:
     """What is remembered of nodes is theirs as they were, by reference, and no loss at rest."""
     result = running.run(pictures.documents("node n1 cpu=1 node n2 cpu=1 queue a"), BUILT_IN)
-    assert result.carried.losses == {}
+    assert result.carried.node_losses == {}
     assert isinstance(result.carried.seen, snapshot.LastNodes)
     assert result.carried.seen.nodes.layout.names == ("n1", "n2")

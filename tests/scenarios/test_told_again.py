@@ -36,7 +36,7 @@ class Teller:
         """A cycle, which decides and says the same as one to which nothing was told before."""
         taken = self.cluster.mirror.snapshot(tenants.NOW, self.carried)
         result = cycle.run_cycle(taken, self.policy)
-        anew = replace(taken, carried=replace(self.carried, hopeless=None))
+        anew = replace(taken, carried=replace(self.carried, unschedulable=None))
         assert cycle.run_cycle(anew, self.policy).groups == result.groups
         self.carried = result.carried
         return result
@@ -197,7 +197,7 @@ def test_whatever_happens_the_same_is_said_as_if_found_anew(seed: int) -> None:
     teller = Teller()
     reused = 0
     for _ in range(12):
-        before = teller.carried.hopeless
+        before = teller.carried.unschedulable
         result = teller.decide()
         reused += before is not None and not result.work.get("explanations")
         if chance.random() < 0.6:

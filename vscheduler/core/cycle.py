@@ -45,7 +45,7 @@ def open_session(
     budget: int | None = None,
 ) -> session.Session:
     """Return a session with all plugins open. The arguments are those of `run_cycle`."""
-    spending = work_budget.WorkBudget(budget, taken.carried.spent)
+    spending = work_budget.WorkBudget(budget, taken.carried.work_by_namespace)
     opened = session.Session(
         taken,
         configured,
@@ -69,7 +69,7 @@ def _run(
     opened = open_session(taken, configured, guarded=guarded, budget=budget)
     if any(fault.hook in DECIDING_ON_VICTIMS for fault in faults):
         opened.dispatch.evictions_off = True
-    partial_gangs.settle(opened)
+    partial_gangs.evict_expired(opened)
     nominations.keep(opened)
     relocations.resume(opened)
     for setting in configured.actions:

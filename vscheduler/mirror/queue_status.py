@@ -66,7 +66,7 @@ def status(
     the API server removes all earlier keys and then refuses the remaining null.
     """
     held = {resources.CPU: 0.0, resources.MEMORY: 0.0, **queue.allocated}
-    for name, amount in queue.elsewhere.items():
+    for name, amount in queue.used_by_other_schedulers.items():
         held[name] = held.get(name, 0) + amount
     body: Body = {
         "allocated": quantities.format_amounts(held),
@@ -220,9 +220,9 @@ def _unkept(bases: Mapping[str, decisions.Basis]) -> list[str]:
     found = []
     for name in resources.ResourceSpace.of(bases).names:
         basis = bases.get(name)
-        if basis is not None and basis.promised:
-            promised, kept = (wording.amount(name, each) for each in (basis.promised, basis.kept))
-            found.append(f"its guarantee of {promised} {_name(name)} can't be kept, {kept} counts")
+        if basis is not None and basis.guarantee:
+            guarantee, kept = (wording.amount(name, each) for each in (basis.guarantee, basis.kept))
+            found.append(f"its guarantee of {guarantee} {_name(name)} can't be kept, {kept} counts")
     if found:
         found[-1] += ": guarantees are more than there is"
     return found

@@ -300,7 +300,7 @@ def _never_fits(reason: decisions.Reason) -> str:
     needs = pods(reason.minimum) + (f" of role {reason.role}" if reason.role else "")
     size = f" of {asked}" if reason.request else ""
     return (
-        f"needs {needs}{size}, and the nodes that it may use have room for {reason.seats}, "
+        f"needs {needs}{size}, and the nodes that it may use have room for {reason.capacity}, "
         f"even when empty; {MORE_NODES}"
     )
 

@@ -88,8 +88,8 @@ def look(around: Iterable[wire.Pod], result: decisions.CycleResult) -> Look:
     """Return the compared state of the cluster after a cycle."""
     pairs = [(evict.task.job, evict.beneficiary or "") for evict in result.evicts]
     placed = Counter(_place(pod) for pod in around)
-    promised = Counter((each.task.job, each.task.role, each.node) for each in result.pipelined)
-    parts = (placed, promised, Counter(pairs))
+    pipelined = Counter((each.task.job, each.task.role, each.node) for each in result.pipelined)
+    parts = (placed, pipelined, Counter(pairs))
     state = tuple(frozenset(part.items()) for part in parts)
     return Look(state=state, pairs=frozenset(pairs))
 

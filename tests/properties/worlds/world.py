@@ -306,5 +306,5 @@ def _eviction(evict: decisions.Evict) -> moments.Eviction:
 def _kept(carried: snapshot.Carried) -> tuple[moments.Kept, ...]:
     return tuple(
         moments.Kept(pod=room.task.key, node=room.node, until=room.until)
-        for room in carried.kept_rooms
+        for room in carried.replacement_reservations
     )

@@ -45,7 +45,7 @@ class Opened:
     nominated: outsiders.NominatedPods = field(init=False)
     due: list[float] = field(default_factory=list)
     """When it was asked to wake."""
-    strays: list[jobs.Job] = field(default_factory=list)
+    jobs_without_queue: list[jobs.Job] = field(default_factory=list)
     binds: list[decisions.Bind] = field(default_factory=list)
     evicts: dict[jobs.TaskId, decisions.Evict] = field(default_factory=dict)
 
@@ -69,11 +69,11 @@ class Opened:
         return demands.QueueDemands(self.space, self.gangs.values())
 
     @property
-    def usable(self) -> node_pools.NodePools:
+    def pools(self) -> node_pools.NodePools:
         """All that there is, on one node."""
-        return node_pools.NodePoolsBuilder(self).survey(node_pools.ground(self))
+        return node_pools.NodePoolsBuilder(self).build(node_pools.pool_nodes(self))
 
-    def usable_before(self, seconds: float) -> None:
+    def pools_before(self, seconds: float) -> None:
         """Nothing has gone."""
 
     def class_nodes(self, kind: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask:
@@ -84,7 +84,7 @@ class Opened:
     def queue_nodes(self, queue: Queue, layout: nodes.NodeLayout) -> None:
         """No fewer."""
 
-    def promised(self, task: jobs.Task) -> bool:
+    def has_nomination(self, task: jobs.Task) -> bool:
         """As the real one."""
         return task.uid in self.snapshot.carried.nominations
 

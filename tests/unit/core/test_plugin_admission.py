@@ -40,19 +40,19 @@ FIGURES = {
 }
 
 
-@pytest.mark.parametrize(("standing", "least", "left", "unborn"), FIGURES.values(), ids=FIGURES)
+@pytest.mark.parametrize(("standing", "least", "left", "missing"), FIGURES.values(), ids=FIGURES)
 def test_what_a_group_is_promised(
     standing: tuple[jobs.TaskStatus, ...],
     least: tuple[int, int],
     left: tuple[int, int],
-    unborn: tuple[int, int],
+    missing: tuple[int, int],
 ) -> None:
     """By resource that minResources name: at admission, of that not yet had, and not asked for."""
     subject = gang(*standing)
     for figure, expected in (
         (inqueue_resources.minimum, least),
-        (inqueue_resources.outstanding, left),
-        (inqueue_resources.unborn, unborn),
+        (inqueue_resources.unallocated, left),
+        (inqueue_resources.missing_pods, missing),
     ):
         assert figure(subject) == dict(zip(("cpu", sessions.GPU), expected, strict=True))
 
@@ -60,7 +60,7 @@ def test_what_a_group_is_promised(
 def test_a_group_without_minimum_is_promised_nothing() -> None:
     """And all that it has is above its minimum."""
     subject = gang(RUNNING, RUNNING, min_resources=None, state=INQUEUE)
-    assert inqueue_resources.outstanding(subject) == {}
+    assert inqueue_resources.unallocated(subject) == {}
     assert not inqueue_resources.holds(subject)
     assert subject.job.elastic == {"cpu": 2000, "pods": 2}
 

@@ -207,7 +207,7 @@ def test_what_is_held_under_other_schedulers_is_part_of_a_guarantee() -> None:
     picture = TWO.replace("queue lead", "queue lead guarantee=cpu:2")
     assert queue_keys(opened(picture))["lead"] == (0.0, 0.0)
     for cpu, first in ((1999, 0.0), (2000, 1.0)):
-        made = opened(picture, elsewhere={"lead": {"cpu": cpu, "pods": 1}})
+        made = opened(picture, used_by_other_schedulers={"lead": {"cpu": cpu, "pods": 1}})
         assert queue_keys(made)["lead"] == (first, 0.0)
 
 

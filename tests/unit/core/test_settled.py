@@ -33,4 +33,4 @@ def test_a_settled_job_has_started_and_lacks_nothing(
     """Pods that are being bound make no whole gang of one that was bound in part."""
     tasks = [sessions.task("a", place, each) for place, each in enumerate(statuses)]
     job = sessions.job("a", *tasks, min_member=least, state=jobs.GroupState(phase=phase))
-    assert job.settled is settled
+    assert job.fully_scheduled is settled

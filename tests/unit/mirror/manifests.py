@@ -165,7 +165,9 @@ def canonical(found: snapshot.Snapshot) -> Document:
         "queues": list(found.queues.items()),
         "jobs": [_job(job) for job in found.jobs],
         "seats": [(_kind(kind), each) for kind, each in seats(found).items()],
-        "elsewhere": [(queue, list(held.items())) for queue, held in found.elsewhere.items()],
+        "elsewhere": [
+            (queue, list(held.items())) for queue, held in found.used_by_other_schedulers.items()
+        ],
         "refused": list(found.refused.items()),
         "nominated": [
             (each.key, each.node, each.priority, _kind(each.kind), list(each.labels.items()))
@@ -179,7 +181,7 @@ def seats(found: snapshot.Snapshot) -> dict[jobs.PodClass, list[tuple[str, str, 
     """By class, in its order: nodes, queues, and how many pods."""
     return {
         kind: list(zip(each.nodes, each.queues, each.counts.tolist(), strict=True))
-        for kind, each in found.seats.items()
+        for kind, each in found.pods_by_class.items()
     }
 
 

@@ -225,4 +225,4 @@ def test_two_schedulers_share_nodes_and_no_jobs() -> None:
         found = seen.snapshot(0.0)
         assert [job.id for job in found.jobs] == [group]
         assert manifests.used(seen, "n1") == 2000
-        assert found.elsewhere == {"q": {"cpu": 1000, "pods": 1}}
+        assert found.used_by_other_schedulers == {"q": {"cpu": 1000, "pods": 1}}

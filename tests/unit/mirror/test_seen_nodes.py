@@ -70,8 +70,10 @@ def test_pods_on_a_node_out_of_sight_keep_their_seats() -> None:
     assert before.nodes.ours[:, 0].tolist() == [1000, 0]
     apply(seen, manifests.node("n1", labels={}))
     after = seen.snapshot(0.0)
-    assert after.seats is before.seats
-    assert [(each.nodes, each.queues) for each in after.seats.values()] == [(("n1",), ("q",))]
+    assert after.pods_by_class is before.pods_by_class
+    assert [(each.nodes, each.queues) for each in after.pods_by_class.values()] == [
+        (("n1",), ("q",))
+    ]
     assert after.nodes.layout.names == ("n2",)
     assert after.nodes.ours[:, 0].tolist() == [0]
     job = manifests.job_of(seen, "g")

@@ -207,7 +207,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
     ),
     (
         Code.NEVER_FITS,
-        {"request": {"cpu": 500}, "minimum": 20, "seats": 16},
+        {"request": {"cpu": 500}, "minimum": 20, "capacity": 16},
         (
             "needs 20 pods of 0.5 cpu, and the nodes that it may use have room for 16, "
             "even when empty; ask for less, or add nodes"
@@ -215,7 +215,7 @@ SENTENCES: list[tuple[Code, dict[str, Any], str]] = [
     ),
     (
         Code.NEVER_FITS,
-        {"role": "worker", "minimum": 4, "seats": 1},
+        {"role": "worker", "minimum": 4, "capacity": 1},
         (
             "needs 4 pods of role worker, and the nodes that it may use have room for 1, "
             "even when empty; ask for less, or add nodes"

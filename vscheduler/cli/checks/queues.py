@@ -166,16 +166,16 @@ def _guarantees(scene: Scene) -> Iterator[findings.FindingText]:
         for name, each in scene.known.items()
         if name != queues.ROOT and not (scene.tree and each.parent not in ("", queues.ROOT))
     ]
-    promised: Counter[str] = Counter()
+    guaranteed: Counter[str] = Counter()
     for each in beside:
-        promised.update(each.guarantee)
+        guaranteed.update(each.guarantee)
     root = scene.known.get(queues.ROOT)
     bounds: Sequence[tuple[str, resources.ResourceMap]] = (
         ("the capability of root", root.capability if root is not None else {}),
         ("what the nodes given have", scene.room),
     )
     for what, bound in bounds:
-        for name, amount in sorted(promised.items()):
+        for name, amount in sorted(guaranteed.items()):
             if bound and amount > bound.get(name, 0 if bound is scene.room else amount):
                 own = [each.name for each in beside if each.guarantee.get(name)]
                 message = (

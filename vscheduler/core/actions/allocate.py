@@ -66,7 +66,7 @@ class Allocate(contracts.Action[working.Session]):
         if not spent:
             _take_turns(session, later, None)
         for line in (*lines.values(), *later.values()):
-            session.unreached.update(turn.gang.job.id for turn in line.rest())
+            session.not_attempted.update(turn.gang.job.id for turn in line.rest())
         for group in unschedulable:
             _report_unschedulable(session, *group)
 
@@ -169,7 +169,9 @@ def _line_up(
     """Return the jobs with tasks to place by queue, and the jobs without a suitable node."""
     lines: Lines = {}
     admission = session.policy.runs("enqueue")
-    due = [gang for gang in session.unsettled() if _is_due(session, gang, admission=admission)]
+    due = [
+        gang for gang in session.unfinished_jobs() if _is_due(session, gang, admission=admission)
+    ]
     without = unschedulable_classes.groups(session, due)
     apart = {gang.job.id for _, group in without for gang in group}
     for gang in due:
@@ -202,7 +204,7 @@ def _is_due(session: working.Session, gang: job_state.JobState, *, admission: bo
         session.note(gang.job.id, reason)
         return False
     if gang.job.id in session.snapshot.carried.attempted:
-        session.unreached.add(gang.job.id)
+        session.not_attempted.add(gang.job.id)
         return False
     return True
 
@@ -219,7 +221,7 @@ def _report_unschedulable(
     known: dict[Hashable, decisions.Reason] = {}
     for place, gang in enumerate(group):
         if place and session.spending.over:
-            session.unreached.add(gang.job.id)
+            session.not_attempted.add(gang.job.id)
             continue
         session.spending.payer = gang.job.namespace
         session.spend("roomless", UNSCHEDULABLE_COST)

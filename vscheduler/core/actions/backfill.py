@@ -90,7 +90,7 @@ class Backfill(contracts.Action[working.Session]):
 def _line_up(session: working.Session) -> Iterator[job_state.JobState]:
     """Iterate over the admitted and valid jobs with best-effort pods to place, in order."""
     lines: defaultdict[str, list[job_state.JobState]] = defaultdict(list)
-    for gang in session.unsettled():
+    for gang in session.unfinished_jobs():
         job = gang.job
         if not (gang.pending_best_effort or gang.waiting_tasks) or not any(_waiting(gang)):
             continue
@@ -120,7 +120,7 @@ def _waiting(gang: job_state.JobState) -> Iterator[jobs.Task]:
 def _skip(session: working.Session, gang: job_state.JobState) -> None:
     """Report nothing about the job in this cycle, unless a reason was recorded before."""
     if gang.job.id not in session.reasons:
-        session.unreached.add(gang.job.id)
+        session.not_attempted.add(gang.job.id)
 
 
 def no_room(session: working.Session, task: jobs.Task) -> decisions.Reason:

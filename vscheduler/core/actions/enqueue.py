@@ -50,7 +50,7 @@ class Enqueue(contracts.Action[working.Session]):
         before any plugin counts the resources promised to them.
         """
         timeout = self.seconds(TIMEOUT)
-        for gang in session.unsettled():
+        for gang in session.unfinished_jobs():
             if gang.phase not in jobs.YOUNG:
                 continue
             if session.bars and reasons.barred(session, gang) is not None:
@@ -75,13 +75,13 @@ class Enqueue(contracts.Action[working.Session]):
         self._unschedulable: list[tuple[job_state.JobState, unschedulable_jobs.Obstacle]] = []
         pending: tuple[list[job_state.JobState], list[job_state.JobState]] = ([], [])
         nodes_ready = bool(session.layout.ready.any())
-        young = [gang for gang in session.unsettled() if gang.phase in jobs.YOUNG]
+        young = [gang for gang in session.unfinished_jobs() if gang.phase in jobs.YOUNG]
         spending = session.spending
         for gang in spending.in_turn(young):
             waits = gang.phase is jobs.Phase.PENDING
             if gang.job.id in session.snapshot.carried.attempted:
                 if waits:
-                    session.unreached.add(gang.job.id)
+                    session.not_attempted.add(gang.job.id)
                 continue
             if (waits or nodes_ready) and not spending.exhausted:
                 obstacle = self._feasible.obstacle(gang)
@@ -109,9 +109,9 @@ class Enqueue(contracts.Action[working.Session]):
         for place, gang in enumerate(session.spending.in_turn(waiting)):
             if place and part_is_spent():
                 session.spending.exhausted = True
-                session.unreached.add(gang.job.id)
+                session.not_attempted.add(gang.job.id)
                 continue
-            again = gang.job.id in session.told_hopeless.entries
+            again = gang.job.id in session.known_unschedulable.entries
             session.spend("hopeless", REPEAT_COST if again else REPORT_COST)
             session.note(gang.job.id, self._reason_for(session, gang, obstacles[gang.job.id]))
 
@@ -143,7 +143,7 @@ class Enqueue(contracts.Action[working.Session]):
         self._decide_in_turn(session, lines, later)
         self._decide_in_turn(session, later, None)
         for line in (*lines.values(), *later.values()):
-            session.unreached.update(gang.job.id for gang in line.rest())
+            session.not_attempted.update(gang.job.id for gang in line.rest())
 
     def _decide_in_turn(self, session: working.Session, lines: Lines, later: Lines | None) -> None:
         """Consider one group a turn while the budget lasts.
@@ -299,7 +299,7 @@ def _may_reclaim(session: working.Session, queue: queues.Queue, gang: job_state.
         namespace=job.namespace,
         name=job.name,
         job=job.id,
-        pod_class=jobs.PodClass(request=inqueue_resources.outstanding(gang)),
+        pod_class=jobs.PodClass(request=inqueue_resources.unallocated(gang)),
         status=jobs.TaskStatus.PENDING,
         created=job.created,
     )

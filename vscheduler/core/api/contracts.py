@@ -163,7 +163,7 @@ class Session(Protocol):
     def request(self, task: jobs.Task) -> resources.Vector:
         """Return the resource request of the task, (R,), `pods` included; read-only."""
 
-    def promised(self, task: jobs.Task) -> bool:
+    def has_nomination(self, task: jobs.Task) -> bool:
         """Whether a node was nominated in an earlier cycle, or a reservation served the task."""
 
     def runs(self, action: str) -> bool:
@@ -177,11 +177,11 @@ class Session(Protocol):
         """The resources that shares are computed from, (R,); available from `start` on."""
 
     @property
-    def usable(self) -> node_pools.NodePools:
+    def pools(self) -> node_pools.NodePools:
         """The nodes, by the queues and pods that could use them; available from `start` on."""
 
-    def usable_before(self, seconds: float) -> node_pools.NodePools | None:
-        """Return `usable` without node losses of the last `seconds`; None without such losses."""
+    def pools_before(self, seconds: float) -> node_pools.NodePools | None:
+        """Return `pools` without node losses of the last `seconds`; None without such losses."""
 
     def wake(self, at: float) -> None:
         """Ask for a cycle at this instant, when a decision could change without an event."""

@@ -50,7 +50,7 @@ class VolcanoQueueUsageTree(queue_usage.QueueUsageTree):
             self._session.space, self._session.queues.get(name), clipped=False
         )
 
-    def _count_elsewhere(self, specs: Mapping[str, queue_usage.QueueSpec]) -> None:
+    def _count_other_schedulers(self, specs: Mapping[str, queue_usage.QueueSpec]) -> None:
         """Do nothing: pods under other schedulers don't count."""
 
     def _cut_guarantees(self, specs: Mapping[str, queue_usage.QueueSpec]) -> None:
@@ -121,7 +121,7 @@ class VolcanoCapacity(capacity.Capacity):
     def job_enqueued(self, gang: views.JobState) -> None:
         """Promise the whole minResources to the queue."""
         account = self._books.accounts[gang.job.queue]
-        self._books.promise(account, inqueue_resources.minimum(gang))
+        self._books.add_inqueue(account, inqueue_resources.minimum(gang))
 
     def reclaimable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]

@@ -115,7 +115,7 @@ class VolcanoOvercommit(overcommit.Overcommit):
         """Return the whole minResources, including the part that the group already has."""
         return gang.job.min_resources or {}
 
-    def _promised_to(self, gang: views.JobState) -> resources.ResourceMap:
+    def _inqueue_of(self, gang: views.JobState) -> resources.ResourceMap:
         """Return the whole minResources."""
         return inqueue_resources.minimum(gang)
 
@@ -132,7 +132,7 @@ class VolcanoOvercommit(overcommit.Overcommit):
         del left
         if gang.phase is jobs.Phase.INQUEUE:
             return inqueue_resources.minimum(gang)
-        return inqueue_resources.outstanding(gang)
+        return inqueue_resources.unallocated(gang)
 
     def _pool(self, gang: views.JobState) -> overcommit.Pool:
         """Return all counted nodes: any group may be promised any node."""
@@ -143,7 +143,7 @@ class VolcanoOvercommit(overcommit.Overcommit):
 class VolcanoResourceQuota(resourcequota.ResourceQuota):
     """Counts existing pods twice, and forgets promises of earlier cycles."""
 
-    def _count_promises(self, session: contracts.Session) -> None:
+    def _count_inqueue(self, session: contracts.Session) -> None:
         """Do nothing: promises of earlier cycles are forgotten."""
 
     def _asked(self, gang: views.JobState) -> resources.ResourceMap:

@@ -76,7 +76,7 @@ class VolcanoProportion(proportion.Proportion):
 
     def job_enqueued(self, gang: views.JobState) -> None:
         """Promise the whole minResources to the queue."""
-        self._promise(self._ledger(gang.job.id), inqueue_resources.minimum(gang))
+        self._add_inqueue(self._ledger(gang.job.id), inqueue_resources.minimum(gang))
 
     def _asked(self, gang: views.JobState, queue: queues.Queue) -> resources.ResourceMap:
         """Return the whole minResources but pod slots, whatever of these the group has already."""

@@ -26,17 +26,17 @@ class CycleRules:
 
     def total(self, session: contracts.Session) -> resources.Vector:
         """Return the resources to be shared, (R,): the parts of nodes usable by pods of queues."""
-        return session.usable.total
+        return session.pools.total
 
     def has_no_nodes(
         self, session: contracts.Session, queue: str, pod_class: jobs.PodClass
     ) -> bool:
         """Whether pods of this class and queue get no share, because no node could run them."""
-        return session.usable.nowhere(queue, pod_class)
+        return session.pools.nowhere(queue, pod_class)
 
     def unused_nodes(self, session: contracts.Session) -> NDArray[np.int64]:
         """Return the rows of nodes left out of `total`, because no pod could use them."""
-        return session.usable.left_out
+        return session.pools.left_out
 
     def sub_group_values(
         self, policy: jobs.SubGroup, labels: Mapping[str, str]

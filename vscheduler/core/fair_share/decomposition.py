@@ -133,7 +133,7 @@ class Decomposition:
         self._flow(np.ones(graph.resource.size, dtype=np.bool_))
         wanted = max_flow.sums_by(graph.resource[: graph.first_kind], self.shares, resources)
         stuck = max_flow.sums_by(graph.resource, self.network.excess, resources)
-        left = max_flow.sums_by(graph.resource, self.network.room, resources)
+        left = max_flow.sums_by(graph.resource, self.network.residual, resources)
         # How much can be shared out at all. A plain resource needs no flow for that.
         most = np.where(graph.plain, np.minimum(wanted, graph.total), graph.total - left)
         self.by_root = most > graph.whole * (1.0 + SAME)
@@ -153,7 +153,7 @@ class Decomposition:
         wanted = self.fixed.copy()
         wanted[: graph.first_kind] = self.shares - wanted[: graph.first_kind]
         self.network.load(wanted * open_now, self.supply * open_now)
-        self.network.settle()
+        self.network.push_to_maximum()
         return self.network.excess
 
     def _share_out(self) -> Flags:
@@ -226,7 +226,7 @@ class Decomposition:
         full = np.flatnonzero(end[: network.queue_edges] > domain[: network.queue_edges])
         for side in (network.ends, network.domains):
             self.fixed += max_flow.sums_by(side[full], network.bounds[full], self.fixed.size)
-        network.keep((end == domain) & (end != DONE))
+        network.keep_edges((end == domain) & (end != DONE))
         # A component shares what its kinds supply and what its queues have outside, less what its
         # domains pass on for queues of other components.
         sums = self.supply + self.fixed
@@ -244,7 +244,7 @@ class Decomposition:
         gone = leaving[network.ends]
         if gone.any():
             self.edges.append((network.ends[gone], network.domains[gone]))
-            network.keep(~gone)
+            network.keep_edges(~gone)
         self.component[leaving] = DONE
 
     def by_root_alone(self) -> Flags:

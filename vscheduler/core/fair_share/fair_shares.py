@@ -39,17 +39,17 @@ class QueueLimits:
 def limits(
     space: resources.ResourceSpace,
     known: Mapping[str, queues.Queue],
-    elsewhere: Mapping[str, resources.ResourceMap],
+    used_by_other_schedulers: Mapping[str, resources.ResourceMap],
 ) -> QueueLimits:
     """Return the limits of these queues.
 
-    `elsewhere` is what pods of each queue hold under other schedulers. A guarantee above the
-    queue's capability is cut to the capability. A guarantee of queue root is ignored, for root
-    contains all other queues.
+    `used_by_other_schedulers` is what pods of each queue hold under other schedulers. A guarantee
+    above the queue's capability is cut to the capability. A guarantee of queue root is ignored, for
+    root contains all other queues.
     """
     names = tuple(sorted(known))
     shape = (len(names), space.size)
-    held = {name: space.present(amounts) for name, amounts in elsewhere.items()}
+    held = {name: space.present(amounts) for name, amounts in used_by_other_schedulers.items()}
     capability = np.array([known[name].ceiling(space) for name in names]).reshape(shape)
     guarantee = np.zeros(shape)
     for place, name in enumerate(names):
@@ -131,16 +131,16 @@ class FairShares:
         """
         asked = self._demands.sum(axis=1) + self._pinned
         closed = self._limits.closed[:, np.newaxis]
-        promised = np.where(
+        configured = np.where(
             closed, np.minimum(self._limits.guarantee, asked), self._limits.guarantee
         )
-        if not promised.any():
-            return promised
+        if not configured.any():
+            return configured
         demands = self._demands.copy()
-        for place, column in np.argwhere(self._unasked(promised)).tolist():
-            lacks = promised[place, column] - asked[place, column]
+        for place, column in np.argwhere(self._unasked(configured)).tolist():
+            lacks = configured[place, column] - asked[place, column]
             demands[place, self._likely(place, column), column] += lacks
-        return constrained_max_min.carried_guarantees(self._problem(demands, promised))
+        return constrained_max_min.carried_guarantees(self._problem(demands, configured))
 
     def _unasked(self, guarantee: Rows) -> Rows:
         """Return how much of each guarantee no pod asks for, (Q, R); 0 for closed queues."""
@@ -239,10 +239,10 @@ class FairShares:
             near = NEAR * max(1.0, float(self._pools.total[column]))
             capability = float(self._limits.capability[place, column])
             guarantee = float(self.guaranteed[place, column])
-            promised = float(self._limits.guarantee[place, column])
+            configured = float(self._limits.guarantee[place, column])
             if self._limits.closed[place]:
-                promised = 0.0
-            elif not (wanted[column] or promised > guarantee + near):
+                configured = 0.0
+            elif not (wanted[column] or configured > guarantee + near):
                 continue
             # The first limit that holds decides: own request or capability, then the capability of
             # root, and else the weight.
@@ -263,7 +263,7 @@ class FairShares:
                 weights=max(weight, round(float(shares.weights[place, column]))),
                 guaranteed=raised or bool(deserved > asked + near),
                 pinned=float(self._pinned[place, column]),
-                promised=promised if promised > guarantee + near else 0.0,
+                guarantee=configured if configured > guarantee + near else 0.0,
                 kept=guarantee,
             )
         return found

@@ -137,7 +137,7 @@ class TreeNode:
         """The dominant share divided by the weight."""
         return round(self.result[1] / self.weight, DIGITS)
 
-    def settle(self, total: Total, wanted: Mask) -> None:
+    def recompute(self, total: Total, wanted: Mask) -> None:
         """Compute the results of stale nodes; `wanted` (R,) says of which resources some is left.
 
         Nodes have few children, and for few elements lists are several times as fast as arrays.
@@ -159,7 +159,7 @@ class TreeNode:
         """Compute the results of stale nodes below this one."""
         for part in self.parts:
             if part.stale:
-                part.settle(total, wanted)
+                part.recompute(total, wanted)
 
 
 class QueueNode(TreeNode):
@@ -209,7 +209,7 @@ class QueueNode(TreeNode):
             number = self._states[state, step] = next(self._numbers)
         self._undo.append(((job, (-amounts).tobytes()), number))
 
-    def settle(self, total: Total, wanted: Mask) -> None:
+    def recompute(self, total: Total, wanted: Mask) -> None:
         """Take the result of this state from memory, or compute it."""
         key = self._undo[-1][1], wanted.tobytes()
         result = self._results.get(key)
@@ -292,7 +292,7 @@ class Tree:
 
         The caller shifts back whatever was shifted inside the block, last first.
         """
-        self._settle()
+        self._recompute()
         before = self._before = []
         wanted = self._wanted
         yield
@@ -321,7 +321,7 @@ class Tree:
 
     def _path(self, queue: str) -> list[TreeNode]:
         """Return the nodes from below the root to the queue's own, with attributes up to date."""
-        self._settle()
+        self._recompute()
         path: list[TreeNode] = []
         node: TreeNode = self._queue_nodes[queue]
         while node.parent is not None:
@@ -329,7 +329,7 @@ class Tree:
             node = node.parent
         return path[::-1]
 
-    def _settle(self) -> None:
+    def _recompute(self) -> None:
         """Bring all attributes up to date."""
         if self._root.stale:
             self._root.settle_parts(self._total, self._wanted)

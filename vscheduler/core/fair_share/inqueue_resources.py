@@ -15,7 +15,7 @@ def minimum(gang: jobs.WorkingJob) -> resources.ResourceMap:
     return _less(gang.job.min_resources or {}, _gated(gang.job))
 
 
-def outstanding(gang: jobs.WorkingJob) -> resources.ResourceMap:
+def unallocated(gang: jobs.WorkingJob) -> resources.ResourceMap:
     """Return the part of `minimum` not yet allocated to the group."""
     job = gang.job
     return _less(_less(job.min_resources or {}, job.allocated), _gated(job))
@@ -35,7 +35,7 @@ def holds(gang: jobs.WorkingJob) -> bool:
     return gang.phase is jobs.Phase.INQUEUE
 
 
-def unborn(gang: jobs.WorkingJob) -> resources.ResourceMap:
+def missing_pods(gang: jobs.WorkingJob) -> resources.ResourceMap:
     """Return the part of `minimum` not yet requested by any pod."""
     job = gang.job
     asked = resources.add(job.allocated, job.pending)

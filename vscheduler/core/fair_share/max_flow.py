@@ -63,13 +63,13 @@ class FlowNetwork:
     queue_edges: int
     excess: ResourceArray = field(default_factory=lambda: np.zeros(0))
     """Amounts that have reached a vertex and still have to move on, (V,)."""
-    room: ResourceArray = field(default_factory=lambda: np.zeros(0))
+    residual: ResourceArray = field(default_factory=lambda: np.zeros(0))
     """Free capacity of kinds, (V,); 0 for all other vertices."""
     distance: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     """Length of the shortest path to a kind with free capacity, counted from 1; 0 where there is no
     path: (V,)."""
 
-    def keep(self, kept: Flags) -> None:
+    def keep_edges(self, kept: Flags) -> None:
         """Drop all edges but these, and the flow over them."""
         self.queue_edges = int(np.count_nonzero(kept[: self.queue_edges]))
         self.ends, self.domains = self.ends[kept], self.domains[kept]
@@ -80,8 +80,8 @@ class FlowNetwork:
         """Start a new problem from the flow of the last one, reduced to what each vertex now sends.
 
         `wanted` (V,) is what a queue sends, and what enters a domain from outside the network.
-        `supply` (V,) is the capacity of kinds. Call `settle` afterwards: amounts without a path so
-        far are in `excess`.
+        `supply` (V,) is the capacity of kinds. Call `push_to_maximum` afterwards: amounts without a
+        path so far are in `excess`.
         """
         ends, domains = self.ends[: self.queue_edges], self.domains[: self.queue_edges]
         sent = sums_by(ends, self.back[: self.queue_edges], self.size)
@@ -98,10 +98,10 @@ class FlowNetwork:
         self.onward[self.queue_edges :] *= _part(excess, sent)[domains]
         # A kind with more flow than supply gives the difference back as excess.
         gap = supply - sums_by(ends, self.onward[self.queue_edges :], self.size)
-        self.room = np.maximum(gap, 0.0)
+        self.residual = np.maximum(gap, 0.0)
         self.excess = np.maximum(excess - sent, 0.0) + np.maximum(-gap, 0.0)
 
-    def settle(self) -> None:
+    def push_to_maximum(self) -> None:
         """Push excess along augmenting paths until no more can reach a kind with free capacity.
 
         Afterwards the flow is maximal. The vertices with distance 0 are the source side of a
@@ -123,7 +123,7 @@ class FlowNetwork:
         The search runs backwards from kinds with free capacity. Layers alternate: into ends, into
         domains, into ends, and so on.
         """
-        self.distance = (self.room > NOTHING).astype(np.intp)
+        self.distance = (self.residual > NOTHING).astype(np.intp)
         sides = (
             (self.domains, self.ends, self.back, self.onward, self.back > NOTHING),
             (self.ends, self.domains, self.onward, self.back, self.onward > NOTHING),
@@ -150,7 +150,7 @@ class FlowNetwork:
         """
         # First pass, nearest layer first: how much each vertex could pass on. An upper bound, since
         # two vertices may both count on a third one further on.
-        potential = self.room.copy()
+        potential = self.residual.copy()
         capacities: list[ResourceArray] = []
         for layer in layers:
             capacities.append(np.minimum(layer.free[layer.edges], potential[layer.heads]))
@@ -164,8 +164,8 @@ class FlowNetwork:
             self.excess -= sums_by(layer.tails, pushed, self.size)
             self.excess += sums_by(layer.heads, pushed, self.size)
         np.maximum(self.excess, 0.0, out=self.excess)
-        taken = np.minimum(self.room, self.excess)
-        self.room -= taken
+        taken = np.minimum(self.residual, self.excess)
+        self.residual -= taken
         self.excess -= taken
 
 

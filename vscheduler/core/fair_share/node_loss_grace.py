@@ -23,8 +23,8 @@ def losses(taken: snapshot.Snapshot) -> dict[str, snapshot.NodeLoss]:
     table, seen = taken.nodes, taken.carried.seen
     rows = table.layout.rows
     found: dict[str, snapshot.NodeLoss] = {}
-    held = _held(taken, taken.carried.losses)
-    for name, loss in taken.carried.losses.items():
+    held = _held(taken, taken.carried.node_losses)
+    for name, loss in taken.carried.node_losses.items():
         if name in rows and not _is_worse(table, rows[name], loss, taken.space):
             continue
         fewer = any(held[name].get(key, 0) < amount for key, amount in loss.held.items())
@@ -52,7 +52,7 @@ def _held(taken: snapshot.Snapshot, names: Collection[str]) -> dict[str, resourc
     table = taken.nodes
     rows = {name: table.layout.rows[name] for name in names if name in table.layout.rows}
     left: dict[str, Counter[str]] = {name: Counter() for name in names if name not in rows}
-    for pod_class, pods in taken.seats.items() if left else ():
+    for pod_class, pods in taken.pods_by_class.items() if left else ():
         for name, count in zip(pods.nodes, pods.counts.tolist(), strict=True):
             if name in left:
                 for resource, amount in pod_class.request.items():
@@ -60,28 +60,28 @@ def _held(taken: snapshot.Snapshot, names: Collection[str]) -> dict[str, resourc
     return left | {name: _amounts(table.ours[row], taken.space) for name, row in rows.items()}
 
 
-def before(
-    ground: node_pools.PoolNodes,
+def nodes_before(
+    pool: node_pools.PoolNodes,
     lost: Mapping[str, snapshot.NodeLoss],
     space: resources.ResourceSpace,
 ) -> node_pools.PoolNodes:
     """Return the nodes as if nothing had been lost, with the pods that are there now."""
-    names = sorted({*ground.layout.names, *lost})
-    layout = ground.layout.variant(
+    names = sorted({*pool.layout.names, *lost})
+    layout = pool.layout.variant(
         tuple(
-            lost[name].spec if name in lost else ground.layout.specs[ground.layout.rows[name]]
+            lost[name].spec if name in lost else pool.layout.specs[pool.layout.rows[name]]
             for name in names
         )
     )
     arrays = [np.zeros((layout.size, space.size), dtype=np.int64) for _ in range(3)]
-    there = np.array([layout.rows[name] for name in ground.layout.names], dtype=np.int64)
-    for array, now in zip(arrays, (ground.allocatable, ground.others, ground.ours), strict=True):
+    there = np.array([layout.rows[name] for name in pool.layout.names], dtype=np.int64)
+    for array, now in zip(arrays, (pool.allocatable, pool.others, pool.ours), strict=True):
         array[there] = now
     allocatable, others, ours = arrays
     for name, loss in lost.items():
         row = layout.rows[name]
         allocatable[row] = np.maximum(allocatable[row], space.present(loss.allocatable))
-        if name not in ground.layout.rows:
+        if name not in pool.layout.rows:
             others[row] = space.present(loss.others)
     return node_pools.PoolNodes(layout=layout, allocatable=allocatable, others=others, ours=ours)
 

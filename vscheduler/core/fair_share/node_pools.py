@@ -32,7 +32,7 @@ class ClusterView(Protocol):
 
     snapshot: snapshot.Snapshot
     space: resources.ResourceSpace
-    strays: list[jobs.Job]
+    jobs_without_queue: list[jobs.Job]
 
     @property
     def queues(self) -> Mapping[str, Queue]:
@@ -64,16 +64,16 @@ class PoolNodes:
     ours: resources.Vector
 
 
-def ground(cluster: ClusterView) -> PoolNodes:
+def pool_nodes(cluster: ClusterView) -> PoolNodes:
     """Return the nodes as they are.
 
     Pods of jobs without an existing queue count as other schedulers'.
     """
     table = cluster.snapshot.nodes
     ours = table.ours
-    if cluster.strays:
+    if cluster.jobs_without_queue:
         ours = ours.copy()
-        for job in cluster.strays:
+        for job in cluster.jobs_without_queue:
             for task in job.tasks:
                 row = table.layout.rows.get(task.node or "")
                 if row is not None and task.status in jobs.HOLDING:
@@ -92,7 +92,7 @@ class ClassDemand:
     """How many of the held pods are pinned."""
 
 
-def wants(cluster: ClusterView) -> dict[demands.Pair, ClassDemand]:
+def class_demands(cluster: ClusterView) -> dict[demands.Pair, ClassDemand]:
     """Return the demand of each queue and pod class.
 
     Pending pods of a queue that isn't open don't count. Since such pods won't be placed, other
@@ -115,7 +115,7 @@ class NodePools:
 
     def __init__(
         self,
-        ground: PoolNodes,
+        pool: PoolNodes,
         masks: Sequence[nodes.Mask],
         demands: Mapping[demands.Pair, tuple[int, int]],
         supply: resources.Vector,
@@ -125,14 +125,14 @@ class NodePools:
 
         `supply` (N, R) is without pinned amounts.
         """
-        self.ground = ground
+        self.nodes = pool
         self.demands = demands
         """The domain and number of pods of each queue and pod class, without pinned pods."""
         self.pinned = pinned
         """Pinned resources of each queue, (R,); only queues with some."""
         self.open = len(masks) - 2
         self.anywhere = len(masks) - 1
-        first, self.kinds = _kinds(masks, ground.layout.size)
+        first, self.kinds = _kinds(masks, pool.layout.size)
         """The kind of each node, (N,)."""
         self.reach = np.array([mask[first] for mask in masks], dtype=np.bool_)
         """Which kinds of nodes are in each domain, (C, K)."""
@@ -184,48 +184,51 @@ class NodePoolsBuilder:
 
     def __init__(self, cluster: ClusterView) -> None:
         self._cluster = cluster
-        self._wants = wants(cluster)
+        self._class_demands = class_demands(cluster)
 
     def pending(self, queue: str, pod_class: jobs.PodClass) -> int:
         """Return how many pods of this class were pending in this queue when the cycle began."""
-        want = self._wants.get((queue, pod_class))
+        want = self._class_demands.get((queue, pod_class))
         return 0 if want is None else want.pending
 
-    def survey(self, ground: PoolNodes) -> NodePools:
+    def build(self, pool: PoolNodes) -> NodePools:
         """Return the node pools of these nodes."""
-        usable = UsableNodes(self._cluster, ground)
-        pinned, taken = self._pin(ground, usable)
+        usable = UsableNodes(self._cluster, pool)
+        pinned, taken = self._pin(pool, usable)
         # At least what our pods hold, even on a node that has shrunk below its usage.
-        given = np.maximum(ground.allocatable - ground.others, ground.ours)
+        given = np.maximum(pool.allocatable - pool.others, pool.ours)
         supply = np.maximum(given - taken, 0)
-        supply[~ground.layout.ready] = 0
-        free = {pair: want.held + want.pending - want.pinned for pair, want in self._wants.items()}
+        supply[~pool.layout.ready] = 0
+        free = {
+            pair: want.held + want.pending - want.pinned
+            for pair, want in self._class_demands.items()
+        }
         domains = DomainsByClass(usable)
         demands = domains.of({pair: count for pair, count in free.items() if count})
-        anywhere = ground.layout.ready & ground.layout.schedulable
+        anywhere = pool.layout.ready & pool.layout.schedulable
         masks = [*domains.masks, usable.of_class(ANY_POD), anywhere]
-        return NodePools(ground, masks, demands, supply, pinned)
+        return NodePools(pool, masks, demands, supply, pinned)
 
     def _pin(
-        self, ground: PoolNodes, usable: "UsableNodes"
+        self, pool: PoolNodes, usable: "UsableNodes"
     ) -> tuple[dict[str, resources.Vector], resources.Vector]:
         """Return the pinned resources by queue, (R,), and by node, (N, R)."""
         space = self._cluster.space
         by_queue: dict[str, resources.Vector] = {}
-        taken = np.zeros_like(ground.ours)
-        for want in self._wants.values():
+        taken = np.zeros_like(pool.ours)
+        for want in self._class_demands.values():
             want.pinned = 0
-        for pod_class, placed in self._cluster.snapshot.seats.items():
-            rows = placed.rows(ground.layout)
+        for pod_class, placed in self._cluster.snapshot.pods_by_class.items():
+            rows = placed.rows(pool.layout)
             stays = usable.holds(pod_class, placed.queues, rows)
             if stays.all():
                 continue
             request = space.vector(pod_class.request)
             for place in np.flatnonzero(~stays).tolist():
                 queue, count = placed.queues[place], int(placed.counts[place])
-                if (queue, pod_class) not in self._wants:  # its queue doesn't exist
+                if (queue, pod_class) not in self._class_demands:  # its queue doesn't exist
                     continue
-                self._wants[queue, pod_class].pinned += count
+                self._class_demands[queue, pod_class].pinned += count
                 by_queue[queue] = by_queue.get(queue, space.zeros()) + count * request
                 if rows[place] >= 0:
                     taken[rows[place]] += count * request
@@ -235,21 +238,21 @@ class NodePoolsBuilder:
 class UsableNodes:
     """Masks of nodes usable for pods, by class and queue."""
 
-    def __init__(self, cluster: ClusterView, ground: PoolNodes) -> None:
+    def __init__(self, cluster: ClusterView, pool: PoolNodes) -> None:
         self._cluster = cluster
-        self._ground = ground
-        self._allocatable = resources.by_column(ground.allocatable)
-        self._none = np.zeros(ground.layout.size, dtype=np.bool_)
+        self._nodes = pool
+        self._allocatable = resources.by_column(pool.allocatable)
+        self._none = np.zeros(pool.layout.size, dtype=np.bool_)
         self._least = self._allocatable.min(axis=0, initial=resources.ALLOCATABLE_MAX)
         """What every node has at least, (R,)."""
         self._classes: dict[jobs.PodClass, nodes.Mask] = {}
-        as_it_is = ground.allocatable is cluster.snapshot.nodes.allocatable
+        as_it_is = pool.allocatable is cluster.snapshot.nodes.allocatable
         self._nowhere = cluster.known_nowhere if as_it_is else ()
         self._limited: dict[bytes, nodes.Mask] = {}
         self._queues: dict[str, bytes] = {}
         """The mask, as bytes, of each queue that may not use all nodes."""
         for name, queue in cluster.queues.items():
-            mask = cluster.queue_nodes(queue, ground.layout)
+            mask = cluster.queue_nodes(queue, pool.layout)
             if mask is not None:
                 self._queues[name] = mask.tobytes()
                 self._limited[self._queues[name]] = mask
@@ -258,8 +261,8 @@ class UsableNodes:
         """Return the nodes (N,) usable for pods of this class, if large enough."""
         mask = self._classes.get(pod_class)
         if mask is None:
-            mask = self._cluster.class_nodes(pod_class, self._ground.layout)
-            mask = mask & self._ground.layout.ready & self._large_enough(pod_class)
+            mask = self._cluster.class_nodes(pod_class, self._nodes.layout)
+            mask = mask & self._nodes.layout.ready & self._large_enough(pod_class)
             self._classes[pod_class] = mask
         return mask
 
@@ -269,11 +272,11 @@ class UsableNodes:
         def compute() -> nodes.Mask:
             request = self._cluster.space.vector(pod_class.request)
             if (request <= self._least).all():
-                return np.ones(self._ground.layout.size, dtype=np.bool_)
+                return np.ones(self._nodes.layout.size, dtype=np.bool_)
             return resources.fits(request, self._allocatable)
 
         table = self._cluster.snapshot.nodes
-        if self._ground.allocatable is not table.allocatable:
+        if self._nodes.allocatable is not table.allocatable:
             return compute()
         return table.large_enough(pod_class, compute)
 
@@ -296,7 +299,7 @@ class UsableNodes:
 
         `names` are the pods' queues and `rows` their nodes; row -1 is a node that has left.
         """
-        if not self._ground.layout.size:
+        if not self._nodes.layout.size:
             return np.zeros(rows.size, dtype=np.bool_)
         could = (rows >= 0) & self.of_class(pod_class)[rows]
         for name in dict.fromkeys(names) if self._queues else ():

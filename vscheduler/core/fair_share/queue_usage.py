@@ -35,7 +35,7 @@ class QueueUsage:
 
     __slots__ = (
         *("allocated", "ceiling", "deserved", "elastic", "entitled", "guarantee", "held"),
-        *("limit", "line", "name", "named", "owned", "promised", "real", "share", "space"),
+        *("limit", "line", "name", "named", "owned", "inqueue", "real", "share", "space"),
         "unkept",
     )
 
@@ -44,7 +44,7 @@ class QueueUsage:
         self.line: tuple[QueueUsage, ...] = (self,)
         """The queue and its ancestors, bottom up."""
         self.allocated = [0] * size
-        self.promised = [0] * size
+        self.inqueue = [0] * size
         """The part of admitted groups' minResources that the groups don't have yet."""
         self.elastic = [0] * size
         """What groups have above their minResources."""
@@ -86,7 +86,7 @@ class QueueUsage:
 
     def committed(self, column: int) -> int:
         """Return allocated and promised resources, less the elastic part."""
-        return self.allocated[column] + self.promised[column] - self.elastic[column]
+        return self.allocated[column] + self.inqueue[column] - self.elastic[column]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +150,13 @@ class QueueUsageTree:
                 if not rise:
                     break
 
-    def promise(self, account: QueueUsage, amounts: Mapping[str, int]) -> None:
+    def add_inqueue(self, account: QueueUsage, amounts: Mapping[str, int]) -> None:
         """Count amounts promised to an admitted group of the queue."""
         columns = self._session.space.columns
         for name, amount in amounts.items():
             if name in columns:
                 for each in account.line:
-                    each.promised[columns[name]] += amount
+                    each.inqueue[columns[name]] += amount
 
     def exceeded(self, account: QueueUsage, request: Request) -> Iterator[ExceededLimit]:
         """Yield the limits of the queue and its ancestors that the request would exceed."""
@@ -167,7 +167,7 @@ class QueueUsageTree:
                     yield ExceededLimit(each, column, amount, limit[column])
         yield from self._encroached(account, request)
 
-    def unpromisable(
+    def exceeded_by_admission(
         self, account: QueueUsage, amounts: resources.ResourceMap, *, ceiling: bool = False
     ) -> tuple[QueueUsage, tuple[decisions.Shortage, ...]] | None:
         """Return the topmost queue unable to promise these amounts, with the shortages, or None.
@@ -232,7 +232,7 @@ class QueueUsageTree:
         """
         space = self._session.space
         specs = {name: self._spec(name) for name in self.accounts}
-        self._count_elsewhere(specs)
+        self._count_other_schedulers(specs)
         self._cut_guarantees(specs)
         below = [account for account in self.accounts.values() if account.name != self._top]
         kept = {name: np.zeros(space.size) for name in self.accounts}
@@ -315,16 +315,16 @@ class QueueUsageTree:
                 spec.guarantee = kept
 
     @staticmethod
-    def _kept_guarantees(total: Rows, promised: Sequence[Rows]) -> Rows:
+    def _kept_guarantees(total: Rows, guarantees: Sequence[Rows]) -> Rows:
         """Return how much of each sibling's guarantee counts; weights mean nothing here."""
         return constrained_max_min.kept_guarantees(
-            total, np.ones(len(promised)), np.array(promised)
+            total, np.ones(len(guarantees)), np.array(guarantees)
         )
 
-    def _count_elsewhere(self, specs: Mapping[str, QueueSpec]) -> None:
+    def _count_other_schedulers(self, specs: Mapping[str, QueueSpec]) -> None:
         """Deduct resources of a queue's pods under other schedulers from the capability."""
         space = self._session.space
-        for queue, amounts in self._session.snapshot.elsewhere.items():
+        for queue, amounts in self._session.snapshot.used_by_other_schedulers.items():
             if queue in self.accounts:
                 for account in self.accounts[queue].line:
                     spec = specs[account.name]
@@ -368,8 +368,8 @@ class QueueUsageTree:
         for gang in self._session.gangs.values():
             if inqueue_resources.holds(gang) and gang.job.queue not in inner:
                 account = self.accounts[gang.job.queue]
-                promised = inqueue_resources.outstanding(gang)
-                self.promise(account, self._within_capability(account, promised))
+                inqueue = inqueue_resources.unallocated(gang)
+                self.add_inqueue(account, self._within_capability(account, inqueue))
 
     def _within_capability(
         self, account: QueueUsage, amounts: resources.ResourceMap

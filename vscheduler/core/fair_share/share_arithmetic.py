@@ -20,17 +20,17 @@ is for a single unit."""
 
 def real_capability(
     total: ResourceArray,
-    promised: ResourceArray,
+    guarantees: ResourceArray,
     guarantee: ResourceArray,
     capability: ResourceArray,
 ) -> ResourceArray:
     """Return the most that each queue can ever have, (Q, R).
 
-    `total` (R,) is what the cluster has, `promised` (R,) the guarantees of all queues, with or
+    `total` (R,) is what the cluster has, `guarantees` (R,) the guarantees of all queues, with or
     without jobs. `guarantee` and `capability` are (Q, R); inf is no limit. Guarantees of other
     queues are out of reach (Volcano: proportion buildQueueAttrs).
     """
-    spare = np.maximum(total - promised, 0.0)
+    spare = np.maximum(total - guarantees, 0.0)
     return np.minimum(spare + guarantee, capability)
 
 
@@ -82,8 +82,8 @@ def _level(
     # all that remains.
     order = np.argsort(full_at, axis=0, kind="stable")
     levels = np.take_along_axis(full_at, order, axis=0)
-    rooms = np.take_along_axis(room, order, axis=0)
-    taken_before = np.cumsum(rooms, axis=0) - rooms
+    ordered_room = np.take_along_axis(room, order, axis=0)
+    taken_before = np.cumsum(ordered_room, axis=0) - ordered_room
     sorted_weights = weights[order]
     weight_from = np.cumsum(sorted_weights[::-1], axis=0)[::-1]
     needed = taken_before + levels * weight_from
@@ -133,14 +133,14 @@ class QueueAttributes:
             "kept",
             "limit",
             "nominated_limit",
-            "promised",
+            "inqueue",
         ),
         *("real", "share", "reclaim_above"),
     )
 
     def __init__(self, size: int) -> None:
         self.allocated = [0] * size
-        self.promised = [0] * size
+        self.inqueue = [0] * size
         """Reserved for admitted groups that don't have it yet, less what groups have above their
         minimum (Volcano: inqueue, elastic)."""
         self.real: list[float] = []

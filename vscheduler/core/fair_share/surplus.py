@@ -46,7 +46,7 @@ class HeldResources:
         return found
 
 
-def staying(
+def share_by_kind(
     problem: constrained_max_min.SharingProblem, deserved: ResourceArray, held: HeldResources
 ) -> ResourceArray:
     """Return how much of each queue's share lies on nodes of each kind, (Q, N, R).
@@ -62,11 +62,11 @@ def staying(
         asked = (problem.demands[:, :, column] > 0).any(axis=0)
         reach = problem.reach[asked][:, problem.supply[:, column] > 0]
         if reach.size and not reach.all():
-            found[:, :, column] = _settled(problem, column, deserved[:, column], held)
+            found[:, :, column] = _share_by_kind(problem, column, deserved[:, column], held)
     return found
 
 
-def _settled(
+def _share_by_kind(
     problem: constrained_max_min.SharingProblem,
     column: int,
     deserved: ResourceArray,
@@ -107,11 +107,11 @@ def _settled(
     # First, the rest of each share looks for free supply. Present usage isn't part of the network,
     # and stays.
     network.load(more, room)
-    network.settle()
+    network.push_to_maximum()
     # Then present usage joins the flow, and moves only for parts of shares without any other path.
     network.back[: owners.size] += taken
     network.onward[owners.size :] += stays
-    network.settle()
+    network.push_to_maximum()
     found = np.zeros((queues, kinds))
     np.add.at(found, (owners[links], ends), network.onward[owners.size :] * scale)
     return found
@@ -151,7 +151,7 @@ class Surplus:
 
         None if the node has left.
         """
-        row = self._pools.ground.layout.rows.get(task.node or "")
+        row = self._pools.nodes.layout.rows.get(task.node or "")
         if row is None:
             return None
         if self._surplus is None:
@@ -166,17 +166,17 @@ class Surplus:
         self, surplus: NDArray[np.float64], task: jobs.Task, node: str | None, sign: int
     ) -> None:
         """Add the request of a task to the surplus at this node, or subtract the request."""
-        row = self._pools.ground.layout.rows.get(node or "")
+        row = self._pools.nodes.layout.rows.get(node or "")
         if row is not None:
             queue = self._shares.places[self._session.gangs[task.job].job.queue]
             surplus[queue, self._pools.kinds[row]] += sign * self._session.request(task)
 
     def _worked_out(self) -> NDArray[np.float64]:
         """Return held resources less the parts of shares carried at the same place, (Q, K, R)."""
-        held = _held(self._session.snapshot.seats, self._pools, self._shares)
+        held = _held(self._session.snapshot.pods_by_class, self._pools, self._shares)
         problem, deserved = self._shares.problem, self._shares.divide().deserved
         has = held.by_kind(len(deserved), self._pools.supply.shape[0])
-        surplus: NDArray[np.float64] = has - staying(problem, deserved, held)
+        surplus: NDArray[np.float64] = has - share_by_kind(problem, deserved, held)
         return surplus
 
 
@@ -189,7 +189,7 @@ def _held(
     amounts: list[NDArray[np.float64]] = []
     for pod_class, placed in by_class.items():
         domains: Mapping[str, int] = pools.domains.get(pod_class, {})
-        rows = placed.rows(pools.ground.layout)
+        rows = placed.rows(pools.nodes.layout)
         queues = np.array([shares.places.get(name, -1) for name in placed.queues], dtype=np.intp)
         wanted = np.array([domains.get(name, -1) for name in placed.queues], dtype=np.intp)
         there = (rows >= 0) & (wanted >= 0)

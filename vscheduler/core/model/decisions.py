@@ -168,7 +168,7 @@ class Reason:
     role: str = ""
     request: resources.ResourceMap = field(default_factory=dict)
     """Request of the pod that found no node."""
-    seats: int = 0
+    capacity: int = 0
     """How many of the required pods would fit if all nodes were empty."""
     nodes: int = 0
     """Number of nodes examined."""
@@ -247,7 +247,7 @@ class Basis:
     """Whether the guarantee gives the queue more than its weight would."""
     pinned: float = 0.0
     """The part held on nodes closed to further pods of the queue: cordoned, not ready, or gone."""
-    promised: float = 0.0
+    guarantee: float = 0.0
     """The queue's guarantee if it exceeds the possible amount, else 0."""
     kept: float = 0.0
     """The part of the guarantee in effect."""
@@ -285,7 +285,7 @@ class QueueFigures:
     weight: int
     allocated: Mapping[str, float]
     request: Mapping[str, float]
-    elsewhere: Mapping[str, float] = field(default_factory=dict)
+    used_by_other_schedulers: Mapping[str, float] = field(default_factory=dict)
     """Amounts held by the queue's pods under other schedulers; in neither `allocated` nor
     `request`."""
     capability: resources.ResourceMap = field(default_factory=dict)

@@ -285,7 +285,7 @@ class Job:
     elastic: resources.ResourceMap = field(init=False, compare=False, repr=False)
     """Allocated amounts above minResources, or everything without minResources (Volcano:
     GetElasticResources)."""
-    settled: bool = field(init=False, compare=False, repr=False)
+    fully_scheduled: bool = field(init=False, compare=False, repr=False)
     """Whether the PodGroup has started, no pod waits, and all minimums are met."""
     protected: bool = field(init=False, compare=False, repr=False)
     """Whether the PodGroup forbids eviction of its pods."""
@@ -312,8 +312,12 @@ class Job:
         put(self, "pending_best_effort", waits)
         put(self, "elastic", elastic)
         waits_for_pods = ready < self.min_member or 0 < scheduled < self.min_member
-        settled = not (waits_for_pods or self.state.phase in YOUNG)
-        put(self, "settled", settled and not any(self.counts.get(each) for each in WAITING))
+        scheduled = not (waits_for_pods or self.state.phase in YOUNG)
+        put(
+            self,
+            "fully_scheduled",
+            scheduled and not any(self.counts.get(each) for each in WAITING),
+        )
         put(self, "protected", self.preemptable.lower() == "false")
 
     def memo(self, key: str, compute: Callable[[], Value]) -> Value:

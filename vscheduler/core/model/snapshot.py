@@ -178,7 +178,7 @@ class Carried:
     """Jobs that found no resources, or only resources being freed, in the current row of unfinished
     cycles. Such a job gets no further turn until a cycle gets through all jobs. Otherwise the first
     jobs would use up every budget."""
-    spent: Mapping[str, int] = field(default_factory=dict)
+    work_by_namespace: Mapping[str, int] = field(default_factory=dict)
     """By namespace, the cost of these unfinished cycles, with less weight for older cycles.
     Namespaces with low cost come first. In units of work of core.cycle; empty after a finished
     cycle."""
@@ -188,7 +188,7 @@ class Carried:
     """Resources freed by evictions: by pending task, the nominated node, in order of nomination.
     After a restart, status.nominatedNodeName still names a pod's node, but no longer reserves
     resources there."""
-    kept_rooms: tuple[ReplacementReservation, ...] = ()
+    replacement_reservations: tuple[ReplacementReservation, ...] = ()
     """Reservations for replacement pods, oldest first. Lost on a restart: a replacement pod then
     waits for its turn like any pod."""
     admitted: Mapping[str, float] = field(default_factory=dict)
@@ -204,11 +204,11 @@ class Carried:
     restart, the time is restored from the bind times of their pods."""
     seen: LastNodes | None = field(default=None, compare=False, repr=False)
     """The nodes of the last cycle, for finding lost nodes. None in the first cycle."""
-    hopeless: object = field(default=None, compare=False, repr=False)
+    unschedulable: object = field(default=None, compare=False, repr=False)
     """Cached findings about jobs that cannot start even on empty nodes, for
     `session.unschedulable_jobs`. Valid while nodes and queues are unchanged, and without influence
     on decisions."""
-    losses: Mapping[str, NodeLoss] = field(default_factory=dict)
+    node_losses: Mapping[str, NodeLoss] = field(default_factory=dict)
     """By name, nodes that recently left or shrank, with their former capacity."""
     past_usage: Mapping[str, queues.Usage] = field(default_factory=dict)
     """By queue, usage over time. After a restart, the record is read from an annotation of the
@@ -242,9 +242,9 @@ class Snapshot:
     """Sorted by `namespace/name`."""
     quotas: tuple[Quota, ...] = ()
     """Sorted by `namespace/name`."""
-    seats: ByClass = field(default_factory=dict)
+    pods_by_class: ByClass = field(default_factory=dict)
     """Counts of this scheduler's pods by class, without pods whose PodGroup does not exist."""
-    elsewhere: Mapping[str, resources.ResourceMap] = field(default_factory=dict)
+    used_by_other_schedulers: Mapping[str, resources.ResourceMap] = field(default_factory=dict)
     """By queue, amounts held by the queue's pods under other schedulers, sorted by queue. Queues
     without any are left out."""
     refused: Mapping[str, Refused] = field(default_factory=dict)

@@ -89,8 +89,8 @@ class Seating:
     def exchange(self) -> None:
         """Place members waiting for resources being released, sub-groups only if complete."""
         gang, groups = self.gang, self.gang.sub_groups
-        promised = [task for task in gang.tasks(jobs.TaskStatus.PIPELINED) if task.best_effort]
-        ordered = ordering.tasks(self.session.dispatch, gang, promised)
+        pipelined = [task for task in gang.tasks(jobs.TaskStatus.PIPELINED) if task.best_effort]
+        ordered = ordering.tasks(self.session.dispatch, gang, pipelined)
         for key, tasks in itertools.groupby(ordered, groups.of if groups else _alone):
             before = self.trial.checkpoint()
             for task in tasks:

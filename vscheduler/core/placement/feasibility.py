@@ -39,7 +39,7 @@ class Feasibility:
     def obstacle(self, gang: job_state.JobState) -> Obstacle | None:
         """Return the proof that the gang can't start, whatever is evicted; None without a proof."""
         job, whole = gang.job, self._whole
-        entry = self._session.told_hopeless.entries.get(job.id)
+        entry = self._session.known_unschedulable.entries.get(job.id)
         if entry is not None and gang.untouched:
             return entry.obstacle
         needs = job.memo(self._needs, lambda: _needs(job, whole=whole))
@@ -55,8 +55,8 @@ class Feasibility:
     def reason(self, gang: job_state.JobState, obstacle: Obstacle) -> decisions.Reason:
         """Return the obstacle as the reason shown to users."""
         job, need = gang.job, obstacle.need
-        if obstacle.homeless is not None:
-            return self._unplaceable(gang, obstacle, obstacle.homeless)
+        if obstacle.unplaceable is not None:
+            return self._unplaceable(gang, obstacle, obstacle.unplaceable)
         minimum = job.min_task_member[need.role] if need.role else job.min_member
         return reasons.of(
             gang,
@@ -64,7 +64,7 @@ class Feasibility:
             minimum=minimum,
             role=need.role,
             request=need.pods[0][0].request if len(need.pods) == 1 else {},
-            seats=obstacle.seats + minimum - need.number,
+            capacity=obstacle.capacity + minimum - need.number,
             shortages=obstacle.shortages,
         )
 
@@ -72,14 +72,14 @@ class Feasibility:
         self, gang: job_state.JobState, obstacle: Obstacle, pod_class: jobs.PodClass
     ) -> decisions.Reason:
         """Return why no node takes a pod of this class; from an earlier cycle if unchanged."""
-        job, told = gang.job, self._session.told_hopeless.entries
-        if job.id in told and gang.untouched:
-            return told[job.id].reason
+        job, known = gang.job, self._session.known_unschedulable.entries
+        if job.id in known and gang.untouched:
+            return known[job.id].reason
         pending = gang.tasks(jobs.TaskStatus.PENDING)
         task = next(each for each in pending if each.pod_class is pod_class)
         reason = reasons.no_room(self._session, gang, task, empty=True)
         if gang.untouched:
-            told[job.id] = unschedulable_jobs.Entry(job=job, obstacle=obstacle, reason=reason)
+            known[job.id] = unschedulable_jobs.Entry(job=job, obstacle=obstacle, reason=reason)
         return reason
 
     def _find(self, queue: str, needs: tuple[Need, ...]) -> Obstacle | None:
@@ -90,9 +90,9 @@ class Feasibility:
             ]
             if sum(capacities) < need.number:
                 pod_classes = [pod_class for pod_class, _ in need.pods]
-                homeless = pod_classes[capacities.index(0)] if 0 in capacities else None
-                found = Obstacle(need=need, homeless=homeless, seats=sum(capacities))
-                return found if homeless or not self._is_capped(queue, need) else None
+                unplaceable = pod_classes[capacities.index(0)] if 0 in capacities else None
+                found = Obstacle(need=need, unplaceable=unplaceable, capacity=sum(capacities))
+                return found if unplaceable or not self._is_capped(queue, need) else None
         need = needs[0]
         shortages = () if need.role or len(need.pods) == 1 else self._shortages(queue, need)
         if not shortages or self._is_capped(queue, need):
@@ -101,7 +101,7 @@ class Feasibility:
 
     def _capacity_for(self, queue: str, pod_class: jobs.PodClass, wanted: int) -> int:
         """Return how many of the wanted pods empty nodes could hold."""
-        pools = self._session.usable
+        pools = self._session.pools
         domain, _ = pools.demands.get((queue, pod_class), (None, 0))
         # Every node of a domain holds at least one pod, so counting is needed only for more pods
         # than nodes. A merged domain has nodes the class can't use; the bound holds all the same.
@@ -115,7 +115,7 @@ class Feasibility:
             request = self._session.space.vector(pod_class.request)
             asked = np.flatnonzero(request)
             rows = pools.reach[domain][pools.kinds]
-            fitting = pools.ground.allocatable[rows][:, asked] // request[asked]
+            fitting = pools.nodes.allocatable[rows][:, asked] // request[asked]
             self._capacities[key] = int(fitting.min(axis=1).sum())
         return min(wanted, self._capacities[key])
 
@@ -147,19 +147,19 @@ class Feasibility:
 
     def _total(self, queue: str, pods: Pods) -> resources.Vector:
         """Return what all nodes usable for any of these pods have together, (R,)."""
-        pools = self._session.usable
+        pools = self._session.pools
         pairs = [(queue, pod_class) for pod_class, _ in pods]
         domains = frozenset(pools.demands.get(pair, (pools.anywhere, 0))[0] for pair in pairs)
         total = self._totals.get(domains)
         if total is None:
             rows = np.any(pools.reach[sorted(domains)], axis=0)[pools.kinds]
-            total = self._totals[domains] = pools.ground.allocatable[rows].sum(axis=0)
+            total = self._totals[domains] = pools.nodes.allocatable[rows].sum(axis=0)
         return total
 
     @cached_property
     def _sizes(self) -> list[int]:
         """The number of nodes in each domain."""
-        pools = self._session.usable
+        pools = self._session.pools
         of_kinds = np.bincount(pools.kinds, minlength=pools.reach.shape[1])
         sizes: list[int] = (pools.reach @ of_kinds).tolist()
         return sizes

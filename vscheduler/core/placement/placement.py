@@ -26,7 +26,7 @@ FILTER_FAILED = refusals.Refusal(refusals.RefusalCode.FILTER_FAILED)
 EXPLANATION_COST = 500
 """About how many microseconds an explanation for one pod class takes."""
 
-STANDING_COST = 100
+EMPTY_NODE_COST = 100
 """About how many microseconds an explanation regardless of running pods takes."""
 
 NOTHING_YET = np.empty(0)
@@ -134,18 +134,18 @@ class Placement:
             plan.explained = interfaces.Explanation(*self.explain(task), outsized)
         return plan.explained
 
-    def standing_explanation(self, task: jobs.Task) -> interfaces.Explanation:
+    def empty_node_explanation(self, task: jobs.Task) -> interfaces.Explanation:
         """Return why nodes would refuse this task without any running pods.
 
         The answer changes only with nodes, provided plugins answer equally for equal nodes.
         """
         session = self._session
-        session.spend("explanations", STANDING_COST)
+        session.spend("explanations", EMPTY_NODE_COST)
         lasting = self._lasting(task, session.view())
         verdicts = [each for each in lasting if not (each.passing or each.curable)]
-        told = explanations.explain(session, task, verdicts, session.allocatable)
+        explained = explanations.explain(session, task, verdicts, session.allocatable)
         outsized = explanations.outsized(session, task, _reachable(verdicts, session.layout))
-        return interfaces.Explanation(*told, outsized)
+        return interfaces.Explanation(*explained, outsized)
 
     def explain(self, task: jobs.Task) -> tuple[decisions.RefusalCounts, interfaces.Holes]:
         """Return refusals with node counts, and the largest free amounts."""
@@ -185,7 +185,7 @@ class Placement:
     def _drop_plans(self, key: tuple[jobs.PodClass, str, Hashable]) -> None:
         """Drop plans to make room for a new plan."""
         pod_class, queue, _ = key
-        if self._session.surveyor.pending(queue, pod_class) <= 1:
+        if self._session.pools_builder.pending(queue, pod_class) <= 1:
             if self._single_pod_plan is not None:
                 self._plans.pop(self._single_pod_plan, None)
             self._single_pod_plan = key

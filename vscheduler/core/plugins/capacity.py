@@ -135,7 +135,7 @@ class Capacity(contracts.Plugin):
             return decisions.AdmissionFailure(code=code, problem=self._problems.get(queue.name))
         asked = self._asked(gang.job)
         account = self._books.accounts[queue.name]
-        found = self._books.unpromisable(account, asked)
+        found = self._books.exceeded_by_admission(account, asked)
         if found is None:
             return True
         owner, shortages = found
@@ -146,7 +146,7 @@ class Capacity(contracts.Plugin):
     def job_enqueued(self, gang: views.JobState) -> None:
         """Count the promise to the group, without gated pods."""
         account = self._books.accounts[gang.job.queue]
-        self._books.promise(account, inqueue_resources.outstanding(gang))
+        self._books.add_inqueue(account, inqueue_resources.unallocated(gang))
 
     def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool:
         """Whether the queue takes jobs, and the task keeps to the limits of queue and ancestors.
@@ -259,7 +259,7 @@ class Capacity(contracts.Plugin):
                 weight=queue.weight,
                 weights=queue.weight,
                 guaranteed=queue.deserved.get(name, 0) < deserved,
-                promised=kept + lost if lost else 0.0,
+                guarantee=kept + lost if lost else 0.0,
                 kept=kept,
             )
             for name, deserved, whole, kept, lost in zip(
@@ -290,7 +290,7 @@ class Capacity(contracts.Plugin):
 
     def _is_full(self, account: queue_usage.QueueUsage, asked: resources.ResourceMap) -> bool:
         """Whether no cluster would be large enough for the queue to promise this much."""
-        return self._books.unpromisable(account, asked, ceiling=True) is not None
+        return self._books.exceeded_by_admission(account, asked, ceiling=True) is not None
 
     def _asked(self, job: jobs.Job) -> resources.ResourceMap:
         """Return the group's minResources, less resources already counted as the queue's."""

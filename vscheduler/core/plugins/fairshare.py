@@ -113,7 +113,7 @@ class FairShare(contracts.Plugin):
         for name, row in zip(names, kept.tolist(), strict=True):
             due = zip(session.space.names, row, strict=True)
             self._floors[name] = Floor({each: int(amount) for each, amount in due if amount})
-            self._floors[name].move(session.snapshot.elsewhere.get(name, {}), 1)
+            self._floors[name].move(session.snapshot.used_by_other_schedulers.get(name, {}), 1)
         for gang in session.gangs.values() if self._floors else ():
             floor = self._floors.get(gang.job.queue)
             if floor is not None:

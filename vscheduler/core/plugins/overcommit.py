@@ -34,9 +34,9 @@ class Overcommit(contracts.Plugin):
         self._session = session
         self._factor = self.number(FACTOR)
         self._counted = False
-        self._promised: defaultdict[Pool, list[int]] = defaultdict(self._nothing)
+        self._inqueue: defaultdict[Pool, list[int]] = defaultdict(self._nothing)
         """What groups were promised and don't have yet, by the nodes their pods may use."""
-        self._rooms: dict[Pool, list[float]] = {}
+        self._room_by_pool: dict[Pool, list[float]] = {}
         self._pools: dict[jobs.PodClass, Pool] = {}
 
     def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool:
@@ -61,15 +61,15 @@ class Overcommit(contracts.Plugin):
         """Count the group's minResources as promised."""
         if gang.job.min_resources is not None:
             self._count()
-            self._promise(gang, self._promised_to(gang))
+            self._add_inqueue(gang, self._inqueue_of(gang))
 
     def _asked(self, gang: views.JobState) -> resources.ResourceMap:
         """Return the resources the group asks for, without resources allocated already."""
-        return inqueue_resources.outstanding(gang)
+        return inqueue_resources.unallocated(gang)
 
-    def _promised_to(self, gang: views.JobState) -> resources.ResourceMap:
+    def _inqueue_of(self, gang: views.JobState) -> resources.ResourceMap:
         """Return what a group is promised when admitted now."""
-        return inqueue_resources.outstanding(gang)
+        return inqueue_resources.unallocated(gang)
 
     def _count(self) -> None:
         """Add up promises of earlier cycles."""
@@ -80,7 +80,7 @@ class Overcommit(contracts.Plugin):
         left: dict[str, dict[str, int]] = {}
         for gang in self._session.gangs.values():
             if inqueue_resources.holds(gang):
-                self._promise(gang, self._held(gang, left))
+                self._add_inqueue(gang, self._held(gang, left))
 
     def _counted_nodes(self, layout: nodes.NodeLayout) -> nodes.Mask:
         """Return the nodes with resources promised to all groups together, (N,)."""
@@ -93,7 +93,7 @@ class Overcommit(contracts.Plugin):
         resource.
         """
         amounts = left.setdefault(gang.job.queue, self._limits(gang.job.queue))
-        return inqueue_resources.within(inqueue_resources.outstanding(gang), amounts)
+        return inqueue_resources.within(inqueue_resources.unallocated(gang), amounts)
 
     def _limits(self, queue: str) -> dict[str, int]:
         """Return what a queue may have in addition, for the resources in its capability.
@@ -109,12 +109,12 @@ class Overcommit(contracts.Plugin):
             if capability[column] < math.inf
         }
 
-    def _promise(self, gang: views.JobState, amounts: resources.ResourceMap) -> None:
+    def _add_inqueue(self, gang: views.JobState, amounts: resources.ResourceMap) -> None:
         """Add amounts to the promises on the group's nodes."""
         if any(amounts.values()):
-            promised = self._promised[self._pool(gang)]
+            inqueue = self._inqueue[self._pool(gang)]
             for name, amount in amounts.items():
-                promised[self._session.space.columns[name]] += amount
+                inqueue[self._session.space.columns[name]] += amount
 
     def _shortages(
         self, pool: Pool, asked: resources.ResourceMap
@@ -124,20 +124,20 @@ class Overcommit(contracts.Plugin):
         A promise on some of the nodes counts against all of them. Pod slots are ignored (Volcano:
         LessEqualWithDimension).
         """
-        room = self._rooms.get(pool)
+        room = self._room_by_pool.get(pool)
         if room is None:
-            room = self._rooms[pool] = self._room(pool)
-        inside = [amounts for other, amounts in self._promised.items() if not other & ~pool]
+            room = self._room_by_pool[pool] = self._room(pool)
+        inside = [amounts for other, amounts in self._inqueue.items() if not other & ~pool]
         found = []
         for name, amount in sorted(asked.items()):
             column = self._session.space.columns[name]
-            promised = sum(amounts[column] for amounts in inside)
-            if amount and name != resources.PODS and promised + amount > room[column]:
+            inqueue = sum(amounts[column] for amounts in inside)
+            if amount and name != resources.PODS and inqueue + amount > room[column]:
                 found.append(
                     decisions.Shortage(
                         resource=name,
                         requested=amount,
-                        allocated=promised,
+                        allocated=inqueue,
                         limit=max(0.0, room[column]),
                     )
                 )

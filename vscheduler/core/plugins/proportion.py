@@ -42,17 +42,21 @@ class Proportion(contracts.Plugin):
             ledger = self._ledgers[queue] = share_arithmetic.QueueAttributes(session.space.size)
             ledger.allocated = list(session.demands.held[queue])
             # What a group has above its minimum counts as given back.
-            ledger.promised = [-amount for amount in session.demands.elastic[queue]]
+            ledger.inqueue = [-amount for amount in session.demands.elastic[queue]]
         for gang in session.gangs.values():
             if inqueue_resources.holds(gang):
-                self._promise(self._ledgers[gang.job.queue], inqueue_resources.outstanding(gang))
+                self._add_inqueue(
+                    self._ledgers[gang.job.queue], inqueue_resources.unallocated(gang)
+                )
 
     def start(self) -> None:
         """Compute max-min fair shares of the nodes usable for queues' pods."""
         session = self._session
-        limits = fair_shares.limits(session.space, session.queues, session.snapshot.elsewhere)
+        limits = fair_shares.limits(
+            session.space, session.queues, session.snapshot.used_by_other_schedulers
+        )
         weights = [session.queues[name].weight for name in limits.names]
-        shares = fair_shares.FairShares(session.space, session.usable, limits, weights)
+        shares = fair_shares.FairShares(session.space, session.pools, limits, weights)
         rows = zip(limits.names, shares.real.tolist(), limits.capability.tolist(), strict=True)
         for name, real, capability in rows:
             ledger = self._ledgers.get(name) or self._idle.setdefault(name, self._nobody())
@@ -60,7 +64,7 @@ class Proportion(contracts.Plugin):
         self._add_unborn(shares)
         deserved = shares.divide().deserved
         # A queue above its share only because of recent node losses doesn't give anything back yet.
-        before = session.usable_before(self.seconds(GRACE))
+        before = session.pools_before(self.seconds(GRACE))
         kept = deserved
         if before is not None:
             earlier = fair_shares.FairShares(session.space, before, limits, weights)
@@ -78,8 +82,8 @@ class Proportion(contracts.Plugin):
                 max(pair) for pair in zip(ledger.limit, ledger.real, strict=True)
             ]
         self._fair_shares = shares
-        if before is None and session.runs("reclaim") and not session.usable.uniform:
-            self._surpluses = surplus.Surplus(session, session.usable, shares)
+        if before is None and session.runs("reclaim") and not session.pools.uniform:
+            self._surpluses = surplus.Surplus(session, session.pools, shares)
 
     def queue_key(self, queue: queues.Queue) -> contracts.Key:
         """Return the key: higher spec.priority, then smaller dominant share of deserved amounts."""
@@ -112,7 +116,7 @@ class Proportion(contracts.Plugin):
             return False
         ledger = self._ledger(task.job)
         allocated, limit = ledger.allocated, ledger.limit
-        if self._session.promised(task):
+        if self._session.has_nomination(task):
             limit = ledger.nominated_limit
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
             if allocated[column] + amount > limit[column]:
@@ -221,7 +225,7 @@ class Proportion(contracts.Plugin):
         found = []
         for name, asked in sorted(self._asked(gang, queue).items()):
             column = self._session.space.columns[name]
-            taken = ledger.allocated[column] + ledger.promised[column]
+            taken = ledger.allocated[column] + ledger.inqueue[column]
             if asked > 0 and taken + asked > ledger.real[column]:
                 found.append(
                     decisions.Shortage(
@@ -243,7 +247,7 @@ class Proportion(contracts.Plugin):
 
     def job_enqueued(self, gang: views.JobState) -> None:
         """Count the group's minResources as promised."""
-        self._promise(self._ledger(gang.job.id), inqueue_resources.outstanding(gang))
+        self._add_inqueue(self._ledger(gang.job.id), inqueue_resources.unallocated(gang))
 
     def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
         """Return the resources of which the task would take the queue above its share."""
@@ -328,11 +332,11 @@ class Proportion(contracts.Plugin):
     def _weight(self, task: jobs.Task) -> int:
         return self._session.queues[self._session.gangs[task.job].job.queue].weight
 
-    def _promise(
+    def _add_inqueue(
         self, ledger: share_arithmetic.QueueAttributes, amounts: resources.ResourceMap
     ) -> None:
         for name, amount in amounts.items():
-            ledger.promised[self._session.space.columns[name]] += amount
+            ledger.inqueue[self._session.space.columns[name]] += amount
 
     def _add_unborn(self, shares: fair_shares.FairShares) -> None:
         """Add the demand of groups whose pods don't exist yet.
@@ -350,8 +354,8 @@ class Proportion(contracts.Plugin):
                 amount <= ledger.real[columns[name]] for name, amount in job.min_resources.items()
             )
             if within and self._session.queues[job.queue].open:
-                unborn = inqueue_resources.unborn(gang)
-                shares.add(job.queue, self._session.space.vector(unborn))
+                missing = inqueue_resources.missing_pods(gang)
+                shares.add(job.queue, self._session.space.vector(missing))
 
     @staticmethod
     def _bound(

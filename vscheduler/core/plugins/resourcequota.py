@@ -21,20 +21,20 @@ class ResourceQuota(contracts.Plugin):
         self._quotas: defaultdict[str, list[snapshot.Quota]] = defaultdict(list)
         for quota in session.snapshot.quotas:
             self._quotas[quota.namespace].append(quota)
-        self._promised: defaultdict[str, resources.ResourceMap] = defaultdict(dict)
+        self._inqueue: defaultdict[str, resources.ResourceMap] = defaultdict(dict)
         if self._quotas:
-            self._count_promises(session)
+            self._count_inqueue(session)
 
     def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool:
         """Return the shortages of the first quota that would be exceeded, or True."""
         if gang.job.min_resources is None:
             return True
         asked = self._asked(gang)
-        promised = self._promised[gang.job.namespace]
+        inqueue = self._inqueue[gang.job.namespace]
         for quota in self._quotas[gang.job.namespace]:
             shortages = []
             for name, amount in sorted(asked.items()):
-                taken = quota.used.get(name, 0) + promised.get(name, 0)
+                taken = quota.used.get(name, 0) + inqueue.get(name, 0)
                 exceeded = name in quota.hard and taken + amount > quota.hard[name]
                 if exceeded and self._needs(amount):
                     shortages.append(
@@ -57,9 +57,9 @@ class ResourceQuota(contracts.Plugin):
         """Count the group's resources: its pods are going to be created."""
         if gang.job.min_resources is not None:
             namespace = gang.job.namespace
-            self._promised[namespace] = resources.add(self._promised[namespace], self._asked(gang))
+            self._inqueue[namespace] = resources.add(self._inqueue[namespace], self._asked(gang))
 
-    def _count_promises(self, session: contracts.Session) -> None:
+    def _count_inqueue(self, session: contracts.Session) -> None:
         """Add up promises made to groups in earlier cycles."""
         for gang in session.gangs.values():
             if inqueue_resources.holds(gang):
@@ -67,7 +67,7 @@ class ResourceQuota(contracts.Plugin):
 
     def _asked(self, gang: views.JobState) -> resources.ResourceMap:
         """Return minResources not yet counted by the quota. A quota counts pods once created."""
-        return inqueue_resources.unborn(gang)
+        return inqueue_resources.missing_pods(gang)
 
     def _needs(self, amount: int) -> bool:
         """Whether this amount may be refused: requests of 0 are always allowed."""

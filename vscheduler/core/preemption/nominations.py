@@ -25,7 +25,7 @@ def keep(session: "working.Session") -> None:
     rows = session.layout.rows
     if not nominations:
         return
-    for gang in session.unsettled():
+    for gang in session.unfinished_jobs():
         if gang.counts[jobs.TaskStatus.PENDING] and reasons.barred(session, gang) is None:
             for task in gang.tasks(jobs.TaskStatus.PENDING):
                 if nominations.get(task.uid) in rows:

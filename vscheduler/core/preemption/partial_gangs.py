@@ -16,12 +16,12 @@ RULE = "gang"
 """The plugin that sets the timeout; recorded as the action of the evictions."""
 
 
-def settle(session: "working.Session") -> None:
+def evict_expired(session: "working.Session") -> None:
     """Evict partial gangs whose start timeout has expired, and wake for the next timeout.
 
     Runs before any action. A gang for which no plugin has a `start_timeout` is left alone.
     """
-    for gang in session.unsettled():
+    for gang in session.unfinished_jobs():
         if not _is_partial(gang):
             continue
         uid = gang.job.uid

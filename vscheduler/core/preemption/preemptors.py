@@ -82,7 +82,7 @@ def line_up(
         session.snapshot.carried.reclaim_failed,
     )
     hurried = session.spending.hurried
-    for gang in session.unsettled():
+    for gang in session.unfinished_jobs():
         if not gang.counts[jobs.TaskStatus.PENDING] or gang.phase is jobs.Phase.PENDING:
             continue
         if gang.job.id in refused or (failed and (action, gang.job.id) in failed):

@@ -109,7 +109,7 @@ class Relocation:
         if queue not in self._waiting:
             self._waiting[queue] = [
                 each
-                for gang in self._session.unsettled()
+                for gang in self._session.unfinished_jobs()
                 if gang.job.queue == queue and _starts_singly(gang)
                 for each in gang.tasks(jobs.TaskStatus.PENDING)
             ]
@@ -192,7 +192,7 @@ def _valid(
     Reservations for pods that stayed, because the API server refused the eviction, are dropped.
     """
     by_job: dict[jobs.JobId, list[snapshot.ReplacementReservation]] = {}
-    for reservation in session.snapshot.carried.kept_rooms:
+    for reservation in session.snapshot.carried.replacement_reservations:
         if reservation.until > session.snapshot.now and reservation.node in session.layout.rows:
             by_job.setdefault(reservation.task.job, []).append(reservation)
     for job in by_job.keys() & session.gangs.keys():

@@ -51,7 +51,7 @@ class Placement(Protocol):
     def explanation(self, task: jobs.Task) -> Explanation:
         """Return why nodes refuse this task."""
 
-    def standing_explanation(self, task: jobs.Task) -> Explanation:
+    def empty_node_explanation(self, task: jobs.Task) -> Explanation:
         """Return why nodes would refuse this task if no pods ran on any node."""
 
     def explain(self, task: jobs.Task) -> tuple[decisions.RefusalCounts, Holes]:

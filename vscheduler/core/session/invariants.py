@@ -42,7 +42,7 @@ def _check_rows(session: "working.Session") -> None:
     over = (wanted & (free[starting.positions] < 0)).any(axis=1) & starting.allocated
     assert not over.any(), f"{session.binds[int(over.argmax())].task.key} overfills its node"
     _PlacedTasks(session, positions, tuple(session.pipelined.values())).add_to(used, future)
-    for reservation in session.kept_rooms:
+    for reservation in session.replacement_reservations:
         future[positions[session.layout.rows[reservation.node]]] += session.request(
             reservation.task
         )

@@ -156,7 +156,7 @@ class JobState:
 
     __slots__ = (
         *("_moved", "counts", "job", "pending_best_effort", "phase", "protected", "ready_tasks"),
-        *("role_counts", "scheduled_tasks", "settled", "sub_groups", "valid_tasks"),
+        *("role_counts", "scheduled_tasks", "fully_scheduled", "sub_groups", "valid_tasks"),
     )
 
     def __init__(self, job: jobs.Job, rules: cycle_rules.CycleRules = cycle_rules.DEFAULT) -> None:
@@ -165,7 +165,7 @@ class JobState:
         self.protected = job.protected
         """Whether the PodGroup's annotation forbids evictions. Volcano checks this annotation in
         gangpreempt and gangreclaim only."""
-        self.settled = job.settled
+        self.fully_scheduled = job.fully_scheduled
         """Whether the job requests nothing; becomes false when a task moves."""
         self.counts = job.counts
         """Shared with the job until a task moves, since most jobs never change in a cycle."""
@@ -201,7 +201,7 @@ class JobState:
         """Record a new status and node. A return to the snapshot's values removes the record."""
         if self._moved is UNCHANGED:
             self._moved = {}
-        self.settled = False
+        self.fully_scheduled = False
         before = self.status(task)
         counts = dict(self.counts) if self.counts is self.job.counts else self.counts
         counts[before] -= 1
@@ -283,8 +283,8 @@ class JobState:
     def spares(self, task: jobs.Task) -> bool:
         """Whether all minimums hold without this task: of the job, the role and the sub-group."""
         # A pod that is placed in this cycle may still fail to be bound.
-        settled = self.ready_tasks - self.counts[jobs.TaskStatus.ALLOCATED]
-        if settled <= self.job.min_member:
+        kept = self.ready_tasks - self.counts[jobs.TaskStatus.ALLOCATED]
+        if kept <= self.job.min_member:
             return False
         if self.sub_groups is not None and not self.sub_groups.spares(task):
             return False

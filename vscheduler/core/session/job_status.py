@@ -47,7 +47,7 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
         }
         started = {bind.task.job for bind in session.binds}
         tried = session.snapshot.carried.attempted | (waiting - started)
-    used, told = session.dispatch.last("usages"), session.told_hopeless
+    used, known = session.dispatch.last("usages"), session.known_unschedulable
     return decisions.CycleResult(
         binds=tuple(sorted(session.binds, key=lambda bind: bind.task.key)),
         pipelined=tuple(sorted(session.pipelined.values(), key=lambda pipeline: pipeline.task.key)),
@@ -58,17 +58,17 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
         excluded=exclusions(session),
         carried=snapshot.Carried(
             attempted=tried,
-            spent=session.spending.carried(session.unsettled),
+            work_by_namespace=session.spending.carried(session.unfinished_jobs),
             reclaim_failed=frozenset(session.reclaim_failed if session.spending.exhausted else ()),
             nominations=_nominations(session),
-            kept_rooms=tuple(session.kept_rooms),
+            replacement_reservations=tuple(session.replacement_reservations),
             admitted=_still(session, session.admitted, jobs.Phase.INQUEUE),
             admission_expired=_still(session, session.admission_expired, jobs.Phase.PENDING),
             shuffled_at=session.shuffled_at,
             partial_since=session.partial_since,
-            hopeless=None if faults or not told.entries else told,
+            unschedulable=None if faults or not known.entries else known,
             seen=snapshot.LastNodes(space=session.space, nodes=session.snapshot.nodes),
-            losses=session.kept_losses(),
+            node_losses=session.kept_losses(),
             past_usage=used,
         ),
         finished=not session.spending.exhausted,
@@ -82,7 +82,7 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
 def _costs(session: "working.Session") -> Mapping[str, int]:
     """Return the costs by namespace, without the namespaces of which pods are bound."""
     bound = {bind.task.namespace for bind in session.binds}
-    costs = session.spending.costs(session.unsettled())
+    costs = session.spending.costs(session.unfinished_jobs())
     return {name: cost for name, cost in costs.items() if name not in bound}
 
 
@@ -101,7 +101,7 @@ def _still(
     """Return the entries of `since` for groups that have this phase at the end of the cycle."""
     return {
         gang.job.uid: since[gang.job.uid]
-        for gang in session.unsettled()
+        for gang in session.unfinished_jobs()
         if gang.job.uid in since and gang.phase is expected
     }
 
@@ -144,20 +144,23 @@ def _is_terminating(gang: job_state.JobState) -> bool:
 
 
 def _groups(session: "working.Session") -> tuple[decisions.GroupStatus, ...]:
-    statuses, told = [_stray(job) for job in session.strays], session.told_hopeless
+    statuses, known = (
+        [_without_queue(job) for job in session.jobs_without_queue],
+        session.known_unschedulable,
+    )
     for job, gang in session.gangs.items():
         if not gang.untouched:
             statuses.append(_group(session, gang))
-        elif job not in session.unreached:
+        elif job not in session.not_attempted:
             # Most jobs wait for nothing and haven't changed: their status is kept with the job.
             same = job not in session.reasons and gang.phase is gang.job.state.phase
             ask = functools.partial(_group, session, gang)
             if same:
                 statuses.append(gang.job.memo("status", ask))
-            elif job not in told.entries:
+            elif job not in known.entries:
                 statuses.append(ask())
             else:
-                statuses.append(told.status(gang, session.reasons.get(job), ask))
+                statuses.append(known.status(gang, session.reasons.get(job), ask))
     return tuple(sorted(statuses, key=lambda status: status.job))
 
 
@@ -208,7 +211,7 @@ def _waits(gang: job_state.JobState) -> decisions.Reason | None:
     return reasons.of(gang, decisions.ReasonCode.WAITS_FOR_RELEASE)
 
 
-def _stray(job: jobs.Job) -> decisions.GroupStatus:
+def _without_queue(job: jobs.Job) -> decisions.GroupStatus:
     """Return the status of a job whose queue doesn't exist: the phase stays as it was."""
     reason = decisions.Reason(
         code=decisions.ReasonCode.QUEUE_MISSING,
@@ -249,7 +252,7 @@ def _queues(
             weight=queue.weight,
             allocated=session.space.amounts(holds[name]),
             request=session.space.amounts(request[name]),
-            elsewhere=session.snapshot.elsewhere.get(name, {}),
+            used_by_other_schedulers=session.snapshot.used_by_other_schedulers.get(name, {}),
             capability=queue.capability,
             usage=used.get(name),
             entitlement=entitlements.get(name),

@@ -112,7 +112,7 @@ def no_room(
 ) -> decisions.Reason:
     """Return why no node takes this task, or with `empty`, why no node would without any pods."""
     placement = session.placement
-    found = placement.standing_explanation(task) if empty else placement.explanation(task)
+    found = placement.empty_node_explanation(task) if empty else placement.explanation(task)
     code = decisions.ReasonCode.NO_ROOM if session.layout.size else decisions.ReasonCode.NO_NODES
     if found.outsized:
         code = decisions.ReasonCode.NEVER_FITS

@@ -69,20 +69,20 @@ class Session:
             for job in snapshot.jobs
             if job.queue in self.queues
         }
-        self.strays = [job for job in snapshot.jobs if job.queue not in self.queues]
+        self.jobs_without_queue = [job for job in snapshot.jobs if job.queue not in self.queues]
         """Jobs whose queue doesn't exist."""
         self.binds: list[decisions.Bind] = []
         self.pipelined: dict[jobs.TaskId, decisions.Pipeline] = {}
         self.evicts: dict[jobs.TaskId, decisions.Evict] = {}
         self.budgets = work_budget.Budgets(snapshot.budgets)
-        self.kept_rooms: list[snapshots.ReplacementReservation] = []
+        self.replacement_reservations: list[snapshots.ReplacementReservation] = []
         """Reservations for pods that the owners of evicted pods are expected to create."""
         self.nominations: dict[jobs.TaskId, str] = {}
         """By waiting task, the node where evictions freed resources, in this cycle or before."""
         self.reasons: dict[jobs.JobId, decisions.Reason] = {}
         self.reclaim_failed = set(snapshot.carried.reclaim_failed)
         """By action, jobs without any victims, in this cycle or in unfinished cycles before."""
-        self.unreached: set[jobs.JobId] = set()
+        self.not_attempted: set[jobs.JobId] = set()
         """Jobs that this cycle didn't consider; the result says nothing about them."""
         self.admitted = dict(snapshot.carried.admitted)
         """By UID, when a PodGroup became Inqueue; groups that have left Inqueue are included."""
@@ -95,8 +95,8 @@ class Session:
         """When the action shuffle last evicted a pod, in this cycle or before."""
         self.spending = spending
         self.spend = spending.spend
-        if snapshot.carried.spent:
-            self.spending.hurry(self.unsettled(), snapshot.carried.attempted)
+        if snapshot.carried.work_by_namespace:
+            self.spending.resume_round(self.unfinished_jobs(), snapshot.carried.attempted)
         self._evictable: collections.defaultdict[int, list[jobs.Task]] | None = None
         self._requests: dict[jobs.PodClass, resources.Vector] = {}
         self._losses, self._losses_kept = node_loss_grace.losses(snapshot), 0.0
@@ -165,14 +165,14 @@ class Session:
         return bool(limited or [each for each in self.gangs.values() if each.job.hard_topology])
 
     @cached_property
-    def told_hopeless(self) -> unschedulable_jobs.Told:
+    def known_unschedulable(self) -> unschedulable_jobs.KnownUnschedulable:
         """Earlier findings about jobs that can't start on empty nodes, if still valid."""
-        return unschedulable_jobs.still(self)
+        return unschedulable_jobs.still_known(self)
 
     @property
     def known_nowhere(self) -> Collection[tuple[str, jobs.PodClass]]:
         """Pairs of queue and pod class for which no node is known to be suitable."""
-        return self.told_hopeless.nowhere
+        return self.known_unschedulable.nowhere
 
     @cached_property
     def moved_in(self) -> set[jobs.TaskId]:
@@ -185,17 +185,17 @@ class Session:
         awaited = [(reservation.queue, reservation.task.pod_class) for reservation in self._awaited]
         return demands.QueueDemands(self.space, self.gangs.values(), awaited)
 
-    def unsettled(self) -> list[job_state.JobState]:
+    def unfinished_jobs(self) -> list[job_state.JobState]:
         """Return the jobs that could still request something; most jobs run, and don't."""
-        return [gang for gang in self.gangs.values() if not gang.settled]
+        return [gang for gang in self.gangs.values() if not gang.fully_scheduled]
 
     @cached_property
-    def usable(self) -> node_pools.NodePools:
+    def pools(self) -> node_pools.NodePools:
         """The nodes as they are now, grouped by the queues and pods that could use them."""
-        return self.surveyor.survey(node_pools.ground(self))
+        return self.pools_builder.build(node_pools.pool_nodes(self))
 
     @cached_property
-    def surveyor(self) -> node_pools.NodePoolsBuilder:
+    def pools_builder(self) -> node_pools.NodePoolsBuilder:
         """The builder of all node pools in this cycle."""
         return node_pools.NodePoolsBuilder(self)
 
@@ -204,7 +204,7 @@ class Session:
         queue = self.gang_of(task).job.queue
         return self.policy.rules.has_no_nodes(self, queue, task.pod_class)
 
-    def usable_before(self, seconds: float) -> node_pools.NodePools | None:
+    def pools_before(self, seconds: float) -> node_pools.NodePools | None:
         """Return the node pools as if no node had lost anything in the last `seconds`; None if no
         node has. Losses are remembered for `seconds`, and a cycle is due when a loss expires.
         """
@@ -215,7 +215,9 @@ class Session:
             self.wake(loss.since + seconds)
         if not lost:
             return None
-        return self.surveyor.survey(node_loss_grace.before(self.usable.ground, lost, self.space))
+        return self.pools_builder.build(
+            node_loss_grace.nodes_before(self.pools.nodes, lost, self.space)
+        )
 
     def kept_losses(self) -> Mapping[str, snapshots.NodeLoss]:
         """Return the node losses that the next cycle must know. A loss is dropped once it is old
@@ -252,7 +254,7 @@ class Session:
             vector.setflags(write=False)
         return vector
 
-    def promised(self, task: jobs.Task) -> bool:
+    def has_nomination(self, task: jobs.Task) -> bool:
         """Whether a node was nominated in an earlier cycle, or a reservation served the task."""
         return task.uid in self.snapshot.carried.nominations or task.uid in self.moved_in
 

@@ -205,7 +205,7 @@ class Statement:
 
     def _forget(self) -> None:
         for reservation in self._kept.values():
-            self._session.kept_rooms.append(reservation)
+            self._session.replacement_reservations.append(reservation)
             self._session.wake(reservation.until)
         self._kept.clear()
         self._operations.clear()

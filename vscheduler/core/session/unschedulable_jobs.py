@@ -28,9 +28,9 @@ class Obstacle:
     """The proof of why a gang can't start."""
 
     need: Need
-    homeless: jobs.PodClass | None = None
+    unplaceable: jobs.PodClass | None = None
     """A class of pods that no node can take."""
-    seats: int = 0
+    capacity: int = 0
     """How many of the needed pods all nodes could hold."""
     shortages: tuple[decisions.Shortage, ...] = ()
     """Resources that the pods together request more of than all nodes have."""
@@ -51,7 +51,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Told:
+class KnownUnschedulable:
     """All findings, valid while nodes and settings are unchanged objects and queues are equal."""
 
     allocatable: resources.Vector
@@ -63,7 +63,7 @@ class Told:
     @property
     def nowhere(self) -> set[tuple[str, jobs.PodClass]]:
         """Pairs of queue and pod class for which no node is suitable."""
-        found = ((each.job.queue, each.obstacle.homeless) for each in self.entries.values())
+        found = ((each.job.queue, each.obstacle.unplaceable) for each in self.entries.values())
         return {(queue, pod_class) for queue, pod_class in found if pod_class is not None}
 
     def holds(self, session: "working.Session") -> bool:
@@ -94,16 +94,20 @@ class Told:
         return entry.status
 
 
-def still(session: "working.Session") -> Told:
+def still_known(session: "working.Session") -> KnownUnschedulable:
     """Return the earlier findings that are still valid, for this cycle to extend."""
-    carried = session.snapshot.carried.hopeless
-    known = carried.entries if isinstance(carried, Told) and carried.holds(session) else {}
+    carried = session.snapshot.carried.unschedulable
+    known = (
+        carried.entries
+        if isinstance(carried, KnownUnschedulable) and carried.holds(session)
+        else {}
+    )
     entries = {
         job: entry
         for job, entry in known.items()
         if job in session.gangs and session.gangs[job].job is entry.job
     }
-    return Told(
+    return KnownUnschedulable(
         allocatable=session.snapshot.nodes.allocatable,
         queues=session.queues,
         policy=session.policy,

@@ -49,15 +49,17 @@ class WorkBudget:
         self._part: int | None = None
         """The highest cost of a namespace that is still served first; None if there is no hurry."""
 
-    def hurry(self, unsettled: Sequence[job_state.JobState], tried: Collection[jobs.JobId]) -> None:
+    def resume_round(
+        self, unfinished_jobs: Sequence[job_state.JobState], tried: Collection[jobs.JobId]
+    ) -> None:
         """Serve cheap namespaces first, since this cycle continues an unfinished cycle.
 
-        unsettled are the jobs to serve; tried are the jobs that have already had a turn.
+        unfinished_jobs are the jobs to serve; tried are the jobs that have already had a turn.
         """
         if self._budget is None:
             return
-        self._count(unsettled)
-        waiting = {gang.job.namespace for gang in unsettled if gang.job.id not in tried}
+        self._count(unfinished_jobs)
+        waiting = {gang.job.namespace for gang in unfinished_jobs if gang.job.id not in tried}
         if len(waiting) > 1:
             least = min(map(self._cost, waiting))
             self._part = least + self._budget // (PARTS + 2 * len(waiting))
@@ -116,29 +118,31 @@ class WorkBudget:
             yield gang
         self.payer = ""
 
-    def carried(self, unsettled: Callable[[], Iterable[job_state.JobState]]) -> Mapping[str, int]:
+    def carried(
+        self, unfinished_jobs: Callable[[], Iterable[job_state.JobState]]
+    ) -> Mapping[str, int]:
         """Return the costs that the next cycle must know, if that cycle continues this one.
 
         Older costs count for half in each cycle, so that no namespace comes last for ever.
-        unsettled returns the jobs that this cycle began with.
+        unfinished_jobs returns the jobs that this cycle began with.
         """
         if not self.exhausted:
             return {}
         if not self._before:
-            self._count(unsettled())
+            self._count(unfinished_jobs())
         names = sorted({*self._before, *self._now} - {""})
         costs = {name: self._before.get(name, 0) // 2 + self._now[name] for name in names}
         return {name: cost for name, cost in costs.items() if cost}
 
-    def costs(self, unsettled: Iterable[job_state.JobState]) -> Mapping[str, int]:
+    def costs(self, unfinished_jobs: Iterable[job_state.JobState]) -> Mapping[str, int]:
         """Return this cycle's costs by namespace, plus the costs of these jobs' presence."""
-        waiting = Counter([gang.job.namespace for gang in unsettled])
+        waiting = Counter([gang.job.namespace for gang in unfinished_jobs])
         names = {*waiting, *self._now} - {""}
         return {name: self._now[name] + OPENING_COST * waiting[name] for name in sorted(names)}
 
-    def _count(self, unsettled: Iterable[job_state.JobState]) -> None:
+    def _count(self, unfinished_jobs: Iterable[job_state.JobState]) -> None:
         """Charge the namespaces for the presence of these jobs."""
-        for gang in unsettled:
+        for gang in unfinished_jobs:
             self._now[gang.job.namespace] += OPENING_COST
 
     def _cost(self, namespace: str) -> int:

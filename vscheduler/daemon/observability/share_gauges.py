@@ -203,7 +203,7 @@ def share_gauges(figures: Figures) -> Iterator[core.GaugeMetricFamily]:
         {
             (each.name, *resource): amount
             for each in queues
-            for resource, amount in _in_units(each.elsewhere)
+            for resource, amount in _in_units(each.used_by_other_schedulers)
         },
         {(each.name,): of.groups for each, of in zip(queues, waits, strict=True)},
         {(each.name,): of.pods for each, of in zip(queues, waits, strict=True)},

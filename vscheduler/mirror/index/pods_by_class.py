@@ -1,5 +1,5 @@
-"""Counts of pods by class, node and queue: the figures behind Snapshot.seats and
-Snapshot.elsewhere.
+"""Counts of pods by class, node and queue: the figures behind Snapshot.pods_by_class and
+Snapshot.used_by_other_schedulers.
 
 Volcano: Allocated of a job, which Volcano knows only for pods of its own scheduler.
 """
@@ -76,12 +76,12 @@ class PodsByClass:
         self._places: dict[jobs.PodClass, ClassPlaces] = {}
         """Our pods; classes without pods are left out."""
         self._changed_classes: set[jobs.PodClass] = set()
-        self._seats: snapshot.ByClass = {}
+        self._own_pods: snapshot.ByClass = {}
         self._foreign_pods: dict[str, Counter[jobs.PodClass]] = {}
         """Pods of foreign schedulers by queue; queues without any are left out."""
         self._changed_queues: set[str] = set()
         """Queues whose pods of foreign schedulers changed."""
-        self._elsewhere: Mapping[str, resources.ResourceMap] = {}
+        self._used_by_other_schedulers: Mapping[str, resources.ResourceMap] = {}
 
     @property
     def groups(self) -> Container[object]:
@@ -114,11 +114,11 @@ class PodsByClass:
                 if queue is not None:
                     self._count(pod, queue, 1)
 
-    def seats(self) -> snapshot.ByClass:
+    def own_pods(self) -> snapshot.ByClass:
         """Return where our pods are, by class; the last object again when no pod moved."""
         if not self._changed_classes:
-            return self._seats
-        found = dict(self._seats)
+            return self._own_pods
+        found = dict(self._own_pods)
         for pod_class in self._changed_classes:
             places = self._places.get(pod_class)
             if places is None:
@@ -127,26 +127,26 @@ class PodsByClass:
                 self._work["seats"] += 1
                 found[pod_class] = places.freeze()
         self._changed_classes.clear()
-        if found.keys() != self._seats.keys():
+        if found.keys() != self._own_pods.keys():
             found = dict(sorted(found.items(), key=lambda item: self._places[item[0]].rank))
-        self._seats = found
+        self._own_pods = found
         return found
 
-    def elsewhere(self) -> Mapping[str, resources.ResourceMap]:
+    def used_by_other_schedulers(self) -> Mapping[str, resources.ResourceMap]:
         """Return the resources held by pods of foreign schedulers, by queue; the last object again
         when unchanged.
         """
         if self._changed_queues:
-            found = dict(self._elsewhere)
+            found = dict(self._used_by_other_schedulers)
             for queue in self._changed_queues:
                 found.pop(queue, None)
                 if queue in self._foreign_pods:
                     self._work["elsewhere"] += 1
                     found[queue] = dict(sorted(total(self._foreign_pods[queue]).items()))
             self._changed_queues.clear()
-            if found != self._elsewhere:
-                self._elsewhere = dict(sorted(found.items()))
-        return self._elsewhere
+            if found != self._used_by_other_schedulers:
+                self._used_by_other_schedulers = dict(sorted(found.items()))
+        return self._used_by_other_schedulers
 
     def _queue(self, pod: pods.Pod | None) -> str | None:
         """Return the queue that the pod counts for, or None."""
@@ -157,7 +157,7 @@ class PodsByClass:
     def _count(self, pod: pods.Pod, queue: str, step: int) -> None:
         assert pod.node is not None
         if pod.task is not None:
-            self._move_own(pod.kind, pod.node, queue, step)
+            self._move_own_pod(pod.kind, pod.node, queue, step)
         elif not pod.ours:
             pods_by_class = self._foreign_pods.setdefault(queue, Counter())
             pods_by_class[pod.kind] += step
@@ -167,7 +167,7 @@ class PodsByClass:
                 del self._foreign_pods[queue]
             self._changed_queues.add(queue)
 
-    def _move_own(self, pod_class: jobs.PodClass, node: str, queue: str, step: int) -> None:
+    def _move_own_pod(self, pod_class: jobs.PodClass, node: str, queue: str, step: int) -> None:
         places = self._places.get(pod_class)
         if places is None:
             places = self._places[pod_class] = ClassPlaces(pod_class)

@@ -85,7 +85,7 @@ class KubeletRefusals:
         elif pod not in self._refused[node]:
             self._refused[node][pod] = KubeletRefusal(answer.refusal, answer.at, answer.at)
 
-    def standing(self, now: float) -> Mapping[str, snapshot.Refused]:
+    def current(self, now: float) -> Mapping[str, snapshot.Refused]:
         """Return the nodes to avoid at present, sorted."""
         found = {}
         for node in sorted(self._refused):

@@ -28,7 +28,7 @@ PART = 1000
 def hurried(**before: int) -> work_budget.WorkBudget:
     """A cycle in which a job of each of two namespaces waits, after these costs."""
     made = work_budget.WorkBudget(BUDGET, before)
-    made.hurry([A, B], frozenset())
+    made.resume_round([A, B], frozenset())
     return made
 
 
@@ -50,7 +50,7 @@ def test_who_has_cost_a_part_more_than_the_least_stands_back() -> None:
     assert not hurried(a=2 * PART, b=PART).has_had_its_part("a")
     crowd = [gang("a", str(number)) for number in range(PART // work_budget.OPENING_COST + 2)]
     made = work_budget.WorkBudget(BUDGET, {"b": 1})
-    made.hurry([*crowd, B], frozenset())
+    made.resume_round([*crowd, B], frozenset())
     assert made.has_had_its_part("a")
 
 
@@ -59,9 +59,9 @@ def test_nobody_stands_back_without_hurry() -> None:
     fresh = work_budget.WorkBudget(BUDGET, {})
     paid(fresh, "a", BUDGET)
     unlimited = work_budget.WorkBudget(None, {"a": BUDGET})
-    unlimited.hurry([A, B], frozenset())
+    unlimited.resume_round([A, B], frozenset())
     alone = work_budget.WorkBudget(BUDGET, {"a": BUDGET})
-    alone.hurry([A, B], frozenset({B.job.id}))
+    alone.resume_round([A, B], frozenset({B.job.id}))
     for made in (fresh, unlimited, alone):
         assert not made.has_had_its_part("a")
 

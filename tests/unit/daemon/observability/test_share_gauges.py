@@ -150,7 +150,9 @@ def test_excluded_nodes_are_counted_by_reason(gauges: share_gauges.ShareGauges) 
 
 def test_what_other_schedulers_hold_is_told_apart(gauges: share_gauges.ShareGauges) -> None:
     """It is in neither ratio."""
-    gauges.observe(replace(EMPTY, queues=(replace(GREEDY, elsewhere={"cpu": 2500}),)))
+    gauges.observe(
+        replace(EMPTY, queues=(replace(GREEDY, used_by_other_schedulers={"cpu": 2500}),))
+    )
     found = samples(gauges)
     assert found['queue_elsewhere{queue_name="greedy",resource="cpu",unit="core"}'] == 2.5
     assert found['queue_allocated_ratio{queue_name="greedy",resource="cpu"}'] == 1.5

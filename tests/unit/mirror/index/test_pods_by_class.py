@@ -59,11 +59,11 @@ def test_seats_are_counted_by_class_node_and_queue() -> None:
         manifests.pod("d", group="g", node="n1"),
         manifests.pod("e", group="g", node="n2", requests=TWO_CPU),
     )
-    small, large = found.seats
+    small, large = found.pods_by_class
     assert (small.request["cpu"], large.request["cpu"]) == (1000, 2000)
     assert seats(found) == [[("n1", "q", 2), ("n1", "r", 1), ("n2", "r", 1)], [("n2", "q", 1)]]
     assert ours(found) == [3000, 3000]
-    assert not found.seats[small].counts.flags.writeable
+    assert not found.pods_by_class[small].counts.flags.writeable
 
 
 @pytest.mark.parametrize(
@@ -108,16 +108,16 @@ def test_a_pod_that_is_another_one_now_moves() -> None:
     seen = manifests.mirror(*CLUSTER, manifests.pod("p", group="g", node="n1"))
     seen.snapshot(0.0)
     found = show(seen, manifests.pod("p", group="g", node="n1", requests=TWO_CPU))
-    assert [kind.request["cpu"] for kind in found.seats] == [2000]
+    assert [kind.request["cpu"] for kind in found.pods_by_class] == [2000]
     assert ours(found) == [2000, 0]
     found = show(seen, manifests.pod("p", group="g", node="n2", requests=TWO_CPU))
     assert (seats(found), ours(found)) == ([[("n2", "q", 1)]], [0, 2000])
     found = show(seen, foreign("p", group="g", node="n2", requests=TWO_CPU))
     assert (seats(found), ours(found)) == ([], [0, 0])
-    assert found.elsewhere == {"q": {"cpu": 2000, "pods": 1}}
+    assert found.used_by_other_schedulers == {"q": {"cpu": 2000, "pods": 1}}
     found = show(seen, manifests.pod("p", group="g", node="n2", requests=TWO_CPU))
     assert (seats(found), ours(found)) == ([[("n2", "q", 1)]], [0, 2000])
-    assert dict(found.elsewhere) == {}
+    assert dict(found.used_by_other_schedulers) == {}
 
 
 def test_a_refused_pod_counts_nowhere_until_another_scheduler_has_it() -> None:
@@ -125,11 +125,11 @@ def test_a_refused_pod_counts_nowhere_until_another_scheduler_has_it() -> None:
     mistake = {"tolerations": [{"value": "no key"}]}
     seen = manifests.mirror(*CLUSTER)
     found = show(seen, manifests.pod("p", group="g", node="n1", spec=mistake))
-    assert (seats(found), ours(found), dict(found.elsewhere)) == ([], [0, 0], {})
+    assert (seats(found), ours(found), dict(found.used_by_other_schedulers)) == ([], [0, 0], {})
     found = show(seen, foreign("p", group="g", node="n1", spec=mistake))
-    assert list(found.elsewhere) == ["q"]
+    assert list(found.used_by_other_schedulers) == ["q"]
     found = show(seen, manifests.pod("p", group="g", node="n1", spec=mistake))
-    assert dict(found.elsewhere) == {}
+    assert dict(found.used_by_other_schedulers) == {}
 
 
 def test_what_was_sent_counts_as_done() -> None:
@@ -155,13 +155,13 @@ def test_a_group_that_comes_or_goes_takes_its_pods_along() -> None:
     seen = manifests.mirror(*CLUSTER[:2])
     pods = [manifests.pod(f"p{at}", group="g", node=f"n{at}") for at in (1, 2)]
     found = show(seen, *pods, foreign("f", group="g", node="n1"))
-    assert (seats(found), ours(found), dict(found.elsewhere)) == ([], [0, 0], {})
+    assert (seats(found), ours(found), dict(found.used_by_other_schedulers)) == ([], [0, 0], {})
     found = show(seen, manifests.group("g", {"queue": "q"}))
     assert seats(found) == [[("n1", "q", 1), ("n2", "q", 1)]]
     assert ours(found) == [1000, 1000]
-    assert found.elsewhere == {"q": {"cpu": 1000, "pods": 1}}
+    assert found.used_by_other_schedulers == {"q": {"cpu": 1000, "pods": 1}}
     found = gone(seen, manifests.group("g"))
-    assert (seats(found), ours(found), dict(found.elsewhere)) == ([], [0, 0], {})
+    assert (seats(found), ours(found), dict(found.used_by_other_schedulers)) == ([], [0, 0], {})
 
 
 def test_a_group_that_changes_its_queue_moves_its_pods() -> None:
@@ -174,23 +174,25 @@ def test_a_group_that_changes_its_queue_moves_its_pods() -> None:
     )
     found = show(seen, manifests.group("g", {"queue": "a"}))
     assert seats(found) == [[("n1", "a", 1), ("n1", "r", 1)]]
-    assert list(found.elsewhere) == ["a"]
+    assert list(found.used_by_other_schedulers) == ["a"]
     found = show(seen, manifests.group("g", {"queue": "r"}))
     assert seats(found) == [[("n1", "r", 2)]]
-    assert list(found.elsewhere) == ["r"]
+    assert list(found.used_by_other_schedulers) == ["r"]
     found = show(seen, manifests.group("g", {"queue": "r", "minMember": -1}))
     assert (seats(found), ours(found)) == ([[("n1", "r", 1)]], [1000, 0])
-    assert dict(found.elsewhere) == {}
+    assert dict(found.used_by_other_schedulers) == {}
 
 
 def test_seats_outlive_their_node() -> None:
     """They name it as long as its pods are there, and its row has them when it is back."""
     seen = manifests.mirror(*CLUSTER, manifests.pod("p", group="g", node="n1"))
-    before = seen.snapshot(0.0).seats
+    before = seen.snapshot(0.0).pods_by_class
     found = gone(seen, manifests.node("n1"))
     assert found.nodes.layout.names == ("n2",)
-    assert found.seats is before
-    assert [each.rows(found.nodes.layout).tolist() for each in found.seats.values()] == [[-1]]
+    assert found.pods_by_class is before
+    assert [each.rows(found.nodes.layout).tolist() for each in found.pods_by_class.values()] == [
+        [-1]
+    ]
     assert ours(show(seen, manifests.node("n1"))) == [1000, 0]
 
 
@@ -201,7 +203,7 @@ def test_only_classes_whose_pods_moved_are_made_anew() -> None:
         manifests.pod("a", group="g", node="n1", phase="Pending"),
         manifests.pod("b", group="g", node="n1", requests=TWO_CPU),
     )
-    before = seen.snapshot(0.0).seats
+    before = seen.snapshot(0.0).pods_by_class
     assert seen.work["seats"] == 2
     found = show(
         seen,
@@ -211,15 +213,15 @@ def test_only_classes_whose_pods_moved_are_made_anew() -> None:
         foreign("f", group="g", node="n1"),
         manifests.group("g", {"queue": "q", "minMember": 2}),
     )
-    assert found.seats is before
+    assert found.pods_by_class is before
     assert seen.work["seats"] == 2
     found = show(seen, manifests.pod("w", group="g", node="n2", requests=TWO_CPU))
-    small, large = found.seats
-    assert found.seats[small] is before[small]
-    assert found.seats[large] is not before[large]
+    small, large = found.pods_by_class
+    assert found.pods_by_class[small] is before[small]
+    assert found.pods_by_class[large] is not before[large]
     assert seen.work["seats"] == 3
     found = gone(seen, manifests.pod("a"))
-    assert list(found.seats) == [large]
+    assert list(found.pods_by_class) == [large]
     assert seen.work["seats"] == 3
 
 
@@ -258,7 +260,7 @@ def test_the_order_of_classes_is_that_of_what_they_are() -> None:
         shuffled = random.Random(seed).sample(documents, len(documents))
         found = show(manifests.mirror(*CLUSTER), *shuffled)
         orders.add(repr(manifests.canonical(found)["seats"]))
-        assert len(found.seats) == 5
+        assert len(found.pods_by_class) == 5
     assert len(orders) == 1
 
 
@@ -278,7 +280,9 @@ def test_elsewhere_is_what_queues_hold_under_other_schedulers() -> None:
         leaving,
         manifests.pod("ours", group="g", node="n1"),
     )
-    assert [(queue, list(held.items())) for queue, held in found.elsewhere.items()] == [
+    assert [
+        (queue, list(held.items())) for queue, held in found.used_by_other_schedulers.items()
+    ] == [
         ("q", [("cpu", 3000), ("memory", 1024), ("pods", 2)]),
         ("r", [("cpu", 1000), ("pods", 1)]),
     ]
@@ -290,15 +294,15 @@ def test_elsewhere_costs_what_changed() -> None:
     seen = manifests.mirror(
         *CLUSTER, foreign("a", group="g", node="n1"), foreign("b", group="h", node="n1")
     )
-    before = seen.snapshot(0.0).elsewhere
+    before = seen.snapshot(0.0).used_by_other_schedulers
     assert seen.work["elsewhere"] == 2
     found = show(seen, manifests.pod("p", group="g", node="n1"), manifests.node("n1", {"cpu": "9"}))
-    assert found.elsewhere is before
+    assert found.used_by_other_schedulers is before
     assert seen.work["elsewhere"] == 2
     seen.apply(manifests.removal_of(foreign("a")))
-    assert show(seen, foreign("c", group="g", node="n2")).elsewhere is before
+    assert show(seen, foreign("c", group="g", node="n2")).used_by_other_schedulers is before
     assert seen.work["elsewhere"] == 3
     found = show(seen, foreign("d", group="g", node="n2"))
-    assert found.elsewhere["q"] == {"cpu": 2000, "pods": 2}
-    assert found.elsewhere["r"] is before["r"]
-    assert list(gone(seen, foreign("c"), foreign("d")).elsewhere) == ["r"]
+    assert found.used_by_other_schedulers["q"] == {"cpu": 2000, "pods": 2}
+    assert found.used_by_other_schedulers["r"] is before["r"]
+    assert list(gone(seen, foreign("c"), foreign("d")).used_by_other_schedulers) == ["r"]
