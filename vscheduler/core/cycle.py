@@ -55,7 +55,7 @@ def open_session(
         ),
         nominated=nominated_pods.NominatedPods(taken),
     )
-    opened.open(guarded, placement.Placement(opened), relocations.awaited(opened))
+    opened.open(guarded, placement.Placement(opened), relocations.awaited_replacements(opened))
     return opened
 
 

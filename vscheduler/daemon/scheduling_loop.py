@@ -206,7 +206,7 @@ class SchedulingLoop:
             self._reporter.lost(outcome.evicted)
         if obstacle is None:
             self._metrics.observe_plan(plan.action)
-            self._reporter.nominate(plan.claims)
+            self._reporter.nominate(plan.nominations)
             if plan.beneficiary is not None:
                 self._refused_jobs.succeeded(plan.beneficiary)
             return
@@ -347,7 +347,7 @@ class SchedulingLoop:
         gangs = {job.id: job for job in taken.jobs} if plans else {}
         claimed = victims = 0
         for plan in plans:
-            if not all(self._is_there(claim.task) for claim in plan.claims):
+            if not all(self._is_there(pipeline.task) for pipeline in plan.nominations):
                 log.info("job.changed", job=plan.beneficiary, evictions=len(plan.evicts))
                 self._pacing.changed()
                 continue

@@ -52,7 +52,7 @@ class Plan:
 
     evicts: tuple[decisions.Evict, ...]
     """In sending order. All have the same action and beneficiary."""
-    claims: tuple[decisions.Pipeline, ...] = ()
+    nominations: tuple[decisions.Pipeline, ...] = ()
     """The waiting pods that need the freed resources."""
 
     @property
@@ -98,7 +98,7 @@ class Outcome:
 
 
 Report = Callable[[Outcome], None]
-Tell = Callable[[decisions.Evict], None]
+OnEvicted = Callable[[decisions.Evict], None]
 
 
 def plans(result: decisions.CycleResult, budgets: Sequence[snapshot.Budget]) -> list[Plan]:
@@ -108,17 +108,17 @@ def plans(result: decisions.CycleResult, budgets: Sequence[snapshot.Budget]) -> 
     one plan, and any other pod is a plan of its own.
     """
     kept = result.carried.nominations
-    claims: defaultdict[jobs.JobId, list[decisions.Pipeline]] = defaultdict(list)
+    nominations: defaultdict[jobs.JobId, list[decisions.Pipeline]] = defaultdict(list)
     for pipeline in result.pipelined:
         if pipeline.task.uid in kept:
-            claims[pipeline.task.job].append(pipeline)
+            nominations[pipeline.task.job].append(pipeline)
     parts: defaultdict[Hashable, list[decisions.Evict]] = defaultdict(list)
     for evict in result.evicts:
         parts[_plan_of(evict)].append(evict)
     return [
         Plan(
             evicts=tuple(sorted(evicts, key=lambda evict: not _is_covered(evict, budgets))),
-            claims=tuple(claims.get(evicts[0].beneficiary or jobs.JobId(""), ())),
+            nominations=tuple(nominations.get(evicts[0].beneficiary or jobs.JobId(""), ())),
         )
         for evicts in parts.values()
     ]
@@ -147,29 +147,29 @@ class Evictor:
         self._queue = queue
         self._may_commit = may_commit
 
-    def carry_out(self, plan: Plan, tell: Tell, report: Report) -> None:
+    def carry_out(self, plan: Plan, on_evicted: OnEvicted, report: Report) -> None:
         """Queue a plan behind the waiting binds.
 
-        `tell` is called after each eviction, `report` at the end of the plan. `may_commit` is asked
-        right before each call, and again when the request is written to the connection. Evictions
-        have no other fencing: docs/fencing.md.
+        `on_evicted` is called after each eviction, `report` at the end of the plan. `may_commit` is
+        asked right before each call, and again when the request is written to the connection.
+        Evictions have no other fencing: docs/fencing.md.
         """
         self._queue.put(
-            write_queue.WritePriority.EVICTION, partial(self._carry_out, plan, tell, report)
+            write_queue.WritePriority.EVICTION, partial(self._carry_out, plan, on_evicted, report)
         )
 
-    async def _carry_out(self, plan: Plan, tell: Tell, report: Report) -> None:
+    async def _carry_out(self, plan: Plan, on_evicted: OnEvicted, report: Report) -> None:
         steps = await self._evict_in_turn(plan, None)
         if all(step.verdict in FREED for step in steps):
-            steps = await self._evict_in_turn(plan, tell)
+            steps = await self._evict_in_turn(plan, on_evicted)
         else:
             steps = [_unsent(step) for step in steps]
         report(Outcome(plan=plan, steps=tuple(steps)))
 
-    async def _evict_in_turn(self, plan: Plan, tell: Tell | None) -> list[Step]:
+    async def _evict_in_turn(self, plan: Plan, on_evicted: OnEvicted | None) -> list[Step]:
         """Evict pod by pod until an eviction is refused.
 
-        Without `tell`, all evictions are dry runs.
+        Without `on_evicted`, all evictions are dry runs.
         """
         steps: list[Step] = []
         for evict in plan.evicts:
@@ -180,11 +180,11 @@ class Evictor:
                 evict=evict, verdict=EvictionResult.UNKNOWN, message="the scheduler failed at it"
             )
             with self._queue.failures.contained("eviction", evict.task.key):
-                step = await self._evict(evict, rehearsal=tell is None)
+                step = await self._evict(evict, rehearsal=on_evicted is None)
             steps.append(step)
             self._queue.went_on()
-            if tell is not None and steps[-1].verdict is EvictionResult.EVICTED:
-                tell(evict)
+            if on_evicted is not None and steps[-1].verdict is EvictionResult.EVICTED:
+                on_evicted(evict)
         return steps
 
     async def _evict(self, evict: decisions.Evict, *, rehearsal: bool) -> Step:

@@ -253,13 +253,13 @@ class PodGroupController:
                 self._pauses.failed(key, now)
 
     async def _attach(self, key: jobs.JobId, owned: podgroup_creation.OwnedPods) -> None:
-        settled: list[str] = []
+        resolved: list[str] = []
         subject = podgroup_creation.subject_of(owned.representative)
         with self._failures.contained("podgroup", key, subject), suppress(ports.RefusedError):
-            settled = await self._creator.attach(owned)
+            resolved = await self._creator.attach(owned)
         now = time.monotonic()
-        self._sent.update(dict.fromkeys(settled, now))
-        if len(settled) < len(owned.joining) + len(owned.named):
+        self._sent.update(dict.fromkeys(resolved, now))
+        if len(resolved) < len(owned.joining) + len(owned.named):
             self._pauses.failed(key, now)
         else:
             self._pauses.succeeded(key)
@@ -323,7 +323,7 @@ class PodGroupController:
                 self._pauses.failed(f"part {events.key_of(namespace, name)}", time.monotonic())
             return
         for case in cases:
-            if case.settled:
+            if case.unchanged:
                 self._judged(case)
             else:
                 self._busy.add(f"part {case.key}")

@@ -88,7 +88,7 @@ class RefusalEvents:
                 self._reported[member.uid] = message
                 self._notify(statuses.refused_notice(subject_of(member), message))
 
-    def settled(self, member: auto_groups.Member) -> None:
+    def forget(self, member: auto_groups.Member) -> None:
         """Record that the pod is in its PodGroup, or gone."""
         self._reported.pop(member.uid, None)
 
@@ -111,7 +111,7 @@ class PodGroupCreator:
         self._inherit = inherit_owner_annotations
 
     async def attach(self, owned: OwnedPods) -> list[str]:
-        """Put pods into their group; return the UIDs of settled pods: in the group, or gone.
+        """Put pods into their group; return the UIDs of resolved pods: in the group, or gone.
 
         If all went well, the result has all pods without a group. Raises RefusedError if the group
         can't be created.
@@ -129,16 +129,16 @@ class PodGroupCreator:
             return []
         if not is_new:
             await self._amend(owned, owner, group)
-        settled = list(owned.named)
+        resolved = list(owned.named)
 
         async def join(member: auto_groups.Member) -> None:
             key = f"{member.namespace}/{member.name}"
             with self._notes.failures.contained("join", key, subject_of(member)):
                 if await self._join(member):
-                    settled.append(member.uid)
+                    resolved.append(member.uid)
 
         await group_reading.each(join, owned.joining)
-        return settled
+        return resolved
 
     async def amend(self, owned: OwnedPods) -> None:
         """Update a group to the numbers that its owner wants at present. Raises RefusedError."""
@@ -250,7 +250,7 @@ class PodGroupCreator:
             group = await self._reader.group(owned.namespace, owned.name)
 
     async def _join(self, member: auto_groups.Member) -> bool:
-        """Put a pod into its group; return whether the pod is settled."""
+        """Put a pod into its group; return whether the pod is resolved."""
         path = paths.PODS.at(member.name, member.namespace)
         try:
             await self._api.patch(path, auto_groups.attachment(member))
@@ -262,7 +262,7 @@ class PodGroupCreator:
                 return False
         else:
             self._notes.done("attach")
-        self._notices.settled(member)
+        self._notices.forget(member)
         return True
 
 

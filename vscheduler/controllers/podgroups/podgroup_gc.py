@@ -43,7 +43,7 @@ class UnusedPodGroup:
         return f"{self.namespace}/{self.name}"
 
     @property
-    def settled(self) -> bool:
+    def unchanged(self) -> bool:
         """Whether nothing has to be written."""
         return self.verdict is None or isinstance(self.verdict, deletion.Keep | deletion.Wait)
 
@@ -83,7 +83,7 @@ class PodGroupGC:
         is set and the group has to be judged once more.
         """
         for _ in range(ROUNDS):
-            if case.settled or not await self._obey(case):
+            if case.unchanged or not await self._obey(case):
                 return
             try:
                 await self._judge_anew(case.namespace, [case])

@@ -56,7 +56,7 @@ class Allocate(contracts.Action[working.Session]):
         jobs has cost.
         """
         for gang in session.spending.in_turn(
-            nominations.redeemable(session, self._waiting(session))
+            nominations.startable(session, self._waiting(session))
         ):
             _start_nominated(session, gang)
         session.spending.grant(2)
@@ -152,10 +152,10 @@ def _start_nominated(session: working.Session, gang: job_state.JobState) -> None
             before = len(turn.tasks)
             _fill(session, trial, queue, turn)
             assert len(turn.tasks) < before
-        seating = _seating(session, trial, queue, turn)
-        if seating.needed():
-            seating.others({task.uid for task in tasks})
-        outcome = seating.conclude()
+        best_effort_placement = _best_effort(session, trial, queue, turn)
+        if best_effort_placement.needed():
+            best_effort_placement.others({task.uid for task in tasks})
+        outcome = best_effort_placement.conclude()
         if outcome is best_effort.Outcome.WAITS:
             session.note(gang.job.id, reasons.of(gang, decisions.ReasonCode.WAITS_FOR_RELEASE))
         elif outcome is best_effort.Outcome.NEITHER:
@@ -273,11 +273,11 @@ def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn)
         if not gang.job.pending_best_effort and session.dispatch.all_agree("job_ready", gang):
             trial.commit()
             return True
-        seating = _seating(session, trial, queue, turn)
-        outcome = seating.conclude()
+        best_effort_placement = _best_effort(session, trial, queue, turn)
+        outcome = best_effort_placement.conclude()
         if turn.tasks and job_state.rests(session.dispatch, gang, jobs.PLACED):
             _fill(session, trial, queue, turn, idlers=False)  # more large tasks may fit
-            outcome = seating.conclude()
+            outcome = best_effort_placement.conclude()
         if outcome is best_effort.Outcome.WAITS:
             reasons.note_waiting(session, gang)
         elif outcome is best_effort.Outcome.NEITHER:
@@ -327,7 +327,7 @@ def _fill_sub_group(
     while turn.tasks and groups.of(turn.tasks[0]) == key:
         placed = _place_next(session, trial, queue, turn)
         whole = groups.is_whole(key, jobs.PLACED)
-        if whole and _seating(session, trial, queue, turn).sub_group(key, before):
+        if whole and _best_effort(session, trial, queue, turn).sub_group(key, before):
             return placed
     trial.rollback(before)
     turn.failed_roles.clear()  # their resources are free again
@@ -360,13 +360,13 @@ def _place_next(
     return Placed.YES
 
 
-def _seating(
+def _best_effort(
     session: working.Session,
     trial: statement.Statement,
     queue: queues.Queue,
     turn: reasons.JobTurn,
-) -> best_effort.Seating:
-    """Return the Seating, which places best-effort members of the job."""
+) -> best_effort.BestEffortPlacement:
+    """Return the BestEffortPlacement, which places best-effort members of the job."""
 
     def place(task: jobs.Task) -> bool:
         session.spend("tasks", TASK_COST)
@@ -381,4 +381,6 @@ def _seating(
             give(task, choice.row)
         return choice is not None
 
-    return best_effort.Seating(session=session, trial=trial, gang=turn.gang, place=place)
+    return best_effort.BestEffortPlacement(
+        session=session, trial=trial, gang=turn.gang, place=place
+    )

@@ -43,12 +43,12 @@ class Backfill(contracts.Action[working.Session]):
         queue = session.queues[gang.job.queue]
         with session.statement() as trial:
             place = functools.partial(self._try, session, trial, queue)
-            seating = best_effort.Seating(
+            best_effort_placement = best_effort.BestEffortPlacement(
                 session=session, trial=trial, gang=gang, place=place, statuses=jobs.READY
             )
-            seating.exchange()
-            if seating.needed():
-                seating.others()
+            best_effort_placement.exchange()
+            if best_effort_placement.needed():
+                best_effort_placement.others()
             if job_state.is_ready(session.dispatch, gang):
                 best_effort.start(session, trial, gang)
             else:

@@ -62,7 +62,7 @@ def _preempt_for(
     if any(preemptor.gang.counts[status] for status in jobs.EVICTABLE):
         candidates.append(of_same_job(job))
     for candidate in candidates:
-        while preemptor.tasks and planner.claim(queue, preemptor, candidate):
+        while preemptor.tasks and planner.plan(queue, preemptor, candidate):
             if session.spending.exhausted:  # the next cycle continues
                 return
     session.reclaim_failed.add((Preempt.name, job.id))

@@ -35,7 +35,7 @@ class Reclaim(contracts.Action[working.Session]):
                 continue
             preemptor = line.leave()
             session.spending.payer = preemptor.gang.job.namespace
-            if not planner.claim(queue, preemptor, of_other_queues(session, queue)):
+            if not planner.plan(queue, preemptor, of_other_queues(session, queue)):
                 session.reclaim_failed.add((self.name, preemptor.gang.job.id))
                 self._skip_similar(session, planner, line)
             elif preemptor.tasks:
@@ -50,7 +50,7 @@ class Reclaim(contracts.Action[working.Session]):
         line: ordering.Line[preemptors.Preemptor],
     ) -> None:
         """Skip jobs similar to a job without victims."""
-        while line and not session.spending.exhausted and planner.is_vain(line.first):
+        while line and not session.spending.exhausted and planner.is_futile(line.first):
             session.spend("asked", eviction.SKIP_COST)
             session.reclaim_failed.add((self.name, line.leave().gang.job.id))
 

@@ -11,7 +11,7 @@ from vscheduler.core.preemption import preemptors, victims
 from vscheduler.core.session import job_state, ordering, statement, unschedulable_jobs
 from vscheduler.core.session import session as working
 
-MakeRoom = Callable[[node_by_node.NodeByNodeSearch], bool]
+EvictFor = Callable[[node_by_node.NodeByNodeSearch], bool]
 
 
 class VolcanoAllocate(allocate.Allocate):
@@ -109,13 +109,13 @@ class VolcanoPreempt(preempt.Preempt):
         """Serve queue after queue."""
         waiting, lines = preemptors.line_up(session, self.name)
         dry_run = bool(self.argument("enableTopologyAwarePreemption"))
-        make_room = node_by_node.preempt_dry_run if dry_run else node_by_node.preempt
+        evict_for = node_by_node.preempt_dry_run if dry_run else node_by_node.preempt
         while waiting and not session.spending.exhausted:
-            _preempt_in_queue(session, lines[waiting.leave().name], make_room)
+            _preempt_in_queue(session, lines[waiting.leave().name], evict_for)
 
 
 def _preempt_in_queue(
-    session: working.Session, line: ordering.Line[preemptors.Preemptor], make_room: MakeRoom
+    session: working.Session, line: ordering.Line[preemptors.Preemptor], evict_for: EvictFor
 ) -> None:
     """Give each starving job one attempt at pods of other jobs, then at its own pods.
 
@@ -131,7 +131,7 @@ def _preempt_in_queue(
         others = preempt.of_other_jobs(gang.job)
         with session.statement() as trial:
             while preemptor.tasks and session.dispatch.first_tier("job_starving", gang):
-                _preempt(session, trial, preemptor.tasks.popleft(), others, make_room)
+                _preempt(session, trial, preemptor.tasks.popleft(), others, evict_for)
             node_by_node.conclude(session, trial, gang)
     for gang in starving:
         own = preempt.of_same_job(gang.job)
@@ -141,7 +141,7 @@ def _preempt_in_queue(
         )
         for task in left:
             with session.statement() as trial:
-                if not _preempt(session, trial, task, own, make_room):
+                if not _preempt(session, trial, task, own, evict_for):
                     break
                 trial.commit()
 
@@ -151,7 +151,7 @@ def _preempt(
     trial: statement.Statement,
     task: jobs.Task,
     candidate: victims.Candidate,
-    make_room: MakeRoom,
+    evict_for: EvictFor,
 ) -> bool:
     """Evict for one task. A best-effort pod replaces best-effort pods only."""
     if task.never_preempts:
@@ -160,7 +160,7 @@ def _preempt(
     def allowed(gang: job_state.JobState, victim: jobs.Task) -> bool:
         return candidate(gang, victim) and (victim.best_effort or not task.best_effort)
 
-    return make_room(
+    return evict_for(
         node_by_node.NodeByNodeSearch(
             session=session,
             trial=trial,

@@ -1,4 +1,4 @@
-"""VolcanoCapacity: plugin capacity with Volcano's limits, claims and victims."""
+"""VolcanoCapacity: plugin capacity with Volcano's limits, reclaimers and victims."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
@@ -85,7 +85,7 @@ class VolcanoQueueUsageTree(queue_usage.QueueUsageTree):
         return amounts
 
 
-class VolcanoClaim(capacity.Claim):
+class VolcanoReclaimer(capacity.Reclaimer):
     """Counts a victim for the queues that were asked whether they lend, and for no others."""
 
     def take(
@@ -103,7 +103,7 @@ class VolcanoCapacity(capacity.Capacity):
     """Stops altogether where a queue, or a job, is in the wrong place of the tree."""
 
     usage_type: ClassVar[type[queue_usage.QueueUsageTree]] = VolcanoQueueUsageTree
-    claim_type: ClassVar[type[capacity.Claim]] = VolcanoClaim
+    reclaimer_type: ClassVar[type[capacity.Reclaimer]] = VolcanoReclaimer
 
     def queue_key(self, queue: queues.Queue) -> contracts.Key | None:
         """Return the default key; None once the plugin has stopped."""
@@ -174,12 +174,12 @@ class VolcanoCapacity(capacity.Capacity):
         )
 
     def _strangers(
-        self, claim: capacity.Claim, account: queue_usage.QueueUsage
+        self, reclaimer: capacity.Reclaimer, account: queue_usage.QueueUsage
     ) -> list[queue_usage.QueueUsage]:
         """Return the ancestors that must lend, too. The claimant shares an ancestor only where that
         is as far above both queues.
         """
-        theirs = claim.account.line
+        theirs = reclaimer.account.line
         return [
             each
             for at, each in enumerate(self._elders(account), start=1)
@@ -190,13 +190,13 @@ class VolcanoCapacity(capacity.Capacity):
         self,
         account: queue_usage.QueueUsage,
         request: queue_usage.Request,
-        claim: capacity.Claim,
+        reclaimer: capacity.Reclaimer,
     ) -> bool:
         """Whether the queue, without the pod, still has its guarantee of every resource. A queue
         that lacks any guaranteed resource gives nothing back. Queues above don't count.
         """
         less = dict(request)
-        has = claim.left(account)
+        has = reclaimer.left(account)
         return all(
             least <= has[column] - less.get(column, 0)
             for column, least in enumerate(account.guarantee)
@@ -206,14 +206,14 @@ class VolcanoCapacity(capacity.Capacity):
         self,
         account: queue_usage.QueueUsage,
         request: queue_usage.Request,
-        claim: capacity.Claim,
+        reclaimer: capacity.Reclaimer,
     ) -> bool:
         """Whether the queue has more than it deserves of any resource that the pod holds but pod
         slots, whether the claimant needs that resource or not.
         """
         if not self._owns(account, request):
             return True
-        has, deserved = claim.left(account), account.deserved
+        has, deserved = reclaimer.left(account), account.deserved
         return any(
             has[column] > deserved[column]
             for column, _ in request

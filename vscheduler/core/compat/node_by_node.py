@@ -137,8 +137,10 @@ def conclude(
             trial.pipeline(task, choice.row)
         return choice is not None
 
-    seating = best_effort.Seating(session=session, trial=trial, gang=gang, place=place)
-    if session.dispatch.vote("job_pipelined", gang) and seating.needed():
+    best_effort_placement = best_effort.BestEffortPlacement(
+        session=session, trial=trial, gang=gang, place=place
+    )
+    if session.dispatch.vote("job_pipelined", gang) and best_effort_placement.needed():
         trial.commit()
 
 

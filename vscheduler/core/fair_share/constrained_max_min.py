@@ -104,7 +104,7 @@ def graph(problem: SharingProblem) -> decomposition.FlowGraph:
     scale = np.ldexp(1.0, np.frexp(total)[1])
     asked = np.minimum(problem.capability.T, pinned + demands.sum(axis=2))
     queues, domains, kinds = demands.shape[1], *links.shape[1:]
-    claim = np.nonzero(demands * ~plain[:, np.newaxis, np.newaxis])
+    edge = np.nonzero(demands * ~plain[:, np.newaxis, np.newaxis])
     link = np.nonzero(links & ~plain[:, np.newaxis, np.newaxis])
     first_kind = queues * plain.size
     first_domain = first_kind + kinds * plain.size
@@ -121,8 +121,8 @@ def graph(problem: SharingProblem) -> decomposition.FlowGraph:
         total=total / scale,
         whole=np.maximum(problem.whole, pinned.sum(axis=1)) / scale,
         plain=plain,
-        claims=(claim[0] * queues + claim[1], first_domain + claim[0] * domains + claim[2]),
-        bounds=demands[claim] / scale[claim[0]],
+        queue_edges=(edge[0] * queues + edge[1], first_domain + edge[0] * domains + edge[2]),
+        bounds=demands[edge] / scale[edge[0]],
         links=(first_kind + link[0] * kinds + link[2], first_domain + link[0] * domains + link[1]),
     )
 

@@ -59,7 +59,7 @@ class FlowGraph:
     """The most that may be shared out, by the capability of queue root, (R,)."""
     plain: Flags
     """Resources for which every pod can use every node, so that no flow is needed: (R,)."""
-    claims: tuple[Indices, Indices]
+    queue_edges: tuple[Indices, Indices]
     """Edges from queues to the domains in which they ask for something; none for plain
     resources."""
     bounds: ResourceArray
@@ -72,8 +72,8 @@ class FlowGraph:
         few, many = self.bounds.size, self.links[0].size
         return max_flow.FlowNetwork(
             size=self.resource.size,
-            ends=np.concatenate([self.claims[0], self.links[0]]),
-            domains=np.concatenate([self.claims[1], self.links[1]]),
+            ends=np.concatenate([self.queue_edges[0], self.links[0]]),
+            domains=np.concatenate([self.queue_edges[1], self.links[1]]),
             onward=np.concatenate([self.bounds, np.zeros(many)]),
             back=np.concatenate([np.zeros(few), np.full(many, np.inf)]),
             bounds=np.concatenate([self.bounds, np.full(many, np.inf)]),
@@ -182,8 +182,10 @@ class Decomposition:
     def _usable(self) -> ResourceArray:
         """Return an upper bound for each queue, by demand inside and shares outside components."""
         graph, network = self.graph, self.network
-        claims = slice(0, network.queue_edges)
-        usable = max_flow.sums_by(network.ends[claims], network.bounds[claims], graph.resource.size)
+        queue_edges = slice(0, network.queue_edges)
+        usable = max_flow.sums_by(
+            network.ends[queue_edges], network.bounds[queue_edges], graph.resource.size
+        )
         usable += self.fixed
         usable[: graph.first_kind][graph.plain[graph.resource[: graph.first_kind]]] = np.inf
         return usable[: graph.first_kind]

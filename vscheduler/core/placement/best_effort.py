@@ -39,7 +39,7 @@ def start(session: "working.Session", trial: statement.Statement, gang: job_stat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seating:
+class BestEffortPlacement:
     """Places best-effort members of one job within a statement in progress."""
 
     session: "working.Session"

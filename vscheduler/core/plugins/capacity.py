@@ -17,8 +17,8 @@ from vscheduler.core.model import decisions, jobs, queues, resources
 DRA = "dynamic resource allocation"
 
 
-class Claim:
-    """A request to reclaim, and the usage of queues without the victims chosen so far."""
+class Reclaimer:
+    """A queue that reclaims: its request, and the usage of queues without the victims so far."""
 
     def __init__(
         self, account: queue_usage.QueueUsage, request: queue_usage.Request, pods: int
@@ -70,7 +70,7 @@ class Capacity(contracts.Plugin):
 
     usage_type: ClassVar[type[queue_usage.QueueUsageTree]] = queue_usage.QueueUsageTree
     """The class that counts and limits the usage of queues."""
-    claim_type: ClassVar[type[Claim]] = Claim
+    reclaimer_type: ClassVar[type[Reclaimer]] = Reclaimer
     """The class that counts victims while they are chosen."""
 
     def open(self, session: contracts.Session) -> None:
@@ -205,19 +205,21 @@ class Capacity(contracts.Plugin):
 
         The pod's queue must keep its guarantee.
         """
-        claim = self.claim_type(self._account(claimant), self._request(claimant), self._pods)
+        reclaimer = self.reclaimer_type(
+            self._account(claimant), self._request(claimant), self._pods
+        )
         victims = []
         for task in candidates:
             account, request = self._account(task), self._request(task)
-            concerned = [account, *self._strangers(claim, account)]
+            concerned = [account, *self._strangers(reclaimer, account)]
             if (
-                any(column in claim.columns for column, _ in request)
-                and self._spares(account, request, claim)
-                and not self._share_lender(account, request, claim)
-                and all(self._borrows(each, request, claim) for each in concerned)
+                any(column in reclaimer.columns for column, _ in request)
+                and self._spares(account, request, reclaimer)
+                and not self._share_lender(account, request, reclaimer)
+                and all(self._borrows(each, request, reclaimer) for each in concerned)
             ):
                 victims.append(task)
-                claim.take(request, account, concerned)
+                reclaimer.take(request, account, concerned)
         return victims
 
     def on_allocate(self, task: jobs.Task) -> None:
@@ -311,51 +313,51 @@ class Capacity(contracts.Plugin):
         return account.line[1:-1][: self._level]
 
     def _strangers(
-        self, claim: Claim, account: queue_usage.QueueUsage
+        self, reclaimer: Reclaimer, account: queue_usage.QueueUsage
     ) -> list[queue_usage.QueueUsage]:
         """Return the ancestors not shared with the claimant, which must have borrowed as well."""
-        return [each for each in self._elders(account) if each not in claim.account.line]
+        return [each for each in self._elders(account) if each not in reclaimer.account.line]
 
     def _spares(
-        self, account: queue_usage.QueueUsage, request: queue_usage.Request, claim: Claim
+        self, account: queue_usage.QueueUsage, request: queue_usage.Request, reclaimer: Reclaimer
     ) -> bool:
         """Whether the queue and its ancestors keep their guarantees of the pod's resources."""
         return all(
-            each.guarantee[column] <= claim.left(each)[column] - amount
+            each.guarantee[column] <= reclaimer.left(each)[column] - amount
             for each in account.line
-            if each not in claim.account.line
+            if each not in reclaimer.account.line
             for column, amount in request
         )
 
     def _borrows(
-        self, account: queue_usage.QueueUsage, request: queue_usage.Request, claim: Claim
+        self, account: queue_usage.QueueUsage, request: queue_usage.Request, reclaimer: Reclaimer
     ) -> bool:
         """Whether the queue has more than it deserves of what the pod holds.
 
         If the queue deserves none of the pod's resources, the whole pod is borrowed. The claimant
         must ask for some of the borrowed resources.
         """
-        has, deserved = claim.left(account), account.deserved
+        has, deserved = reclaimer.left(account), account.deserved
         columns = [column for column, _ in request]
         if not self._owns(account, request):
             return True
         above = {column for column in columns if has[column] > deserved[column]}
         counted = account.named & above
         lent = {column for column in columns if column not in account.named or column in above}
-        return bool(counted) and not lent.isdisjoint(claim.columns)
+        return bool(counted) and not lent.isdisjoint(reclaimer.columns)
 
     def _owns(self, account: queue_usage.QueueUsage, request: queue_usage.Request) -> bool:
         """Whether the deserved amounts cover any resource of the request."""
         return any(column in account.named for column, _ in request)
 
     def _share_lender(
-        self, account: queue_usage.QueueUsage, request: queue_usage.Request, claim: Claim
+        self, account: queue_usage.QueueUsage, request: queue_usage.Request, reclaimer: Reclaimer
     ) -> bool:
         """Whether both queues borrow from a common ancestor, so that neither owes the other."""
         return (
             not self._owns(account, request)
-            and not self._owns(claim.account, claim.request)
-            and any(each in self._elders(claim.account) for each in self._elders(account))
+            and not self._owns(reclaimer.account, reclaimer.request)
+            and any(each in self._elders(reclaimer.account) for each in self._elders(account))
         )
 
     def _account(self, task: jobs.Task) -> queue_usage.QueueUsage:

@@ -51,7 +51,7 @@ def extend(session: "working.Session", gang: job_state.JobState) -> None:
         session.nominations[task.uid] = session.pipelined[task.uid].node
 
 
-def redeemable(
+def startable(
     session: "working.Session", waiting: Iterable[jobs.JobId]
 ) -> list[job_state.JobState]:
     """Return these jobs, which wait on reserved resources, in the order of their turns."""

@@ -18,7 +18,7 @@ from vscheduler.core.session import statement
 if TYPE_CHECKING:
     from vscheduler.core.session import session as working
 
-CLAIM_COST = 20
+PLAN_COST = 20
 """Approximate microseconds for one job that asks for victims, whatever the result."""
 
 SKIP_COST = 20
@@ -62,7 +62,7 @@ class Planner:
         entry stays valid during the cycle, since surpluses only shrink while plans succeed."""
         self._most: dict[str, resources.Vector] = {}
 
-    def claim(
+    def plan(
         self, queue: queues.Queue, preemptor: preemptors.Preemptor, candidate: victims.Candidate
     ) -> bool:
         """Make room for the job's minimum, or for the next pod of a started job.
@@ -73,7 +73,7 @@ class Planner:
         session = self.session
         if not session.dispatch.first_tier("job_starving", preemptor.gang):
             return False
-        session.spend("asked", CLAIM_COST)
+        session.spend("asked", PLAN_COST)
         likeness = preemptor.likeness(session)
         if likeness in self._failed:
             return False
@@ -100,7 +100,7 @@ class Planner:
         return victims.EvictionRules(
             whole=whole,
             always=self.whole_gangs is victims.WholeGangs.ALWAYS,
-            removal=relocations.Relocation(self.session) if moving else None,
+            relocation=relocations.Relocation(self.session) if moving else None,
         )
 
     def _carry_out(
@@ -127,7 +127,7 @@ class Planner:
         self._failed.clear()
         return True
 
-    def is_vain(self, preemptor: preemptors.Preemptor) -> bool:
+    def is_futile(self, preemptor: preemptors.Preemptor) -> bool:
         """Whether a similar job has found no victims, with no successful plan since."""
         return preemptor.likeness(self.session) in self._failed
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 REPLACEMENT_SUFFIX = "/next"
 """Suffix added to a pod's UID for the replacement that the owner will create."""
 
-ROOM_COST = 50
+RESERVATION_COST = 50
 """Approximate microseconds for finding or keeping the resources for one pod."""
 
 
@@ -77,7 +77,7 @@ class Relocation:
         return True
 
     def _choose(self, task: jobs.Task) -> interfaces.Choice | None:
-        self._session.spend("moves", ROOM_COST)
+        self._session.spend("moves", RESERVATION_COST)
         return self._session.placement.choose(task)
 
     def _fits_elsewhere(self, task: jobs.Task) -> bool:
@@ -125,7 +125,7 @@ def _starts_singly(gang: job_state.JobState) -> bool:
     return admitted and (gang.has_minimum or gang.job.min_member <= 1) and not gang.sub_groups
 
 
-def awaited(session: "working.Session") -> list[snapshot.ReplacementReservation]:
+def awaited_replacements(session: "working.Session") -> list[snapshot.ReplacementReservation]:
     """Return the reservations for pods that don't exist yet, and still count as demand."""
     found: list[snapshot.ReplacementReservation] = []
     for job, reservations in _valid(session).items():
@@ -145,7 +145,7 @@ def resume(session: "working.Session") -> None:
         moved_in = bool(pairs) and _nominate(session, session.gangs[job], pairs)
         with session.statement() as trial:
             for reservation in left if moved_in else reservations:
-                session.spend("moves", ROOM_COST)
+                session.spend("moves", RESERVATION_COST)
                 if _is_available(session, reservation):
                     trial.keep(reservation)
             trial.hold()
@@ -159,7 +159,7 @@ def _nominate(
     """Nominate the pods on the reserved nodes, if the job could then start."""
     with session.statement() as trial:
         for task, reservation in pairs:
-            session.spend("moves", ROOM_COST)
+            session.spend("moves", RESERVATION_COST)
             row = session.layout.rows[reservation.node]
             if session.placement.feasible(task, row):
                 trial.pipeline(task, row)

@@ -46,7 +46,7 @@ class VictimSearch:
         self._gang = preemptor.gang
         self._has_minimum = self._is_pipelined()
         self._tasks = self._tasks_to_place(preemptor)
-        self._relocation = terms.removal
+        self._relocation = terms.relocation
         self._pool = victims.VictimCandidates(
             self._session,
             hook=planner.hook,
@@ -87,7 +87,7 @@ class VictimSearch:
                 self._place_idle(task)  # perhaps on a pod slot freed for a larger task
             elif self._is_needed(task) and self._may_claim(task):
                 self._session.spend("claims", TASK_COST)
-                self._pool.asks_anew(lacking)
+                self._pool.start_search(lacking)
                 if self._place_with_victims(task, alike):
                     failed.clear()  # a whole gang may have freed resources for the others
                     if task.uid in counted:

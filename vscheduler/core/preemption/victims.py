@@ -53,7 +53,7 @@ class EvictionRules:
     always: bool
     """Whether a gang may be evicted whole even if that leaves its queue a smaller part of its share
     than the claimant's queue has."""
-    removal: relocations.Relocation | None
+    relocation: relocations.Relocation | None
     """Where pods of queues within their shares may move; None if such pods stay."""
 
 
@@ -196,7 +196,7 @@ class VictimCandidates:
         """Return the candidates on the node."""
         return [task for task in self._session.evictable_on(row) if self._is_candidate(task)]
 
-    def asks_anew(self, claimed: resources.Vector) -> None:
+    def start_search(self, claimed: resources.Vector) -> None:
         """Start the search for another task.
 
         claimed is the request of the task and all later tasks, (R,).
@@ -296,10 +296,10 @@ class VictimCandidates:
         if after is None:
             return unit.judged(rank)
         if after.within:
-            if self._terms.removal is None:
+            if self._terms.relocation is None:
                 self.left_movable = True
                 return None
-            possible = self._terms.removal.is_possible(unit.tasks)
+            possible = self._terms.relocation.is_possible(unit.tasks)
             return unit.judged(rank, moves=True) if possible else None
         if not after.fair and not (self._terms.always and unit.whole):
             return None

@@ -257,7 +257,7 @@ def test_one_plan_makes_room_for_one_job() -> None:
         ["b-0"],
     ]
     assert [plan.beneficiary for plan in found] == [NEEDY, other]
-    assert [[claim.task.name for claim in plan.claims] for plan in found] == [["w"], ["y"]]
+    assert [[each.task.name for each in plan.nominations] for plan in found] == [["w"], ["y"]]
 
 
 def test_without_a_beneficiary_only_a_whole_gang_goes_together() -> None:
@@ -270,7 +270,7 @@ def test_without_a_beneficiary_only_a_whole_gang_goes_together() -> None:
         ["a-1"],
         ["g-0", "g-1"],
     ]
-    assert {plan.claims for plan in found} == {()}
+    assert {plan.nominations for plan in found} == {()}
 
 
 def test_pods_under_a_budget_go_first() -> None:

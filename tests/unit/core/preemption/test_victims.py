@@ -26,7 +26,7 @@ def test_each_task_that_asks_sees_what_was_taken_for_those_before_it() -> None:
         claimant=session.queues["poor"],
         candidate=lambda each, _: each is not needy,
         oldest=session.snapshot.now,
-        terms=victims.EvictionRules(whole=True, always=False, removal=None),
+        terms=victims.EvictionRules(whole=True, always=False, relocation=None),
     )
     task, victim = needy.job.tasks[0], loose.job.tasks[0]
 
@@ -34,9 +34,9 @@ def test_each_task_that_asks_sees_what_was_taken_for_those_before_it() -> None:
         (unit,) = (each for each in pool.units(task, 0) if each.whole and each.gang is gang)
         return unit.overshoot
 
-    pool.asks_anew(session.request(task))
+    pool.start_search(session.request(task))
     assert overshoot() == pytest.approx(0.5, abs=1e-3)
     with session.statement() as trial:
         trial.evict(decisions.Evict(task=victim, node="n1", action="reclaim", beneficiary=None))
-        pool.asks_anew(session.request(task))
+        pool.start_search(session.request(task))
         assert overshoot() == pytest.approx(0.75, abs=1e-3)
