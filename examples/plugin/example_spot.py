@@ -11,13 +11,13 @@ class Spot(contracts.Plugin):
     arguments = {"spot.label": LABEL, "spot.queues": QUEUES}
 
     def open(self, session):
-        self.gangs = session.gangs
+        self.job_states = session.job_states
         self.welcome = str(self.argument("spot.queues")).replace(",", " ").split()
         column, _ = session.snapshot.nodes.layout.label(str(self.argument("spot.label")))
         self.spot = column >= 0
 
     def filter_nodes(self, task, nodes):
-        if self.gangs[task.job].job.queue in self.welcome:
+        if self.job_states[task.job].job.queue in self.welcome:
             return []
         return [contracts.FilterResult("node(s) were spot nodes", ~nodes.of(self.spot))]
 

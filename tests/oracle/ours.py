@@ -37,7 +37,7 @@ def verdicts(documents: Iterable[Document]) -> dict[str, judging.Verdict]:
     }
     names, placing = session.layout.names, session.placement
     assert isinstance(placing, placement.Placement)
-    for gang in session.gangs.values():
+    for gang in session.job_states.values():
         for task in gang.job.tasks:
             if task.status is jobs.TaskStatus.PENDING:
                 scores = placing._plan(task).idle

@@ -128,10 +128,10 @@ def _stands_in_the_way(
     placed = [(each.task, each.node) for each in result.binds]
     placed += [(each.task, each.node) for each in result.pipelined]
     for task, node in placed:
-        opened.gangs[task.job].move(task, jobs.TaskStatus.PIPELINED, node)
+        opened.job_states[task.job].move(task, jobs.TaskStatus.PIPELINED, node)
         found.move(task, 1)
     for evict in result.evicts:
-        if opened.gangs[evict.task.job].job.queue == queue:
+        if opened.job_states[evict.task.job].job.queue == queue:
             over = found.surplus(evict.task)
             if over is not None and (over[1] > 0).any():
                 return True
@@ -242,5 +242,5 @@ def _fits(
 
 def _may(opened: session.Session, task: jobs.Task) -> bool:
     """Whether its queue lets the task in."""
-    queue = opened.queues[opened.gang_of(task).job.queue]
+    queue = opened.queues[opened.job_state_of(task).job.queue]
     return opened.dispatch.all_agree("allocatable", queue, task)

@@ -108,10 +108,10 @@ def neighbours_that_pack(chance: random.Random) -> str:
 def test_a_gang_of_equal_pods_finds_each_node_as_it_was_foreseen() -> None:
     """After every pod, each node's score is what one who knows nothing yet works out."""
     opened = running.open_session(pictures.documents(ALIKE), running.TREE)
-    (gang,) = opened.gangs.values()
+    (state,) = opened.job_states.values()
     places = []
     with opened.statement() as trial:
-        for task in gang.job.tasks:
+        for task in state.job.tasks:
             choice = opened.placement.choose(task)
             assert choice == placement.Placement(opened).choose(task)
             assert choice is not None
@@ -129,7 +129,7 @@ def test_a_node_is_not_known_by_another_pod_of_the_same_size() -> None:
     )
     jobs = "job q/shy min=2 cpu=1 apart=app=web@host - - job q/web cpu=1 label=app=web -"
     opened = running.open_session(pictures.documents(f"{nodes} queue q {jobs}"), running.TREE)
-    first, second, web = (task for gang in opened.gangs.values() for task in gang.job.tasks)
+    first, second, web = (task for state in opened.job_states.values() for task in state.job.tasks)
     assert web.labels == {"app": "web"}
     assert opened.placement.feasible(first, 3)
     with opened.statement() as trial:

@@ -40,7 +40,9 @@ class Trial:
                     pod["spec"]["nodeName"],
                     by_hand.LEAVES if gone else by_hand.STAYS,
                 )
-        self.tasks = [task for gang in self.session.gangs.values() for task in gang.job.tasks]
+        self.tasks = [
+            task for state in self.session.job_states.values() for task in state.job.tasks
+        ]
 
     def of(self, *statuses: jobs.TaskStatus) -> list[jobs.Task]:
         """Tasks that stand so now."""
@@ -49,7 +51,7 @@ class Trial:
 
     def status(self, task: jobs.Task) -> jobs.TaskStatus:
         """How the task stands."""
-        return self.session.gang_of(task).status(task)
+        return self.session.job_state_of(task).status(task)
 
     def step(self, trial: statement.Statement) -> None:
         """Place a task where it may go, or anywhere, or evict one."""
@@ -126,7 +128,7 @@ def test_columns_see_the_neighbours_that_a_slow_search_sees(seed: int) -> None:
 
 def spread_out(session: sessions.Session) -> list[tuple[str, bool]]:
     """What every waiting task may use."""
-    tasks = [task for gang in session.gangs.values() for task in gang.job.tasks]
+    tasks = [task for state in session.job_states.values() for task in state.job.tasks]
     return [
         (task.key, session.placement.feasible(task, row))
         for task in tasks

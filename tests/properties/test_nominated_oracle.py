@@ -106,8 +106,8 @@ class World:
 
     def check(self) -> None:
         """All that waits, on all nodes."""
-        for gang in self.plain.gangs.values():
-            for task in list(gang.tasks(jobs.TaskStatus.PENDING)):
+        for state in self.plain.job_states.values():
+            for task in list(state.tasks(jobs.TaskStatus.PENDING)):
                 for name, row in self.plain.layout.rows.items():
                     fits = self.plain.placement.feasible(task, row)
                     expected = fits and self.takes(self.pods[task.key], name)
@@ -116,8 +116,8 @@ class World:
 
     def twin(self, task: jobs.Task) -> jobs.Task:
         """The same pod in the whole cluster."""
-        gang = self.whole.gangs[task.job]
-        return next(each for each in gang.job.tasks if each.uid == task.uid)
+        state = self.whole.job_states[task.job]
+        return next(each for each in state.job.tasks if each.uid == task.uid)
 
 
 def ports(pod: Document) -> set[int]:
@@ -137,8 +137,8 @@ def test_columns_keep_what_a_count_by_hand_keeps(picture: str, seed: int) -> Non
         for _ in range(3):
             waiting = [
                 task
-                for gang in world.plain.gangs.values()
-                for task in gang.tasks(jobs.TaskStatus.PENDING)
+                for state in world.plain.job_states.values()
+                for task in state.tasks(jobs.TaskStatus.PENDING)
             ]
             if not waiting or not world.plain.layout.size:
                 return

@@ -188,7 +188,9 @@ def test_columns_choose_as_a_slow_search_does(picture: str, seed: int) -> None:
     tree = {"actions": "allocate", "tiers": running.tiers(TIERS)}
     session = running.open_session(documents, tree)
     tasks = [
-        task for gang in session.gangs.values() for task in gang.tasks(jobs.TaskStatus.PENDING)
+        task
+        for state in session.job_states.values()
+        for task in state.tasks(jobs.TaskStatus.PENDING)
     ]
     random.Random(seed).shuffle(tasks)
     with session.statement() as trial:

@@ -124,8 +124,8 @@ def test_no_limit_is_passed_and_no_guarantee_used_up(flat: bool, seed: int) -> N
             made.plugin.on_deallocate(task)
             used[queue] -= task.pod_class.request[CPU]
             continue
-        gang = chance.choice(list(made.session.gangs.values()))
-        queue, task = gang.job.queue, chance.choice(gang.job.tasks)
+        state = chance.choice(list(made.session.job_states.values()))
+        queue, task = state.job.queue, chance.choice(state.job.tasks)
         if used.total() + task.pod_class.request[CPU] > made.session.total[0]:
             continue  # the nodes are full
         if made.plugin.allocatable(made.session.queues[queue], task):
@@ -157,10 +157,10 @@ def test_what_is_guaranteed_is_there(seed: int) -> None:
     inner = {*made.parents.values(), queues.ROOT}
     if any(held(made, name, nothing) > space(made, name) for name in inner):
         return
-    gangs = list(made.session.gangs.values())
+    gangs = list(made.session.job_states.values())
     lucky, *others = chance.sample(gangs, len(gangs))
-    for gang in others:
-        _fill(made, gang.job)
+    for state in others:
+        _fill(made, state.job)
     queue = lucky.job.queue
     assert _fill(made, lucky.job) >= guarantee(made, queue)
 

@@ -22,7 +22,7 @@ TREE = {
 def pending(session: working.Session) -> list[jobs.Task]:
     """All tasks that wait, by job and UID."""
     waits = jobs.TaskStatus.PENDING
-    return [task for gang in session.gangs.values() for task in gang.tasks(waits)]
+    return [task for state in session.job_states.values() for task in state.tasks(waits)]
 
 
 def books(session: working.Session) -> dict[str, object]:
@@ -33,13 +33,19 @@ def books(session: working.Session) -> dict[str, object]:
         "ports": dict(session.ports),
         "leaving_ports": dict(session.leaving_ports),
         "gangs": [
-            (gang.phase, gang.counts, +gang.role_counts, gang.pending_best_effort, gang.untouched)
-            for gang in session.gangs.values()
+            (
+                state.phase,
+                state.counts,
+                +state.role_counts,
+                state.pending_best_effort,
+                state.untouched,
+            )
+            for state in session.job_states.values()
         ],
         "tasks": [
-            (gang.status(task), gang.node(task))
-            for gang in session.gangs.values()
-            for task in gang.job.tasks
+            (state.status(task), state.node(task))
+            for state in session.job_states.values()
+            for task in state.job.tasks
         ],
         "decided": (list(session.binds), list(session.pipelined), list(session.evicts)),
         "budgets": [session.budgets.spare([task]) for task in evictable(session)],
@@ -51,12 +57,12 @@ def answers(session: working.Session) -> dict[str, object]:
     dispatch = session.dispatch
     said: dict[str, object] = {}
     for hook in ("job_key", "job_valid", "job_ready", "job_pipelined", "job_starving"):
-        said[hook] = [dispatch.every(hook, gang) for gang in session.gangs.values()]
+        said[hook] = [dispatch.every(hook, state) for state in session.job_states.values()]
     for hook in ("queue_key", "overused"):
         said[hook] = [dispatch.every(hook, queue) for queue in session.queues.values()]
     said["entitlements"] = dispatch.every("entitlements")
     for task in pending(session):
-        queue = session.queues[session.gang_of(task).job.queue]
+        queue = session.queues[session.job_state_of(task).job.queue]
         said[f"allocatable {task.key}"] = dispatch.every("allocatable", queue, task)
         scores = dispatch.every("score_nodes", task, session.view())
         said[f"scores {task.key}"] = [None if row is None else row.tobytes() for row in scores]
@@ -83,14 +89,14 @@ def act(
 ) -> None:
     """Do and undo things with each task, whatever queues and gangs say."""
     for task in tasks:
-        if session.gang_of(task).status(task) in jobs.EVICTABLE:
+        if session.job_state_of(task).status(task) in jobs.EVICTABLE:
             assert task.node is not None
             trial.evict(decisions.Evict(task=task, node=task.node, action="x", beneficiary=None))
             if chance.random() < 0.3:
                 trial.spare(task)
         else:
             _place(session, trial, task)
-            waits = session.gang_of(task).status(task) is jobs.TaskStatus.PIPELINED
+            waits = session.job_state_of(task).status(task) is jobs.TaskStatus.PIPELINED
             if waits and chance.random() < 0.3:
                 trial.withdraw(task)
 

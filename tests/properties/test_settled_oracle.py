@@ -23,7 +23,9 @@ CYCLES = 6
 def looked_at() -> Iterator[None]:
     """Every job is looked at."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session.Session, "unfinished_jobs", lambda self: list(self.gangs.values()))
+        patch.setattr(
+            session.Session, "unfinished_jobs", lambda self: list(self.job_states.values())
+        )
         yield
 
 
@@ -54,9 +56,9 @@ def test_what_queues_have_and_ask_for_is_that_of_their_jobs(picture: str) -> Non
     life, later = lives.lived_in(picture)
     opened = running.open_session([*life.documents, *later], lives.TREE)
     demands, space = opened.demands, opened.space
-    assert set(demands.queues) == {gang.job.queue for gang in opened.gangs.values()}
+    assert set(demands.queues) == {state.job.queue for state in opened.job_states.values()}
     for queue in demands.queues:
-        theirs = [gang.job for gang in opened.gangs.values() if gang.job.queue == queue]
+        theirs = [state.job for state in opened.job_states.values() if state.job.queue == queue]
         for sums, amounts in (
             (demands.held, [job.allocated for job in theirs]),
             (demands.pending, [job.pending for job in theirs]),
@@ -97,10 +99,10 @@ def test_most_of_a_busy_cluster_is_settled() -> None:
         job q/half min=3 phase=Inqueue n1 n1
     """
     opened = running.open_session(pictures.documents(picture), running.TREE)
-    settled = {gang.job.name for gang in opened.gangs.values() if gang.fully_scheduled}
+    settled = {state.job.name for state in opened.job_states.values() if state.fully_scheduled}
     assert settled == {"runs"}
-    assert {gang.job.name for gang in opened.unfinished_jobs()} == {"grows", "lacks", "half"}
-    (runs,) = (gang for gang in opened.gangs.values() if gang.fully_scheduled)
+    assert {state.job.name for state in opened.unfinished_jobs()} == {"grows", "lacks", "half"}
+    (runs,) = (state for state in opened.job_states.values() if state.fully_scheduled)
     with opened.statement() as trial:
         victim = runs.job.tasks[0]
         trial.evict(

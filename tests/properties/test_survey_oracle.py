@@ -53,10 +53,10 @@ def by_hand(opened: session.Session) -> constrained_max_min.SharingProblem:
     pinned = np.zeros_like(limits.guarantee)
     wants: defaultdict[tuple[int, bytes], Any] = defaultdict(space.zeros)
     masks: dict[bytes, Any] = {}
-    for gang in opened.gangs.values():
-        queue = limits.names.index(gang.job.queue)
-        is_open = opened.queues[gang.job.queue].open
-        for task in gang.job.tasks:
+    for state in opened.job_states.values():
+        queue = limits.names.index(state.job.queue)
+        is_open = opened.queues[state.job.queue].open
+        for task in state.job.tasks:
             waits = task.status is jobs.TaskStatus.PENDING and is_open
             if task.status not in jobs.HOLDING and not waits:
                 continue

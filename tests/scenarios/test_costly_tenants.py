@@ -158,7 +158,7 @@ def test_conditions_of_running_pods_about_everybody_are_one_to_a_task() -> None:
         document["spec"]["nodeName"] = "n01"
     cluster = Cluster([*many, *attacks.gang("first", "team-b", "qb")])
     opened = cycle.open_session(cluster.snapshot(), built_in())
-    (task, *_) = opened.gangs[jobs.JobId("team-b/first")].job.tasks
+    (task, *_) = opened.job_states[jobs.JobId("team-b/first")].job.tasks
     affinity = opened.affinity_counts.state_of(task)
     assert affinity is not None
     assert len(affinity.repelling) == 1

@@ -27,8 +27,8 @@ def allowed(nodes: Mapping[str, Object], spec: Object, pods: Iterable[Object] = 
         manifests.pod("probe", group="g", spec=spec),
     ]
     session = running.open_session(documents, {"actions": "allocate", "tiers": TIERS})
-    (gang,) = session.gangs.values()
-    (probe,) = gang.job.tasks
+    (state,) = session.job_states.values()
+    (probe,) = state.job.tasks
     rows = session.layout.rows
     return [name for name in nodes if session.placement.feasible(probe, rows[name])]
 

@@ -278,8 +278,8 @@ def test_the_room_that_a_sentence_names_is_what_is_left() -> None:
         """
     tree = {"actions": "allocate", "tiers": running.tiers("predicates")}
     session = running.open_session(pictures.documents(picture), tree)
-    (gang,) = session.gangs.values()
-    for task, free in zip(gang.job.tasks, (3000, 4000), strict=True):
+    (state,) = session.job_states.values()
+    for task, free in zip(state.job.tasks, (3000, 4000), strict=True):
         (hole,) = (each for each in session.placement.explain(task)[1] if each.resource == "cpu")
         assert hole.free == free
 

@@ -247,9 +247,9 @@ def test_a_placement_asks_about_its_own_node_only(conditions: str, plans: int) -
     session = running.open_session(
         pictures.documents(picture), {"actions": "allocate", "tiers": running.tiers(FILTERS)}
     )
-    (gang,) = session.gangs.values()
+    (state,) = session.job_states.values()
     with session.statement() as trial:
-        for task in gang.job.tasks:
+        for task in state.job.tasks:
             choice = session.placement.choose(task)
             assert choice is not None
             trial.allocate(task, choice.row)

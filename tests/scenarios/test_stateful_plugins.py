@@ -48,7 +48,7 @@ class TwoOnANode(contracts.Plugin):
         self._count(task, -1)
 
     def _count(self, task: jobs.Task, step: int) -> None:
-        node = self._session.gangs[task.job].node(task)
+        node = self._session.job_states[task.job].node(task)
         self._counts[self._session.snapshot.nodes.layout.rows[node or ""]] += step
 
 
@@ -59,7 +59,7 @@ class LooksForThem(contracts.Plugin):
 
     def open(self, session: contracts.Session) -> None:
         """Nothing is counted yet."""
-        self._gangs = session.gangs
+        self._gangs = session.job_states
 
     def filter_nodes(
         self, _: jobs.Task, nodes: contracts.NodeView
@@ -69,7 +69,7 @@ class LooksForThem(contracts.Plugin):
 
     def _counts(self, nodes: contracts.NodeView) -> NDArray[np.int64]:
         every = self._gangs.values()
-        found = Counter(gang.node(each) for gang in every for each in gang.job.tasks)
+        found = Counter(state.node(each) for state in every for each in state.job.tasks)
         rows = range(nodes.layout.size) if nodes.rows is None else nodes.rows.tolist()
         return np.array([found[nodes.layout.names[row]] for row in rows], dtype=np.int64)
 

@@ -23,7 +23,7 @@ from vscheduler.core.placement.pod_affinity import counts as near
 from vscheduler.core.session import job_state
 
 GPU = "nvidia.com/gpu"
-Gang = job_state.JobState
+JobState = job_state.JobState
 Queue = queues.Queue
 SPACE = resources.ResourceSpace.of([GPU])
 
@@ -34,7 +34,7 @@ class Opened:
 
     snapshot: snapshot.Snapshot
     queues: Mapping[str, queues.Queue]
-    gangs: Mapping[jobs.JobId, Gang]
+    job_states: Mapping[jobs.JobId, JobState]
     space: resources.ResourceSpace = SPACE
     requests: int = field(default=0)
     """How often a plugin asked for a request."""
@@ -66,7 +66,7 @@ class Opened:
     @property
     def demands(self) -> demands.QueueDemands:
         """As the real one."""
-        return demands.QueueDemands(self.space, self.gangs.values())
+        return demands.QueueDemands(self.space, self.job_states.values())
 
     @property
     def pools(self) -> node_pools.NodePools:
@@ -106,9 +106,9 @@ class Opened:
         self.requests += 1
         return self.space.vector(task.pod_class.request)
 
-    def gang(self, name: str) -> Gang:
+    def job_state(self, name: str) -> JobState:
         """A job by its name."""
-        return self.gangs[jobs.JobId(f"ns/{name}")]
+        return self.job_states[jobs.JobId(f"ns/{name}")]
 
 
 def kind(cpu: int = 1000, memory: int = 0, gpu: int = 0, **limits: Any) -> jobs.PodClass:
@@ -189,7 +189,7 @@ def opened(
             jobs=tuple(taking_part),
         ),
         queues={each.name: each for each in present},
-        gangs={each.id: job_state.JobState(each) for each in taking_part},
+        job_states={each.id: job_state.JobState(each) for each in taking_part},
     )
 
 

@@ -45,13 +45,13 @@ def order(plugin: drf.Drf, session: sessions.Opened) -> list[str]:
 
 def pods(session: sessions.Opened, job: str, count: int) -> list[jobs.Task]:
     """Running pods of the job, in order."""
-    tasks = sorted(session.gang(job).job.tasks, key=lambda task: len(task.uid))
+    tasks = sorted(session.job_state(job).job.tasks, key=lambda task: len(task.uid))
     return tasks[:count]
 
 
 def pending(session: sessions.Opened, job: str) -> jobs.Task:
     """The first pod of the job that waits."""
-    return next(session.gang(job).tasks(jobs.TaskStatus.PENDING))
+    return next(session.job_state(job).tasks(jobs.TaskStatus.PENDING))
 
 
 def test_without_the_flag_queues_are_all_the_same_to_it() -> None:
@@ -71,10 +71,10 @@ def test_branches_are_compared_from_the_root_down() -> None:
         queue("prod", "root/eng/prod", "1/1/1"),
     )
     assert order(plugin, session) == ["sci", "dev", "prod"]
-    for pod in list(session.gang("sci").tasks(jobs.TaskStatus.PENDING))[:2]:
+    for pod in list(session.job_state("sci").tasks(jobs.TaskStatus.PENDING))[:2]:
         plugin.on_allocate(pod)
     assert order(plugin, session) == ["dev", "prod", "sci"]
-    for pod in list(session.gang("sci").tasks(jobs.TaskStatus.PENDING))[:2]:
+    for pod in list(session.job_state("sci").tasks(jobs.TaskStatus.PENDING))[:2]:
         plugin.on_deallocate(pod)
     assert order(plugin, session) == ["sci", "dev", "prod"]
 

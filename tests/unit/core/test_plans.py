@@ -21,11 +21,11 @@ def test_plans_of_single_pods_give_way_to_each_other() -> None:
     opened = running.open_session(pictures.documents(PICTURE), running.TREE)
     made = []
     for _ in range(2):
-        for gang in opened.gangs.values():
+        for state in opened.job_states.values():
             before = opened.work["plans"]
-            for task in gang.job.tasks * 2:
+            for task in state.job.tasks * 2:
                 opened.placement.choose(task)
-            made.append((gang.job.name, opened.work["plans"] - before))
+            made.append((state.job.name, opened.work["plans"] - before))
     assert made[:6] == [("a", 1), ("b", 1), ("c", 1), ("d", 1), ("e", 1), ("f", 0)]
     assert made[6:] == [("a", 1), ("b", 1), ("c", 1), ("d", 0), ("e", 0), ("f", 0)]
 
@@ -33,7 +33,7 @@ def test_plans_of_single_pods_give_way_to_each_other() -> None:
 def test_a_plan_that_is_made_anew_chooses_as_the_one_before() -> None:
     """And as one who knows nothing yet."""
     opened = running.open_session(pictures.documents(PICTURE), running.TREE)
-    tasks = [task for gang in opened.gangs.values() for task in gang.job.tasks]
+    tasks = [task for state in opened.job_states.values() for task in state.job.tasks]
     places = set()
     with opened.statement() as trial:
         for task in tasks:

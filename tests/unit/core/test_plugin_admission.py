@@ -25,9 +25,9 @@ def job(name: str = "j", *standing: jobs.TaskStatus, **fields: Any) -> jobs.Job:
     return sessions.job(name, *tasks, **{"min_resources": least, **fields})
 
 
-def gang(*standing: jobs.TaskStatus, **fields: Any) -> sessions.Gang:
+def gang(*standing: jobs.TaskStatus, **fields: Any) -> sessions.JobState:
     """The same as a cycle sees it."""
-    return sessions.Gang(job("j", *standing, **fields))
+    return sessions.JobState(job("j", *standing, **fields))
 
 
 FIGURES = {
@@ -128,7 +128,7 @@ def test_a_queue_tells_its_own_limit_from_the_cluster_s() -> None:
     )
     plugin = proportion.Proportion({})
     sessions.start(plugin, opened)
-    answers = [plugin.job_enqueueable(opened.gang(name)) for name in "ab"]
+    answers = [plugin.job_enqueueable(opened.job_state(name)) for name in "ab"]
     assert answers == [
         decisions.AdmissionFailure(
             code=decisions.ReasonCode.QUEUE_FULL,
@@ -156,7 +156,7 @@ def test_pod_slots_limit_a_queue_where_its_capability_names_them(named: bool) ->
     )
     plugin = proportion.Proportion({})
     sessions.start(plugin, opened)
-    assert (plugin.job_enqueueable(opened.gang("a")) is True) is not named
+    assert (plugin.job_enqueueable(opened.job_state("a")) is True) is not named
 
 
 def test_promises_of_a_cycle_add_up() -> None:
@@ -176,9 +176,9 @@ def test_promises_of_a_cycle_add_up() -> None:
         sessions.start(plugin, opened)
         answers = []
         for name in "abc":
-            answers.append(plugin.job_enqueueable(opened.gang(name)))
+            answers.append(plugin.job_enqueueable(opened.job_state(name)))
             if answers[-1] is True:
-                plugin.job_enqueued(opened.gang(name))
+                plugin.job_enqueued(opened.job_state(name))
         assert answers[:2] == [True, True]
         assert isinstance(answers[2], decisions.AdmissionFailure)
         (shortage,) = answers[2].shortages
@@ -190,7 +190,7 @@ def test_nobody_counts_promises_where_no_group_asks() -> None:
     opened = sessions.opened(job("a", state=INQUEUE))
     plugin = overcommit.Overcommit({})
     sessions.start(plugin, opened)
-    assert plugin.job_enqueueable(sessions.Gang(job("b", min_resources=None))) is True
+    assert plugin.job_enqueueable(sessions.JobState(job("b", min_resources=None))) is True
     assert opened.requests == 0
 
 
@@ -207,6 +207,6 @@ def test_the_nearest_waiting_time_counts(annotations: dict[str, str], due: float
     opened = sessions.opened(job("a", annotations=annotations))
     plugin = sla.Sla({"sla-waiting-time": "2h"})
     sessions.start(plugin, opened)
-    assert plugin.job_enqueueable(opened.gang("a")) is None
+    assert plugin.job_enqueueable(opened.job_state("a")) is None
     assert opened.due == [due]
-    assert plugin.job_key(opened.gang("a")) == (0, due)
+    assert plugin.job_key(opened.job_state("a")) == (0, due)

@@ -234,8 +234,8 @@ def test_what_groups_can_do_without_is_free_to_promise() -> None:
         for amount in (2, 3)
     )
     made = plugin(ran, two, three, known=known)
-    assert made.job_enqueueable(sessions.Gang(two)) is True
-    assert made.job_enqueueable(sessions.Gang(three)) == decisions.AdmissionFailure(
+    assert made.job_enqueueable(sessions.JobState(two)) is True
+    assert made.job_enqueueable(sessions.JobState(three)) == decisions.AdmissionFailure(
         code=decisions.ReasonCode.QUEUE_FULL,
         shortages=(decisions.Shortage(resource="cpu", requested=3, allocated=1, limit=3),),
         subject="q",

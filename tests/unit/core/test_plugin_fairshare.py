@@ -197,8 +197,8 @@ def test_records_of_others_count_and_are_not_ours() -> None:
     }
     made = opened(TWO, {"gold": record(100.0, default=50.0)}, written)
     assert queue_keys(made)["gold"][1] == pytest.approx((100 + 20 + 4) / 2)
-    gang = next(gang for gang in made.gangs.values() if gang.job.queue == "gold")
-    assert made.dispatch.key("job_key", gang)[-1][0] == pytest.approx(50 + 15 + 3)
+    state = next(state for state in made.job_states.values() if state.job.queue == "gold")
+    assert made.dispatch.key("job_key", state)[-1][0] == pytest.approx(50 + 15 + 3)
     assert made.dispatch.last("usages") == {"gold": record(100.0, default=50.0)}
 
 

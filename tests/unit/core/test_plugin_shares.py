@@ -109,8 +109,8 @@ def test_a_queue_takes_up_to_its_share() -> None:
     )
     plugin = proportioned(session)
     queue = session.queues["a"]
-    first, second = session.gang("a").job.tasks[:2]
-    memory = session.gang("m").job.tasks[0]
+    first, second = session.job_state("a").job.tasks[:2]
+    memory = session.job_state("m").job.tasks[0]
     assert plugin.allocatable(queue, first)
     plugin.on_allocate(first)
     assert not plugin.allocatable(queue, second)  # 2000 of 1500
@@ -132,7 +132,9 @@ def test_a_whole_share_can_be_used_though_it_is_a_float() -> None:
         queues=[sessions.queue(name) for name in names],
         total=sessions.total(cpu=998),
     )
-    assert proportioned(session).allocatable(session.queues["a"], session.gang("a").job.tasks[0])
+    assert proportioned(session).allocatable(
+        session.queues["a"], session.job_state("a").job.tasks[0]
+    )
     devices = sessions.kind(cpu=0, gpu=1)
     session = sessions.opened(
         *(waiting(name, 3, devices, name) for name in names[:2]),
@@ -140,7 +142,7 @@ def test_a_whole_share_can_be_used_though_it_is_a_float() -> None:
         total=sessions.total(gpu=1),
     )
     plugin = proportioned(session)
-    assert not plugin.allocatable(session.queues["a"], session.gang("a").job.tasks[0])
+    assert not plugin.allocatable(session.queues["a"], session.job_state("a").job.tasks[0])
 
 
 def test_pod_slots_count_where_the_capability_names_them() -> None:
@@ -153,7 +155,7 @@ def test_pod_slots_count_where_the_capability_names_them() -> None:
             total=sessions.total(pods=1),
         )
         plugin = proportioned(session)
-        pod = session.gang("a").job.tasks[0]
+        pod = session.job_state("a").job.tasks[0]
         assert plugin.allocatable(session.queues["q"], pod) is allowed
         shortages = [each.resource for each in plugin.shortages(session.queues["q"], pod)]
         assert shortages == ([] if allowed else ["pods"])
@@ -206,7 +208,7 @@ def test_a_queue_that_isnt_open_takes_nothing(state: queues.QueueState) -> None:
         waiting("a", 1, sessions.kind()), queues=[sessions.queue(state=state)]
     )
     plugin = proportioned(session)
-    pod = session.gang("a").job.tasks[0]
+    pod = session.job_state("a").job.tasks[0]
     assert not plugin.allocatable(session.queues["q"], pod)
     assert plugin.shortages(session.queues["q"], pod) == ()
 
@@ -223,15 +225,15 @@ def test_queues_are_ordered_by_priority_and_share() -> None:
         ],
     )
     plugin = proportioned(session)
-    for pod in session.gang("rich").job.tasks[:2]:
+    for pod in session.job_state("rich").job.tasks[:2]:
         plugin.on_allocate(pod)
-    plugin.on_allocate(session.gang("urgent").job.tasks[0])
+    plugin.on_allocate(session.job_state("urgent").job.tasks[0])
     ordered = sorted(
         session.queues.values(), key=lambda queue: (sortable(plugin.queue_key(queue)), queue.name)
     )
     assert [queue.name for queue in ordered] == ["urgent", "idle", "poor", "rich"]
     before = plugin.queue_key(session.queues["rich"])
-    plugin.on_deallocate(session.gang("rich").job.tasks[1])
+    plugin.on_deallocate(session.job_state("rich").job.tasks[1])
     assert sortable(plugin.queue_key(session.queues["rich"])) < sortable(before)
     assert not plugin.overused(session.queues["idle"])
 
@@ -258,11 +260,13 @@ def test_drf_orders_by_dominant_share() -> None:
     plugin.start()
 
     def shares() -> list[contracts.Key]:
-        return [plugin.job_key(session.gang(name)) for name in ("device", "cores", "none", "slots")]
+        return [
+            plugin.job_key(session.job_state(name)) for name in ("device", "cores", "none", "slots")
+        ]
 
     assert shares() == [0.25, 0.6, 0.0, 0.0]
-    big = session.gang("none").job.tasks[0]
-    small = session.gang("slots").job.tasks
+    big = session.job_state("none").job.tasks[0]
+    small = session.job_state("slots").job.tasks
     plugin.on_allocate(big)
     plugin.on_allocate(small[0])
     plugin.on_allocate(small[1])
@@ -280,6 +284,6 @@ def test_hooks_that_run_for_every_pod_ask_the_session_once_per_class() -> None:
     for plugin in plugins:
         plugin.open(session)
         plugin.start()
-        for pod in session.gang("a").job.tasks:
+        for pod in session.job_state("a").job.tasks:
             plugin.on_allocate(pod)
     assert session.requests == 2

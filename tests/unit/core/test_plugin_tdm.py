@@ -208,11 +208,11 @@ def test_jobs_that_stay_come_first_and_starve(
     task = sessions.task("j")
     job = sessions.job("j", task, annotations=annotations, labels=labels)
     plugin, session = opened(job)
-    assert plugin.job_key(session.gang("j")) == int(preemptable)
-    assert plugin.job_starving(session.gang("j")) is not preemptable
+    assert plugin.job_key(session.job_state("j")) == int(preemptable)
+    assert plugin.job_starving(session.job_state("j")) is not preemptable
     placed = sessions.job("j", *running("j", 1), annotations=annotations, labels=labels)
     plugin, session = opened(placed)
-    assert plugin.job_starving(session.gang("j")) is False
+    assert plugin.job_starving(session.job_state("j")) is False
 
 
 def test_a_job_may_hold_room_for_its_minimum() -> None:
@@ -222,10 +222,10 @@ def test_a_job_may_hold_room_for_its_minimum() -> None:
         "j", *running("j", 1), sessions.task("j", 1, of=idle), sessions.task("j", 2), min_member=3
     )
     plugin, session = opened(job)
-    gang = session.gang("j")
-    assert plugin.job_pipelined(gang) is False
-    gang.move(job.tasks[2], jobs.TaskStatus.PIPELINED, "n0")
-    assert plugin.job_pipelined(gang) is True
+    state = session.job_state("j")
+    assert plugin.job_pipelined(state) is False
+    state.move(job.tasks[2], jobs.TaskStatus.PIPELINED, "n0")
+    assert plugin.job_pipelined(state) is True
 
 
 def test_nodes_of_zones_are_told_apart() -> None:

@@ -26,8 +26,8 @@ def opened() -> working.Session:
 
 def tasks(opened: working.Session, name: str) -> tuple[jobs.Task, ...]:
     """The pods of a job."""
-    (gang,) = (gang for gang in opened.gangs.values() if gang.job.name == name)
-    return gang.job.tasks
+    (state,) = (state for state in opened.job_states.values() if state.job.name == name)
+    return state.job.tasks
 
 
 def place(opened: working.Session) -> None:

@@ -7,9 +7,9 @@ def test_pods_placed_in_this_cycle_make_no_surplus() -> None:
     """Their binds may fail, and then the minimum would be split."""
     picture = "node n1 cpu=4 queue q job q/j min=2 n1 n1 -"
     session = running.open_session(pictures.documents(picture), running.TREE)
-    gang = session.gangs[jobs.JobId("default/j")]
-    first, _, last = gang.job.tasks
+    state = session.job_states[jobs.JobId("default/j")]
+    first, _, last = state.job.tasks
     with session.statement() as trial:
         trial.allocate(last, 0)
-        assert gang.ready_tasks == 3
-        assert victims.surplus(gang, first) is None
+        assert state.ready_tasks == 3
+        assert victims.surplus(state, first) is None

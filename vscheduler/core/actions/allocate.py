@@ -55,10 +55,10 @@ class Allocate(contracts.Action[working.Session]):
         turns, whatever admission has cost, and at least one turn is given, whatever the sorting of
         jobs has cost.
         """
-        for gang in session.spending.in_turn(
+        for state in session.spending.in_turn(
             nominations.startable(session, self._waiting(session))
         ):
-            _start_nominated(session, gang)
+            _start_nominated(session, state)
         session.spending.grant(2)
         lines, unschedulable = _line_up(session)
         later: Lines = {}
@@ -66,7 +66,7 @@ class Allocate(contracts.Action[working.Session]):
         if not spent:
             _take_turns(session, later, None)
         for line in (*lines.values(), *later.values()):
-            session.not_attempted.update(turn.gang.job.id for turn in line.rest())
+            session.not_attempted.update(turn.state.job.id for turn in line.rest())
         for group in unschedulable:
             _report_unschedulable(session, *group)
 
@@ -109,9 +109,9 @@ def _take_turns(session: working.Session, lines: Lines, later: Lines | None) -> 
             lines[queue.name] = ordering.Line()
             continue
         turn = line.leave()
-        session.spending.payer = turn.gang.job.namespace
+        session.spending.payer = turn.state.job.namespace
         if _place(session, queue, turn) and turn.tasks:
-            line.join(ordering.job_key(session.dispatch, turn.gang), turn)
+            line.join(ordering.job_key(session.dispatch, turn.state), turn)
         session.spending.payer = ""
         waiting.join(key(queue), queue)
         spent = session.spending.over
@@ -127,27 +127,27 @@ def _defer(
     """
 
     def comes_last(turn: reasons.JobTurn) -> bool:
-        return session.spending.has_had_its_part(turn.gang.job.namespace)
+        return session.spending.has_had_its_part(turn.state.job.namespace)
 
     if line and comes_last(line.first):
         line.part(comes_last, later.setdefault(queue, ordering.Line()))
 
 
-def _start_nominated(session: working.Session, gang: job_state.JobState) -> None:
+def _start_nominated(session: working.Session, state: job_state.JobState) -> None:
     """Start a job on its nominated nodes, let the job wait on, or cancel the nominations.
 
     The job has its turn before all jobs without nominations, and regardless of the queue's share:
     the queue's usage already includes the nominations.
     """
-    queue = session.queues[gang.job.queue]
-    session.reasons.pop(gang.job.id, None)  # an earlier action may have noted a wait
-    waiting = gang.tasks(jobs.TaskStatus.PIPELINED)
-    tasks = ordering.tasks(session.dispatch, gang, waiting)
+    queue = session.queues[state.job.queue]
+    session.reasons.pop(state.job.id, None)  # an earlier action may have noted a wait
+    waiting = state.tasks(jobs.TaskStatus.PIPELINED)
+    tasks = ordering.tasks(session.dispatch, state, waiting)
     with session.statement() as trial:
         for task in tasks:
             trial.withdraw(task)
         withdrawn = trial.checkpoint()  # where to return to if the nominations are cancelled
-        turn = reasons.JobTurn(gang, deque(task for task in tasks if not task.best_effort))
+        turn = reasons.JobTurn(state, deque(task for task in tasks if not task.best_effort))
         while turn.tasks:
             before = len(turn.tasks)
             _fill(session, trial, queue, turn)
@@ -157,7 +157,7 @@ def _start_nominated(session: working.Session, gang: job_state.JobState) -> None
             best_effort_placement.others({task.uid for task in tasks})
         outcome = best_effort_placement.conclude()
         if outcome is best_effort.Outcome.WAITS:
-            session.note(gang.job.id, reasons.of(gang, decisions.ReasonCode.WAITS_FOR_RELEASE))
+            session.note(state.job.id, reasons.of(state, decisions.ReasonCode.WAITS_FOR_RELEASE))
         elif outcome is best_effort.Outcome.NEITHER:
             trial.rollback(withdrawn)
             trial.commit()
@@ -170,41 +170,41 @@ def _line_up(
     lines: Lines = {}
     admission = session.policy.runs("enqueue")
     due = [
-        gang for gang in session.unfinished_jobs() if _is_due(session, gang, admission=admission)
+        state for state in session.unfinished_jobs() if _is_due(session, state, admission=admission)
     ]
     without = unschedulable_classes.groups(session, due)
-    apart = {gang.job.id for _, group in without for gang in group}
-    for gang in due:
-        job = gang.job
+    apart = {state.job.id for _, group in without for state in group}
+    for state in due:
+        job = state.job
         if job.id in apart:
             continue
-        tasks = [task for task in gang.tasks(jobs.TaskStatus.PENDING) if not task.best_effort]
+        tasks = [task for task in state.tasks(jobs.TaskStatus.PENDING) if not task.best_effort]
         if tasks:
-            tasks = ordering.tasks(session.dispatch, gang, tasks)
+            tasks = ordering.tasks(session.dispatch, state, tasks)
             line = lines.setdefault(job.queue, ordering.Line())
-            key = ordering.job_key(session.dispatch, gang)
-            line.join(key, reasons.JobTurn(gang, deque(tasks)))
-        elif gang.counts[jobs.TaskStatus.GATED] and not gang.has_minimum:
-            reasons.note_incomplete(session, gang)
+            key = ordering.job_key(session.dispatch, state)
+            line.join(key, reasons.JobTurn(state, deque(tasks)))
+        elif state.counts[jobs.TaskStatus.GATED] and not state.has_minimum:
+            reasons.note_incomplete(session, state)
     return lines, without
 
 
-def _is_due(session: working.Session, gang: job_state.JobState, *, admission: bool) -> bool:
+def _is_due(session: working.Session, state: job_state.JobState, *, admission: bool) -> bool:
     """Whether the job gets a turn. With admission, the PodGroup must be admitted first."""
-    if gang.phase is jobs.Phase.PENDING:
+    if state.phase is jobs.Phase.PENDING:
         if admission:
             return False
-        gang.phase = jobs.Phase.INQUEUE
-    if not gang.counts[jobs.TaskStatus.PENDING] and gang.has_minimum:
+        state.phase = jobs.Phase.INQUEUE
+    if not state.counts[jobs.TaskStatus.PENDING] and state.has_minimum:
         return False
-    if gang.waiting_tasks and not gang.has_minimum:  # had its turn and waits on nominated nodes
+    if state.waiting_tasks and not state.has_minimum:  # had its turn and waits on nominated nodes
         return False
-    reason = reasons.invalid(session, gang)
+    reason = reasons.invalid(session, state)
     if reason is not None:
-        session.note(gang.job.id, reason)
+        session.note(state.job.id, reason)
         return False
-    if gang.job.id in session.snapshot.carried.attempted:
-        session.not_attempted.add(gang.job.id)
+    if state.job.id in session.snapshot.carried.attempted:
+        session.not_attempted.add(state.job.id)
         return False
     return True
 
@@ -219,14 +219,14 @@ def _report_unschedulable(
     queue = session.queues[group[0].job.queue]
     overused = session.dispatch.any_says("overused", queue)
     known: dict[Hashable, decisions.Reason] = {}
-    for place, gang in enumerate(group):
+    for place, state in enumerate(group):
         if place and session.spending.over:
-            session.not_attempted.add(gang.job.id)
+            session.not_attempted.add(state.job.id)
             continue
-        session.spending.payer = gang.job.namespace
+        session.spending.payer = state.job.namespace
         session.spend("roomless", UNSCHEDULABLE_COST)
         turn = reasons.JobTurn(
-            gang, deque((unschedulable_classes.representative(gang.job) or task,))
+            state, deque((unschedulable_classes.representative(state.job) or task,))
         )
         if overused:
             reasons.note_share(session, queue, turn)
@@ -245,21 +245,21 @@ def _record_refusal(
 
     known caches the reasons of similar jobs.
     """
-    gang, task = turn.gang, turn.tasks[0]
+    state, task = turn.state, turn.tasks[0]
     if session.dispatch.all_agree("allocatable", queue, task):
-        job = gang.job
-        key = (len(job.tasks), job.min_member, gang.ready_tasks)
+        job = state.job
+        key = (len(job.tasks), job.min_member, state.ready_tasks)
         if key not in known:
-            known[key] = reasons.no_room(session, gang, task)
+            known[key] = reasons.no_room(session, state, task)
         session.note(job.id, known[key])
     else:
         reasons.note_share(session, queue, turn, task)
-    if session.dispatch.all_agree("job_ready", gang):
+    if session.dispatch.all_agree("job_ready", state):
         return
-    if session.dispatch.vote("job_pipelined", gang):
-        reasons.note_waiting(session, gang)
+    if session.dispatch.vote("job_pipelined", state):
+        reasons.note_waiting(session, state)
     else:
-        reasons.note_incomplete(session, gang)
+        reasons.note_incomplete(session, state)
 
 
 def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn) -> bool:
@@ -267,21 +267,21 @@ def _place(session: working.Session, queue: queues.Queue, turn: reasons.JobTurn)
 
     Return whether pods are bound.
     """
-    gang = turn.gang
+    state = turn.state
     with session.statement() as trial:
         _fill(session, trial, queue, turn)
-        if not gang.job.pending_best_effort and session.dispatch.all_agree("job_ready", gang):
+        if not state.job.pending_best_effort and session.dispatch.all_agree("job_ready", state):
             trial.commit()
             return True
         best_effort_placement = _best_effort(session, trial, queue, turn)
         outcome = best_effort_placement.conclude()
-        if turn.tasks and job_state.rests(session.dispatch, gang, jobs.PLACED):
+        if turn.tasks and job_state.rests(session.dispatch, state, jobs.PLACED):
             _fill(session, trial, queue, turn, idlers=False)  # more large tasks may fit
             outcome = best_effort_placement.conclude()
         if outcome is best_effort.Outcome.WAITS:
-            reasons.note_waiting(session, gang)
+            reasons.note_waiting(session, state)
         elif outcome is best_effort.Outcome.NEITHER:
-            reasons.note_incomplete(session, gang)
+            reasons.note_incomplete(session, state)
     return outcome is best_effort.Outcome.STARTS
 
 
@@ -297,17 +297,17 @@ def _fill(
 
     With `idlers`, best-effort members count while waiting.
     """
-    gang = turn.gang
+    state = turn.state
     while turn.tasks:
-        key = None if gang.sub_groups is None else gang.sub_groups.of(turn.tasks[0])
-        if gang.sub_groups is None or key is None:
+        key = None if state.sub_groups is None else state.sub_groups.of(turn.tasks[0])
+        if state.sub_groups is None or key is None:
             placed = _place_next(session, trial, queue, turn)
         else:
-            placed = _fill_sub_group(session, trial, queue, turn, (gang.sub_groups, key))
-        if placed is Placed.NOWHERE and not gang.may_become_ready(turn.failed_roles):
+            placed = _fill_sub_group(session, trial, queue, turn, (state.sub_groups, key))
+        if placed is Placed.NOWHERE and not state.may_become_ready(turn.failed_roles):
             return
-        ready = placed is Placed.YES and session.dispatch.all_agree("job_ready", gang)
-        if ready and (idlers or not job_state.rests(session.dispatch, gang, jobs.READY)):
+        ready = placed is Placed.YES and session.dispatch.all_agree("job_ready", state)
+        if ready and (idlers or not job_state.rests(session.dispatch, state, jobs.READY)):
             return
 
 
@@ -382,5 +382,5 @@ def _best_effort(
         return choice is not None
 
     return best_effort.BestEffortPlacement(
-        session=session, trial=trial, gang=turn.gang, place=place
+        session=session, trial=trial, state=turn.state, place=place
     )

@@ -29,30 +29,30 @@ class Backfill(contracts.Action[working.Session]):
 
     def execute(self, session: working.Session) -> None:
         """Go through queues and jobs in the order at the beginning of the action."""
-        for gang in _line_up(session):
+        for state in _line_up(session):
             if session.spending.exhausted:
-                _skip(session, gang)
+                _skip(session, state)
             else:
-                self._place(session, gang)
+                self._place(session, state)
 
-    def _place(self, session: working.Session, gang: job_state.JobState) -> None:
+    def _place(self, session: working.Session, state: job_state.JobState) -> None:
         """Place the best-effort pods that the job needs, then the rest.
 
         The pods are bound if the job is ready; otherwise nothing is kept.
         """
-        queue = session.queues[gang.job.queue]
+        queue = session.queues[state.job.queue]
         with session.statement() as trial:
             place = functools.partial(self._try, session, trial, queue)
             best_effort_placement = best_effort.BestEffortPlacement(
-                session=session, trial=trial, gang=gang, place=place, statuses=jobs.READY
+                session=session, trial=trial, state=state, place=place, statuses=jobs.READY
             )
             best_effort_placement.exchange()
             if best_effort_placement.needed():
                 best_effort_placement.others()
-            if job_state.is_ready(session.dispatch, gang):
-                best_effort.start(session, trial, gang)
+            if job_state.is_ready(session.dispatch, state):
+                best_effort.start(session, trial, state)
             else:
-                self._give_up(session, trial, gang)
+                self._give_up(session, trial, state)
 
     def _try(
         self,
@@ -66,9 +66,9 @@ class Backfill(contracts.Action[working.Session]):
         Without a suitable node, a pipelined task stays.
         """
         session.spend("tasks", TASK_COST)
-        gang = session.gang_of(task)
+        state = session.job_state_of(task)
         before = trial.checkpoint()
-        if gang.status(task) is jobs.TaskStatus.PIPELINED:
+        if state.status(task) is jobs.TaskStatus.PIPELINED:
             trial.withdraw(task)
         allowed = session.dispatch.all_agree("allocatable", queue, task)
         choice = session.placement.choose(task) if allowed else None
@@ -76,13 +76,13 @@ class Backfill(contracts.Action[working.Session]):
             trial.allocate(task, choice.row)
             return True
         trial.rollback(before)
-        if gang.status(task) is jobs.TaskStatus.PENDING:
+        if state.status(task) is jobs.TaskStatus.PENDING:
             reason = no_room(session, task) if allowed else _no_share(session, queue, task)
-            session.note(gang.job.id, reason)
+            session.note(state.job.id, reason)
         return False
 
     def _give_up(
-        self, session: working.Session, trial: statement.Statement, gang: job_state.JobState
+        self, session: working.Session, trial: statement.Statement, state: job_state.JobState
     ) -> None:
         """Leave the statement uncommitted, as the job isn't ready."""
 
@@ -90,37 +90,37 @@ class Backfill(contracts.Action[working.Session]):
 def _line_up(session: working.Session) -> Iterator[job_state.JobState]:
     """Iterate over the admitted and valid jobs with best-effort pods to place, in order."""
     lines: defaultdict[str, list[job_state.JobState]] = defaultdict(list)
-    for gang in session.unfinished_jobs():
-        job = gang.job
-        if not (gang.pending_best_effort or gang.waiting_tasks) or not any(_waiting(gang)):
+    for state in session.unfinished_jobs():
+        job = state.job
+        if not (state.pending_best_effort or state.waiting_tasks) or not any(_waiting(state)):
             continue
-        if gang.phase is jobs.Phase.PENDING:
+        if state.phase is jobs.Phase.PENDING:
             continue
-        reason = reasons.invalid(session, gang)
+        reason = reasons.invalid(session, state)
         if reason is not None:
             session.note(job.id, reason)
         elif job.id in session.snapshot.carried.attempted:
-            _skip(session, gang)
+            _skip(session, state)
         else:
-            lines[job.queue].append(gang)
+            lines[job.queue].append(state)
     dispatch = session.dispatch
     present = (session.queues[name] for name in lines)
     for queue in sorted(present, key=lambda queue: ordering.queue_key(dispatch, queue)):
-        yield from sorted(lines[queue.name], key=lambda gang: ordering.job_key(dispatch, gang))
+        yield from sorted(lines[queue.name], key=lambda state: ordering.job_key(dispatch, state))
 
 
-def _waiting(gang: job_state.JobState) -> Iterator[jobs.Task]:
+def _waiting(state: job_state.JobState) -> Iterator[jobs.Task]:
     """Iterate over the best-effort pods that are pending or pipelined."""
     pending, pipelined = jobs.TaskStatus.PENDING, jobs.TaskStatus.PIPELINED
-    for status, count in ((pending, gang.pending_best_effort), (pipelined, gang.waiting_tasks)):
+    for status, count in ((pending, state.pending_best_effort), (pipelined, state.waiting_tasks)):
         if count:
-            yield from (task for task in gang.tasks(status) if task.best_effort)
+            yield from (task for task in state.tasks(status) if task.best_effort)
 
 
-def _skip(session: working.Session, gang: job_state.JobState) -> None:
+def _skip(session: working.Session, state: job_state.JobState) -> None:
     """Report nothing about the job in this cycle, unless a reason was recorded before."""
-    if gang.job.id not in session.reasons:
-        session.not_attempted.add(gang.job.id)
+    if state.job.id not in session.reasons:
+        session.not_attempted.add(state.job.id)
 
 
 def no_room(session: working.Session, task: jobs.Task) -> decisions.Reason:
@@ -144,5 +144,5 @@ def _no_share(session: working.Session, queue: queues.Queue, task: jobs.Task) ->
 def _reason(
     session: working.Session, task: jobs.Task, code: decisions.ReasonCode, **numbers: object
 ) -> decisions.Reason:
-    gang = session.gang_of(task)
-    return reasons.of(gang, code, request=task.pod_class.request, role=task.role, **numbers)
+    state = session.job_state_of(task)
+    return reasons.of(state, code, request=task.pod_class.request, role=task.role, **numbers)

@@ -50,19 +50,19 @@ class Enqueue(contracts.Action[working.Session]):
         before any plugin counts the resources promised to them.
         """
         timeout = self.seconds(TIMEOUT)
-        for gang in session.unfinished_jobs():
-            if gang.phase not in jobs.YOUNG:
+        for state in session.unfinished_jobs():
+            if state.phase not in jobs.YOUNG:
                 continue
-            if session.bars and reasons.barred(session, gang) is not None:
-                gang.phase = jobs.Phase.PENDING
+            if session.bars and reasons.barred(session, state) is not None:
+                state.phase = jobs.Phase.PENDING
                 continue
-            uid = gang.job.uid
-            if gang.phase is jobs.Phase.PENDING and uid in session.admitted:
-                gang.phase = jobs.Phase.INQUEUE
-            elif gang.phase is jobs.Phase.INQUEUE and uid in session.admission_expired:
-                gang.phase = jobs.Phase.PENDING
-            if gang.phase is jobs.Phase.INQUEUE:
-                self._enforce_timeout(session, gang, timeout)
+            uid = state.job.uid
+            if state.phase is jobs.Phase.PENDING and uid in session.admitted:
+                state.phase = jobs.Phase.INQUEUE
+            elif state.phase is jobs.Phase.INQUEUE and uid in session.admission_expired:
+                state.phase = jobs.Phase.PENDING
+            if state.phase is jobs.Phase.INQUEUE:
+                self._enforce_timeout(session, state, timeout)
 
     def execute(self, session: working.Session) -> None:
         """Give turns to queues, one group a turn. Groups with an expired admission come last.
@@ -75,22 +75,22 @@ class Enqueue(contracts.Action[working.Session]):
         self._unschedulable: list[tuple[job_state.JobState, unschedulable_jobs.Obstacle]] = []
         pending: tuple[list[job_state.JobState], list[job_state.JobState]] = ([], [])
         nodes_ready = bool(session.layout.ready.any())
-        young = [gang for gang in session.unfinished_jobs() if gang.phase in jobs.YOUNG]
+        young = [state for state in session.unfinished_jobs() if state.phase in jobs.YOUNG]
         spending = session.spending
-        for gang in spending.in_turn(young):
-            waits = gang.phase is jobs.Phase.PENDING
-            if gang.job.id in session.snapshot.carried.attempted:
+        for state in spending.in_turn(young):
+            waits = state.phase is jobs.Phase.PENDING
+            if state.job.id in session.snapshot.carried.attempted:
                 if waits:
-                    session.not_attempted.add(gang.job.id)
+                    session.not_attempted.add(state.job.id)
                 continue
             if (waits or nodes_ready) and not spending.exhausted:
-                obstacle = self._feasible.obstacle(gang)
+                obstacle = self._feasible.obstacle(state)
                 if obstacle is not None:
-                    self._unschedulable.append((gang, obstacle))
-                    gang.phase = jobs.Phase.PENDING
+                    self._unschedulable.append((state, obstacle))
+                    state.phase = jobs.Phase.PENDING
                     continue
             if waits:
-                pending[gang.job.uid in session.admission_expired].append(gang)
+                pending[state.job.uid in session.admission_expired].append(state)
         session.spending.grant(4)
         for waiting in pending:
             self._take_turns(session, waiting)
@@ -104,46 +104,46 @@ class Enqueue(contracts.Action[working.Session]):
         is unfinished and the next cycle continues.
         """
         part_is_spent = session.spending.part(4)
-        obstacles = {gang.job.id: obstacle for gang, obstacle in self._unschedulable}
-        waiting = [gang for gang, _ in self._unschedulable]
-        for place, gang in enumerate(session.spending.in_turn(waiting)):
+        obstacles = {state.job.id: obstacle for state, obstacle in self._unschedulable}
+        waiting = [state for state, _ in self._unschedulable]
+        for place, state in enumerate(session.spending.in_turn(waiting)):
             if place and part_is_spent():
                 session.spending.exhausted = True
-                session.not_attempted.add(gang.job.id)
+                session.not_attempted.add(state.job.id)
                 continue
-            again = gang.job.id in session.known_unschedulable.entries
+            again = state.job.id in session.known_unschedulable.entries
             session.spend("hopeless", REPEAT_COST if again else REPORT_COST)
-            session.note(gang.job.id, self._reason_for(session, gang, obstacles[gang.job.id]))
+            session.note(state.job.id, self._reason_for(session, state, obstacles[state.job.id]))
 
     def _reason_for(
         self,
         session: working.Session,
-        gang: job_state.JobState,
+        state: job_state.JobState,
         obstacle: unschedulable_jobs.Obstacle,
     ) -> decisions.Reason:
         """Return why the group can't start.
 
         Restrictions of the queue come first, since additional nodes wouldn't remove them.
         """
-        barred_by = reasons.barred(session, gang)
+        barred_by = reasons.barred(session, state)
         if barred_by is not None:
             return barred_by
-        refusal = self._refusal(session, session.queues[gang.job.queue], gang)
+        refusal = self._refusal(session, session.queues[state.job.queue], state)
         if refusal is None or _is_cluster_full(refusal):
-            return self._feasible.reason(gang, obstacle)
-        return self._refused(session, gang, refusal)
+            return self._feasible.reason(state, obstacle)
+        return self._refused(session, state, refusal)
 
     def _take_turns(self, session: working.Session, pending: list[job_state.JobState]) -> None:
         lines: Lines = {}
-        for gang in pending:
-            line = lines.setdefault(gang.job.queue, ordering.Line())
-            since = session.admission_expired.get(gang.job.uid, 0.0)
-            line.join((since, *ordering.job_key(session.dispatch, gang)), gang)
+        for state in pending:
+            line = lines.setdefault(state.job.queue, ordering.Line())
+            since = session.admission_expired.get(state.job.uid, 0.0)
+            line.join((since, *ordering.job_key(session.dispatch, state)), state)
         later: Lines = {}
         self._decide_in_turn(session, lines, later)
         self._decide_in_turn(session, later, None)
         for line in (*lines.values(), *later.values()):
-            session.not_attempted.update(gang.job.id for gang in line.rest())
+            session.not_attempted.update(state.job.id for state in line.rest())
 
     def _decide_in_turn(self, session: working.Session, lines: Lines, later: Lines | None) -> None:
         """Consider one group a turn while the budget lasts.
@@ -152,8 +152,8 @@ class Enqueue(contracts.Action[working.Session]):
         `later`.
         """
 
-        def comes_last(gang: job_state.JobState) -> bool:
-            return session.spending.has_had_its_part(gang.job.namespace)
+        def comes_last(state: job_state.JobState) -> bool:
+            return session.spending.has_had_its_part(state.job.namespace)
 
         waiting: ordering.Line[queues.Queue] = ordering.Line()
         for name in lines:
@@ -166,74 +166,74 @@ class Enqueue(contracts.Action[working.Session]):
             if later is not None and comes_last(line.first):
                 line.part(comes_last, later.setdefault(queue.name, ordering.Line()))
             if line:
-                gang = line.leave()
-                session.spending.payer = gang.job.namespace
-                self._decide(session, queue, gang)
+                state = line.leave()
+                session.spending.payer = state.job.namespace
+                self._decide(session, queue, state)
                 session.spending.payer = ""
             if line:
                 waiting.join(ordering.queue_key(session.dispatch, queue), queue)
 
     def _decide(
-        self, session: working.Session, queue: queues.Queue, gang: job_state.JobState
+        self, session: working.Session, queue: queues.Queue, state: job_state.JobState
     ) -> None:
-        barred_by = reasons.barred(session, gang)
+        barred_by = reasons.barred(session, state)
         if barred_by is not None:
-            session.note(gang.job.id, barred_by)
+            session.note(state.job.id, barred_by)
             return
-        refusal = self._refusal(session, queue, gang)
+        refusal = self._refusal(session, queue, state)
         if refusal is None:
-            self._admit(session, gang)
+            self._admit(session, state)
         else:
-            session.note(gang.job.id, self._refused(session, gang, refusal))
+            session.note(state.job.id, self._refused(session, state, refusal))
 
-    def _admit(self, session: working.Session, gang: job_state.JobState) -> None:
-        session.dispatch.every("job_enqueued", gang)
-        gang.phase = jobs.Phase.INQUEUE
-        session.admitted[gang.job.uid] = session.snapshot.now
-        self._wake_at_timeout(session, gang)
+    def _admit(self, session: working.Session, state: job_state.JobState) -> None:
+        session.dispatch.every("job_enqueued", state)
+        state.phase = jobs.Phase.INQUEUE
+        session.admitted[state.job.uid] = session.snapshot.now
+        self._wake_at_timeout(session, state)
 
     def _enforce_timeout(
-        self, session: working.Session, gang: job_state.JobState, timeout: float
+        self, session: working.Session, state: job_state.JobState, timeout: float
     ) -> None:
         """Revoke the admission of a group that didn't start in time.
 
         A group with nominations keeps its admission. A group without minResources was promised
         nothing, and has nothing to give back.
         """
-        now, uid = session.snapshot.now, gang.job.uid
+        now, uid = session.snapshot.now, state.job.uid
         due = session.admitted.setdefault(uid, now) + timeout
-        if gang.job.min_resources is None or gang.ready_tasks >= max(1, gang.job.min_member):
+        if state.job.min_resources is None or state.ready_tasks >= max(1, state.job.min_member):
             return
         nominated = session.snapshot.carried.nominations
-        if nominated and any(task.uid in nominated for task in gang.job.tasks):
+        if nominated and any(task.uid in nominated for task in state.job.tasks):
             return
         if now < due:
             session.wake(due)
             return
-        gang.phase = jobs.Phase.PENDING
+        state.phase = jobs.Phase.PENDING
         session.admission_expired[uid] = now
 
-    def _wake_at_timeout(self, session: working.Session, gang: job_state.JobState) -> None:
+    def _wake_at_timeout(self, session: working.Session, state: job_state.JobState) -> None:
         """Ask for a cycle at the timeout of the group admitted now."""
-        if gang.job.min_resources is not None:
+        if state.job.min_resources is not None:
             session.wake(session.snapshot.now + self.seconds(TIMEOUT))
 
     def _refusal(
-        self, session: working.Session, queue: queues.Queue, gang: job_state.JobState
+        self, session: working.Session, queue: queues.Queue, state: job_state.JobState
     ) -> decisions.AdmissionFailure | None:
         """Return why the group isn't admitted; None to admit the group. If the cluster is full but
         the queue may reclaim resources, the group is admitted.
         """
-        found = refusal(session, gang)
+        found = refusal(session, state)
         if found is None or not _is_cluster_full(found):
             return found
-        limit = session.dispatch.refusal("job_enqueueable", gang, forgive=_would_evictions_help)
-        return None if limit is None and _may_reclaim(session, queue, gang) else found
+        limit = session.dispatch.refusal("job_enqueueable", state, forgive=_would_evictions_help)
+        return None if limit is None and _may_reclaim(session, queue, state) else found
 
     def _refused(
         self,
         session: working.Session,
-        gang: job_state.JobState,
+        state: job_state.JobState,
         refusal: decisions.AdmissionFailure,
     ) -> decisions.Reason:
         """Return the refusal as a reason.
@@ -241,32 +241,32 @@ class Enqueue(contracts.Action[working.Session]):
         For a group that requests more than all nodes have, report only the excess.
         """
         if _is_cluster_full(refusal):
-            beyond = feasibility.beyond(session, gang)
+            beyond = feasibility.beyond(session, state)
             if beyond:
-                return reasons.of(gang, decisions.ReasonCode.NEVER_FITS, shortages=beyond)
-        return reason_of(gang, refusal)
+                return reasons.of(state, decisions.ReasonCode.NEVER_FITS, shortages=beyond)
+        return reason_of(state, refusal)
 
 
 def refusal(
-    session: working.Session, gang: job_state.JobState
+    session: working.Session, state: job_state.JobState
 ) -> decisions.AdmissionFailure | None:
     """Return why plugins refuse the group; None if no plugin does. A full cluster is the last of
     all reasons, returned only without any other.
     """
-    ask = functools.partial(session.dispatch.refusal, "job_enqueueable", gang)
+    ask = functools.partial(session.dispatch.refusal, "job_enqueueable", state)
     found = ask()
     if found is None or not _is_cluster_full(found):
         return found
     return ask(forgive=_is_cluster_full) or found
 
 
-def reason_of(gang: job_state.JobState, refusal: decisions.AdmissionFailure) -> decisions.Reason:
+def reason_of(state: job_state.JobState, refusal: decisions.AdmissionFailure) -> decisions.Reason:
     """Return a plugin's refusal as the reason of the group."""
     return decisions.Reason(
         code=refusal.code,
-        queue=gang.job.queue,
-        tasks=len(gang.job.tasks),
-        minimum=gang.job.min_member,
+        queue=state.job.queue,
+        tasks=len(state.job.tasks),
+        minimum=state.job.min_member,
         subject=refusal.subject,
         problem=refusal.problem,
         shortages=refusal.shortages,
@@ -283,7 +283,7 @@ def _would_evictions_help(refusal: decisions.AdmissionFailure) -> bool:
     return _is_cluster_full(refusal) and not refusal.subject
 
 
-def _may_reclaim(session: working.Session, queue: queues.Queue, gang: job_state.JobState) -> bool:
+def _may_reclaim(session: working.Session, queue: queues.Queue, state: job_state.JobState) -> bool:
     """Whether the group's queue may reclaim the resources that the cluster no longer has free.
 
     Plugins are asked about a single pod with the minimum request of the whole group, since pods may
@@ -293,13 +293,13 @@ def _may_reclaim(session: working.Session, queue: queues.Queue, gang: job_state.
         return False
     if session.dispatch.any_says("overused", queue):
         return False
-    job = gang.job
+    job = state.job
     whole = jobs.Task(
         uid=jobs.TaskId(""),
         namespace=job.namespace,
         name=job.name,
         job=job.id,
-        pod_class=jobs.PodClass(request=inqueue_resources.unallocated(gang)),
+        pod_class=jobs.PodClass(request=inqueue_resources.unallocated(state)),
         status=jobs.TaskStatus.PENDING,
         created=job.created,
     )

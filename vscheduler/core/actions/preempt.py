@@ -56,10 +56,10 @@ def _preempt_for(
     preemptor: preemptors.Preemptor,
 ) -> None:
     """Make room for the job's minimum, then for one more pod at a time."""
-    job = preemptor.gang.job
+    job = preemptor.state.job
     session.spending.payer = job.namespace
     candidates = [of_other_jobs(job)]
-    if any(preemptor.gang.counts[status] for status in jobs.EVICTABLE):
+    if any(preemptor.state.counts[status] for status in jobs.EVICTABLE):
         candidates.append(of_same_job(job))
     for candidate in candidates:
         while preemptor.tasks and planner.plan(queue, preemptor, candidate):
@@ -71,9 +71,9 @@ def _preempt_for(
 def of_other_jobs(job: jobs.Job) -> victims.Candidate:
     """Return a filter that passes pods of the queue's jobs except this job."""
 
-    def candidate(gang: job_state.JobState, task: jobs.Task) -> bool:
+    def candidate(state: job_state.JobState, task: jobs.Task) -> bool:
         del task
-        return gang.job.queue == job.queue and gang.job.id != job.id
+        return state.job.queue == job.queue and state.job.id != job.id
 
     return candidate
 
@@ -81,8 +81,8 @@ def of_other_jobs(job: jobs.Job) -> victims.Candidate:
 def of_same_job(job: jobs.Job) -> victims.Candidate:
     """Return a filter that passes pods of this job."""
 
-    def candidate(gang: job_state.JobState, task: jobs.Task) -> bool:
+    def candidate(state: job_state.JobState, task: jobs.Task) -> bool:
         del task
-        return gang.job.id == job.id
+        return state.job.id == job.id
 
     return candidate

@@ -34,12 +34,12 @@ class Reclaim(contracts.Action[working.Session]):
             if not line or session.dispatch.any_says("overused", queue):
                 continue
             preemptor = line.leave()
-            session.spending.payer = preemptor.gang.job.namespace
+            session.spending.payer = preemptor.state.job.namespace
             if not planner.plan(queue, preemptor, of_other_queues(session, queue)):
-                session.reclaim_failed.add((self.name, preemptor.gang.job.id))
+                session.reclaim_failed.add((self.name, preemptor.state.job.id))
                 self._skip_similar(session, planner, line)
             elif preemptor.tasks:
-                line.join(preemptors.job_place(session, preemptor.gang), preemptor)
+                line.join(preemptors.job_place(session, preemptor.state), preemptor)
             waiting.join(preemptors.queue_place(session, queue, line), queue)
         session.spending.payer = ""
 
@@ -52,14 +52,14 @@ class Reclaim(contracts.Action[working.Session]):
         """Skip jobs similar to a job without victims."""
         while line and not session.spending.exhausted and planner.is_futile(line.first):
             session.spend("asked", eviction.SKIP_COST)
-            session.reclaim_failed.add((self.name, line.leave().gang.job.id))
+            session.reclaim_failed.add((self.name, line.leave().state.job.id))
 
 
 def of_other_queues(session: working.Session, queue: queues.Queue) -> victims.Candidate:
     """Return a filter that passes pods of all other queues with spec.reclaimable."""
 
-    def candidate(gang: job_state.JobState, task: jobs.Task) -> bool:
+    def candidate(state: job_state.JobState, task: jobs.Task) -> bool:
         del task
-        return gang.job.queue != queue.name and session.queues[gang.job.queue].reclaimable
+        return state.job.queue != queue.name and session.queues[state.job.queue].reclaimable
 
     return candidate

@@ -30,13 +30,13 @@ class Shuffle(contracts.Action[working.Session]):
             victims[task.job].append(task)
         with session.statement() as trial:
             for job, named in victims.items():
-                for unit in self._units(session, session.gangs[job], named):
+                for unit in self._units(session, session.job_states[job], named):
                     if session.affinity_counts.would_break_affinity(unit.tasks):
                         continue
                     before = trial.checkpoint()
                     for task in unit.tasks:
                         trial.evict(_evict(session, task, whole=unit.whole))
-                    if self._must_stay(session, unit.gang):
+                    if self._must_stay(session, unit.state):
                         trial.rollback(before)
             if trial.evicts:
                 session.shuffled_at = session.snapshot.now
@@ -47,28 +47,28 @@ class Shuffle(contracts.Action[working.Session]):
         return [task for task in running(session) if task.preemptable]
 
     def _units(
-        self, session: working.Session, gang: job_state.JobState, named: Sequence[jobs.Task]
+        self, session: working.Session, state: job_state.JobState, named: Sequence[jobs.Task]
     ) -> Iterator[victims.VictimGroup]:
         """Yield the groups to evict: the whole gang if all pods were selected, else surplus pods.
 
         Each group is evicted before the next is computed.
         """
-        everything = victims.whole(gang)
+        everything = victims.whole(state)
         wanted = {task.uid for task in named}
         together = everything is not None and all(task.uid in wanted for task in everything.tasks)
         if everything is not None and together and session.budgets.spare(everything.tasks):
             yield everything
             return
         for task in named:
-            unit = victims.surplus(gang, task)
+            unit = victims.surplus(state, task)
             if unit is not None and session.budgets.spare(unit.tasks):
                 yield unit
 
-    def _must_stay(self, session: working.Session, gang: job_state.JobState) -> bool:
+    def _must_stay(self, session: working.Session, state: job_state.JobState) -> bool:
         """Whether to undo the last eviction from the gang. Never the case by default, since
         `_units` keeps each gang at its minimum.
         """
-        del session, gang
+        del session, state
         return False
 
 
@@ -77,14 +77,14 @@ def running(session: working.Session) -> Iterator[jobs.Task]:
     server has refused to evict.
     """
     refused = session.snapshot.carried.eviction_refused_pods
-    for gang in session.gangs.values():
-        if gang.counts[jobs.TaskStatus.RUNNING]:
-            for task in gang.tasks(jobs.TaskStatus.RUNNING):
+    for state in session.job_states.values():
+        if state.counts[jobs.TaskStatus.RUNNING]:
+            for task in state.tasks(jobs.TaskStatus.RUNNING):
                 if task.node in session.layout.rows and task.uid not in refused:
                     yield task
 
 
 def _evict(session: working.Session, task: jobs.Task, *, whole: bool) -> decisions.Evict:
-    node = session.gang_of(task).node(task)
+    node = session.job_state_of(task).node(task)
     assert node is not None, f"{task.key} runs nowhere"
     return decisions.Evict(task=task, node=node, action=Shuffle.name, beneficiary=None, whole=whole)

@@ -145,7 +145,7 @@ class Session(Protocol):
         """Pods of other schedulers that wait on nominated nodes, with their requests."""
 
     @property
-    def gangs(self) -> Mapping[jobs.JobId, views.JobState]:
+    def job_states(self) -> Mapping[jobs.JobId, views.JobState]:
         """The state of each job in this cycle; every job has its queue in `queues`."""
 
     @property
@@ -265,7 +265,7 @@ class Hooks(Protocol):
         key, computed again after each turn of the queue.
         """
 
-    def job_key(self, gang: views.JobState) -> Key | None:
+    def job_key(self, state: views.JobState) -> Key | None:
         """[JobOrder; first difference, then creation time, then id] The job's sort key, computed
         again each time the job returns to the queue's line.
         """
@@ -273,31 +273,31 @@ class Hooks(Protocol):
     def task_key(self, task: jobs.Task) -> Key | None:
         """[TaskOrder; first difference, then index, creation time, UID] The sort key of a task."""
 
-    def job_valid(self, gang: views.JobState) -> decisions.Reason | None:
+    def job_valid(self, state: views.JobState) -> decisions.Reason | None:
         """[JobValid; first reason] Why can't this job be scheduled as it is? None: it can."""
 
-    def job_ready(self, gang: views.JobState) -> bool | None:
+    def job_ready(self, state: views.JobState) -> bool | None:
         """[JobReady; all] May the tasks allocated so far be bound?"""
 
-    def start_timeout(self, gang: views.JobState) -> float | None:
+    def start_timeout(self, state: views.JobState) -> float | None:
         """[-; first] After how many seconds is a gang evicted if only a part of its pods could be
         bound? Without any answer, the pods stay.
         """
 
-    def job_pipelined(self, gang: views.JobState) -> bool | None:
+    def job_pipelined(self, state: views.JobState) -> bool | None:
         """[JobPipelined; a vote] May the job reserve resources being released until the job can
         start? A reject loses, a tier with a permit decides.
         """
 
-    def job_starving(self, gang: views.JobState) -> bool | None:
+    def job_starving(self, state: views.JobState) -> bool | None:
         """[JobStarving; all of the first tier with an answer] May pods be evicted for this job? If
         no plugin has an answer, no job starves.
         """
 
-    def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool | None:
+    def job_enqueueable(self, state: views.JobState) -> decisions.AdmissionFailure | bool | None:
         """[JobEnqueueable; a vote] May a Pending group be admitted? An AdmissionFailure is a no."""
 
-    def job_enqueued(self, gang: views.JobState) -> None:
+    def job_enqueued(self, state: views.JobState) -> None:
         """[JobEnqueued; all] The group was admitted: count the resources promised to the group."""
 
     def overused(self, queue: queues.Queue) -> bool | None:

@@ -42,30 +42,30 @@ class VolcanoBackfill(backfill.Backfill):
         """
         del queue
         session.spend("tasks", backfill.TASK_COST)
-        gang = session.gang_of(task)
-        if gang.status(task) is jobs.TaskStatus.PIPELINED:
+        state = session.job_state_of(task)
+        if state.status(task) is jobs.TaskStatus.PIPELINED:
             trial.withdraw(task)
         choice = session.placement.choose(task)
         if choice is not None and choice.idle:
             trial.allocate(task, choice.row)
             return True
-        session.note(gang.job.id, backfill.no_room(session, task))
+        session.note(state.job.id, backfill.no_room(session, task))
         return False
 
     def _give_up(
-        self, session: working.Session, trial: statement.Statement, gang: job_state.JobState
+        self, session: working.Session, trial: statement.Statement, state: job_state.JobState
     ) -> None:
         """Keep the pod slots of the job for the rest of the cycle."""
-        if not session.dispatch.all_agree("job_ready", gang):
+        if not session.dispatch.all_agree("job_ready", state):
             trial.hold()
 
 
 class NoFeasibility(feasibility.Feasibility):
     """Lets every gang try, whether or not empty nodes could hold the gang."""
 
-    def obstacle(self, gang: job_state.JobState) -> unschedulable_jobs.Obstacle | None:
+    def obstacle(self, state: job_state.JobState) -> unschedulable_jobs.Obstacle | None:
         """Return None: nothing is proved."""
-        del gang
+        del state
         return None
 
 
@@ -75,31 +75,31 @@ class VolcanoEnqueue(enqueue.Enqueue):
     feasibility_check: ClassVar[type[feasibility.Feasibility]] = NoFeasibility
 
     def _enforce_timeout(
-        self, session: working.Session, gang: job_state.JobState, timeout: float
+        self, session: working.Session, state: job_state.JobState, timeout: float
     ) -> None:
         """Do nothing: a group that is Inqueue stays Inqueue."""
 
-    def _wake_at_timeout(self, session: working.Session, gang: job_state.JobState) -> None:
+    def _wake_at_timeout(self, session: working.Session, state: job_state.JobState) -> None:
         """Do nothing: no timeout exists."""
 
     def _refusal(
-        self, session: working.Session, queue: queues.Queue, gang: job_state.JobState
+        self, session: working.Session, queue: queues.Queue, state: job_state.JobState
     ) -> decisions.AdmissionFailure | None:
         """Return why the group isn't admitted. A group without minResources is admitted without
         asking any plugin, even into a closed queue.
         """
         del queue
-        return None if gang.job.min_resources is None else enqueue.refusal(session, gang)
+        return None if state.job.min_resources is None else enqueue.refusal(session, state)
 
     def _refused(
         self,
         session: working.Session,
-        gang: job_state.JobState,
+        state: job_state.JobState,
         refusal: decisions.AdmissionFailure,
     ) -> decisions.Reason:
         """Return the refusal as a reason, without comparing the group with all nodes together."""
         del session
-        return enqueue.reason_of(gang, refusal)
+        return enqueue.reason_of(state, refusal)
 
 
 class VolcanoPreempt(preempt.Preempt):
@@ -125,18 +125,18 @@ def _preempt_in_queue(
     starving = []
     while line:
         preemptor = line.leave()
-        gang = preemptor.gang
-        starving.append(gang)
-        session.reclaim_failed.add((preempt.Preempt.name, gang.job.id))
-        others = preempt.of_other_jobs(gang.job)
+        state = preemptor.state
+        starving.append(state)
+        session.reclaim_failed.add((preempt.Preempt.name, state.job.id))
+        others = preempt.of_other_jobs(state.job)
         with session.statement() as trial:
-            while preemptor.tasks and session.dispatch.first_tier("job_starving", gang):
+            while preemptor.tasks and session.dispatch.first_tier("job_starving", state):
                 _preempt(session, trial, preemptor.tasks.popleft(), others, evict_for)
-            node_by_node.conclude(session, trial, gang)
-    for gang in starving:
-        own = preempt.of_same_job(gang.job)
+            node_by_node.conclude(session, trial, state)
+    for state in starving:
+        own = preempt.of_same_job(state.job)
         left = sorted(
-            gang.tasks(jobs.TaskStatus.PENDING),
+            state.tasks(jobs.TaskStatus.PENDING),
             key=lambda task: ordering.task_key(session.dispatch, task),
         )
         for task in left:
@@ -157,8 +157,8 @@ def _preempt(
     if task.never_preempts:
         return False
 
-    def allowed(gang: job_state.JobState, victim: jobs.Task) -> bool:
-        return candidate(gang, victim) and (victim.best_effort or not task.best_effort)
+    def allowed(state: job_state.JobState, victim: jobs.Task) -> bool:
+        return candidate(state, victim) and (victim.best_effort or not task.best_effort)
 
     return evict_for(
         node_by_node.NodeByNodeSearch(
@@ -189,17 +189,17 @@ class VolcanoReclaim(reclaim.Reclaim):
             line = lines[queue.name]
             while line:
                 preemptor = line.leave()
-                session.reclaim_failed.add((self.name, preemptor.gang.job.id))
+                session.reclaim_failed.add((self.name, preemptor.state.job.id))
                 with session.statement() as trial:
                     _reclaim(session, trial, queue, preemptor, candidate)
-                    node_by_node.conclude(session, trial, preemptor.gang)
+                    node_by_node.conclude(session, trial, preemptor.state)
 
 
 def _running(candidate: victims.Candidate) -> victims.Candidate:
     """Return a filter that passes the running pods among those passed by `candidate`."""
 
-    def running(gang: job_state.JobState, task: jobs.Task) -> bool:
-        return task.status is jobs.TaskStatus.RUNNING and candidate(gang, task)
+    def running(state: job_state.JobState, task: jobs.Task) -> bool:
+        return task.status is jobs.TaskStatus.RUNNING and candidate(state, task)
 
     return running
 
@@ -212,7 +212,7 @@ def _reclaim(
     candidate: victims.Candidate,
 ) -> None:
     """Evict for the job's tasks, one after the other, for as long as the job starves."""
-    while preemptor.tasks and session.dispatch.first_tier("job_starving", preemptor.gang):
+    while preemptor.tasks and session.dispatch.first_tier("job_starving", preemptor.state):
         task = preemptor.tasks.popleft()
         if task.never_preempts or not session.dispatch.all_agree("preemptive", queue, (task,)):
             continue
@@ -236,13 +236,13 @@ class VolcanoShuffle(shuffle.Shuffle):
         return list(shuffle.running(session))
 
     def _units(
-        self, session: working.Session, gang: job_state.JobState, named: Sequence[jobs.Task]
+        self, session: working.Session, state: job_state.JobState, named: Sequence[jobs.Task]
     ) -> Iterator[victims.VictimGroup]:
         """Yield each selected pod alone."""
         del session
         for task in named:
-            yield victims.VictimGroup(gang=gang, tasks=(task,), whole=False)
+            yield victims.VictimGroup(state=state, tasks=(task,), whole=False)
 
-    def _must_stay(self, session: working.Session, gang: job_state.JobState) -> bool:
+    def _must_stay(self, session: working.Session, state: job_state.JobState) -> bool:
         """Whether the gang was bound in this cycle, and lacks its minimum after the eviction."""
-        return node_by_node.is_torn(session, gang)
+        return node_by_node.is_torn(session, state)

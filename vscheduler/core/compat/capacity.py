@@ -113,15 +113,15 @@ class VolcanoCapacity(capacity.Capacity):
         """Return the default key; None once the plugin has stopped."""
         return None if self._stopped else super().victim_queue_key(claimant, queue)
 
-    def job_valid(self, gang: views.JobState) -> decisions.Reason | None:
+    def job_valid(self, state: views.JobState) -> decisions.Reason | None:
         """Abstain: where a job is in the wrong queue, nothing is placed anyway."""
-        del gang
+        del state
         return None
 
-    def job_enqueued(self, gang: views.JobState) -> None:
+    def job_enqueued(self, state: views.JobState) -> None:
         """Promise the whole minResources to the queue."""
-        account = self._books.accounts[gang.job.queue]
-        self._books.add_inqueue(account, inqueue_resources.minimum(gang))
+        account = self._books.accounts[state.job.queue]
+        self._books.add_inqueue(account, inqueue_resources.minimum(state))
 
     def reclaimable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
@@ -143,8 +143,8 @@ class VolcanoCapacity(capacity.Capacity):
     def _occupied(self) -> Mapping[str, str]:
         """Return a job of each queue that has one, be it done."""
         found: dict[str, str] = {}
-        for gang in self._session.gangs.values():
-            found.setdefault(gang.job.queue, gang.job.id)
+        for state in self._session.job_states.values():
+            found.setdefault(state.job.queue, state.job.id)
         return found
 
     def _barred(self, queue: queues.Queue) -> decisions.ReasonCode | None:

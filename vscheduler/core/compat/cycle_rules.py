@@ -42,15 +42,15 @@ class VolcanoCycleRules(cycle_rules.CycleRules):
         """
         return policy.values(labels) if policy.keys else None
 
-    def unfinished_without_node(self, gang: views.JobState) -> int:
+    def unfinished_without_node(self, state: views.JobState) -> int:
         """Return 0: a PodGroup is Completed once all pods with a node have finished."""
-        del gang
+        del state
         return 0
 
-    def lacks_minimum(self, gang: views.JobState, placed: int) -> bool:
+    def lacks_minimum(self, state: views.JobState, placed: int) -> bool:
         """Whether fewer than minMember pods are ready, pending best-effort pods included.
 
         Volcano: JobInfo.IsReady.
         """
         del placed
-        return not gang.has_minimum
+        return not state.has_minimum

@@ -38,7 +38,7 @@ class VolcanoDrf(drf.Drf):
         victims = []
         for task in candidates:
             self._shift(task, -1)
-            if tree.key(mine) < tree.key(self._session.gangs[task.job].job.queue):
+            if tree.key(mine) < tree.key(self._session.job_states[task.job].job.queue):
                 victims.append(task)
             self._shift(task, 1)
         return victims

@@ -33,9 +33,9 @@ class NodeByNodeSearch:
     candidate: victims.Candidate
 
     @property
-    def gang(self) -> job_state.JobState:
+    def state(self) -> job_state.JobState:
         """The state of the task's job."""
-        return self.session.gang_of(self.task)
+        return self.session.job_state_of(self.task)
 
     def candidates(self, row: int) -> list[jobs.Task]:
         """Return the candidates for eviction on this node."""
@@ -43,9 +43,9 @@ class NodeByNodeSearch:
         return [
             task
             for task in session.evictable_on(row)
-            if session.gang_of(task).status(task) is task.status
+            if session.job_state_of(task).status(task) is task.status
             and task.preemptable
-            and self.candidate(session.gang_of(task), task)
+            and self.candidate(session.job_state_of(task), task)
         ]
 
     def victims(self, candidates: Sequence[jobs.Task]) -> list[jobs.Task]:
@@ -54,7 +54,7 @@ class NodeByNodeSearch:
         Plugins see the candidates in this order, too. In Volcano only capacity's candidates are
         sorted, and the order is random otherwise.
         """
-        ordered = in_order(self.session, self.gang, candidates)
+        ordered = in_order(self.session, self.state, candidates)
         return self._spared(self._permitted(ordered))
 
     def _permitted(self, candidates: Sequence[jobs.Task]) -> list[jobs.Task]:
@@ -82,7 +82,7 @@ class NodeByNodeSearch:
         """
         session, trial = self.session, self.trial
         allocated = jobs.TaskStatus.ALLOCATED
-        young = any(session.gang_of(task).counts[allocated] for task in victims)
+        young = any(session.job_state_of(task).counts[allocated] for task in victims)
         if not young and not session.affinity_counts.has_affinity_placements:
             return victims
         start = trial.checkpoint()
@@ -92,7 +92,7 @@ class NodeByNodeSearch:
                 continue
             before = trial.checkpoint()
             self.evict(victim)
-            if is_torn(session, session.gang_of(victim)):
+            if is_torn(session, session.job_state_of(victim)):
                 trial.rollback(before)
                 victims.remove(victim)
         trial.rollback(start)
@@ -111,20 +111,22 @@ class NodeByNodeSearch:
         )
 
 
-def is_torn(session: "working.Session", gang: job_state.JobState) -> bool:
+def is_torn(session: "working.Session", state: job_state.JobState) -> bool:
     """Whether the gang was bound in this cycle and now has less than its minimum.
 
     Volcano evicts pods of such a gang if the tier asked doesn't protect gangs.
     """
     return (
         session.dispatch.asks("job_ready")
-        and not gang.reaches(jobs.READY, idlers=False)
-        and any(task.uid not in session.pipelined for task in gang.tasks(jobs.TaskStatus.ALLOCATED))
+        and not state.reaches(jobs.READY, idlers=False)
+        and any(
+            task.uid not in session.pipelined for task in state.tasks(jobs.TaskStatus.ALLOCATED)
+        )
     )
 
 
 def conclude(
-    session: "working.Session", trial: statement.Statement, gang: job_state.JobState
+    session: "working.Session", trial: statement.Statement, state: job_state.JobState
 ) -> None:
     """Commit the evictions if the job can start afterwards.
 
@@ -138,20 +140,20 @@ def conclude(
         return choice is not None
 
     best_effort_placement = best_effort.BestEffortPlacement(
-        session=session, trial=trial, gang=gang, place=place
+        session=session, trial=trial, state=state, place=place
     )
-    if session.dispatch.vote("job_pipelined", gang) and best_effort_placement.needed():
+    if session.dispatch.vote("job_pipelined", state) and best_effort_placement.needed():
         trial.commit()
 
 
 def in_order(
-    session: "working.Session", gang: job_state.JobState, victims: Sequence[jobs.Task]
+    session: "working.Session", state: job_state.JobState, victims: Sequence[jobs.Task]
 ) -> list[jobs.Task]:
     """Sort the victims, first to evict first (Volcano: BuildVictimsPriorityQueue)."""
-    claimant = session.queues[gang.job.queue]
+    claimant = session.queues[state.job.queue]
 
     def key(task: jobs.Task) -> ordering.SortKey:
-        owner = session.gang_of(task)
+        owner = session.job_state_of(task)
         queue = session.queues[owner.job.queue]
         return ordering.victim_key(session.dispatch, claimant, (queue, owner), task)
 
@@ -277,7 +279,7 @@ def _fits(search: NodeByNodeSearch, row: int, victims: Sequence[jobs.Task] = ())
 def _starts(search: NodeByNodeSearch, row: int) -> bool:
     """Whether queue, resources and predicates all admit the task (Volcano: preemptorFitsOnNode)."""
     session = search.session
-    queue = session.queues[search.gang.job.queue]
+    queue = session.queues[search.state.job.queue]
     return session.dispatch.all_agree(
         "allocatable", queue, search.task
     ) and session.placement.feasible(search.task, row)

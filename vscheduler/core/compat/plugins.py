@@ -41,22 +41,22 @@ class VolcanoPriority(priority.Priority):
 class VolcanoGang(gang.Gang):
     """Considers the minimum of a job only, and ignores pods beyond the minimum."""
 
-    def start_timeout(self, gang: views.JobState) -> None:
+    def start_timeout(self, state: views.JobState) -> None:
         """Abstain: a gang bound in part stays."""
 
-    def job_starving(self, gang: views.JobState) -> bool:
+    def job_starving(self, state: views.JobState) -> bool:
         """Whether tasks are missing for the minimum of the job, or of a role.
 
         Volcano: gang jobStarvingFn, IsStarving.
         """
-        if gang.ready_tasks + gang.waiting_tasks < gang.job.min_member:
+        if state.ready_tasks + state.waiting_tasks < state.job.min_member:
             return True
-        missing = gang.job.min_task_member.items()
-        return any(gang.role_tasks(role, jobs.PLACED) < least for role, least in missing)
+        missing = state.job.min_task_member.items()
+        return any(state.role_tasks(role, jobs.PLACED) < least for role, least in missing)
 
-    def job_key(self, gang: views.JobState) -> contracts.Key:
+    def job_key(self, state: views.JobState) -> contracts.Key:
         """Order jobs without their minimum first, all alike."""
-        return 1 if gang.has_minimum else 0
+        return 1 if state.has_minimum else 0
 
 
 class VolcanoPredicates(predicates.Predicates):
@@ -111,32 +111,34 @@ def _final(results: Sequence[contracts.FilterResult]) -> list[contracts.FilterRe
 class VolcanoOvercommit(overcommit.Overcommit):
     """Counts promises in full, on all ready nodes."""
 
-    def _asked(self, gang: views.JobState) -> resources.ResourceMap:
+    def _asked(self, state: views.JobState) -> resources.ResourceMap:
         """Return the whole minResources, including the part that the group already has."""
-        return gang.job.min_resources or {}
+        return state.job.min_resources or {}
 
-    def _inqueue_of(self, gang: views.JobState) -> resources.ResourceMap:
+    def _inqueue_of(self, state: views.JobState) -> resources.ResourceMap:
         """Return the whole minResources."""
-        return inqueue_resources.minimum(gang)
+        return inqueue_resources.minimum(state)
 
     def _counted_nodes(self, layout: nodes.NodeLayout) -> nodes.Mask:
         """Return the ready nodes, (N,), including cordoned nodes."""
         return layout.ready
 
-    def _held(self, gang: views.JobState, left: dict[str, dict[str, int]]) -> resources.ResourceMap:
+    def _held(
+        self, state: views.JobState, left: dict[str, dict[str, int]]
+    ) -> resources.ResourceMap:
         """Return the resources held for a group: the whole minResources of an Inqueue group, else
         the outstanding part.
 
         The queue's limits aren't considered.
         """
         del left
-        if gang.phase is jobs.Phase.INQUEUE:
-            return inqueue_resources.minimum(gang)
-        return inqueue_resources.unallocated(gang)
+        if state.phase is jobs.Phase.INQUEUE:
+            return inqueue_resources.minimum(state)
+        return inqueue_resources.unallocated(state)
 
-    def _pool(self, gang: views.JobState) -> overcommit.Pool:
+    def _pool(self, state: views.JobState) -> overcommit.Pool:
         """Return all counted nodes: any group may be promised any node."""
-        del gang
+        del state
         return self._open
 
 
@@ -146,9 +148,9 @@ class VolcanoResourceQuota(resourcequota.ResourceQuota):
     def _count_inqueue(self, session: contracts.Session) -> None:
         """Do nothing: promises of earlier cycles are forgotten."""
 
-    def _asked(self, gang: views.JobState) -> resources.ResourceMap:
+    def _asked(self, state: views.JobState) -> resources.ResourceMap:
         """Return the whole minResources, including pods that the quota already counts."""
-        return gang.job.min_resources or {}
+        return state.job.min_resources or {}
 
     def _needs(self, amount: int) -> bool:
         """Return True: an exceeded quota refuses an amount of 0, too."""

@@ -74,14 +74,14 @@ class VolcanoProportion(proportion.Proportion):
     def victim_queue_key(self, claimant: queues.Queue, queue: queues.Queue) -> None:
         """Abstain: no queue loses pods before another."""
 
-    def job_enqueued(self, gang: views.JobState) -> None:
+    def job_enqueued(self, state: views.JobState) -> None:
         """Promise the whole minResources to the queue."""
-        self._add_inqueue(self._ledger(gang.job.id), inqueue_resources.minimum(gang))
+        self._add_inqueue(self._ledger(state.job.id), inqueue_resources.minimum(state))
 
-    def _asked(self, gang: views.JobState, queue: queues.Queue) -> resources.ResourceMap:
+    def _asked(self, state: views.JobState, queue: queues.Queue) -> resources.ResourceMap:
         """Return the whole minResources but pod slots, whatever of these the group has already."""
         del queue
-        least = gang.job.min_resources or {}
+        least = state.job.min_resources or {}
         return {name: amount for name, amount in least.items() if name != resources.PODS}
 
     def _is_full(

@@ -30,9 +30,9 @@ class VolcanoTdm(tdm.Tdm):
 
     window_type: ClassVar[type[tdm.Window]] = VolcanoWindow
 
-    def job_valid(self, gang: views.JobState) -> decisions.Reason | None:
+    def job_valid(self, state: views.JobState) -> decisions.Reason | None:
         """Abstain: an invalid number of pods is ignored."""
-        del gang
+        del state
         return None
 
     def _going(

@@ -47,19 +47,19 @@ class CycleRules:
         """
         return policy.values(labels)
 
-    def unfinished_without_node(self, gang: views.JobState) -> int:
+    def unfinished_without_node(self, state: views.JobState) -> int:
         """Count the pods without a node that keep a PodGroup from being Completed.
 
         All pods still to run count.
         """
-        return sum(gang.counts[status] for status in WITHOUT_NODE) + len(gang.job.rejections)
+        return sum(state.counts[status] for status in WITHOUT_NODE) + len(state.job.rejections)
 
-    def lacks_minimum(self, gang: views.JobState, placed: int) -> bool:
+    def lacks_minimum(self, state: views.JobState, placed: int) -> bool:
         """Whether a job has fewer than minMember pods.
 
         `placed` counts the pods with a node, or bound in this cycle.
         """
-        return placed < gang.job.min_member
+        return placed < state.job.min_member
 
 
 DEFAULT = CycleRules()

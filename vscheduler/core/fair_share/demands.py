@@ -29,8 +29,8 @@ class QueueDemands:
         """Queues with a job, in order of jobs."""
         self._bounded: list[jobs.Job] = []
         """Jobs with minResources."""
-        for gang in every:
-            job = gang.job
+        for state in every:
+            job = state.job
             queues[job.queue] = None
             if job.min_resources is not None:
                 self._bounded.append(job)
@@ -91,7 +91,7 @@ class Session(Protocol):
     queues: Mapping[str, queues.Queue]
 
     @property
-    def gangs(self) -> Mapping[jobs.JobId, jobs.WorkingJob]:
+    def job_states(self) -> Mapping[jobs.JobId, jobs.WorkingJob]:
         """All jobs with their state in this cycle. `queues` has the queue of every job."""
 
     @property

@@ -10,34 +10,34 @@ from collections.abc import Mapping
 from vscheduler.core.model import jobs, resources
 
 
-def minimum(gang: jobs.WorkingJob) -> resources.ResourceMap:
+def minimum(state: jobs.WorkingJob) -> resources.ResourceMap:
     """Return what admission promises a group: minResources less requests of gated pods."""
-    return _less(gang.job.min_resources or {}, _gated(gang.job))
+    return _less(state.job.min_resources or {}, _gated(state.job))
 
 
-def unallocated(gang: jobs.WorkingJob) -> resources.ResourceMap:
+def unallocated(state: jobs.WorkingJob) -> resources.ResourceMap:
     """Return the part of `minimum` not yet allocated to the group."""
-    job = gang.job
+    job = state.job
     return _less(_less(job.min_resources or {}, job.allocated), _gated(job))
 
 
-def holds(gang: jobs.WorkingJob) -> bool:
+def holds(state: jobs.WorkingJob) -> bool:
     """Whether resources are reserved for the group, that is, Inqueue or Running with minMember.
 
     A running group with fewer pods is finishing, such as a Spark job after the end of its driver
     (Volcano: proportion OnSessionOpen).
     """
-    if gang.job.min_resources is None:
+    if state.job.min_resources is None:
         return False
-    if gang.phase is jobs.Phase.RUNNING:
-        holding = sum(gang.counts[status] for status in jobs.HOLDING)
-        return holding >= gang.job.min_member
-    return gang.phase is jobs.Phase.INQUEUE
+    if state.phase is jobs.Phase.RUNNING:
+        holding = sum(state.counts[status] for status in jobs.HOLDING)
+        return holding >= state.job.min_member
+    return state.phase is jobs.Phase.INQUEUE
 
 
-def missing_pods(gang: jobs.WorkingJob) -> resources.ResourceMap:
+def missing_pods(state: jobs.WorkingJob) -> resources.ResourceMap:
     """Return the part of `minimum` not yet requested by any pod."""
-    job = gang.job
+    job = state.job
     asked = resources.add(job.allocated, job.pending)
     return _less(_less(job.min_resources or {}, asked), _gated(job))
 

@@ -365,10 +365,10 @@ class QueueUsageTree:
                 for column, amount in enumerate(asked.elastic[queue]):
                     each.elastic[column] += amount
         inner = self._inner
-        for gang in self._session.gangs.values():
-            if inqueue_resources.holds(gang) and gang.job.queue not in inner:
-                account = self.accounts[gang.job.queue]
-                inqueue = inqueue_resources.unallocated(gang)
+        for state in self._session.job_states.values():
+            if inqueue_resources.holds(state) and state.job.queue not in inner:
+                account = self.accounts[state.job.queue]
+                inqueue = inqueue_resources.unallocated(state)
                 self.add_inqueue(account, self._within_capability(account, inqueue))
 
     def _within_capability(

@@ -140,7 +140,7 @@ class Surplus:
 
     def move(self, task: jobs.Task, sign: int) -> None:
         """Count a task that comes to its node (1) or leaves the node (-1)."""
-        node = self._session.gangs[task.job].node(task)
+        node = self._session.job_states[task.job].node(task)
         if self._surplus is None:
             self._moves.append((task, node, sign))
         else:
@@ -158,7 +158,7 @@ class Surplus:
             self._surplus = self._worked_out()
             for moved, node, sign in self._moves:
                 self._count(self._surplus, moved, node, sign)
-        queue, kind = self._session.gangs[task.job].job.queue, int(self._pools.kinds[row])
+        queue, kind = self._session.job_states[task.job].job.queue, int(self._pools.kinds[row])
         found: Row = self._surplus[self._shares.places[queue], kind]
         return (queue, kind), found
 
@@ -168,7 +168,7 @@ class Surplus:
         """Add the request of a task to the surplus at this node, or subtract the request."""
         row = self._pools.nodes.layout.rows.get(node or "")
         if row is not None:
-            queue = self._shares.places[self._session.gangs[task.job].job.queue]
+            queue = self._shares.places[self._session.job_states[task.job].job.queue]
             surplus[queue, self._pools.kinds[row]] += sign * self._session.request(task)
 
     def _worked_out(self) -> NDArray[np.float64]:

@@ -26,13 +26,15 @@ class Outcome(Enum):
     NEITHER = auto()
 
 
-def start(session: "working.Session", trial: statement.Statement, gang: job_state.JobState) -> None:
+def start(
+    session: "working.Session", trial: statement.Statement, state: job_state.JobState
+) -> None:
     """Commit the statement of a ready job, and bind tasks that earlier turns only reserved.
 
     With reserved tasks the job has its minimum (Volcano: Session.Allocate dispatches all allocated
     tasks).
     """
-    for task in gang.tasks(jobs.TaskStatus.ALLOCATED):
+    for task in state.tasks(jobs.TaskStatus.ALLOCATED):
         if task.uid in session.pipelined and not trial.places(task):
             trial.start(task)
     trial.commit()
@@ -44,7 +46,7 @@ class BestEffortPlacement:
 
     session: "working.Session"
     trial: statement.Statement
-    gang: job_state.JobState
+    state: job_state.JobState
     place: Callable[[jobs.Task], bool]
     """Finds a node for a task; False if there is none."""
     statuses: frozenset[jobs.TaskStatus] = jobs.PLACED
@@ -55,13 +57,13 @@ class BestEffortPlacement:
 
         With NEITHER, nothing has been committed, and the caller undoes the statement.
         """
-        session, trial, gang = self.session, self.trial, self.gang
+        session, trial, state = self.session, self.trial, self.state
         if not self.needed():
             return Outcome.NEITHER
-        if job_state.is_ready(session.dispatch, gang):
-            start(session, trial, gang)
+        if job_state.is_ready(session.dispatch, state):
+            start(session, trial, state)
             return Outcome.STARTS
-        if session.dispatch.vote("job_pipelined", gang):
+        if session.dispatch.vote("job_pipelined", state):
             trial.hold()
             return Outcome.WAITS
         return Outcome.NEITHER
@@ -71,12 +73,12 @@ class BestEffortPlacement:
 
         Return False, and place none, if nodes have no room for enough of them.
         """
-        if not job_state.rests(self.session.dispatch, self.gang, self.statuses):
+        if not job_state.rests(self.session.dispatch, self.state, self.statuses):
             return True
         before = self.trial.checkpoint()
         for lacking in (True, False):
-            for placed in self._each(self.gang.lacks_role if lacking else _any):
-                if placed and not job_state.rests(self.session.dispatch, self.gang, self.statuses):
+            for placed in self._each(self.state.lacks_role if lacking else _any):
+                if placed and not job_state.rests(self.session.dispatch, self.state, self.statuses):
                     return True
         self.trial.rollback(before)
         return False
@@ -88,9 +90,9 @@ class BestEffortPlacement:
 
     def exchange(self) -> None:
         """Place members waiting for resources being released, sub-groups only if complete."""
-        gang, groups = self.gang, self.gang.sub_groups
-        pipelined = [task for task in gang.tasks(jobs.TaskStatus.PIPELINED) if task.best_effort]
-        ordered = ordering.tasks(self.session.dispatch, gang, pipelined)
+        state, groups = self.state, self.state.sub_groups
+        pipelined = [task for task in state.tasks(jobs.TaskStatus.PIPELINED) if task.best_effort]
+        ordered = ordering.tasks(self.session.dispatch, state, pipelined)
         for key, tasks in itertools.groupby(ordered, groups.of if groups else _alone):
             before = self.trial.checkpoint()
             for task in tasks:
@@ -104,10 +106,10 @@ class BestEffortPlacement:
         If any of the sub-group's tasks waits for resources being released, all tasks placed after
         checkpoint `since` wait as well.
         """
-        groups = self.gang.sub_groups
+        groups = self.state.sub_groups
         assert groups is not None
         before = self.trial.checkpoint()
-        for task in list(self.gang.tasks(jobs.TaskStatus.PENDING)):
+        for task in list(self.state.tasks(jobs.TaskStatus.PENDING)):
             if groups.is_whole(key, self.statuses, idlers=False):
                 break
             if task.best_effort and groups.of(task) == key and not self.place(task):
@@ -121,11 +123,11 @@ class BestEffortPlacement:
 
     def _each(self, wanted: Callable[[jobs.Task], bool]) -> Iterator[bool]:
         """Place tasks one by one, incomplete sub-groups as a whole; yield each success."""
-        gang = self.gang
-        pending = [task for task in gang.tasks(jobs.TaskStatus.PENDING) if task.best_effort]
+        state = self.state
+        pending = [task for task in state.tasks(jobs.TaskStatus.PENDING) if task.best_effort]
         failed: set[jobs.PodClass | job_state.Key] = set()
-        for task in ordering.tasks(self.session.dispatch, gang, pending):
-            if gang.status(task) is not jobs.TaskStatus.PENDING or not wanted(task):
+        for task in ordering.tasks(self.session.dispatch, state, pending):
+            if state.status(task) is not jobs.TaskStatus.PENDING or not wanted(task):
                 continue
             key = self._unfinished(task)
             # Pods of the same class, or of the same sub-group, would fail for the same reason.
@@ -138,7 +140,7 @@ class BestEffortPlacement:
 
     def _unfinished(self, task: jobs.Task) -> job_state.Key | None:
         """Return the task's sub-group if incomplete: members of a sub-group start together."""
-        groups = self.gang.sub_groups
+        groups = self.state.sub_groups
         key = None if groups is None else groups.of(task)
         if groups is None or key is None or groups.is_whole(key, self.statuses, idlers=False):
             return None

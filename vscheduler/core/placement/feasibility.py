@@ -36,11 +36,11 @@ class Feasibility:
         self._capacities: dict[tuple[int, jobs.PodClass], int] = {}
         self._totals: dict[frozenset[int], resources.Vector] = {}
 
-    def obstacle(self, gang: job_state.JobState) -> Obstacle | None:
+    def obstacle(self, state: job_state.JobState) -> Obstacle | None:
         """Return the proof that the gang can't start, whatever is evicted; None without a proof."""
-        job, whole = gang.job, self._whole
+        job, whole = state.job, self._whole
         entry = self._session.known_unschedulable.entries.get(job.id)
-        if entry is not None and gang.untouched:
+        if entry is not None and state.untouched:
             return entry.obstacle
         needs = job.memo(self._needs, lambda: _needs(job, whole=whole))
         if not needs:
@@ -52,14 +52,14 @@ class Feasibility:
             found = self._known[key] = self._find(*key)
             return found
 
-    def reason(self, gang: job_state.JobState, obstacle: Obstacle) -> decisions.Reason:
+    def reason(self, state: job_state.JobState, obstacle: Obstacle) -> decisions.Reason:
         """Return the obstacle as the reason shown to users."""
-        job, need = gang.job, obstacle.need
+        job, need = state.job, obstacle.need
         if obstacle.unplaceable is not None:
-            return self._unplaceable(gang, obstacle, obstacle.unplaceable)
+            return self._unplaceable(state, obstacle, obstacle.unplaceable)
         minimum = job.min_task_member[need.role] if need.role else job.min_member
         return reasons.of(
-            gang,
+            state,
             decisions.ReasonCode.NEVER_FITS,
             minimum=minimum,
             role=need.role,
@@ -69,16 +69,16 @@ class Feasibility:
         )
 
     def _unplaceable(
-        self, gang: job_state.JobState, obstacle: Obstacle, pod_class: jobs.PodClass
+        self, state: job_state.JobState, obstacle: Obstacle, pod_class: jobs.PodClass
     ) -> decisions.Reason:
         """Return why no node takes a pod of this class; from an earlier cycle if unchanged."""
-        job, known = gang.job, self._session.known_unschedulable.entries
-        if job.id in known and gang.untouched:
+        job, known = state.job, self._session.known_unschedulable.entries
+        if job.id in known and state.untouched:
             return known[job.id].reason
-        pending = gang.tasks(jobs.TaskStatus.PENDING)
+        pending = state.tasks(jobs.TaskStatus.PENDING)
         task = next(each for each in pending if each.pod_class is pod_class)
-        reason = reasons.no_room(self._session, gang, task, empty=True)
-        if gang.untouched:
+        reason = reasons.no_room(self._session, state, task, empty=True)
+        if state.untouched:
             known[job.id] = unschedulable_jobs.Entry(job=job, obstacle=obstacle, reason=reason)
         return reason
 
@@ -182,18 +182,18 @@ class Feasibility:
         )
 
 
-def beyond(session: "working.Session", gang: job_state.JobState) -> tuple[decisions.Shortage, ...]:
+def beyond(session: "working.Session", state: job_state.JobState) -> tuple[decisions.Shortage, ...]:
     """Return the resources in a group's minResources that exceed all nodes usable for the queue.
 
     The group may have no pods yet, so taints and selectors aren't considered.
     """
     layout = session.layout
-    allowed = session.queue_nodes(session.queues[gang.job.queue], layout)
+    allowed = session.queue_nodes(session.queues[state.job.queue], layout)
     rows = layout.ready if allowed is None else layout.ready & allowed
     total = session.space.amounts(session.allocatable[rows].sum(axis=0))
     return tuple(
         decisions.Shortage(resource=name, requested=amount, allocated=0, limit=total.get(name, 0))
-        for name, amount in sorted((gang.job.min_resources or {}).items())
+        for name, amount in sorted((state.job.min_resources or {}).items())
         if name != resources.PODS and amount > total.get(name, 0)
     )
 

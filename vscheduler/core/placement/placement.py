@@ -161,7 +161,7 @@ class Placement:
         # terms of other pods.
         key = (
             task.pod_class,
-            session.gang_of(task).job.queue,
+            session.job_state_of(task).job.queue,
             nominated_pods.likeness(session, task),
         )
         plan = self._plans.get(key)

@@ -33,11 +33,11 @@ def groups(session: "working.Session", due: Iterable[job_state.JobState]) -> lis
     nominated = bool(session.nominated)
     nominations = session.snapshot.carried.nominations
     all_alone = session.affinity_counts.nobody and not nominations and not nominated
-    for gang in due:
-        task = representative(gang.job)
-        if task is not None and gang.untouched and (all_alone or _is_alone(session, gang.job)):
+    for state in due:
+        task = representative(state.job)
+        if task is not None and state.untouched and (all_alone or _is_alone(session, state.job)):
             reserved = session.nominated.of(task) if nominated else None
-            by_pod[task.pod_class, task.role, gang.job.queue, reserved].append(gang)
+            by_pod[task.pod_class, task.role, state.job.queue, reserved].append(state)
     found: list[Group] = []
     for each in sorted(by_pod.values(), key=len, reverse=True)[:CLASSES_MAX]:
         task = representative(each[0].job)

@@ -110,11 +110,11 @@ class Capacity(contracts.Plugin):
         paths = (self._tree.paths[claimant.name], self._tree.paths[queue.name])
         return -float(sum(map(operator.eq, *paths)))
 
-    def job_valid(self, gang: views.JobState) -> decisions.Reason | None:
+    def job_valid(self, state: views.JobState) -> decisions.Reason | None:
         """Return a reason if jobs can't run in the queue: it has children, or is set aside."""
         if self._tree is None:
             return None
-        queue, tasks = gang.job.queue, len(gang.job.tasks)
+        queue, tasks = state.job.queue, len(state.job.tasks)
         code = decisions.ReasonCode
         if not self._tree.leaf(queue):
             leaves = tuple(itertools.islice(self._tree.leaves(queue), decisions.LEAVES_MAX + 1))
@@ -124,16 +124,16 @@ class Capacity(contracts.Plugin):
             return None
         return decisions.Reason(code=code.SET_ASIDE, queue=queue, tasks=tasks, problem=problem)
 
-    def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool:
+    def job_enqueueable(self, state: views.JobState) -> decisions.AdmissionFailure | bool:
         """Whether the queue and all ancestors can promise the group's minResources in addition.
 
         Volcano: checkJobEnqueueableHierarchically, with the limits of `allocatable`.
         """
-        queue = self._session.queues[gang.job.queue]
+        queue = self._session.queues[state.job.queue]
         code = self._barred(queue)
         if code is not None:
             return decisions.AdmissionFailure(code=code, problem=self._problems.get(queue.name))
-        asked = self._asked(gang.job)
+        asked = self._asked(state.job)
         account = self._books.accounts[queue.name]
         found = self._books.exceeded_by_admission(account, asked)
         if found is None:
@@ -143,10 +143,10 @@ class Capacity(contracts.Plugin):
         code = decisions.ReasonCode.QUEUE_FULL if full else decisions.ReasonCode.CLUSTER_FULL
         return decisions.AdmissionFailure(code=code, shortages=shortages, subject=owner.name)
 
-    def job_enqueued(self, gang: views.JobState) -> None:
+    def job_enqueued(self, state: views.JobState) -> None:
         """Count the promise to the group, without gated pods."""
-        account = self._books.accounts[gang.job.queue]
-        self._books.add_inqueue(account, inqueue_resources.unallocated(gang))
+        account = self._books.accounts[state.job.queue]
+        self._books.add_inqueue(account, inqueue_resources.unallocated(state))
 
     def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool:
         """Whether the queue takes jobs, and the task keeps to the limits of queue and ancestors.
@@ -361,7 +361,7 @@ class Capacity(contracts.Plugin):
         )
 
     def _account(self, task: jobs.Task) -> queue_usage.QueueUsage:
-        return self._books.accounts[self._session.gangs[task.job].job.queue]
+        return self._books.accounts[self._session.job_states[task.job].job.queue]
 
     def _request(self, task: jobs.Task) -> list[tuple[int, int]]:
         """Return the columns and amounts of a request, computed once for each class."""

@@ -58,9 +58,9 @@ class Drf(contracts.Plugin):
         """Return unsaturated queues before saturated queues, then the smaller share first."""
         return None if self._tree is None else self._tree.key(queue.name)
 
-    def job_key(self, gang: views.JobState) -> contracts.Key:
+    def job_key(self, state: views.JobState) -> contracts.Key:
         """Return the dominant share, with pod slots as a resource (Volcano: drf updateShare)."""
-        ledger = self._ledgers.get(gang.job.id) or self._ledger(gang.job)
+        ledger = self._ledgers.get(state.job.id) or self._ledger(state.job)
         if ledger.share is None:
             ledger.share = share_arithmetic.share(ledger.allocated, self._total)
         return ledger.share
@@ -73,7 +73,7 @@ class Drf(contracts.Plugin):
         Volcano: drf preemptableFn.
         """
         mine = self._ledgers.get(claimant.job) or self._ledger(
-            self._session.gangs[claimant.job].job
+            self._session.job_states[claimant.job].job
         )
         wanted = list(mine.allocated)
         for column, amount in self._requests.get(claimant.pod_class) or self._request(claimant):
@@ -82,7 +82,9 @@ class Drf(contracts.Plugin):
         left: dict[jobs.JobId, list[int]] = {}
         victims = []
         for task in candidates:
-            ledger = self._ledgers.get(task.job) or self._ledger(self._session.gangs[task.job].job)
+            ledger = self._ledgers.get(task.job) or self._ledger(
+                self._session.job_states[task.job].job
+            )
             amounts = left.setdefault(task.job, list(ledger.allocated))
             for column, amount in self._requests.get(task.pod_class) or self._request(task):
                 amounts[column] -= amount
@@ -101,7 +103,7 @@ class Drf(contracts.Plugin):
         """
         if self._tree is None:
             return None
-        mine = self._session.gangs[claimant.job].job.queue
+        mine = self._session.job_states[claimant.job].job.queue
         richer = self._richer(mine, candidates)
         with self._tree.trial():
             self._shift(claimant, 1)
@@ -112,7 +114,7 @@ class Drf(contracts.Plugin):
     def _richer(self, mine: str, candidates: Sequence[jobs.Task]) -> Collection[str]:
         """Return the queues of these pods that have a larger share than the claimant's queue."""
         assert self._tree is not None
-        owners = {self._session.gangs[task.job].job.queue for task in candidates} - {mine}
+        owners = {self._session.job_states[task.job].job.queue for task in candidates} - {mine}
         return {each for each in owners if operator.lt(*self._tree.shares(mine, each))}
 
     def _giving_way(
@@ -126,7 +128,7 @@ class Drf(contracts.Plugin):
         assert tree is not None
         victims = []
         for task in candidates:
-            queue = self._session.gangs[task.job].job.queue
+            queue = self._session.job_states[task.job].job.queue
             self._shift(task, -1)
             if queue in richer and operator.le(*tree.shares(mine, queue)):
                 victims.append(task)
@@ -146,7 +148,9 @@ class Drf(contracts.Plugin):
         """
         if self._tree is None:
             return None
-        mine, theirs = (self._session.gangs[each.job].job.queue for each in (claimant, victims[0]))
+        mine, theirs = (
+            self._session.job_states[each.job].job.queue for each in (claimant, victims[0])
+        )
         with self._tree.trial():
             self._tree.shift(mine, claimant.job, claimed)
             for task in victims:
@@ -159,7 +163,7 @@ class Drf(contracts.Plugin):
 
     def on_allocate(self, task: jobs.Task) -> None:
         """Count the task. Resources only reserved so far count as well, as in Volcano."""
-        ledger = self._ledgers.get(task.job) or self._ledger(self._session.gangs[task.job].job)
+        ledger = self._ledgers.get(task.job) or self._ledger(self._session.job_states[task.job].job)
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
             ledger.allocated[column] += amount
         ledger.share = None
@@ -167,7 +171,7 @@ class Drf(contracts.Plugin):
 
     def on_deallocate(self, task: jobs.Task) -> None:
         """Stop counting the task."""
-        ledger = self._ledgers.get(task.job) or self._ledger(self._session.gangs[task.job].job)
+        ledger = self._ledgers.get(task.job) or self._ledger(self._session.job_states[task.job].job)
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
             ledger.allocated[column] -= amount
         ledger.share = None
@@ -176,7 +180,7 @@ class Drf(contracts.Plugin):
     def _shift(self, task: jobs.Task, sign: int) -> None:
         """Add the task to the queue tree (1), or remove the task (-1)."""
         if self._tree is not None:
-            queue = self._session.gangs[task.job].job.queue
+            queue = self._session.job_states[task.job].job.queue
             self._tree.shift(queue, task.job, sign * self._session.request(task))
 
     def _ledger(self, job: jobs.Job) -> DrfAttributes:
@@ -199,8 +203,8 @@ def _planted(session: contracts.Session, *, flat: bool) -> hierarchical_drf.Tree
     A queue without path is a child of root, with the weight in its spec.
     """
     holdings: defaultdict[str, list[hierarchical_drf.JobUsage]] = defaultdict(list)
-    for gang in session.gangs.values():
-        job = gang.job
+    for state in session.job_states.values():
+        job = state.job
         request = resources.add(job.allocated, job.pending)
         holdings[job.queue].append(
             hierarchical_drf.JobUsage(

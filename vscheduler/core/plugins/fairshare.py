@@ -114,11 +114,11 @@ class FairShare(contracts.Plugin):
             due = zip(session.space.names, row, strict=True)
             self._floors[name] = Floor({each: int(amount) for each, amount in due if amount})
             self._floors[name].move(session.snapshot.used_by_other_schedulers.get(name, {}), 1)
-        for gang in session.gangs.values() if self._floors else ():
-            floor = self._floors.get(gang.job.queue)
+        for state in session.job_states.values() if self._floors else ():
+            floor = self._floors.get(state.job.queue)
             if floor is not None:
-                floor.move(gang.job.allocated, 1)
-                floor.ask(gang.job.pending, 1)
+                floor.move(state.job.allocated, 1)
+                floor.ask(state.job.pending, 1)
 
     def queue_key(self, queue: queues.Queue) -> contracts.Key:
         """Return queues below their guarantee first, then the smaller usage over weight."""
@@ -128,14 +128,14 @@ class FairShare(contracts.Plugin):
             self._used[queue.name] = used / queue.weight
         return (0.0 if floor is not None and floor.broken else 1.0, self._used[queue.name])
 
-    def job_key(self, gang: views.JobState) -> contracts.Key:
+    def job_key(self, state: views.JobState) -> contracts.Key:
         """Return the usage of the job's namespace within the queue."""
-        place = gang.job.queue, gang.job.namespace
+        place = state.job.queue, state.job.namespace
         if place not in self._used_within:
             self._used_within[place] = sum(
-                self._now(each.namespaces[gang.job.namespace], each)
-                for each in self._records(self._session.queues[gang.job.queue])
-                if gang.job.namespace in each.namespaces
+                self._now(each.namespaces[state.job.namespace], each)
+                for each in self._records(self._session.queues[state.job.queue])
+                if state.job.namespace in each.namespaces
             )
         return self._used_within[place]
 
@@ -154,13 +154,13 @@ class FairShare(contracts.Plugin):
         """
         held: defaultdict[str, defaultdict[str, list[int]]]
         held = defaultdict(lambda: defaultdict(lambda: [0] * len(self._units)))
-        for gang in self._session.gangs.values():
-            if gang.job.allocated:
-                self._add(held[gang.job.queue][gang.job.namespace], gang.job.allocated, 1)
+        for state in self._session.job_states.values():
+            if state.job.allocated:
+                self._add(held[state.job.queue][state.job.namespace], state.job.allocated, 1)
         moved = [(bind.task, 1) for bind in self._session.binds]
         moved += [(evict.task, -1) for evict in self._session.evicts.values()]
         for task, step in moved:
-            job = self._session.gangs[task.job].job
+            job = self._session.job_states[task.job].job
             self._add(held[job.queue][job.namespace], task.pod_class.request, step)
         found = {}
         for name, queue in self._session.queues.items():
@@ -179,7 +179,7 @@ class FairShare(contracts.Plugin):
 
     def _move(self, task: jobs.Task, step: int) -> None:
         """Count a task towards the queue's guarantee (1), or stop counting (-1)."""
-        floor = self._floors.get(self._session.gangs[task.job].job.queue)
+        floor = self._floors.get(self._session.job_states[task.job].job.queue)
         if floor is not None:
             floor.move(task.pod_class.request, step)
             if task.status is jobs.TaskStatus.PENDING:

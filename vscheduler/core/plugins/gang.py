@@ -23,15 +23,15 @@ class Gang(contracts.Plugin):
         """Keep the session; jobs count their tasks themselves."""
         self._session = session
 
-    def job_valid(self, gang: views.JobState) -> decisions.Reason | None:
+    def job_valid(self, state: views.JobState) -> decisions.Reason | None:
         """Return a reason if the existing pods can't make up the minimum, roles first.
 
         Volcano: gang validJobFn (CheckTaskValid, CheckSubJobValid, ValidTaskNum).
         """
-        job = gang.job
+        job = state.job
         if job.roles_count:
             for role, minimum in sorted(job.min_task_member.items()):
-                present = gang.role_tasks(role, jobs.VALID)
+                present = state.role_tasks(role, jobs.VALID)
                 if present < minimum:
                     return decisions.Reason(
                         code=decisions.ReasonCode.TOO_FEW_OF_ROLE,
@@ -40,7 +40,7 @@ class Gang(contracts.Plugin):
                         tasks=present,
                         minimum=minimum,
                     )
-        lacking = None if gang.sub_groups is None else gang.sub_groups.lacking(jobs.VALID)
+        lacking = None if state.sub_groups is None else state.sub_groups.lacking(jobs.VALID)
         if lacking is not None:
             policy, whole = lacking
             return decisions.Reason(
@@ -50,7 +50,7 @@ class Gang(contracts.Plugin):
                 tasks=whole,
                 minimum=policy.minimum,
             )
-        present = gang.valid_tasks
+        present = state.valid_tasks
         if present < job.min_member:
             return decisions.Reason(
                 code=decisions.ReasonCode.TOO_FEW_PODS,
@@ -60,28 +60,28 @@ class Gang(contracts.Plugin):
             )
         return None
 
-    def job_ready(self, gang: views.JobState) -> bool:
+    def job_ready(self, state: views.JobState) -> bool:
         """Whether the minimum has resources now.
 
         Volcano: CheckTaskReady, CheckSubJobReady and IsReady.
         """
-        return gang.reaches(jobs.READY)
+        return state.reaches(jobs.READY)
 
-    def job_pipelined(self, gang: views.JobState) -> bool:
+    def job_pipelined(self, state: views.JobState) -> bool:
         """Vote on whether the minimum has resources now or after pending releases.
 
         Volcano: CheckTaskPipelined, CheckSubJobPipelined and IsPipelined.
         """
-        return gang.reaches(jobs.PLACED)
+        return state.reaches(jobs.PLACED)
 
-    def start_timeout(self, gang: views.JobState) -> float | None:
+    def start_timeout(self, state: views.JobState) -> float | None:
         """Return the configured time-out, equal for all gangs."""
-        del gang
+        del state
         return self.seconds("gang.bindTimeout")
 
-    def job_starving(self, gang: views.JobState) -> bool:
+    def job_starving(self, state: views.JobState) -> bool:
         """Whether any pod has no place yet, so that an elastic job gets its share back as well."""
-        return gang.counts[jobs.TaskStatus.PENDING] > 0
+        return state.counts[jobs.TaskStatus.PENDING] > 0
 
     def preemptable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
@@ -94,20 +94,20 @@ class Gang(contracts.Plugin):
         ready: dict[jobs.JobId, int] = {}
         victims = []
         for task in candidates:
-            gang = self._session.gangs[task.job]
-            left = ready.get(task.job, gang.ready_tasks)
-            if left > gang.job.min_member:
+            state = self._session.job_states[task.job]
+            left = ready.get(task.job, state.ready_tasks)
+            if left > state.job.min_member:
                 ready[task.job] = left - 1
                 victims.append(task)
         return victims
 
     reclaimable = preemptable
 
-    def job_key(self, gang: views.JobState) -> contracts.Key:
+    def job_key(self, state: views.JobState) -> contracts.Key:
         """Return jobs below their minimum first, and among them jobs with some pods ready.
 
         Resources of an incomplete gang are of no use to anybody.
         """
-        if gang.reaches(jobs.READY):
+        if state.reaches(jobs.READY):
             return 2
-        return 0 if gang.ready_tasks else 1
+        return 0 if state.ready_tasks else 1

@@ -55,9 +55,9 @@ class Nodegroup(contracts.Plugin):
                     group: dict.fromkeys(limit, 0)
                     for group, limit in queue.group_limits.by_group.items()
                 }
-        for gang in session.gangs.values():
-            if gang.job.queue in self._used:
-                for task in gang.job.tasks:
+        for state in session.job_states.values():
+            if state.job.queue in self._used:
+                for task in state.job.tasks:
                     if task.status in jobs.HOLDING:
                         self._count(task, 1)
 
@@ -68,7 +68,7 @@ class Nodegroup(contracts.Plugin):
 
         A queue without affinity may use ungrouped nodes, unless `strict`.
         """
-        queue = self._session.gangs[task.job].job.queue
+        queue = self._session.job_states[task.job].job.queue
         limits = self._session.queues[queue].group_limits
         if limits is not None and limits.problem:
             code = refusals.RefusalCode.NODE_GROUP_UNREADABLE
@@ -107,7 +107,7 @@ class Nodegroup(contracts.Plugin):
 
         Pods on other nodes of a group count as well.
         """
-        queue = self._session.gangs[task.job].job.queue
+        queue = self._session.job_states[task.job].job.queue
         used = self._used.get(queue)
         if used is None:
             return None
@@ -118,7 +118,7 @@ class Nodegroup(contracts.Plugin):
 
     def score_nodes(self, task: jobs.Task, nodes: contracts.NodeView) -> NDArray[np.float64] | None:
         """Return 100 for required groups, up to 50 for preferred ones, -1 for groups to avoid."""
-        affinity = self._affinity.get(self._session.gangs[task.job].job.queue)
+        affinity = self._affinity.get(self._session.job_states[task.job].job.queue)
         if affinity is None:
             return None
         scores = [self._score(affinity, group) for group in self._groups]
@@ -180,9 +180,9 @@ class Nodegroup(contracts.Plugin):
 
     def _count(self, task: jobs.Task, sign: int) -> None:
         """Count a task that comes to its node (1) or leaves the node (-1)."""
-        gang = self._session.gangs[task.job]
-        limited = self._used.get(gang.job.queue)
-        row = self._session.snapshot.nodes.layout.rows.get(gang.node(task) or "")
+        state = self._session.job_states[task.job]
+        limited = self._used.get(state.job.queue)
+        row = self._session.snapshot.nodes.layout.rows.get(state.node(task) or "")
         if limited is None or row is None or self._column[row] < 0:
             return
         used = limited.get(self._groups[int(self._column[row])])

@@ -39,17 +39,17 @@ class Overcommit(contracts.Plugin):
         self._room_by_pool: dict[Pool, list[float]] = {}
         self._pools: dict[jobs.PodClass, Pool] = {}
 
-    def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool:
+    def job_enqueueable(self, state: views.JobState) -> decisions.AdmissionFailure | bool:
         """Whether the group's minResources can be promised on top of all earlier promises.
 
         Both the nodes usable for the group's pods and, for all groups together, all nodes must have
         enough.
         """
-        if gang.job.min_resources is None:
+        if state.job.min_resources is None:
             return True
         self._count()
-        asked = self._asked(gang)
-        pool = self._pool(gang)
+        asked = self._asked(state)
+        pool = self._pool(state)
         for nodes_of in dict.fromkeys((pool, pool | self._open)):
             shortages = self._shortages(nodes_of, asked)
             if shortages:
@@ -57,19 +57,19 @@ class Overcommit(contracts.Plugin):
                 return decisions.AdmissionFailure(code=code, shortages=shortages)
         return True
 
-    def job_enqueued(self, gang: views.JobState) -> None:
+    def job_enqueued(self, state: views.JobState) -> None:
         """Count the group's minResources as promised."""
-        if gang.job.min_resources is not None:
+        if state.job.min_resources is not None:
             self._count()
-            self._add_inqueue(gang, self._inqueue_of(gang))
+            self._add_inqueue(state, self._inqueue_of(state))
 
-    def _asked(self, gang: views.JobState) -> resources.ResourceMap:
+    def _asked(self, state: views.JobState) -> resources.ResourceMap:
         """Return the resources the group asks for, without resources allocated already."""
-        return inqueue_resources.unallocated(gang)
+        return inqueue_resources.unallocated(state)
 
-    def _inqueue_of(self, gang: views.JobState) -> resources.ResourceMap:
+    def _inqueue_of(self, state: views.JobState) -> resources.ResourceMap:
         """Return what a group is promised when admitted now."""
-        return inqueue_resources.unallocated(gang)
+        return inqueue_resources.unallocated(state)
 
     def _count(self) -> None:
         """Add up promises of earlier cycles."""
@@ -78,22 +78,24 @@ class Overcommit(contracts.Plugin):
         self._counted = True
         self._open = _bits(self._counted_nodes(self._session.snapshot.nodes.layout))
         left: dict[str, dict[str, int]] = {}
-        for gang in self._session.gangs.values():
-            if inqueue_resources.holds(gang):
-                self._add_inqueue(gang, self._held(gang, left))
+        for state in self._session.job_states.values():
+            if inqueue_resources.holds(state):
+                self._add_inqueue(state, self._held(state, left))
 
     def _counted_nodes(self, layout: nodes.NodeLayout) -> nodes.Mask:
         """Return the nodes with resources promised to all groups together, (N,)."""
         return layout.ready & layout.schedulable
 
-    def _held(self, gang: views.JobState, left: dict[str, dict[str, int]]) -> resources.ResourceMap:
+    def _held(
+        self, state: views.JobState, left: dict[str, dict[str, int]]
+    ) -> resources.ResourceMap:
         """Return what the group was promised before this cycle and doesn't have yet.
 
         The amounts are capped by what is left to the queue. `left` keeps the rest by queue and
         resource.
         """
-        amounts = left.setdefault(gang.job.queue, self._limits(gang.job.queue))
-        return inqueue_resources.within(inqueue_resources.unallocated(gang), amounts)
+        amounts = left.setdefault(state.job.queue, self._limits(state.job.queue))
+        return inqueue_resources.within(inqueue_resources.unallocated(state), amounts)
 
     def _limits(self, queue: str) -> dict[str, int]:
         """Return what a queue may have in addition, for the resources in its capability.
@@ -109,10 +111,10 @@ class Overcommit(contracts.Plugin):
             if capability[column] < math.inf
         }
 
-    def _add_inqueue(self, gang: views.JobState, amounts: resources.ResourceMap) -> None:
+    def _add_inqueue(self, state: views.JobState, amounts: resources.ResourceMap) -> None:
         """Add amounts to the promises on the group's nodes."""
         if any(amounts.values()):
-            inqueue = self._inqueue[self._pool(gang)]
+            inqueue = self._inqueue[self._pool(state)]
             for name, amount in amounts.items():
                 inqueue[self._session.space.columns[name]] += amount
 
@@ -151,15 +153,17 @@ class Overcommit(contracts.Plugin):
         room: list[float] = (total - table.used[rows].sum(axis=0)).tolist()
         return room
 
-    def _pool(self, gang: views.JobState) -> Pool:
+    def _pool(self, state: views.JobState) -> Pool:
         """Return the nodes usable for any pending pod of the group.
 
         For a group without pods, the result is all schedulable nodes.
         """
-        if not gang.counts[jobs.TaskStatus.PENDING]:
+        if not state.counts[jobs.TaskStatus.PENDING]:
             return self._open
         pool = 0
-        for task in {task.pod_class: task for task in gang.tasks(jobs.TaskStatus.PENDING)}.values():
+        for task in {
+            task.pod_class: task for task in state.tasks(jobs.TaskStatus.PENDING)
+        }.values():
             if task.pod_class not in self._pools:
                 self._pools[task.pod_class] = _bits(self._session.reachable(task))
             pool |= self._pools[task.pod_class]

@@ -138,9 +138,9 @@ class Predicates(contracts.Plugin):
             later = tables.free_ports(nodes.layout, nodes.rows, wanted, nodes.ports)
             left = tables.free_ports(nodes.layout, nodes.rows, wanted, nodes.leaving_ports)
             results.append(contracts.FilterResult(PORTS, later & left, later, curable=True))
-        state = self._affinity_counts.state_of(task)
-        if state is not None:
-            rules = self._ruling(state, task.pod_class).rules
+        affinity = self._affinity_counts.state_of(task)
+        if affinity is not None:
+            rules = self._ruling(affinity, task.pod_class).rules
             results += [rule.verdict(nodes, foresees=self._foresees) for rule in rules]
         if self._nominated:
             asked = {"ports": self._ports, "distance": self._pod_affinity}
@@ -171,8 +171,8 @@ class Predicates(contracts.Plugin):
         The result has flags instead of pod counts, so most placements leave the outlook of other
         nodes as before.
         """
-        state = self._affinity_counts.state_of(task)
-        return None if state is None else self._ruling(state, task.pod_class).outlook
+        affinity = self._affinity_counts.state_of(task)
+        return None if affinity is None else self._ruling(affinity, task.pod_class).outlook
 
     def row_outlook(self, task: jobs.Task, rows: NDArray[np.int64]) -> Sequence[Hashable] | None:
         """Return which filters pass on each node, for filters influenced by its own pods only.
@@ -180,19 +180,19 @@ class Predicates(contracts.Plugin):
         After a pod of a gang with anti-affinity to itself, for example, the node takes no second
         pod.
         """
-        state = self._affinity_counts.state_of(task)
-        local = () if state is None else self._ruling(state, task.pod_class).local
+        affinity = self._affinity_counts.state_of(task)
+        local = () if affinity is None else self._ruling(affinity, task.pod_class).local
         if not local:
             return None
         answers = [answer for domain_filter in local for answer in domain_filter.on(rows)]
         return [each.tobytes() for each in np.stack(answers, axis=1)]
 
-    def _ruling(self, state: views.PodAffinityState, pod_class: jobs.PodClass) -> CachedRules:
+    def _ruling(self, affinity: views.PodAffinityState, pod_class: jobs.PodClass) -> CachedRules:
         """Return the rules for a task in this state, cached until a counted pod moves."""
-        known = self._rulings.get(state)
-        version = state.version
+        known = self._rulings.get(affinity)
+        version = affinity.version
         if known is None or known.version != version:
-            rules = tuple(self._rules(state, pod_class))
+            rules = tuple(self._rules(affinity, pod_class))
             outlook = tuple(
                 (domain_filter.now.tobytes(), domain_filter.later.tobytes())
                 for rule in rules
@@ -205,22 +205,24 @@ class Predicates(contracts.Plugin):
                 for domain_filter in rule.domain_filters
                 if domain_filter.changes is filters.Changes.ON_ITS_NODE
             ]
-            known = self._rulings[state] = CachedRules(version, rules, outlook or None, local)
+            known = self._rulings[affinity] = CachedRules(version, rules, outlook or None, local)
         return known
 
     def _rules(
-        self, state: views.PodAffinityState, pod_class: jobs.PodClass
+        self, affinity: views.PodAffinityState, pod_class: jobs.PodClass
     ) -> Iterator[FilterRule]:
         """Yield rules in kube-scheduler's order: InterPodAffinity, PodTopologySpread."""
-        if self._pod_affinity and state.required_affinity:
-            yield FilterRule(POD_AFFINITY, filters.affinity_filters(state), curable=False)
-        if self._pod_affinity and state.avoided:
-            yield FilterRule(POD_ANTI_AFFINITY, filters.anti_affinity_filters(state.avoided))
-        if self._pod_affinity and state.repelling:
-            yield FilterRule(EXISTING_ANTI_AFFINITY, filters.anti_affinity_filters(state.repelling))
-        if self._spread and any(each.spread.hard for each in state.spreading):
-            yield FilterRule(TOPOLOGY_LABEL, filters.topology_key_filters(state), curable=False)
-            domain_filters = filters.spread_filters(state, pod_class.constraints, self._layout)
+        if self._pod_affinity and affinity.required_affinity:
+            yield FilterRule(POD_AFFINITY, filters.affinity_filters(affinity), curable=False)
+        if self._pod_affinity and affinity.avoided:
+            yield FilterRule(POD_ANTI_AFFINITY, filters.anti_affinity_filters(affinity.avoided))
+        if self._pod_affinity and affinity.repelling:
+            yield FilterRule(
+                EXISTING_ANTI_AFFINITY, filters.anti_affinity_filters(affinity.repelling)
+            )
+        if self._spread and any(each.spread.hard for each in affinity.spreading):
+            yield FilterRule(TOPOLOGY_LABEL, filters.topology_key_filters(affinity), curable=False)
+            domain_filters = filters.spread_filters(affinity, pod_class.constraints, self._layout)
             yield FilterRule(TOPOLOGY_SPREAD, domain_filters)
 
     def _work_out(

@@ -18,13 +18,13 @@ class Priority(contracts.Plugin):
         """Keep the session; jobs and tasks have their priorities."""
         self._session = session
 
-    def job_key(self, gang: views.JobState) -> contracts.Key:
+    def job_key(self, state: views.JobState) -> contracts.Key:
         """Return the priority of the PodGroup's PriorityClass. Priorities of pods don't count."""
-        return -gang.job.priority
+        return -state.job.priority
 
-    def job_starving(self, gang: views.JobState) -> bool:
+    def job_starving(self, state: views.JobState) -> bool:
         """Whether any pod has no place (Volcano: priority jobStarvingFn)."""
-        return gang.ready_tasks + gang.waiting_tasks < len(gang.job.tasks)
+        return state.ready_tasks + state.waiting_tasks < len(state.job.tasks)
 
     def preemptable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
@@ -47,7 +47,7 @@ class Priority(contracts.Plugin):
         """Return how far the claimant's priority is above the task's."""
         if claimant.job == task.job:
             return claimant.priority - task.priority
-        jobs_known = self._session.gangs
+        jobs_known = self._session.job_states
         return jobs_known[claimant.job].job.priority - jobs_known[task.job].job.priority
 
     def task_key(self, task: jobs.Task) -> contracts.Key:

@@ -43,10 +43,10 @@ class Proportion(contracts.Plugin):
             ledger.allocated = list(session.demands.held[queue])
             # What a group has above its minimum counts as given back.
             ledger.inqueue = [-amount for amount in session.demands.elastic[queue]]
-        for gang in session.gangs.values():
-            if inqueue_resources.holds(gang):
+        for state in session.job_states.values():
+            if inqueue_resources.holds(state):
                 self._add_inqueue(
-                    self._ledgers[gang.job.queue], inqueue_resources.unallocated(gang)
+                    self._ledgers[state.job.queue], inqueue_resources.unallocated(state)
                 )
 
     def start(self) -> None:
@@ -212,18 +212,18 @@ class Proportion(contracts.Plugin):
             known[place] = surplus.tolist()
         return known[place]
 
-    def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool:
+    def job_enqueueable(self, state: views.JobState) -> decisions.AdmissionFailure | bool:
         """Whether the queue can have the group's minResources too (Volcano: JobEnqueueableFn).
 
         Held and promised resources count as taken, less what jobs have above their minimum.
         """
-        job = gang.job
+        job = state.job
         queue = self._session.queues[job.queue]
         if not queue.open:
             return decisions.AdmissionFailure(code=decisions.ReasonCode.QUEUE_CLOSED)
         ledger = self._ledger(job.id)
         found = []
-        for name, asked in sorted(self._asked(gang, queue).items()):
+        for name, asked in sorted(self._asked(state, queue).items()):
             column = self._session.space.columns[name]
             taken = ledger.allocated[column] + ledger.inqueue[column]
             if asked > 0 and taken + asked > ledger.real[column]:
@@ -245,9 +245,9 @@ class Proportion(contracts.Plugin):
         code = decisions.ReasonCode.CLUSTER_FULL
         return decisions.AdmissionFailure(code=code, shortages=tuple(found), subject=queue.name)
 
-    def job_enqueued(self, gang: views.JobState) -> None:
+    def job_enqueued(self, state: views.JobState) -> None:
         """Count the group's minResources as promised."""
-        self._add_inqueue(self._ledger(gang.job.id), inqueue_resources.unallocated(gang))
+        self._add_inqueue(self._ledger(state.job.id), inqueue_resources.unallocated(state))
 
     def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
         """Return the resources of which the task would take the queue above its share."""
@@ -305,14 +305,14 @@ class Proportion(contracts.Plugin):
         return found
 
     def _ledger(self, job: jobs.JobId) -> share_arithmetic.QueueAttributes:
-        return self._ledgers[self._session.gangs[job].job.queue]
+        return self._ledgers[self._session.job_states[job].job.queue]
 
-    def _asked(self, gang: views.JobState, queue: queues.Queue) -> resources.ResourceMap:
+    def _asked(self, state: views.JobState, queue: queues.Queue) -> resources.ResourceMap:
         """Return the group's minResources, less resources already counted as the queue's.
 
         Pod slots count only if the queue's capability names them.
         """
-        job, least = gang.job, gang.job.min_resources or {}
+        job, least = state.job, state.job.min_resources or {}
         return {
             name: amount - job.allocated.get(name, 0)
             for name, amount in least.items()
@@ -330,7 +330,7 @@ class Proportion(contracts.Plugin):
         )
 
     def _weight(self, task: jobs.Task) -> int:
-        return self._session.queues[self._session.gangs[task.job].job.queue].weight
+        return self._session.queues[self._session.job_states[task.job].job.queue].weight
 
     def _add_inqueue(
         self, ledger: share_arithmetic.QueueAttributes, amounts: resources.ResourceMap
@@ -345,16 +345,16 @@ class Proportion(contracts.Plugin):
         queue can ever have is left out.
         """
         columns = self._session.space.columns
-        for gang in self._session.gangs.values():
-            job = gang.job
-            if job.min_resources is None or gang.phase not in jobs.YOUNG:
+        for state in self._session.job_states.values():
+            job = state.job
+            if job.min_resources is None or state.phase not in jobs.YOUNG:
                 continue
             ledger = self._ledger(job.id)
             within = all(
                 amount <= ledger.real[columns[name]] for name, amount in job.min_resources.items()
             )
             if within and self._session.queues[job.queue].open:
-                missing = inqueue_resources.missing_pods(gang)
+                missing = inqueue_resources.missing_pods(state)
                 shares.add(job.queue, self._session.space.vector(missing))
 
     @staticmethod

@@ -25,13 +25,13 @@ class ResourceQuota(contracts.Plugin):
         if self._quotas:
             self._count_inqueue(session)
 
-    def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool:
+    def job_enqueueable(self, state: views.JobState) -> decisions.AdmissionFailure | bool:
         """Return the shortages of the first quota that would be exceeded, or True."""
-        if gang.job.min_resources is None:
+        if state.job.min_resources is None:
             return True
-        asked = self._asked(gang)
-        inqueue = self._inqueue[gang.job.namespace]
-        for quota in self._quotas[gang.job.namespace]:
+        asked = self._asked(state)
+        inqueue = self._inqueue[state.job.namespace]
+        for quota in self._quotas[state.job.namespace]:
             shortages = []
             for name, amount in sorted(asked.items()):
                 taken = quota.used.get(name, 0) + inqueue.get(name, 0)
@@ -53,21 +53,21 @@ class ResourceQuota(contracts.Plugin):
                 )
         return True
 
-    def job_enqueued(self, gang: views.JobState) -> None:
+    def job_enqueued(self, state: views.JobState) -> None:
         """Count the group's resources: its pods are going to be created."""
-        if gang.job.min_resources is not None:
-            namespace = gang.job.namespace
-            self._inqueue[namespace] = resources.add(self._inqueue[namespace], self._asked(gang))
+        if state.job.min_resources is not None:
+            namespace = state.job.namespace
+            self._inqueue[namespace] = resources.add(self._inqueue[namespace], self._asked(state))
 
     def _count_inqueue(self, session: contracts.Session) -> None:
         """Add up promises made to groups in earlier cycles."""
-        for gang in session.gangs.values():
-            if inqueue_resources.holds(gang):
-                self.job_enqueued(gang)
+        for state in session.job_states.values():
+            if inqueue_resources.holds(state):
+                self.job_enqueued(state)
 
-    def _asked(self, gang: views.JobState) -> resources.ResourceMap:
+    def _asked(self, state: views.JobState) -> resources.ResourceMap:
         """Return minResources not yet counted by the quota. A quota counts pods once created."""
-        return inqueue_resources.missing_pods(gang)
+        return inqueue_resources.missing_pods(state)
 
     def _needs(self, amount: int) -> bool:
         """Whether this amount may be refused: requests of 0 are always allowed."""

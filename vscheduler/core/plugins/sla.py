@@ -29,36 +29,36 @@ class Sla(contracts.Plugin):
         self._waiting_time = None if given is None else self.seconds(WAITING_TIME)
         self._due: dict[jobs.JobId, float | None] = {}
 
-    def job_key(self, gang: views.JobState) -> contracts.Key:
+    def job_key(self, state: views.JobState) -> contracts.Key:
         """Return when the waiting time ends; jobs without waiting time come last."""
-        due = self._due_at(gang.job)
+        due = self._due_at(state.job)
         return (1, 0.0) if due is None else (0, due)
 
-    def job_valid(self, gang: views.JobState) -> decisions.Reason | None:
+    def job_valid(self, state: views.JobState) -> decisions.Reason | None:
         """Return a reason if the waiting time can't be read. Volcano ignores such an annotation."""
-        complaint = self._complaint(gang.job)
+        complaint = self._complaint(state.job)
         if not complaint:
             return None
         return decisions.Reason(
             code=decisions.ReasonCode.BAD_SETTING,
-            queue=gang.job.queue,
-            tasks=len(gang.job.tasks),
-            minimum=gang.job.min_member,
+            queue=state.job.queue,
+            tasks=len(state.job.tasks),
+            minimum=state.job.min_member,
             subject=complaint,
         )
 
-    def job_enqueueable(self, gang: views.JobState) -> decisions.AdmissionFailure | bool | None:
+    def job_enqueueable(self, state: views.JobState) -> decisions.AdmissionFailure | bool | None:
         """Return a permit once the waiting time is over."""
-        complaint = self._complaint(gang.job)
+        complaint = self._complaint(state.job)
         if complaint:
             return decisions.AdmissionFailure(
                 code=decisions.ReasonCode.BAD_SETTING, subject=complaint
             )
-        return self._permit(gang.job)
+        return self._permit(state.job)
 
-    def job_pipelined(self, gang: views.JobState) -> bool | None:
+    def job_pipelined(self, state: views.JobState) -> bool | None:
         """Return a permit after the waiting time: nodes stay reserved even below the minimum."""
-        return self._permit(gang.job)
+        return self._permit(state.job)
 
     def _permit(self, job: jobs.Job) -> bool | None:
         """Return True after the waiting time, else None and request a cycle for its end."""

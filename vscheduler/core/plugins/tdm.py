@@ -171,23 +171,23 @@ class Tdm(contracts.Plugin):
             return np.zeros(nodes.size)
         return nodes.of(self._scores)
 
-    def job_key(self, gang: views.JobState) -> contracts.Key:
+    def job_key(self, state: views.JobState) -> contracts.Key:
         """Return jobs that aren't preemptable first."""
-        return 1 if _job_preemptable(gang.job) else 0
+        return 1 if _job_preemptable(state.job) else 0
 
-    def job_valid(self, gang: views.JobState) -> decisions.Reason | None:
+    def job_valid(self, state: views.JobState) -> decisions.Reason | None:
         """Return a reason if a budget annotation can't be read.
 
         Otherwise no pod of the job would be protected, or every pod.
         """
         for name in (LEAST_RUNNING, MOST_MISSING):
-            text = gang.job.annotations.get(name)
+            text = state.job.annotations.get(name)
             if text and part_of(text, 1) is None:
                 return decisions.Reason(
                     code=decisions.ReasonCode.BAD_SETTING,
-                    queue=gang.job.queue,
-                    tasks=len(gang.job.tasks),
-                    minimum=gang.job.min_member,
+                    queue=state.job.queue,
+                    tasks=len(state.job.tasks),
+                    minimum=state.job.min_member,
                     subject=(
                         f"annotation {name}: {durations.shown(text)} is no number of pods such "
                         f"as 3 or 30%"
@@ -195,14 +195,14 @@ class Tdm(contracts.Plugin):
                 )
         return None
 
-    def job_pipelined(self, gang: views.JobState) -> bool:
+    def job_pipelined(self, state: views.JobState) -> bool:
         """Whether the minimum has resources, roles aside (Volcano: JobInfo.IsPipelined)."""
-        placed = gang.ready_tasks + gang.waiting_tasks + gang.pending_best_effort
-        return placed >= gang.job.min_member
+        placed = state.ready_tasks + state.waiting_tasks + state.pending_best_effort
+        return placed >= state.job.min_member
 
-    def job_starving(self, gang: views.JobState) -> bool:
+    def job_starving(self, state: views.JobState) -> bool:
         """Whether a job that isn't preemptable has pods without a place."""
-        return not _job_preemptable(gang.job) and gang.counts[jobs.TaskStatus.PENDING] > 0
+        return not _job_preemptable(state.job) and state.counts[jobs.TaskStatus.PENDING] > 0
 
     def preemptable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
@@ -261,23 +261,25 @@ class Tdm(contracts.Plugin):
         for task in tasks:
             key = group(task)
             if key not in left:
-                left[key] = self._budget(self._session.gangs[task.job])
+                left[key] = self._budget(self._session.job_states[task.job])
             if left[key] > 0:
                 left[key] -= 1
                 chosen.append(task)
         return chosen
 
-    def _budget(self, gang: views.JobState) -> int:
+    def _budget(self, state: views.JobState) -> int:
         """Return how many pods the job can spare now, by annotation; 1 without annotations.
 
         Volcano: tdm getMaxPodEvictNum.
         """
-        job, running = gang.job, gang.counts[jobs.TaskStatus.RUNNING]
+        job, running = state.job, state.counts[jobs.TaskStatus.RUNNING]
         least, most = job.annotations.get(LEAST_RUNNING), job.annotations.get(MOST_MISSING)
         if least:
             return self._spare(running, part_of(least, len(job.tasks)))
         if most and least is None:
-            finished = gang.counts[jobs.TaskStatus.SUCCEEDED] + gang.counts[jobs.TaskStatus.FAILED]
+            finished = (
+                state.counts[jobs.TaskStatus.SUCCEEDED] + state.counts[jobs.TaskStatus.FAILED]
+            )
             missing = len(job.tasks) - finished - running
             return (part_of(most, len(job.tasks)) or 0) - missing
         return 1
@@ -298,8 +300,8 @@ class Tdm(contracts.Plugin):
             task.job
             for task in chosen
             if not {LEAST_RUNNING, MOST_MISSING}
-            & self._session.gangs[task.job].job.annotations.keys()
-            if not self._session.gangs[task.job].spares(task)
+            & self._session.job_states[task.job].job.annotations.keys()
+            if not self._session.job_states[task.job].spares(task)
         }
         named = {task.uid for task in chosen}
         return [task for task in candidates if task.uid in named or task.job in rigid]

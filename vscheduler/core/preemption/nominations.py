@@ -25,29 +25,29 @@ def keep(session: "working.Session") -> None:
     rows = session.layout.rows
     if not nominations:
         return
-    for gang in session.unfinished_jobs():
-        if gang.counts[jobs.TaskStatus.PENDING] and reasons.barred(session, gang) is None:
-            for task in gang.tasks(jobs.TaskStatus.PENDING):
+    for state in session.unfinished_jobs():
+        if state.counts[jobs.TaskStatus.PENDING] and reasons.barred(session, state) is None:
+            for task in state.tasks(jobs.TaskStatus.PENDING):
                 if nominations.get(task.uid) in rows:
-                    pending[gang.job.id].append((task, rows[nominations[task.uid]]))
-    for gang in _in_order(session, pending, _by_age(nominations, pending)):
+                    pending[state.job.id].append((task, rows[nominations[task.uid]]))
+    for state in _in_order(session, pending, _by_age(nominations, pending)):
         with session.statement() as trial:
-            for task, row in pending[gang.job.id]:
+            for task, row in pending[state.job.id]:
                 session.spend("promises", TASK_COST)
                 if session.placement.feasible(task, row):
                     trial.pipeline(task, row)
-            if gang.waiting_tasks and session.dispatch.vote("job_pipelined", gang):
-                waiting = list(gang.tasks(jobs.TaskStatus.PIPELINED))
+            if state.waiting_tasks and session.dispatch.vote("job_pipelined", state):
+                waiting = list(state.tasks(jobs.TaskStatus.PIPELINED))
                 session.nominations.update((task.uid, nominations[task.uid]) for task in waiting)
                 trial.hold()
 
 
-def extend(session: "working.Session", gang: job_state.JobState) -> None:
+def extend(session: "working.Session", state: job_state.JobState) -> None:
     """Nominate all pipelined tasks of a job for which pods are evicted.
 
     Tasks that wait on idle resources are included.
     """
-    for task in gang.tasks(jobs.TaskStatus.PIPELINED):
+    for task in state.tasks(jobs.TaskStatus.PIPELINED):
         session.nominations[task.uid] = session.pipelined[task.uid].node
 
 
@@ -78,10 +78,10 @@ def _in_order(
 
     Otherwise resources freed for an older job could go to a newer job nominated on the same node.
     """
-    found = [session.gangs[job] for job in waiting]
+    found = [session.job_states[job] for job in waiting]
     last = len(ages)
 
-    def key(gang: job_state.JobState) -> tuple[object, ...]:
-        return (ages.get(gang.job.id, last), *ordering.job_key(session.dispatch, gang))
+    def key(state: job_state.JobState) -> tuple[object, ...]:
+        return (ages.get(state.job.id, last), *ordering.job_key(session.dispatch, state))
 
     return sorted(found, key=key)

@@ -21,28 +21,28 @@ def evict_expired(session: "working.Session") -> None:
 
     Runs before any action. A gang for which no plugin has a `start_timeout` is left alone.
     """
-    for gang in session.unfinished_jobs():
-        if not _is_partial(gang):
+    for state in session.unfinished_jobs():
+        if not _is_partial(state):
             continue
-        uid = gang.job.uid
+        uid = state.job.uid
         since = session.snapshot.carried.partial_since.get(uid)
-        if since is None and gang.job.phase not in jobs.YOUNG:  # had its minimum before
+        if since is None and state.job.phase not in jobs.YOUNG:  # had its minimum before
             continue
-        seconds = session.dispatch.first("start_timeout", None, gang)
+        seconds = session.dispatch.first("start_timeout", None, state)
         if seconds is None:
             continue
-        since = session.partial_since[uid] = _since(session, gang) if since is None else since
+        since = session.partial_since[uid] = _since(session, state) if since is None else since
         session.wake(since + seconds)
         if since + seconds <= session.snapshot.now:
-            _evict(session, gang)
+            _evict(session, state)
 
 
-def _is_partial(gang: job_state.JobState) -> bool:
+def _is_partial(state: job_state.JobState) -> bool:
     """Whether some, but fewer than minMember, pods have nodes; binds in flight don't count."""
-    return 0 < gang.scheduled_tasks < gang.job.min_member
+    return 0 < state.scheduled_tasks < state.job.min_member
 
 
-def _since(session: "working.Session", gang: job_state.JobState) -> float:
+def _since(session: "working.Session", state: job_state.JobState) -> float:
     """Return the instant from which a newly found partial gang counts as bound in part.
 
     The first cycle of a process takes the instant from the pods' PodScheduled conditions, so that a
@@ -55,13 +55,13 @@ def _since(session: "working.Session", gang: job_state.JobState) -> float:
         return now
     bound = [
         task.scheduled_at
-        for task in gang.job.tasks
+        for task in state.job.tasks
         if task.status in jobs.EVICTABLE and task.scheduled_at is not None
     ]
-    return min(now, max(gang.job.created, min(bound, default=now)))
+    return min(now, max(state.job.created, min(bound, default=now)))
 
 
-def _evict(session: "working.Session", gang: job_state.JobState) -> None:
+def _evict(session: "working.Session", state: job_state.JobState) -> None:
     """Evict all bound pods of the gang at once.
 
     Nothing is evicted if the API server has just refused to evict any of the pods, or if a
@@ -69,8 +69,8 @@ def _evict(session: "working.Session", gang: job_state.JobState) -> None:
     """
     bound_pods = [
         task
-        for task in gang.job.tasks
-        if gang.status(task) in jobs.EVICTABLE and task.node in session.layout.rows
+        for task in state.job.tasks
+        if state.status(task) in jobs.EVICTABLE and task.node in session.layout.rows
     ]
     if not session.snapshot.carried.eviction_refused_pods.isdisjoint(
         task.uid for task in bound_pods

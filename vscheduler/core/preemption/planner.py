@@ -71,7 +71,7 @@ class Planner:
         works.
         """
         session = self.session
-        if not session.dispatch.first_tier("job_starving", preemptor.gang):
+        if not session.dispatch.first_tier("job_starving", preemptor.state):
             return False
         session.spend("asked", PLAN_COST)
         likeness = preemptor.likeness(session)
@@ -118,11 +118,11 @@ class Planner:
             return False
         if trial.evicts:
             trial.commit()
-            nominations.extend(self.session, preemptor.gang)
+            nominations.extend(self.session, preemptor.state)
         else:
             trial.hold()
         # The earlier reason is obsolete: now the job waits for its victims to terminate.
-        self.session.reasons.pop(preemptor.gang.job.id, None)
+        self.session.reasons.pop(preemptor.state.job.id, None)
         preemptor.drop(attempt.placed)
         self._failed.clear()
         return True

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 class Preemptor:
     """A starving job with the tasks that haven't been placed yet."""
 
-    __slots__ = ("_dispatch", "_tasks", "gang")
+    __slots__ = ("_dispatch", "_tasks", "state")
 
-    def __init__(self, dispatch: dispatch.Dispatch, gang: job_state.JobState) -> None:
-        self.gang = gang
+    def __init__(self, dispatch: dispatch.Dispatch, state: job_state.JobState) -> None:
+        self.state = state
         self._dispatch = dispatch
         self._tasks: deque[jobs.Task] | None = None
         """None until first used, since only one of many similar jobs is examined."""
@@ -28,8 +28,8 @@ class Preemptor:
     def tasks(self) -> deque[jobs.Task]:
         """The tasks in placement order."""
         if self._tasks is None:
-            pending = self.gang.tasks(jobs.TaskStatus.PENDING)
-            self._tasks = deque(ordering.tasks(self._dispatch, self.gang, pending))
+            pending = self.state.tasks(jobs.TaskStatus.PENDING)
+            self._tasks = deque(ordering.tasks(self._dispatch, self.state, pending))
         return self._tasks
 
     def drop(self, placed: Container[jobs.TaskId]) -> None:
@@ -42,8 +42,8 @@ class Preemptor:
         None for a job with sub-groups, or with any task not Pending: such a job resembles no other
         job.
         """
-        gang, job = self.gang, self.gang.job
-        if gang.sub_groups is not None or len(job.tasks) > gang.counts[jobs.TaskStatus.PENDING]:
+        state, job = self.state, self.state.job
+        if state.sub_groups is not None or len(job.tasks) > state.counts[jobs.TaskStatus.PENDING]:
             return None
         needs = job.memo("needs", functools.partial(_needs, job))
         if len(job.tasks) == 1 and session.affinity_counts.nobody and not session.nominated.anybody:
@@ -82,35 +82,35 @@ def line_up(
         session.snapshot.carried.reclaim_failed,
     )
     hurried = session.spending.hurried
-    for gang in session.unfinished_jobs():
-        if not gang.counts[jobs.TaskStatus.PENDING] or gang.phase is jobs.Phase.PENDING:
+    for state in session.unfinished_jobs():
+        if not state.counts[jobs.TaskStatus.PENDING] or state.phase is jobs.Phase.PENDING:
             continue
-        if gang.job.id in refused or (failed and (action, gang.job.id) in failed):
+        if state.job.id in refused or (failed and (action, state.job.id) in failed):
             continue
-        if reasons.invalid(session, gang) is not None:
+        if reasons.invalid(session, state) is not None:
             continue
-        if not session.dispatch.first_tier("job_starving", gang):
+        if not session.dispatch.first_tier("job_starving", state):
             continue
-        queue = session.queues[gang.job.queue]
+        queue = session.queues[state.job.queue]
         line = lines.get(queue.name)
         if line is None:
             line = lines[queue.name] = ordering.Line()
-        comes_last = hurried and session.spending.has_had_its_part(gang.job.namespace)
-        key = (comes_last, *ordering.job_key(session.dispatch, gang))
-        line.join(key, Preemptor(session.dispatch, gang))
+        comes_last = hurried and session.spending.has_had_its_part(state.job.namespace)
+        key = (comes_last, *ordering.job_key(session.dispatch, state))
+        line.join(key, Preemptor(session.dispatch, state))
     for name, line in lines.items():
         queue = session.queues[name]
         waiting.join(queue_place(session, queue, line), queue)
     return waiting, lines
 
 
-def job_place(session: "working.Session", gang: job_state.JobState) -> ordering.SortKey:
+def job_place(session: "working.Session", state: job_state.JobState) -> ordering.SortKey:
     """Return the job's sort key within the queue.
 
     In a hurry, jobs of namespaces with a high cost come last.
     """
-    comes_last = session.spending.has_had_its_part(gang.job.namespace)
-    return (comes_last, *ordering.job_key(session.dispatch, gang))
+    comes_last = session.spending.has_had_its_part(state.job.namespace)
+    return (comes_last, *ordering.job_key(session.dispatch, state))
 
 
 def queue_place(
@@ -120,7 +120,7 @@ def queue_place(
 
     In a hurry, a queue comes last if the first job's namespace has a high cost.
     """
-    comes_last = bool(line) and session.spending.has_had_its_part(line.first.gang.job.namespace)
+    comes_last = bool(line) and session.spending.has_had_its_part(line.first.state.job.namespace)
     return (comes_last, *ordering.queue_key(session.dispatch, queue))
 
 

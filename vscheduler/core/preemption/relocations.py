@@ -66,7 +66,7 @@ class Relocation:
             choice = None if replacement is None else self._choose(replacement)
             if replacement is not None and choice is not None:
                 node = self._session.layout.names[choice.row]
-                queue = self._session.gang_of(task).job.queue
+                queue = self._session.job_state_of(task).job.queue
                 trial.keep(
                     snapshot.ReplacementReservation(
                         task=replacement, queue=queue, node=node, until=until
@@ -89,10 +89,10 @@ class Relocation:
 
     def _start_another(self, trial: statement.Statement, task: jobs.Task) -> bool:
         """Place a waiting pod of the same queue instead of the pod's replacement."""
-        queue = self._session.queues[self._session.gang_of(task).job.queue]
+        queue = self._session.queues[self._session.job_state_of(task).job.queue]
         failed: set[jobs.PodClass] = set()
         for each in self._substitutes(task):
-            waits = self._session.gang_of(each).status(each) is jobs.TaskStatus.PENDING
+            waits = self._session.job_state_of(each).status(each) is jobs.TaskStatus.PENDING
             if not waits or each.pod_class in failed:
                 continue
             choice = self._choose(each)
@@ -105,13 +105,13 @@ class Relocation:
 
     def _substitutes(self, task: jobs.Task) -> list[jobs.Task]:
         """Return the waiting pods in the task's queue that request no less of any resource."""
-        queue = self._session.gang_of(task).job.queue
+        queue = self._session.job_state_of(task).job.queue
         if queue not in self._waiting:
             self._waiting[queue] = [
                 each
-                for gang in self._session.unfinished_jobs()
-                if gang.job.queue == queue and _starts_singly(gang)
-                for each in gang.tasks(jobs.TaskStatus.PENDING)
+                for state in self._session.unfinished_jobs()
+                if state.job.queue == queue and _starts_singly(state)
+                for each in state.tasks(jobs.TaskStatus.PENDING)
             ]
         least = self._session.request(task)
         return [
@@ -119,10 +119,10 @@ class Relocation:
         ]
 
 
-def _starts_singly(gang: job_state.JobState) -> bool:
+def _starts_singly(state: job_state.JobState) -> bool:
     """Whether each pod of the gang could start alone."""
-    admitted = gang.phase is not jobs.Phase.PENDING
-    return admitted and (gang.has_minimum or gang.job.min_member <= 1) and not gang.sub_groups
+    admitted = state.phase is not jobs.Phase.PENDING
+    return admitted and (state.has_minimum or state.job.min_member <= 1) and not state.sub_groups
 
 
 def awaited_replacements(session: "working.Session") -> list[snapshot.ReplacementReservation]:
@@ -142,7 +142,7 @@ def resume(session: "working.Session") -> None:
     """
     for job, reservations in _valid(session).items():
         pairs, left = _match(session, job, reservations)
-        moved_in = bool(pairs) and _nominate(session, session.gangs[job], pairs)
+        moved_in = bool(pairs) and _nominate(session, session.job_states[job], pairs)
         with session.statement() as trial:
             for reservation in left if moved_in else reservations:
                 session.spend("moves", RESERVATION_COST)
@@ -153,7 +153,7 @@ def resume(session: "working.Session") -> None:
 
 def _nominate(
     session: "working.Session",
-    gang: job_state.JobState,
+    state: job_state.JobState,
     pairs: Iterable[tuple[jobs.Task, snapshot.ReplacementReservation]],
 ) -> bool:
     """Nominate the pods on the reserved nodes, if the job could then start."""
@@ -163,10 +163,10 @@ def _nominate(
             row = session.layout.rows[reservation.node]
             if session.placement.feasible(task, row):
                 trial.pipeline(task, row)
-        if not gang.waiting_tasks or not session.dispatch.vote("job_pipelined", gang):
+        if not state.waiting_tasks or not session.dispatch.vote("job_pipelined", state):
             return False
-        for task in gang.tasks(jobs.TaskStatus.PIPELINED):
-            session.nominations[task.uid] = gang.node(task) or ""
+        for task in state.tasks(jobs.TaskStatus.PIPELINED):
+            session.nominations[task.uid] = state.node(task) or ""
             session.moved_in.add(task.uid)
         trial.hold()
     return True
@@ -178,7 +178,7 @@ def _is_available(session: "working.Session", reservation: snapshot.ReplacementR
     If the job has no pods left, only amounts are checked.
     """
     row = session.layout.rows[reservation.node]
-    if reservation.task.job in session.gangs:
+    if reservation.task.job in session.job_states:
         return session.placement.feasible(reservation.task, row)
     free = session.allocatable[row] - session.future_used[row]
     return bool((session.request(reservation.task) <= free).all())
@@ -195,8 +195,8 @@ def _valid(
     for reservation in session.snapshot.carried.replacement_reservations:
         if reservation.until > session.snapshot.now and reservation.node in session.layout.rows:
             by_job.setdefault(reservation.task.job, []).append(reservation)
-    for job in by_job.keys() & session.gangs.keys():
-        tasks = session.gangs[job].job.tasks
+    for job in by_job.keys() & session.job_states.keys():
+        tasks = session.job_states[job].job.tasks
         stayed = {task.uid + REPLACEMENT_SUFFIX for task in tasks if task.status in jobs.EVICTABLE}
         by_job[job] = [
             reservation for reservation in by_job[job] if reservation.task.uid not in stayed
@@ -216,10 +216,10 @@ def _match(
     Return the pairs, and the reservations without a pod.
     """
     nominated = session.snapshot.carried.nominations
-    gang = session.gangs.get(job)
+    state = session.job_states.get(job)
     newcomers = [
         task
-        for task in (gang.job.tasks if gang is not None else ())
+        for task in (state.job.tasks if state is not None else ())
         if task.status is jobs.TaskStatus.PENDING and task.uid not in nominated
     ]
     pairs, left = [], []

@@ -68,10 +68,10 @@ def _costliest_first(session: "working.Session") -> list[list[decisions.Evict]]:
 
     def group_cost(evicts: list[decisions.Evict]) -> tuple[object, ...]:
         tasks = tuple(evict.task for evict in evicts)
-        gang = session.gang_of(tasks[0])
+        state = session.job_state_of(tasks[0])
         return (
             *victims.cost(
-                [victims.VictimGroup(gang=gang, tasks=tasks, whole=tasks[0].job in gone)]
+                [victims.VictimGroup(state=state, tasks=tasks, whole=tasks[0].job in gone)]
             ),
             tasks[0].key,
         )
@@ -89,9 +89,9 @@ def _fits(
     claimants = {evict.beneficiary for evict in evicts}
     waiting: list[jobs.Task] = []
     for job in sorted(filter(None, claimants)):
-        gang = session.gangs[job]
-        tasks = gang.tasks(jobs.TaskStatus.PIPELINED)
-        waiting += ordering.tasks(session.dispatch, gang, tasks)
+        state = session.job_states[job]
+        tasks = state.tasks(jobs.TaskStatus.PIPELINED)
+        waiting += ordering.tasks(session.dispatch, state, tasks)
     if not waiting:
         return False
     for task in waiting:
@@ -100,7 +100,7 @@ def _fits(
         return False
     for task in waiting:
         session.spend("tasks", TASK_COST)
-        queue = session.queues[session.gang_of(task).job.queue]
+        queue = session.queues[session.job_state_of(task).job.queue]
         if not session.dispatch.all_agree("allocatable", queue, task):
             return False
         choice = session.placement.choose(task)

@@ -43,7 +43,7 @@ class VictimSearch:
         self._session = planner.session
         self._trial = trial
         self._queue = queue
-        self._gang = preemptor.gang
+        self._state = preemptor.state
         self._has_minimum = self._is_pipelined()
         self._tasks = self._tasks_to_place(preemptor)
         self._relocation = terms.relocation
@@ -138,12 +138,12 @@ class VictimSearch:
 
     def _needed_of(self, left: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
         """Return as many tasks as the job needs for its minimum, or for one more pod."""
-        gang = self._gang
-        count = max(1, gang.job.min_member - gang.ready_tasks - gang.waiting_tasks)
+        state = self._state
+        count = max(1, state.job.min_member - state.ready_tasks - state.waiting_tasks)
         return left[: 1 if self._has_minimum else count]
 
     def _done(self) -> bool:
-        groups = self._gang.sub_groups
+        groups = self._state.sub_groups
         if groups is not None and not groups.completes(task for task, _ in self.placed.values()):
             return False
         if self._has_minimum:
@@ -154,13 +154,13 @@ class VictimSearch:
         """Whether the job could start with current and awaited resources. A plugin (sla) may let a
         job hold less, but such a job might never start and doesn't justify evictions.
         """
-        gang, dispatch = self._gang, self._session.dispatch
-        placed = gang.ready_tasks + gang.waiting_tasks + gang.pending_best_effort
-        if dispatch.asks("job_pipelined") and placed < gang.job.min_member:
+        state, dispatch = self._state, self._session.dispatch
+        placed = state.ready_tasks + state.waiting_tasks + state.pending_best_effort
+        if dispatch.asks("job_pipelined") and placed < state.job.min_member:
             return False
-        if job_state.rests(dispatch, gang, jobs.PLACED):
+        if job_state.rests(dispatch, state, jobs.PLACED):
             return False
-        return dispatch.vote("job_pipelined", gang)
+        return dispatch.vote("job_pipelined", state)
 
     def _place_idle(self, task: jobs.Task) -> bool:
         if self._done() or not self._is_needed(task) or not self._may_claim(task):
@@ -186,15 +186,15 @@ class VictimSearch:
 
     def _is_needed(self, task: jobs.Task) -> bool:
         """Whether one more pod of the task's role brings the job closer to its minimum."""
-        gang, job = self._gang, self._gang.job
+        state, job = self._state, self._state.job
         if self._has_minimum or not job.roles_count:
             return True
         placed = jobs.READY | {jobs.TaskStatus.PIPELINED}
         missing = {
-            role: max(0, least - gang.role_tasks(role, placed))
+            role: max(0, least - state.role_tasks(role, placed))
             for role, least in job.min_task_member.items()
         }
-        more = job.min_member - gang.ready_tasks - gang.waiting_tasks - sum(missing.values())
+        more = job.min_member - state.ready_tasks - state.waiting_tasks - sum(missing.values())
         return more > 0 or missing.get(task.role, 0) > 0
 
     def _scarce_request(self, left: Sequence[jobs.Task]) -> resources.Share:
@@ -359,7 +359,7 @@ class VictimSearch:
                     task=task,
                     node=task.node,
                     action=self._planner.action,
-                    beneficiary=self._gang.job.id,
+                    beneficiary=self._state.job.id,
                     whole=unit.whole,
                     moves=unit.moves,
                 )
@@ -388,10 +388,10 @@ class VictimSearch:
         if not unit.whole:
             self._chosen[unit.tasks[0].uid] = unit
             return
-        earlier = [key for key, each in self._chosen.items() if each.gang is unit.gang]
+        earlier = [key for key, each in self._chosen.items() if each.state is unit.state]
         *_, gang = victims.merged([self._chosen.pop(key) for key in earlier], unit)
         self._freed_whole += self._sum(unit.tasks)
-        self._chosen[gang.gang.job.id] = gang
+        self._chosen[gang.state.job.id] = gang
 
     def _fits_without(self, spared: victims.VictimGroup) -> bool:
         """Whether all placed tasks still fit if these victims stay."""

@@ -61,7 +61,7 @@ class EvictionRules:
 class VictimGroup:
     """Pods of one job that are evicted together."""
 
-    gang: job_state.JobState
+    state: job_state.JobState
     tasks: tuple[jobs.Task, ...]
     whole: bool
     """Whether a gang of several pods is evicted completely."""
@@ -87,7 +87,7 @@ class VictimGroup:
     def judged(self, rank: Rank, overshoot: float = 0.0, *, moves: bool = False) -> "VictimGroup":
         """Return a copy with the effects of the eviction on the queue."""
         return VictimGroup(
-            gang=self.gang,
+            state=self.state,
             tasks=self.tasks,
             whole=self.whole,
             rank=rank,
@@ -101,33 +101,33 @@ def start(task: jobs.Task) -> float:
     return task.created if task.scheduled_at is None else task.scheduled_at
 
 
-def surplus(gang: job_state.JobState, task: jobs.Task) -> VictimGroup | None:
+def surplus(state: job_state.JobState, task: jobs.Task) -> VictimGroup | None:
     """Return the pod as a group of its own, or None.
 
     The rest of the job must keep the minimum, or no other pod of the job holds resources.
     """
-    if gang.spares(task) or _is_last(gang):
-        return VictimGroup(gang=gang, tasks=(task,), whole=False)
+    if state.spares(task) or _is_last(state):
+        return VictimGroup(state=state, tasks=(task,), whole=False)
     return None
 
 
-def whole(gang: job_state.JobState) -> VictimGroup | None:
+def whole(state: job_state.JobState) -> VictimGroup | None:
     """Return all pods that hold resources as a group.
 
     None for fewer than two pods, or if one of the pods can't be evicted now.
     """
-    held = [task for task in gang.job.tasks if gang.status(task) in jobs.HOLDING]
-    if len(held) < 2 or any(gang.status(task) not in jobs.EVICTABLE for task in held):
+    held = [task for task in state.job.tasks if state.status(task) in jobs.HOLDING]
+    if len(held) < 2 or any(state.status(task) not in jobs.EVICTABLE for task in held):
         return None
-    return VictimGroup(gang=gang, tasks=tuple(held), whole=True)
+    return VictimGroup(state=state, tasks=tuple(held), whole=True)
 
 
 def merged(chosen: Sequence[VictimGroup], more: VictimGroup) -> list[VictimGroup]:
     """Add a group to the chosen groups. A whole gang absorbs pods of the gang chosen before."""
     if not more.whole:
         return [*chosen, more]
-    tasks = [task for each in chosen if each.gang is more.gang for task in each.tasks]
-    rest = [each for each in chosen if each.gang is not more.gang]
+    tasks = [task for each in chosen if each.state is more.state for task in each.tasks]
+    rest = [each for each in chosen if each.state is not more.state]
     return [*rest, dataclasses.replace(more, tasks=(*more.tasks, *tasks))]
 
 
@@ -142,7 +142,7 @@ def cost(chosen: Sequence[VictimGroup]) -> Cost:
     return (
         sum(unit.whole for unit in chosen),
         max(unit.overshoot for unit in chosen),
-        max(unit.gang.job.priority for unit in chosen),
+        max(unit.state.job.priority for unit in chosen),
         max(task.priority for unit in chosen for task in unit.tasks),
         sum(len(unit.tasks) for unit in chosen),
         -min(unit.started for unit in chosen),
@@ -155,13 +155,13 @@ def most(session: "working.Session", queue: queues.Queue, hook: str) -> resource
     freed = np.zeros_like(session.future_used)
     for row in range(session.layout.size):
         for task in session.evictable_on(row):
-            if task.preemptable and (session.gang_of(task).job.queue == queue.name) == inside:
+            if task.preemptable and (session.job_state_of(task).job.queue == queue.name) == inside:
                 freed[row] += session.request(task)
     return freed
 
 
-def _is_last(gang: job_state.JobState) -> bool:
-    return sum(gang.counts[status] for status in jobs.HOLDING) == 1
+def _is_last(state: job_state.JobState) -> bool:
+    return sum(state.counts[status] for status in jobs.HOLDING) == 1
 
 
 class VictimCandidates:
@@ -221,15 +221,15 @@ class VictimCandidates:
         found: list[VictimGroup] = []
         owners: dict[jobs.JobId, job_state.JobState] = {}
         for task in self.evictable_on(row):
-            gang = owners[task.job] = self._session.gang_of(task)
-            rank = self._ranks.get(gang.job.queue)
+            state = owners[task.job] = self._session.job_state_of(task)
+            rank = self._ranks.get(state.job.queue)
             if rank is None:
-                rank = self.rank(gang.job.queue)
-            found.append(VictimGroup(gang=gang, tasks=(task,), whole=False, rank=rank))
+                rank = self.rank(state.job.queue)
+            found.append(VictimGroup(state=state, tasks=(task,), whole=False, rank=rank))
         if self._terms.whole:
             for unit in filter(None, map(whole, owners.values())):
                 overshoot = self._overshoot(claimant, unit)
-                found.append(unit.judged(self.rank(unit.gang.job.queue), overshoot))
+                found.append(unit.judged(self.rank(unit.state.job.queue), overshoot))
         return sorted(found, key=self.preference)
 
     def _overshoot(self, claimant: jobs.Task, unit: VictimGroup) -> float:
@@ -238,7 +238,7 @@ class VictimCandidates:
         The value is computed when the search for the task begins, once for all nodes with pods of
         the gang.
         """
-        job = unit.gang.job.id
+        job = unit.state.job.id
         if job not in self._overshoots:
             after = self._share_after(claimant, unit.tasks)
             self._overshoots[job] = 0.0 if after is None else after.overshoot
@@ -254,7 +254,7 @@ class VictimCandidates:
             unit.whole,
             unit.overshoot if unit.whole else 0.0,
             unit.rank,
-            unit.gang.job.priority,
+            unit.state.job.priority,
             unit.priority,
             -unit.started,
             ordering.Descending(ordering.task_key(self._session.dispatch, unit.tasks[0])),
@@ -262,11 +262,11 @@ class VictimCandidates:
 
     def legal(self, claimant: jobs.Task, unit: VictimGroup) -> VictimGroup | None:
         """Return the group in its present state, or None if a rule forbids the eviction."""
-        current = whole(unit.gang) if unit.whole else surplus(unit.gang, unit.tasks[0])
+        current = whole(unit.state) if unit.whole else surplus(unit.state, unit.tasks[0])
         if current is None or not all(map(self._is_candidate, current.tasks)):
             return None
-        stays = not unit.whole and unit.gang.spares(unit.tasks[0])
-        if not stays and self._has_nominations(unit.gang):
+        stays = not unit.whole and unit.state.spares(unit.tasks[0])
+        if not stays and self._has_nominations(unit.state):
             return None
         session, hook, tasks = self._session, self._hook, current.tasks
         if not session.budgets.spare(tasks) or session.affinity_counts.would_break_affinity(tasks):
@@ -280,9 +280,9 @@ class VictimCandidates:
             return None
         return self._within_rules(claimant, current, unit.rank)
 
-    def _has_nominations(self, gang: job_state.JobState) -> bool:
+    def _has_nominations(self, state: job_state.JobState) -> bool:
         """Whether pods were evicted in favour of the gang, in vain if the gang went whole."""
-        pipelined = gang.tasks(jobs.TaskStatus.PIPELINED)
+        pipelined = state.tasks(jobs.TaskStatus.PIPELINED)
         return any(task.uid in self._session.nominations for task in pipelined)
 
     def _within_rules(
@@ -316,16 +316,16 @@ class VictimCandidates:
         return after
 
     def _is_candidate(self, task: jobs.Task) -> bool:
-        gang = self._session.gang_of(task)
+        state = self._session.job_state_of(task)
         return (
             task.preemptable
-            and not gang.protected
+            and not state.protected
             and task.status in jobs.EVICTABLE
-            and gang.status(task) is task.status
+            and state.status(task) is task.status
             and task.node in self._session.layout.rows
             and task.uid not in self._session.snapshot.carried.eviction_refused_pods
             and start(task) <= self._oldest
-            and self._candidate(gang, task)
+            and self._candidate(state, task)
         )
 
 
@@ -343,7 +343,7 @@ class NodeCandidate:
     @property
     def losers(self) -> frozenset[str]:
         """The queues that would lose pods."""
-        return frozenset(unit.gang.job.queue for unit in self.units)
+        return frozenset(unit.state.job.queue for unit in self.units)
 
 
 @dataclass(frozen=True, slots=True)

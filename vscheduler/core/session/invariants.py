@@ -22,7 +22,7 @@ def check(session: "working.Session") -> None:
     assert all(count == 1 for count in bound.values()), "a pod is bound twice"
     _check_rows(session)
     for job in {bind.task.job for bind in session.binds}:
-        ready = job_state.is_ready(session.dispatch, session.gangs[job])
+        ready = job_state.is_ready(session.dispatch, session.job_states[job])
         assert ready, f"{job} is bound in part"
 
 
@@ -65,7 +65,10 @@ class _PlacedTasks:
         )
         """The position among the touched rows."""
         self.allocated = np.array(
-            [session.gang_of(task).status(task) is jobs.TaskStatus.ALLOCATED for task in tasks],
+            [
+                session.job_state_of(task).status(task) is jobs.TaskStatus.ALLOCATED
+                for task in tasks
+            ],
             dtype=np.bool_,
         )
         """Whether the pod starts now, on resources that are free."""

@@ -310,18 +310,18 @@ class JobState:
         return not self._moved
 
 
-def is_ready(asked: dispatch.Dispatch, gang: JobState) -> bool:
+def is_ready(asked: dispatch.Dispatch, state: JobState) -> bool:
     """Whether the minimum of the job can start now, including the best-effort members it needs."""
-    return asked.all_agree("job_ready", gang) and not rests(asked, gang, jobs.READY)
+    return asked.all_agree("job_ready", state) and not rests(asked, state, jobs.READY)
 
 
-def rests(asked: dispatch.Dispatch, gang: JobState, statuses: frozenset[jobs.TaskStatus]) -> bool:
+def rests(asked: dispatch.Dispatch, state: JobState, statuses: frozenset[jobs.TaskStatus]) -> bool:
     """Whether the minimum is reached in these statuses, READY or PLACED, only by counting waiting
     best-effort members. False if no plugin asks for a minimum.
     """
     return (
-        gang.pending_best_effort > 0
-        and not gang.reaches(statuses, idlers=False)
-        and gang.reaches(statuses)
+        state.pending_best_effort > 0
+        and not state.reaches(statuses, idlers=False)
+        and state.reaches(statuses)
         and asked.asks("job_ready")
     )

@@ -100,14 +100,14 @@ def _still(
 ) -> Mapping[str, float]:
     """Return the entries of `since` for groups that have this phase at the end of the cycle."""
     return {
-        gang.job.uid: since[gang.job.uid]
-        for gang in session.unfinished_jobs()
-        if gang.job.uid in since and gang.phase is expected
+        state.job.uid: since[state.job.uid]
+        for state in session.unfinished_jobs()
+        if state.job.uid in since and state.phase is expected
     }
 
 
 def phase(
-    gang: job_state.JobState, rules: cycle_rules.CycleRules, *, unschedulable: bool
+    state: job_state.JobState, rules: cycle_rules.CycleRules, *, unschedulable: bool
 ) -> jobs.Phase:
     """Return the phase of a PodGroup after this cycle.
 
@@ -115,32 +115,32 @@ def phase(
     Volcano: session.getPodGroupPhase. Here a group isn't Completed with a minMember of 0 when
     no pod ever ran.
     """
-    if gang.counts[jobs.TaskStatus.RUNNING] and unschedulable:
+    if state.counts[jobs.TaskStatus.RUNNING] and unschedulable:
         return jobs.Phase.UNKNOWN
-    scheduled = gang.scheduled_tasks + _releasing(gang)
-    if scheduled >= max(1, gang.job.min_member):
-        others = scheduled - sum(gang.counts[status] for status in FINISHED)
-        others += rules.unfinished_without_node(gang)
+    scheduled = state.scheduled_tasks + _releasing(state)
+    if scheduled >= max(1, state.job.min_member):
+        others = scheduled - sum(state.counts[status] for status in FINISHED)
+        others += rules.unfinished_without_node(state)
         return jobs.Phase.RUNNING if others else jobs.Phase.COMPLETED
-    return jobs.Phase.INQUEUE if gang.phase is jobs.Phase.INQUEUE else jobs.Phase.PENDING
+    return jobs.Phase.INQUEUE if state.phase is jobs.Phase.INQUEUE else jobs.Phase.PENDING
 
 
-def _releasing(gang: job_state.JobState) -> int:
+def _releasing(state: job_state.JobState) -> int:
     """Count the pods that are being deleted but still have a node."""
-    if not gang.counts[jobs.TaskStatus.RELEASING]:
+    if not state.counts[jobs.TaskStatus.RELEASING]:
         return 0
-    return sum(task.node is not None for task in gang.tasks(jobs.TaskStatus.RELEASING))
+    return sum(task.node is not None for task in state.tasks(jobs.TaskStatus.RELEASING))
 
 
-def _is_terminating(gang: job_state.JobState) -> bool:
+def _is_terminating(state: job_state.JobState) -> bool:
     """Whether the gang lacks members only because members are being deleted on their nodes.
 
     Volcano: gang shouldSkipUnschedulableForReleasing.
     """
-    releasing = _releasing(gang)
-    if not releasing or gang.counts[jobs.TaskStatus.PENDING] or gang.waiting_tasks:
+    releasing = _releasing(state)
+    if not releasing or state.counts[jobs.TaskStatus.PENDING] or state.waiting_tasks:
         return False
-    return gang.scheduled_tasks + releasing >= gang.job.min_member
+    return state.scheduled_tasks + releasing >= state.job.min_member
 
 
 def _groups(session: "working.Session") -> tuple[decisions.GroupStatus, ...]:
@@ -148,67 +148,67 @@ def _groups(session: "working.Session") -> tuple[decisions.GroupStatus, ...]:
         [_without_queue(job) for job in session.jobs_without_queue],
         session.known_unschedulable,
     )
-    for job, gang in session.gangs.items():
-        if not gang.untouched:
-            statuses.append(_group(session, gang))
+    for job, state in session.job_states.items():
+        if not state.untouched:
+            statuses.append(_group(session, state))
         elif job not in session.not_attempted:
             # Most jobs wait for nothing and haven't changed: their status is kept with the job.
-            same = job not in session.reasons and gang.phase is gang.job.state.phase
-            ask = functools.partial(_group, session, gang)
+            same = job not in session.reasons and state.phase is state.job.state.phase
+            ask = functools.partial(_group, session, state)
             if same:
-                statuses.append(gang.job.memo("status", ask))
+                statuses.append(state.job.memo("status", ask))
             elif job not in known.entries:
                 statuses.append(ask())
             else:
-                statuses.append(known.status(gang, session.reasons.get(job), ask))
+                statuses.append(known.status(state, session.reasons.get(job), ask))
     return tuple(sorted(statuses, key=lambda status: status.job))
 
 
-def _group(session: "working.Session", gang: job_state.JobState) -> decisions.GroupStatus:
-    job, rules = gang.job, session.policy.rules
-    reason = session.reasons.get(job.id) or _waits(gang) or reasons.rejected(gang)
-    reason = reason or reasons.short_sub_group(gang)
-    placed = _placed(session, gang) if session.pipelined else gang.ready_tasks
-    lacks = rules.lacks_minimum(gang, placed)
-    unschedulable = bool(job.tasks) and lacks and not _is_terminating(gang)
+def _group(session: "working.Session", state: job_state.JobState) -> decisions.GroupStatus:
+    job, rules = state.job, session.policy.rules
+    reason = session.reasons.get(job.id) or _waits(state) or reasons.rejected(state)
+    reason = reason or reasons.short_sub_group(state)
+    placed = _placed(session, state) if session.pipelined else state.ready_tasks
+    lacks = rules.lacks_minimum(state, placed)
+    unschedulable = bool(job.tasks) and lacks and not _is_terminating(state)
     waits = (
         reason is not None
-        and gang.counts[jobs.TaskStatus.PENDING]
+        and state.counts[jobs.TaskStatus.PENDING]
         # Autoscalers add nodes for pods with the condition Unschedulable. Pods of a group that
         # isn't admitted get the condition only if more nodes would help the group.
-        and (gang.phase is not jobs.Phase.PENDING or reason.code in REPORTED_TO_PODS)
+        and (state.phase is not jobs.Phase.PENDING or reason.code in REPORTED_TO_PODS)
     )
     return decisions.GroupStatus(
         job=job.id,
         uid=job.uid,
         queue=job.queue,
-        phase=phase(gang, rules, unschedulable=unschedulable),
-        running=gang.counts[jobs.TaskStatus.RUNNING],
-        succeeded=gang.counts[jobs.TaskStatus.SUCCEEDED],
-        failed=gang.counts[jobs.TaskStatus.FAILED],
+        phase=phase(state, rules, unschedulable=unschedulable),
+        running=state.counts[jobs.TaskStatus.RUNNING],
+        succeeded=state.counts[jobs.TaskStatus.SUCCEEDED],
+        failed=state.counts[jobs.TaskStatus.FAILED],
         ready=placed >= job.min_member,
-        unplaced=tuple(gang.tasks(jobs.TaskStatus.PENDING)) if waits else (),
+        unplaced=tuple(state.tasks(jobs.TaskStatus.PENDING)) if waits else (),
         rejections=job.rejections,
         reason=reason,
     )
 
 
-def _placed(session: "working.Session", gang: job_state.JobState) -> int:
+def _placed(session: "working.Session", state: job_state.JobState) -> int:
     """Count the pods that count towards minMember and run, or are bound now.
 
     Pods whose nodes are merely reserved for the rest of the cycle don't count.
     """
-    if gang.untouched:
-        return gang.ready_tasks
-    allocated = gang.tasks(jobs.TaskStatus.ALLOCATED)
-    return gang.ready_tasks - sum(task.uid in session.pipelined for task in allocated)
+    if state.untouched:
+        return state.ready_tasks
+    allocated = state.tasks(jobs.TaskStatus.ALLOCATED)
+    return state.ready_tasks - sum(task.uid in session.pipelined for task in allocated)
 
 
-def _waits(gang: job_state.JobState) -> decisions.Reason | None:
+def _waits(state: job_state.JobState) -> decisions.Reason | None:
     """Return a reason for a job with pipelined pods, for which no action recorded a reason."""
-    if not gang.waiting_tasks:
+    if not state.waiting_tasks:
         return None
-    return reasons.of(gang, decisions.ReasonCode.WAITS_FOR_RELEASE)
+    return reasons.of(state, decisions.ReasonCode.WAITS_FOR_RELEASE)
 
 
 def _without_queue(job: jobs.Job) -> decisions.GroupStatus:
@@ -243,7 +243,7 @@ def _queues(
         holds[name] = np.array(session.demands.held[name], dtype=np.int64)
         request[name] = holds[name] + session.demands.pending[name]
     for bind in session.binds:
-        holds[session.gang_of(bind.task).job.queue] += session.request(bind.task)
+        holds[session.job_state_of(bind.task).job.queue] += session.request(bind.task)
     entitlements = session.dispatch.last("entitlements")
     return tuple(
         decisions.QueueFigures(
@@ -291,8 +291,8 @@ def exclusions(session: "working.Session") -> tuple[decisions.Exclusion, ...]:
 
 def _some_task(session: "working.Session") -> jobs.Task | None:
     """Return a pod that has or wants a node; as far as possible the same pod in every cycle."""
-    for gang in session.gangs.values():
-        for task in gang.job.tasks:
-            if task.pod_class in gang.job.classes:
+    for state in session.job_states.values():
+        for task in state.job.tasks:
+            if task.pod_class in state.job.classes:
                 return task
     return None

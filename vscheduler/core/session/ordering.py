@@ -98,9 +98,9 @@ def queue_key(dispatch: dispatch.Dispatch, queue: queues.Queue) -> SortKey:
     return (*dispatch.key("queue_key", queue), queue.created, queue.name)
 
 
-def job_key(dispatch: dispatch.Dispatch, gang: job_state.JobState) -> SortKey:
+def job_key(dispatch: dispatch.Dispatch, state: job_state.JobState) -> SortKey:
     """Order jobs by plugins, then by age, then by `namespace/name` (Volcano: JobOrderFn)."""
-    return (*dispatch.key("job_key", gang), gang.job.created, gang.job.id)
+    return (*dispatch.key("job_key", state), state.job.created, state.job.id)
 
 
 def victim_key(
@@ -114,21 +114,21 @@ def victim_key(
     owner is the candidate's queue and job. Jobs of one queue are compared by plugins only, not by
     age (Volcano: BuildVictimsPriorityQueue).
     """
-    queue, gang = owner
+    queue, state = owner
     return (
         *dispatch.key("victim_queue_key", claimant, queue),
         Descending(queue_key(dispatch, queue)),
-        Descending(dispatch.key("job_key", gang)),
+        Descending(dispatch.key("job_key", state)),
         Descending(task_key(dispatch, task)),
     )
 
 
 def tasks(
-    dispatch: dispatch.Dispatch, gang: job_state.JobState, waiting: Iterable[jobs.Task]
+    dispatch: dispatch.Dispatch, state: job_state.JobState, waiting: Iterable[jobs.Task]
 ) -> list[jobs.Task]:
     """Return a job's tasks in placement order, members of a sub-group next to each other."""
     ordered = sorted(waiting, key=lambda task: task_key(dispatch, task))
-    return ordered if gang.sub_groups is None else gang.sub_groups.gathered(ordered)
+    return ordered if state.sub_groups is None else state.sub_groups.gathered(ordered)
 
 
 def task_key(dispatch: dispatch.Dispatch, task: jobs.Task) -> SortKey:

@@ -28,87 +28,89 @@ FAILED = decisions.Reason(code=decisions.ReasonCode.PLUGIN_FAILED, queue="")
 """The reason when a plugin fails in `job_valid`."""
 
 
-def of(gang: job_state.JobState, code: decisions.ReasonCode, **numbers: object) -> decisions.Reason:
+def of(
+    state: job_state.JobState, code: decisions.ReasonCode, **numbers: object
+) -> decisions.Reason:
     """Return a Reason for this job; numbers are further fields of Reason."""
     fields = {
-        "queue": gang.job.queue,
-        "tasks": len(gang.job.tasks),
-        "minimum": gang.job.min_member,
-        "placed": gang.ready_tasks + gang.waiting_tasks,
+        "queue": state.job.queue,
+        "tasks": len(state.job.tasks),
+        "minimum": state.job.min_member,
+        "placed": state.ready_tasks + state.waiting_tasks,
         **numbers,
     }
     return decisions.Reason(code=code, **fields)  # type: ignore[arg-type]  # fields by name
 
 
-def barred(session: "working.Session", gang: job_state.JobState) -> decisions.Reason | None:
+def barred(session: "working.Session", state: job_state.JobState) -> decisions.Reason | None:
     """Return why a job may not start, regardless of plugins and free resources, or None.
 
     The job's phase doesn't matter, since tenants can write the phase. A queue created after a job
     named the queue is as closed to that job as to later jobs.
     """
-    job, queue = gang.job, session.queues[gang.job.queue]
+    job, queue = state.job, session.queues[state.job.queue]
     if not queue.takes(job.namespace):
-        return of(gang, decisions.ReasonCode.QUEUE_BARRED, subject=job.namespace)
-    return _topology(session, gang)
+        return of(state, decisions.ReasonCode.QUEUE_BARRED, subject=job.namespace)
+    return _topology(session, state)
 
 
-def _topology(session: "working.Session", gang: job_state.JobState) -> decisions.Reason | None:
+def _topology(session: "working.Session", state: job_state.JobState) -> decisions.Reason | None:
     """Return why a gang with hard network topology waits: no action considers the topology yet."""
-    field = gang.job.hard_topology
+    field = state.job.hard_topology
     if not field or not session.policy.hard_topology_waits:
         return None
-    return of(gang, decisions.ReasonCode.TOPOLOGY_UNKNOWN, subject=field)
+    return of(state, decisions.ReasonCode.TOPOLOGY_UNKNOWN, subject=field)
 
 
-def invalid(session: "working.Session", gang: job_state.JobState) -> decisions.Reason | None:
+def invalid(session: "working.Session", state: job_state.JobState) -> decisions.Reason | None:
     """Return why this job can't be scheduled in its present state; None if the job can."""
-    bar = barred(session, gang) if session.bars else None
+    bar = barred(session, state) if session.bars else None
     if bar is not None:
         return bar
-    reason: decisions.Reason | None = session.dispatch.first("job_valid", FAILED, gang)
+    reason: decisions.Reason | None = session.dispatch.first("job_valid", FAILED, state)
     if reason is FAILED:
-        return replace(FAILED, queue=gang.job.queue, tasks=len(gang.job.tasks))
+        return replace(FAILED, queue=state.job.queue, tasks=len(state.job.tasks))
     if reason is not None and reason.code in LACKS_PODS:
-        return rejected(gang) or reason
+        return rejected(state) or reason
     return reason
 
 
-def rejected(gang: job_state.JobState) -> decisions.Reason | None:
+def rejected(state: job_state.JobState) -> decisions.Reason | None:
     """Return the reason for pods of this job that can't be used; None if all pods can."""
-    rejections = gang.job.rejections
+    rejections = state.job.rejections
     if not rejections:
         return None
     return of(
-        gang,
+        state,
         decisions.ReasonCode.POD_REJECTED,
-        tasks=len(gang.job.tasks) + len(rejections),
+        tasks=len(state.job.tasks) + len(rejections),
         rejected=len(rejections),
         rejection=rejections[0],
     )
 
 
-def short_sub_group(gang: job_state.JobState) -> decisions.Reason | None:
+def short_sub_group(state: job_state.JobState) -> decisions.Reason | None:
     """Return the reason for a sub-group with too few pods, or None.
 
     Pods of a sub-group are placed only if the sub-group can become whole.
     """
-    if gang.sub_groups is None or not gang.counts[jobs.TaskStatus.PENDING]:
+    if state.sub_groups is None or not state.counts[jobs.TaskStatus.PENDING]:
         return None
-    found = gang.sub_groups.short(gang.tasks(jobs.TaskStatus.PENDING))
+    found = state.sub_groups.short(state.tasks(jobs.TaskStatus.PENDING))
     if found is None:
         return None
     (place, values), usable, gated = found
-    policy = gang.job.sub_groups[place]
+    policy = state.job.sub_groups[place]
     code = decisions.ReasonCode.TOO_FEW_OF_SUB_GROUP
     if usable + gated >= policy.size:
         code = decisions.ReasonCode.GATED
     labels = dict(zip(policy.keys, values, strict=True))
     numbers = {"tasks": usable, "minimum": policy.size}
-    return of(gang, code, subject=policy.name, sub_group=labels, **numbers)
+    return of(state, code, subject=policy.name, sub_group=labels, **numbers)
 
 
 def no_room(
-    session: "working.Session", gang: job_state.JobState, task: jobs.Task, *, empty: bool = False
+    session: "working.Session", state: job_state.JobState, task: jobs.Task, *, empty: bool = False
 ) -> decisions.Reason:
     """Return why no node takes this task, or with `empty`, why no node would without any pods."""
     placement = session.placement
@@ -117,7 +119,7 @@ def no_room(
     if found.outsized:
         code = decisions.ReasonCode.NEVER_FITS
     return of(
-        gang,
+        state,
         code,
         request=task.pod_class.request,
         role=task.role,
@@ -138,10 +140,10 @@ def shortages(
 class JobTurn:
     """The tasks that remain to be placed for one job in this cycle."""
 
-    __slots__ = ("failed_classes", "failed_roles", "gang", "tasks")
+    __slots__ = ("failed_classes", "failed_roles", "state", "tasks")
 
-    def __init__(self, gang: job_state.JobState, tasks: deque[jobs.Task]) -> None:
-        self.gang = gang
+    def __init__(self, state: job_state.JobState, tasks: deque[jobs.Task]) -> None:
+        self.state = state
         self.tasks = tasks
         self.failed_roles: set[str] = set()
         """Roles with a task that found no node: further tasks of the role aren't tried (Volcano:
@@ -149,27 +151,27 @@ class JobTurn:
         self.failed_classes: set[jobs.PodClass] = set()
 
 
-def note_incomplete(session: "working.Session", gang: job_state.JobState) -> None:
+def note_incomplete(session: "working.Session", state: job_state.JobState) -> None:
     """Record why a job can't start although no node and no queue refused a task.
 
     A reason recorded before, for a refused task, is kept.
     """
-    if gang.sub_groups and (short := short_sub_group(gang)) is not None:
-        session.note(gang.job.id, rejected(gang) or short)
+    if state.sub_groups and (short := short_sub_group(state)) is not None:
+        session.note(state.job.id, rejected(state) or short)
         return
-    gated = gang.counts[jobs.TaskStatus.GATED]
+    gated = state.counts[jobs.TaskStatus.GATED]
     code = decisions.ReasonCode.GATED if gated else decisions.ReasonCode.NO_ROOM
-    if not session.is_news(gang.job.id, code):
+    if not session.is_news(state.job.id, code):
         return
-    tasks = gang.valid_tasks - gated
-    session.note(gang.job.id, of(gang, code, tasks=tasks, nodes=session.layout.size))
+    tasks = state.valid_tasks - gated
+    session.note(state.job.id, of(state, code, tasks=tasks, nodes=session.layout.size))
 
 
-def note_waiting(session: "working.Session", gang: job_state.JobState) -> None:
+def note_waiting(session: "working.Session", state: job_state.JobState) -> None:
     """Record that the job waits for resources being released."""
     waits = decisions.ReasonCode.WAITS_FOR_RELEASE
-    if session.is_news(gang.job.id, waits):
-        session.note(gang.job.id, of(gang, waits))
+    if session.is_news(state.job.id, waits):
+        session.note(state.job.id, of(state, waits))
 
 
 def note_no_room(session: "working.Session", turn: JobTurn, task: jobs.Task) -> None:
@@ -177,7 +179,7 @@ def note_no_room(session: "working.Session", turn: JobTurn, task: jobs.Task) -> 
     if task.pod_class in turn.failed_classes:
         return
     turn.failed_classes.add(task.pod_class)
-    session.note(turn.gang.job.id, no_room(session, turn.gang, task))
+    session.note(turn.state.job.id, no_room(session, turn.state, task))
 
 
 def note_share(
@@ -199,8 +201,8 @@ def note_share(
     else:
         code = decisions.ReasonCode.QUEUE_OVER_SHARE
         short = shortages(session, queue, task)
-    reason = of(turn.gang, code, request=task.pod_class.request, shortages=short)
-    session.note(turn.gang.job.id, reason)
+    reason = of(turn.state, code, request=task.pod_class.request, shortages=short)
+    session.note(turn.state.job.id, reason)
 
 
 def _task_without_node(session: "working.Session", turn: JobTurn) -> jobs.Task | None:
@@ -208,7 +210,7 @@ def _task_without_node(session: "working.Session", turn: JobTurn) -> jobs.Task |
 
     A larger share of the queue wouldn't help such a task.
     """
-    if len(turn.gang.job.classes) < 2:  # all tasks are like the first one
+    if len(turn.state.job.classes) < 2:  # all tasks are like the first one
         return None
     by_class = {task.pod_class: task for task in reversed(turn.tasks)}
     return next((task for task in by_class.values() if session.nowhere(task)), None)

@@ -64,7 +64,7 @@ class Session:
         self.touched: list[int] = []
         """Rows of changed nodes, in order of change; caches of answers about rows read them."""
         self.queues: Mapping[str, queues.Queue] = snapshot.queues
-        self.gangs = {
+        self.job_states = {
             job.id: job_state.JobState(job, policy.rules)
             for job in snapshot.jobs
             if job.queue in self.queues
@@ -162,7 +162,9 @@ class Session:
     def bars(self) -> bool:
         """Whether `reasons.barred` could refuse any job."""
         limited = [each for each in self.queues.values() if each.namespaces is not None]
-        return bool(limited or [each for each in self.gangs.values() if each.job.hard_topology])
+        return bool(
+            limited or [each for each in self.job_states.values() if each.job.hard_topology]
+        )
 
     @cached_property
     def known_unschedulable(self) -> unschedulable_jobs.KnownUnschedulable:
@@ -183,11 +185,11 @@ class Session:
     def demands(self) -> demands.QueueDemands:
         """Allocated and requested resources of queues as the cycle begins."""
         awaited = [(reservation.queue, reservation.task.pod_class) for reservation in self._awaited]
-        return demands.QueueDemands(self.space, self.gangs.values(), awaited)
+        return demands.QueueDemands(self.space, self.job_states.values(), awaited)
 
     def unfinished_jobs(self) -> list[job_state.JobState]:
         """Return the jobs that could still request something; most jobs run, and don't."""
-        return [gang for gang in self.gangs.values() if not gang.fully_scheduled]
+        return [state for state in self.job_states.values() if not state.fully_scheduled]
 
     @cached_property
     def pools(self) -> node_pools.NodePools:
@@ -201,7 +203,7 @@ class Session:
 
     def nowhere(self, task: jobs.Task) -> bool:
         """Whether the task earns its queue no share because no node could take the task."""
-        queue = self.gang_of(task).job.queue
+        queue = self.job_state_of(task).job.queue
         return self.policy.rules.has_no_nodes(self, queue, task.pod_class)
 
     def pools_before(self, seconds: float) -> node_pools.NodePools | None:
@@ -276,10 +278,10 @@ class Session:
         if self._evictable is None:
             spared = self.snapshot.carried.eviction_refused_pods
             self._evictable = collections.defaultdict(list)
-            for gang in self.gangs.values():
+            for state in self.job_states.values():
                 for status in jobs.EVICTABLE:
-                    if gang.job.counts.get(status):
-                        for task in gang.job.tasks:
+                    if state.job.counts.get(status):
+                        for task in state.job.tasks:
                             if task.status is not status or task.uid in spared:
                                 continue
                             if task.node in self.layout.rows:
@@ -288,9 +290,9 @@ class Session:
                 tasks.sort(key=lambda task: task.uid)
         return self._evictable.get(row, ())
 
-    def gang_of(self, task: jobs.Task) -> job_state.JobState:
+    def job_state_of(self, task: jobs.Task) -> job_state.JobState:
         """Return the state of the task's job in this cycle."""
-        return self.gangs[task.job]
+        return self.job_states[task.job]
 
     def statement(self) -> statement.Statement:
         """Return a journal of changes: `with session.statement() as trial: …; trial.commit()`."""
@@ -346,22 +348,22 @@ class Session:
         work_budget.take_ports(self.ports, name, task)
         self.affinity_counts.move(task, row, PRESENCE[status], 1)
         self.touched.append(row)
-        self.gang_of(task).move(task, status, name)
+        self.job_state_of(task).move(task, status, name)
         self.dispatch.notify("on_allocate", task)
 
     def give_back(self, task: jobs.Task, row: int) -> None:
         """Undo `take` exactly, for the task that was taken last. Called by Statement."""
         self.dispatch.notify("on_deallocate", task)
-        gang = self.gang_of(task)
+        state = self.job_state_of(task)
         request = self.request(task)
         self.future_used[row] -= request
-        if gang.status(task) is jobs.TaskStatus.ALLOCATED:
+        if state.status(task) is jobs.TaskStatus.ALLOCATED:
             self.used[row] -= request
-        self.affinity_counts.move(task, row, PRESENCE[gang.status(task)], -1)
+        self.affinity_counts.move(task, row, PRESENCE[state.status(task)], -1)
         name = self.layout.names[row]
         work_budget.give_ports_back(self.ports, name, task)
         self.touched.append(row)
-        gang.move(task, task.status, task.node)
+        state.move(task, task.status, task.node)
 
     def keep(self, reservation: snapshots.ReplacementReservation, step: int = 1) -> None:
         """Reserve resources for a future pod, or (-1) release them. Called by Statement."""
@@ -382,7 +384,7 @@ class Session:
         self.affinity_counts.move(task, row, pod_affinity.PodPresence.LEAVING, 1)
         self.touched.append(row)
         self.budgets.take(task)
-        self.gang_of(task).move(task, jobs.TaskStatus.RELEASING, name)
+        self.job_state_of(task).move(task, jobs.TaskStatus.RELEASING, name)
         self.dispatch.notify("on_deallocate", task)
 
     def restore(self, task: jobs.Task, row: int) -> None:
@@ -396,4 +398,4 @@ class Session:
         self.affinity_counts.move(task, row, pod_affinity.PodPresence.LEAVING, -1)
         self.affinity_counts.move(task, row, pod_affinity.PodPresence.STAYING, 1)
         self.touched.append(row)
-        self.gang_of(task).move(task, task.status, task.node)
+        self.job_state_of(task).move(task, task.status, task.node)

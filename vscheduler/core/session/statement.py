@@ -61,7 +61,7 @@ class Statement:
     def evict(self, evict: decisions.Evict) -> None:
         """Evict the task from its node."""
         task = evict.task
-        assert self._session.gang_of(task).status(task) in jobs.EVICTABLE
+        assert self._session.job_state_of(task).status(task) in jobs.EVICTABLE
         row = self._session.layout.rows[evict.node]
         self._session.evict(task, row)
         self._evicts[task.uid] = evict
@@ -83,9 +83,9 @@ class Statement:
 
     def withdraw(self, task: jobs.Task) -> None:
         """Remove a pipelined task from its node."""
-        gang = self._session.gang_of(task)
-        assert gang.status(task) is jobs.TaskStatus.PIPELINED
-        row = self._session.layout.rows[gang.node(task) or ""]
+        state = self._session.job_state_of(task)
+        assert state.status(task) is jobs.TaskStatus.PIPELINED
+        row = self._session.layout.rows[state.node(task) or ""]
         self._session.give_back(task, row)
         self._operations.append((Step.WITHDRAWN, task, row))
 
@@ -99,9 +99,9 @@ class Statement:
 
     def start(self, task: jobs.Task) -> None:
         """Let an allocated task start that an earlier statement had held back."""
-        gang = self._session.gang_of(task)
-        assert gang.status(task) is jobs.TaskStatus.ALLOCATED
-        row = self._session.layout.rows[gang.node(task) or ""]
+        state = self._session.job_state_of(task)
+        assert state.status(task) is jobs.TaskStatus.ALLOCATED
+        row = self._session.layout.rows[state.node(task) or ""]
         self._move_affinity(task, row, pod_affinity.PodPresence.STAYING)
         self._operations.append((Step.STARTED, task, row))
 
@@ -163,8 +163,8 @@ class Statement:
                 del self._session.pipelined[task.uid]
                 self._session.binds.append(decisions.Bind(task=task, node=names[row]))
             elif step is Step.PLACED:
-                gang = self._session.gang_of(task)
-                if gang.status(task) is jobs.TaskStatus.ALLOCATED:
+                state = self._session.job_state_of(task)
+                if state.status(task) is jobs.TaskStatus.ALLOCATED:
                     self._session.binds.append(decisions.Bind(task=task, node=names[row]))
                 else:
                     self._hold(task, row)
@@ -184,7 +184,7 @@ class Statement:
             if step is Step.WITHDRAWN:
                 self._session.pipelined.pop(task.uid, None)
             elif step in (Step.PLACED, Step.STARTED):
-                if self._session.gang_of(task).status(task) is jobs.TaskStatus.ALLOCATED:
+                if self._session.job_state_of(task).status(task) is jobs.TaskStatus.ALLOCATED:
                     # The task waits with its gang, so it can't satisfy another pod's affinity yet.
                     self._move_affinity(task, row, pod_affinity.PodPresence.COMING)
                 self._hold(task, row)
@@ -213,6 +213,6 @@ class Statement:
         self._spared.clear()
 
     def _take(self, task: jobs.Task, row: int, status: jobs.TaskStatus) -> None:
-        assert self._session.gang_of(task).status(task) is jobs.TaskStatus.PENDING
+        assert self._session.job_state_of(task).status(task) is jobs.TaskStatus.PENDING
         self._session.take(task, row, status)
         self._operations.append((Step.PLACED, task, row))

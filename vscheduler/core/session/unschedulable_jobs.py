@@ -77,7 +77,7 @@ class KnownUnschedulable:
 
     def status(
         self,
-        gang: job_state.JobState,
+        state: job_state.JobState,
         reason: decisions.Reason | None,
         make: Callable[[], decisions.GroupStatus],
     ) -> decisions.GroupStatus:
@@ -86,8 +86,8 @@ class KnownUnschedulable:
         The last cycle's status is reused if reason and phase are unchanged; otherwise `make` is
         called.
         """
-        entry = self.entries[gang.job.id]
-        if entry.reason is not reason or gang.phase is not jobs.Phase.PENDING:
+        entry = self.entries[state.job.id]
+        if entry.reason is not reason or state.phase is not jobs.Phase.PENDING:
             return make()
         if entry.status is None:
             entry.status = make()
@@ -105,7 +105,7 @@ def still_known(session: "working.Session") -> KnownUnschedulable:
     entries = {
         job: entry
         for job, entry in known.items()
-        if job in session.gangs and session.gangs[job].job is entry.job
+        if job in session.job_states and session.job_states[job].job is entry.job
     }
     return KnownUnschedulable(
         allocatable=session.snapshot.nodes.allocatable,

@@ -59,7 +59,7 @@ class WorkBudget:
         if self._budget is None:
             return
         self._count(unfinished_jobs)
-        waiting = {gang.job.namespace for gang in unfinished_jobs if gang.job.id not in tried}
+        waiting = {state.job.namespace for state in unfinished_jobs if state.job.id not in tried}
         if len(waiting) > 1:
             least = min(map(self._cost, waiting))
             self._part = least + self._budget // (PARTS + 2 * len(waiting))
@@ -107,15 +107,15 @@ class WorkBudget:
         """
         later = []
         hurried = self._part is not None
-        for gang in waiting:
-            if hurried and self.has_had_its_part(gang.job.namespace):
-                later.append(gang)
+        for state in waiting:
+            if hurried and self.has_had_its_part(state.job.namespace):
+                later.append(state)
             else:
-                self.payer = gang.job.namespace
-                yield gang
-        for gang in later:
-            self.payer = gang.job.namespace
-            yield gang
+                self.payer = state.job.namespace
+                yield state
+        for state in later:
+            self.payer = state.job.namespace
+            yield state
         self.payer = ""
 
     def carried(
@@ -136,14 +136,14 @@ class WorkBudget:
 
     def costs(self, unfinished_jobs: Iterable[job_state.JobState]) -> Mapping[str, int]:
         """Return this cycle's costs by namespace, plus the costs of these jobs' presence."""
-        waiting = Counter([gang.job.namespace for gang in unfinished_jobs])
+        waiting = Counter([state.job.namespace for state in unfinished_jobs])
         names = {*waiting, *self._now} - {""}
         return {name: self._now[name] + OPENING_COST * waiting[name] for name in sorted(names)}
 
     def _count(self, unfinished_jobs: Iterable[job_state.JobState]) -> None:
         """Charge the namespaces for the presence of these jobs."""
-        for gang in unfinished_jobs:
-            self._now[gang.job.namespace] += OPENING_COST
+        for state in unfinished_jobs:
+            self._now[state.job.namespace] += OPENING_COST
 
     def _cost(self, namespace: str) -> int:
         return self._before.get(namespace, 0) + self._now[namespace]

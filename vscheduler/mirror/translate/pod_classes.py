@@ -84,7 +84,7 @@ class Classes:
     def _large(
         self, pod: large_pods.LargePod, hints: Mapping[str, str], *, ours: bool, waits: bool
     ) -> jobs.PodClass:
-        """Return the class of a large pod, as `kind` does.
+        """Return the class of a large pod, as `pod_class` does.
 
         The pod's affinity is decoded only if its constraints aren't known yet.
         """

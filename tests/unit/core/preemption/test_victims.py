@@ -17,8 +17,8 @@ def test_each_task_that_asks_sees_what_was_taken_for_those_before_it() -> None:
     """Of the 4 cpu that rich deserves the gang would leave 2, and beside an evicted pod only 1."""
     tree = {**running.TREE, "actions": "allocate, reclaim"}
     session = running.open_session(pictures.documents(PICTURE), tree)
-    gang, loose, needy = (
-        session.gangs[jobs.JobId(f"default/{name}")] for name in ("gang", "loose", "needy")
+    state, loose, needy = (
+        session.job_states[jobs.JobId(f"default/{name}")] for name in ("gang", "loose", "needy")
     )
     pool = victims.VictimCandidates(
         session,
@@ -31,7 +31,7 @@ def test_each_task_that_asks_sees_what_was_taken_for_those_before_it() -> None:
     task, victim = needy.job.tasks[0], loose.job.tasks[0]
 
     def overshoot() -> float:
-        (unit,) = (each for each in pool.units(task, 0) if each.whole and each.gang is gang)
+        (unit,) = (each for each in pool.units(task, 0) if each.whole and each.state is state)
         return unit.overshoot
 
     pool.start_search(session.request(task))

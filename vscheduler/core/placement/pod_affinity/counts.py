@@ -279,14 +279,14 @@ class PodAffinityCounts:
         of_others = self._of_others.get(about)
         if of_others is None:
             of_others = self._of_others[about] = self._gather(about)
-        state = views.PodAffinityState(
+        affinity = views.PodAffinityState(
             key=key if any(key) else None,
             counted_in={each: self._counts_of(each) for each in counted_in},
             repelling=of_others[pod_affinity.AffinityEffect.REPELS],
             drawing=of_others[pod_affinity.AffinityEffect.DRAWS],
             liked=of_others[pod_affinity.AffinityEffect.LIKES],
         )
-        return self._with_own(state, own, selected_by) if waits else state
+        return self._with_own(affinity, own, selected_by) if waits else affinity
 
     def _gather(
         self, about: Iterable[pod_affinity.AffinityTermOfPods]
@@ -303,7 +303,7 @@ class PodAffinityCounts:
 
     def _with_own(
         self,
-        state: views.PodAffinityState,
+        affinity: views.PodAffinityState,
         own: constraints.Constraints,
         selected_by: frozenset[pod_affinity.PodSets],
     ) -> views.PodAffinityState:
@@ -313,7 +313,7 @@ class PodAffinityCounts:
             ((each.term.pods,), each.term.topology_key, each.weight) for each in own.pod_preferred
         )
         return replace(
-            state,
+            affinity,
             required_affinity=tuple(
                 views.TopologyCount(self._counts_of(pod_sets), key)
                 for key in dict.fromkeys(term.topology_key for term in own.pod_affinity)
@@ -322,7 +322,7 @@ class PodAffinityCounts:
             avoided=self._topology_counts(
                 ((term.pods,), term.topology_key, 1) for term in own.pod_anti_affinity
             ),
-            liked=(*state.liked, *preferred),
+            liked=(*affinity.liked, *preferred),
             spreading=tuple(self._spreading(each, selected_by) for each in own.spread),
         )
 

@@ -52,13 +52,13 @@ class DomainFilter:
         return self.now[codes], self.later[codes]
 
 
-def affinity_filters(state: views.PodAffinityState) -> list[DomainFilter]:
+def affinity_filters(affinity: views.PodAffinityState) -> list[DomainFilter]:
     """Return filters for required affinity, one for each topology key.
 
     If no pod matches yet and the task matches its own terms, the task may go to any node with the
     labels: the first of a group must start somewhere.
     """
-    places = [near.pods.by_label(near.topology_key) for near in state.required_affinity]
+    places = [near.pods.by_label(near.topology_key) for near in affinity.required_affinity]
     total = sum(
         (domains.counts.sum(axis=1) for domains in places), start=np.zeros(len(PodPresence))
     )
@@ -67,9 +67,9 @@ def affinity_filters(state: views.PodAffinityState) -> list[DomainFilter]:
         labelled = _labelled(domains)
         staying, leaving, coming = domains.counts
         now, later = staying + leaving > 0, staying + coming > 0
-        if state.matches_itself and not total.any():
+        if affinity.matches_itself and not total.any():
             now = labelled
-        if state.matches_itself and not total[[PodPresence.STAYING, PodPresence.COMING]].any():
+        if affinity.matches_itself and not total[[PodPresence.STAYING, PodPresence.COMING]].any():
             later = labelled
         filters.append(DomainFilter(domains.codes, now, later, Changes.ANYWHERE))
     return filters
@@ -90,13 +90,13 @@ def anti_affinity_filters(near: Sequence[views.TopologyCount]) -> list[DomainFil
 
 
 def spread_filters(
-    state: views.PodAffinityState, limits: constraints.Constraints, layout: nodes.NodeLayout
+    affinity: views.PodAffinityState, limits: constraints.Constraints, layout: nodes.NodeLayout
 ) -> list[DomainFilter]:
     """Return filters for hard spreads: one more pod must keep the skew.
 
     Pods being deleted don't count.
     """
-    spreads = [each for each in state.spreading if each.spread.hard]
+    spreads = [each for each in affinity.spreading if each.spread.hard]
     filters = []
     for each, domains in zip(spreads, _domains(spreads, limits, layout), strict=True):
         spread, present, counts = each.spread, domains.present, domains.expected
@@ -108,10 +108,10 @@ def spread_filters(
     return filters
 
 
-def topology_key_filters(state: views.PodAffinityState) -> list[DomainFilter]:
+def topology_key_filters(affinity: views.PodAffinityState) -> list[DomainFilter]:
     """Return filters for nodes that have the labels of all hard spreads."""
     filters = []
-    for each in state.spreading:
+    for each in affinity.spreading:
         if each.spread.hard:
             domains = each.pods.by_label(each.spread.topology_key)
             passes = _labelled(domains)
@@ -120,18 +120,18 @@ def topology_key_filters(state: views.PodAffinityState) -> list[DomainFilter]:
 
 
 def affinity_score(
-    state: views.PodAffinityState, drawing_weight: int, feasible: nodes.Mask
+    affinity: views.PodAffinityState, drawing_weight: int, feasible: nodes.Mask
 ) -> Scores | None:
     """Return the scores of preferred affinity for feasible nodes (N,), from 0 to 100.
 
     `drawing_weight` is the weight of pods whose required affinity selects the task. None if no
     preference concerns the task. Kubernetes: InterPodAffinity.NormalizeScore.
     """
-    drawn = state.drawing if drawing_weight else ()
-    if not (state.liked or drawn):
+    drawn = affinity.drawing if drawing_weight else ()
+    if not (affinity.liked or drawn):
         return None
     total = np.zeros(feasible.size, dtype=np.int64)
-    for each in state.liked:
+    for each in affinity.liked:
         total += each.weight * _pods_nearby(each)
     for each in drawn:
         total += drawing_weight * _pods_nearby(each)
@@ -145,7 +145,7 @@ def affinity_score(
 
 
 def spread_score(
-    state: views.PodAffinityState,
+    affinity: views.PodAffinityState,
     limits: constraints.Constraints,
     layout: nodes.NodeLayout,
     feasible: nodes.Mask,
@@ -156,7 +156,7 @@ def spread_score(
     PodTopologySpread.Score, NormalizeScore. Hostnames are treated like other labels: no two nodes
     have the same.
     """
-    spreads = [each for each in state.spreading if not each.spread.hard]
+    spreads = [each for each in affinity.spreading if not each.spread.hard]
     if not spreads:
         return None
     counted = feasible & _all_labelled({each.spread.topology_key for each in spreads}, layout)
