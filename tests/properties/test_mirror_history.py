@@ -189,8 +189,8 @@ def check_seats(found: snapshot.Snapshot) -> None:
                     ours[row] += found.space.vector(task.pod_class.request)
     counted = manifests.seats(found)
     assert seats == {
-        (kind, node, queue): count
-        for kind, places in counted.items()
+        (pod_class, node, queue): count
+        for pod_class, places in counted.items()
         for node, queue, count in places
     }
     assert all(places == sorted(places) for places in counted.values())
@@ -213,7 +213,7 @@ def held_elsewhere(documents: list[Document]) -> dict[str, Counter[str]]:
     for each in found:
         pod = translator.pod(each) if isinstance(each, wire.Pod) else None
         if pod and not pod.ours and pod.status in jobs.HOLDING and pod.group in owners:
-            held.setdefault(owners[pod.group], Counter()).update(pod.kind.request)
+            held.setdefault(owners[pod.group], Counter()).update(pod.pod_class.request)
     return held
 
 

@@ -55,7 +55,7 @@ def world(chance: random.Random, *, flat: bool) -> World:
     waiting = [
         sessions.job(
             name,
-            *(sessions.task(name, size, of=sessions.kind(cpu=size)) for size in (1, 3)),
+            *(sessions.task(name, size, of=sessions.pod_class(cpu=size)) for size in (1, 3)),
             queue=name,
         )
         for name in leaves

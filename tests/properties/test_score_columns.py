@@ -85,9 +85,9 @@ def test_scores_are_those_of_the_plain_formula(plain: object, seed: int) -> None
     plugin.open(sessions.opened())
     before = [array.copy() for array in (nodes.allocatable, nodes.used, nodes.future_used)]
     for number in range(3):
-        kind = some_kind(chance, nodes)
-        pod = sessions.task("j", number, of=kind)
-        expected = formula(sessions.SPACE.vector(kind.request), nodes)
+        pod_class = some_kind(chance, nodes)
+        pod = sessions.task("j", number, of=pod_class)
+        expected = formula(sessions.SPACE.vector(pod_class.request), nodes)
         assert plugin.score_nodes(pod, nodes).tolist() == expected.tolist()
         rows = chance.integers(0, nodes.size, 3).tolist()
         part = plugin.score_nodes(pod, sessions.part(nodes, *rows))

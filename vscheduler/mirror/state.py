@@ -158,7 +158,7 @@ class Mirror:
         pod, there = self._pod(task), entry.value
         assert pod is not None, "an assumption ends with its pod"
         return isinstance(there, translation.Node) and self._node_usage.fits(
-            pod.kind, there, before
+            pod.pod_class, there, before
         )
 
     def forget(self, task: jobs.TaskId) -> bool:

@@ -76,9 +76,9 @@ class Opened:
     def pools_before(self, seconds: float) -> None:
         """Nothing has gone."""
 
-    def class_nodes(self, kind: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask:
+    def class_nodes(self, pod_class: jobs.PodClass, layout: nodes.NodeLayout) -> nodes.Mask:
         """All nodes."""
-        del kind
+        del pod_class
         return np.ones(layout.size, dtype=np.bool_)
 
     def queue_nodes(self, queue: Queue, layout: nodes.NodeLayout) -> None:
@@ -111,7 +111,7 @@ class Opened:
         return self.job_states[jobs.JobId(f"ns/{name}")]
 
 
-def kind(cpu: int = 1000, memory: int = 0, gpu: int = 0, **limits: Any) -> jobs.PodClass:
+def pod_class(cpu: int = 1000, memory: int = 0, gpu: int = 0, **limits: Any) -> jobs.PodClass:
     """A class of pods; limits are fields of Constraints."""
     request = {"pods": 1, "cpu": cpu, "memory": memory, GPU: gpu}
     return jobs.PodClass(
@@ -133,7 +133,7 @@ def task(
         namespace="ns",
         name=f"{job}-{place}",
         job=jobs.JobId(f"ns/{job}"),
-        pod_class=of or kind(),
+        pod_class=of or pod_class(),
         status=status,
         created=0.0,
         **fields,

@@ -15,7 +15,7 @@ TREE = frozenset({"enableHierarchy"})
 
 def running(queue: str, count: int, **request: int) -> jobs.Job:
     """A job called like its queue with so many running pods."""
-    of = sessions.kind(**request)
+    of = sessions.pod_class(**request)
     tasks = (sessions.task(queue, place, RUNNING, of) for place in range(count))
     return sessions.job(queue, *tasks, queue=queue)
 
@@ -73,7 +73,7 @@ def test_what_is_owed(
 ) -> None:
     """With two cores and two bytes in use; here, and in Volcano's way."""
     queue = sessions.queue("q", **limits)
-    waiting = sessions.task("w", of=sessions.kind(**request_))
+    waiting = sessions.task("w", of=sessions.pod_class(**request_))
     taking_part = (running("q", 2, cpu=1, memory=1), sessions.job("w", waiting, queue="q"))
     found = tuple(
         plugin(*taking_part, known=[queue], volcano=volcano, memory=100, gpu=9).preemptive(
@@ -115,7 +115,7 @@ def test_who_gives_back(
 ) -> None:
     """How many of four pods of a core and a device go; here, and in Volcano's way."""
     lender = running("v", 4, cpu=1, gpu=1)
-    claimant = sessions.task("c", of=sessions.kind(**{"cpu": 0, **request_}))
+    claimant = sessions.task("c", of=sessions.pod_class(**{"cpu": 0, **request_}))
     known = [sessions.queue("v", **limits), sessions.queue("c")]
     found = tuple(
         len(
@@ -147,7 +147,7 @@ def family(*, deep: bool) -> list[queues.Queue]:
 def test_an_ancestor_in_common_need_not_lend(deep: bool, level: int, volcano: bool) -> None:
     """What both have above them is no stranger, though Volcano sees it only at equal heights."""
     lender = running("v", 2, cpu=1)
-    claimant = sessions.task("c", of=sessions.kind(cpu=1))
+    claimant = sessions.task("c", of=sessions.pod_class(cpu=1))
     known = [
         sessions.queue("org", deserved={"cpu": 2}) if each.name == "org" else each
         for each in family(deep=deep)
@@ -166,7 +166,7 @@ def test_an_ancestor_in_common_need_not_lend(deep: bool, level: int, volcano: bo
 def test_a_strange_ancestor_must_lend_as_well() -> None:
     """A branch that has no more than it deserves gives nothing back, when its level counts."""
     lender = running("v", 2, cpu=1)
-    claimant = sessions.task("c", of=sessions.kind(cpu=1))
+    claimant = sessions.task("c", of=sessions.pod_class(cpu=1))
     known = [
         sessions.queue("org", deserved={"cpu": 2}),
         sessions.queue("v", parent="org", deserved={"cpu": 1}),
@@ -182,7 +182,7 @@ def test_a_strange_ancestor_must_lend_as_well() -> None:
 def test_a_branch_keeps_its_guarantee() -> None:
     """Also where its leaf has none."""
     lender = running("v", 2, cpu=1)
-    claimant = sessions.task("c", of=sessions.kind(cpu=1))
+    claimant = sessions.task("c", of=sessions.pod_class(cpu=1))
     known = [
         sessions.queue("org", guarantee={"cpu": 1}),
         sessions.queue("v", parent="org"),
@@ -197,7 +197,7 @@ def test_a_branch_keeps_its_guarantee() -> None:
 def test_what_stays_in_the_branch_is_no_loss_to_it() -> None:
     """One child takes from another what their parent is guaranteed."""
     lender = running("v", 2, cpu=1)
-    claimant = sessions.task("c", of=sessions.kind(cpu=1))
+    claimant = sessions.task("c", of=sessions.pod_class(cpu=1))
     known = [
         sessions.queue("org", guarantee={"cpu": 2}),
         sessions.queue("v", parent="org"),
@@ -212,7 +212,7 @@ def test_pod_slots_count_where_a_capability_names_them(volcano: bool, allowed: b
     """Never in Volcano's way, and nowhere because nodes have few."""
     known = [sessions.queue("q", capability={"pods": 1}), sessions.queue("free")]
     waiting = [
-        sessions.job(name, sessions.task(name, of=sessions.kind(cpu=1)), queue=queue)
+        sessions.job(name, sessions.task(name, of=sessions.pod_class(cpu=1)), queue=queue)
         for name, queue in (("w", "q"), ("x", "free"))
     ]
     made = plugin(running("q", 1, cpu=1), *waiting, known=known, volcano=volcano, pods=1)
@@ -223,7 +223,7 @@ def test_pod_slots_count_where_a_capability_names_them(volcano: bool, allowed: b
 def test_what_groups_can_do_without_is_free_to_promise() -> None:
     """A group has three pods and needs one."""
     known = [sessions.queue("q", capability={"cpu": 3})]
-    of = sessions.kind(cpu=1)
+    of = sessions.pod_class(cpu=1)
     ran = sessions.job(
         "r",
         *(sessions.task("r", place, RUNNING, of) for place in range(3)),
@@ -245,7 +245,7 @@ def test_what_groups_can_do_without_is_free_to_promise() -> None:
 def test_shares_of_inner_queues_follow_but_in_volcanos_way() -> None:
     """There they stay for the whole cycle (capacity updateShare is called for leaves)."""
     known = [sessions.queue("org", deserved={"cpu": 10}), sessions.queue("q", parent="org")]
-    leaf, waiting = known[1], sessions.task("w", of=sessions.kind(cpu=5))
+    leaf, waiting = known[1], sessions.task("w", of=sessions.pod_class(cpu=5))
     for volcano, share in ((False, 0.5), (True, 0.0)):
         made = plugin(
             sessions.job("w", waiting, queue="q"), known=known, tree=True, volcano=volcano
@@ -276,8 +276,8 @@ def test_figures_for_people() -> None:
 def test_a_queue_above_its_capability_takes_nothing_of_what_it_names() -> None:
     """A limit that was lowered under running pods."""
     known = [sessions.queue("q", capability={"cpu": 1})]
-    small = sessions.task("s", of=sessions.kind(cpu=0, memory=1))
-    large = sessions.task("l", of=sessions.kind(cpu=1))
+    small = sessions.task("s", of=sessions.pod_class(cpu=0, memory=1))
+    large = sessions.task("l", of=sessions.pod_class(cpu=1))
     made = plugin(
         *(running("q", 2, cpu=1), sessions.job("s", small), sessions.job("l", large)),
         known=known,

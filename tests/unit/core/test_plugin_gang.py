@@ -29,7 +29,7 @@ LETTERS = {
 
 def drawn(minimum: int, picture: str, **roles: int) -> job_state.JobState:
     """A gang with one pod per word: `m:r` runs in role m, `b` is pending and asks for nothing."""
-    nothing = sessions.kind(cpu=0)
+    nothing = sessions.pod_class(cpu=0)
     tasks = []
     for place, word in enumerate(picture.split()):
         role, _, letter = word.rpartition(":")

@@ -34,7 +34,7 @@ def refused(
     """Which rows are refused, by refusal; rows of a part must be refused alike."""
     plugin = predicates.Predicates(arguments)
     plugin.open(sessions.opened())
-    pod = sessions.task("j", of=sessions.kind(**limits))
+    pod = sessions.task("j", of=sessions.pod_class(**limits))
     verdicts = plugin.filter_nodes(pod, view)
     rows = list(range(view.size))
     whole = {refusals.of(each.refusal): each.passes for each in verdicts}
@@ -106,7 +106,7 @@ def test_pods_that_differ_in_features_alone_are_told_apart() -> None:
     view = cluster()
     passes = []
     for needed in ((), ("C",), ("A",)):
-        pod = sessions.task("j", of=sessions.kind(features=needed))
+        pod = sessions.task("j", of=sessions.pod_class(features=needed))
         by_refusal = {each.refusal: each.passes for each in plugin.filter_nodes(pod, view)}
         mask = by_refusal.get(FEATURELESS)
         passes.append(None if mask is None else mask.tolist())
@@ -119,7 +119,7 @@ def test_shares_are_of_nodes_that_have_the_features() -> None:
     plugin.open(sessions.opened())
     layout = cluster().layout
     found = {
-        needed: plugin.class_nodes(sessions.kind(features=needed), layout).tolist()
+        needed: plugin.class_nodes(sessions.pod_class(features=needed), layout).tolist()
         for needed in ((), ("C",))
     }
     assert found[()] == [True, True, False, False, False, True]
@@ -131,7 +131,7 @@ def test_ports_taken_in_this_cycle_count() -> None:
     view = cluster()
     plugin = predicates.Predicates({})
     plugin.open(sessions.opened())
-    pod = sessions.task("j", of=sessions.kind(ports=(PORT,)))
+    pod = sessions.task("j", of=sessions.pod_class(ports=(PORT,)))
     before = plugin.filter_nodes(pod, view)[-1].passes.tolist()
     after = contracts.NodeView(
         view.layout, None, view.allocatable, view.used, view.future_used, {"n5": (PORT,)}, {}

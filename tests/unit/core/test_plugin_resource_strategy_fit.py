@@ -17,8 +17,8 @@ NODES = [
 USED = [{"cpu": 1000}, {"cpu": 5000, "memory": 2 * GI, sessions.GPU: 1}]
 LAYOUT = nodes.NodeLayout([nodes.NodeSpec(name="n0"), nodes.NodeSpec(name="n1")])
 VIEW = sessions.view(LAYOUT, NODES, USED)
-POD = sessions.kind(cpu=1000)
-DEVICE = sessions.kind(cpu=1000, gpu=1)
+POD = sessions.pod_class(cpu=1000)
+DEVICE = sessions.pod_class(cpu=1000, gpu=1)
 
 
 def complaints(**arguments: Any) -> list[str]:
@@ -38,9 +38,9 @@ def opened(
     return plugin
 
 
-def scores(plugin: fit.ResourceStrategyFit, kind: jobs.PodClass) -> list[float]:
+def scores(plugin: fit.ResourceStrategyFit, pod_class: jobs.PodClass) -> list[float]:
     """What both nodes get; a part of them gets the same."""
-    task = sessions.task("j", of=kind)
+    task = sessions.task("j", of=pod_class)
     whole = plugin.score_nodes(task, VIEW)
     part = plugin.score_nodes(task, sessions.part(VIEW, 1))
     assert part.tolist() == whole[1:].tolist()
@@ -75,31 +75,33 @@ STRATEGIES: dict[str, tuple[dict[str, Any], jobs.PodClass, list[float]]] = {
     "by the beginning of a name": ({"nvidia.com/*": {"type": "MostAllocated"}}, DEVICE, [0, 500]),
     "the longest one wins": (
         {"nvidia.com/*": {"type": "MostAllocated"}, "nvidia*": {"type": "LeastAllocated"}},
-        sessions.kind(gpu=2),
+        sessions.pod_class(gpu=2),
         [0.0, 750.0],
     ),
     "the name itself wins": (
         {"nvidia.com/*": {}, sessions.GPU: {"type": "MostAllocated", "weight": 2}},
-        sessions.kind(gpu=2),
+        sessions.pod_class(gpu=2),
         [0.0, 750.0],
     ),
     "nothing that counts": ({"example.com/x": {}}, POD, [0.0, 0.0]),
-    "a node where it doesn't fit": ({"cpu": {}}, sessions.kind(cpu=4000), [375.0, 0.0]),
+    "a node where it doesn't fit": ({"cpu": {}}, sessions.pod_class(cpu=4000), [375.0, 0.0]),
     "nor is the rest of its score left": (
         {"cpu": {}, "memory": {}},
-        sessions.kind(cpu=4000),
+        sessions.pod_class(cpu=4000),
         [687.5, 0.0],
     ),
     "pod slots": ({"pods": {"type": "MostAllocated"}}, POD, [100.0, 100.0]),
 }
 
 
-@pytest.mark.parametrize(("resources", "kind", "expected"), STRATEGIES.values(), ids=STRATEGIES)
+@pytest.mark.parametrize(
+    ("resources", "pod_class", "expected"), STRATEGIES.values(), ids=STRATEGIES
+)
 def test_each_resource_has_its_strategy(
-    resources: dict[str, Any], kind: jobs.PodClass, expected: list[float]
+    resources: dict[str, Any], pod_class: jobs.PodClass, expected: list[float]
 ) -> None:
     """The weighted mean of what would be used, or left."""
-    assert scores(opened(resources=resources), kind) == expected
+    assert scores(opened(resources=resources), pod_class) == expected
 
 
 OWN = {
@@ -118,15 +120,15 @@ OWN = {
 def test_a_pod_may_have_its_own(written: str, weights: str, expected: list[float]) -> None:
     """Read from its hints, in place of what is configured."""
     hints = {fit.SCORING: written, fit.WEIGHT: weights}
-    kind = jobs.PodClass(request=POD.request, hints=hints)
-    assert scores(opened(), kind) == expected
+    pod_class = jobs.PodClass(request=POD.request, hints=hints)
+    assert scores(opened(), pod_class) == expected
 
 
 SRA = {"enable": True, "resources": f" {sessions.GPU}, example.com/x", "weight": 5}
 
 
 @pytest.mark.parametrize(
-    ("settings", "kind", "expected"),
+    ("settings", "pod_class", "expected"),
     [
         ({}, POD, [500.0, 250.0]),
         ({"resourceWeight": {sessions.GPU: 4}}, POD, [500.0, 100.0]),
@@ -138,11 +140,11 @@ SRA = {"enable": True, "resources": f" {sessions.GPU}, example.com/x", "weight":
     ],
 )
 def test_scarce_devices_keep_ordinary_pods_away(
-    settings: dict[str, Any], kind: jobs.PodClass, expected: list[float]
+    settings: dict[str, Any], pod_class: jobs.PodClass, expected: list[float]
 ) -> None:
     """By weight; a node that hasn't got what the pod asks for has no score at all."""
     plugin = opened(resourceStrategyFitWeight=0, sra=SRA | settings)
-    assert scores(plugin, kind) == expected
+    assert scores(plugin, pod_class) == expected
 
 
 def kept(cpu: float, memory: float, **more: Any) -> dict[str, Any]:
@@ -165,14 +167,14 @@ PROPORTIONS = {
 }
 
 
-@pytest.mark.parametrize(("settings", "kind", "passes"), PROPORTIONS.values(), ids=PROPORTIONS)
+@pytest.mark.parametrize(("settings", "pod_class", "passes"), PROPORTIONS.values(), ids=PROPORTIONS)
 def test_free_devices_keep_what_goes_with_them(
-    settings: dict[str, Any], kind: jobs.PodClass, passes: bool
+    settings: dict[str, Any], pod_class: jobs.PodClass, passes: bool
 ) -> None:
     """Nodes without devices take whatever fits."""
     plugin = opened(proportional=settings)
     mask = np.ones(2, dtype=np.bool_)
-    for verdict in plugin.filter_nodes(sessions.task("j", of=kind), VIEW):
+    for verdict in plugin.filter_nodes(sessions.task("j", of=pod_class), VIEW):
         assert verdict.curable
         mask &= verdict.passes
     assert mask.tolist() == [True, passes]

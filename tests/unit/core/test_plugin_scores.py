@@ -34,7 +34,7 @@ def scores(plugin: contracts.Plugin, of: jobs.PodClass, view: contracts.NodeView
 
 EIGHT = {"cpu": 8000, "memory": 8 * GI}
 USED = [{}, {"cpu": 3000, "memory": 3 * GI}, {"cpu": 7000, "memory": GI}]
-ONE = sessions.kind(cpu=1000, memory=GI)
+ONE = sessions.pod_class(cpu=1000, memory=GI)
 
 USAGE: dict[str, tuple[dict[str, int], list[float]]] = {
     "least": ({"leastrequested.weight": 1}, [87.5, 50.0, 37.5]),
@@ -85,7 +85,7 @@ def test_preferred_terms_count_with_their_weight() -> None:
     preferred = (constraints.PreferredTerm(30, constraints.Term(labels=(zone,))),)
     view = sessions.view(layout, [EIGHT] * 2)
     weights = OFF | {"nodeaffinity.weight": 2}
-    assert scores(nodeorder.NodeOrder(weights), sessions.kind(preferred=preferred), view) == [
+    assert scores(nodeorder.NodeOrder(weights), sessions.pod_class(preferred=preferred), view) == [
         60.0,
         0.0,
     ]
@@ -117,12 +117,12 @@ def test_soft_taints_cost_score(
     view = sessions.view(layout, [EIGHT] * 3)
     found = plugin.score_node_set(sessions.task("j"), view, np.array(feasible))
     assert (found if found is None else found.tolist()) == expected
-    tolerant = sessions.kind(tolerations=(constraints.Toleration(exists=True),))
+    tolerant = sessions.pod_class(tolerations=(constraints.Toleration(exists=True),))
     everywhere = np.ones(3, dtype=np.bool_)
     assert plugin.score_node_set(sessions.task("j", of=tolerant), view, everywhere) is None
 
 
-MIXED = sessions.kind(cpu=2000, memory=8 * GI, gpu=1)
+MIXED = sessions.pod_class(cpu=2000, memory=8 * GI, gpu=1)
 ALLOCATABLE = {"cpu": 8000, "memory": 32 * GI, sessions.GPU: 4}
 PACKED: dict[str, tuple[dict[str, Any], list[dict[str, int]], list[float]]] = {
     "the mean of cpu and memory": (
@@ -165,5 +165,5 @@ def test_full_nodes_are_packed(
 def test_packing_looks_at_what_is_requested() -> None:
     """A node without the resource, and a pod that asks for nothing, give nothing."""
     view = sessions.view(plain(2), [{"memory": GI}, EIGHT])
-    assert scores(binpack.Binpack({}), sessions.kind(cpu=2000), view) == [0.0, 25.0]
-    assert scores(binpack.Binpack({}), sessions.kind(cpu=0), view) == [0.0, 0.0]
+    assert scores(binpack.Binpack({}), sessions.pod_class(cpu=2000), view) == [0.0, 25.0]
+    assert scores(binpack.Binpack({}), sessions.pod_class(cpu=0), view) == [0.0, 0.0]

@@ -34,7 +34,7 @@ def deserved(plugin: proportion.Proportion) -> dict[str, dict[str, float]]:
 
 def test_queues_deserve_by_weight() -> None:
     """Requests count what runs and what waits; a queue without jobs deserves nothing."""
-    core = sessions.kind(cpu=1000)
+    core = sessions.pod_class(cpu=1000)
     ran = sessions.job("r", *(sessions.task("r", n, RUNNING, core) for n in range(9)), queue="a")
     plugin = proportioned(
         sessions.opened(
@@ -76,7 +76,7 @@ def test_what_a_queue_can_have(
     ]
     plugin = proportioned(
         sessions.opened(
-            waiting("w", 20, sessions.kind(cpu=1000, gpu=1)), queues=present, total=total
+            waiting("w", 20, sessions.pod_class(cpu=1000, gpu=1)), queues=present, total=total
         )
     )
     real = plugin.entitlements()["q"].real_capability
@@ -86,7 +86,7 @@ def test_what_a_queue_can_have(
 
 def test_a_guarantee_above_the_capability_promises_no_more_than_that() -> None:
     """Neither to the queue, nor at the cost of others."""
-    core = sessions.kind(cpu=1000)
+    core = sessions.pod_class(cpu=1000)
     present = [
         sessions.queue("a", capability={"cpu": 3000}, guarantee={"cpu": 5000}),
         sessions.queue("b"),
@@ -99,7 +99,7 @@ def test_a_guarantee_above_the_capability_promises_no_more_than_that() -> None:
 
 def test_a_queue_takes_up_to_its_share() -> None:
     """Only what is requested counts; what is given back is free again."""
-    core, bytes_only = sessions.kind(cpu=1000), sessions.kind(cpu=0, memory=GI)
+    core, bytes_only = sessions.pod_class(cpu=1000), sessions.pod_class(cpu=0, memory=GI)
     session = sessions.opened(
         waiting("a", 4, core, "a"),
         waiting("m", 1, bytes_only, "a"),
@@ -125,7 +125,7 @@ def test_a_queue_takes_up_to_its_share() -> None:
 
 def test_a_whole_share_can_be_used_though_it_is_a_float() -> None:
     """Three queues of a third each: float sums are below, amounts are whole."""
-    core = sessions.kind(cpu=333)
+    core = sessions.pod_class(cpu=333)
     names = ("a", "b", "c")
     session = sessions.opened(
         *(waiting(name, 3, core, name) for name in names),
@@ -135,7 +135,7 @@ def test_a_whole_share_can_be_used_though_it_is_a_float() -> None:
     assert proportioned(session).allocatable(
         session.queues["a"], session.job_state("a").job.tasks[0]
     )
-    devices = sessions.kind(cpu=0, gpu=1)
+    devices = sessions.pod_class(cpu=0, gpu=1)
     session = sessions.opened(
         *(waiting(name, 3, devices, name) for name in names[:2]),
         queues=[sessions.queue(name) for name in names],
@@ -147,7 +147,7 @@ def test_a_whole_share_can_be_used_though_it_is_a_float() -> None:
 
 def test_pod_slots_count_where_the_capability_names_them() -> None:
     """Otherwise they are shared out, and don't limit."""
-    core = sessions.kind(cpu=1)
+    core = sessions.pod_class(cpu=1)
     for capability, allowed in (({}, True), ({"pods": 1}, True), ({"pods": 0}, False)):
         session = sessions.opened(
             waiting("a", 9, core),
@@ -163,14 +163,14 @@ def test_pod_slots_count_where_the_capability_names_them() -> None:
 
 def test_overused_means_in_every_resource() -> None:
     """One resource below its share is enough for another turn."""
-    core = sessions.kind(cpu=1000, memory=GI)
+    core = sessions.pod_class(cpu=1000, memory=GI)
     ran = sessions.job("r", sessions.task("r", 0, RUNNING, core))
-    more = waiting("w", 1, sessions.kind(cpu=0, memory=GI))
+    more = waiting("w", 1, sessions.pod_class(cpu=0, memory=GI))
     queue = sessions.queue()
     for jobs_there, memory, overused in (
         ([ran], GI, True),
         ([ran, more], GI, False),  # one more pod, whose slot it deserves
-        ([ran, waiting("c", 1, sessions.kind(cpu=1))], GI, False),
+        ([ran, waiting("c", 1, sessions.pod_class(cpu=1))], GI, False),
     ):
         session = sessions.opened(*jobs_there, total=sessions.total(cpu=1000, memory=memory))
         assert proportioned(session).overused(queue) is overused
@@ -184,7 +184,7 @@ def test_overused_means_in_every_resource() -> None:
 
 def test_a_third_is_used_up_though_it_is_no_whole_number() -> None:
     """333 milli of 333.33 leave nothing for anyone; three pod slots are one for each."""
-    third = sessions.kind(cpu=333)
+    third = sessions.pod_class(cpu=333)
     session = sessions.opened(
         *(
             sessions.job(
@@ -205,7 +205,7 @@ def test_a_third_is_used_up_though_it_is_no_whole_number() -> None:
 def test_a_queue_that_isnt_open_takes_nothing(state: queues.QueueState) -> None:
     """There is no shortage to speak of."""
     session = sessions.opened(
-        waiting("a", 1, sessions.kind()), queues=[sessions.queue(state=state)]
+        waiting("a", 1, sessions.pod_class()), queues=[sessions.queue(state=state)]
     )
     plugin = proportioned(session)
     pod = session.job_state("a").job.tasks[0]
@@ -215,7 +215,7 @@ def test_a_queue_that_isnt_open_takes_nothing(state: queues.QueueState) -> None:
 
 def test_queues_are_ordered_by_priority_and_share() -> None:
     """The share follows each placement; queues without jobs don't fail."""
-    core = sessions.kind()
+    core = sessions.pod_class()
     names = ("rich", "poor", "urgent")
     session = sessions.opened(
         *(waiting(name, 3, core, name) for name in names),
@@ -245,14 +245,15 @@ def sortable(key: contracts.Key) -> tuple[float, ...]:
 
 def test_drf_orders_by_dominant_share() -> None:
     """The largest part of any resource, pod slots included, as placements change it."""
-    both = sessions.kind(cpu=1000, gpu=1)
+    both = sessions.pod_class(cpu=1000, gpu=1)
     session = sessions.opened(
         sessions.job("device", sessions.task("device", 0, RUNNING, both)),
         sessions.job(
-            "cores", *(sessions.task("cores", n, RUNNING, sessions.kind(cpu=3000)) for n in (0, 1))
+            "cores",
+            *(sessions.task("cores", n, RUNNING, sessions.pod_class(cpu=3000)) for n in (0, 1)),
         ),
-        waiting("none", 2, sessions.kind(cpu=9000)),
-        waiting("slots", 3, sessions.kind(cpu=1)),
+        waiting("none", 2, sessions.pod_class(cpu=9000)),
+        waiting("slots", 3, sessions.pod_class(cpu=1)),
         total=sessions.total(cpu=10_000, gpu=4, pods=8),
     )
     plugin = drf.Drf({})
@@ -278,7 +279,7 @@ def test_drf_orders_by_dominant_share() -> None:
 
 def test_hooks_that_run_for_every_pod_ask_the_session_once_per_class() -> None:
     """Pods of one class have their request looked up once."""
-    core = sessions.kind()
+    core = sessions.pod_class()
     session = sessions.opened(waiting("a", 5, core))
     plugins: list[proportion.Proportion | drf.Drf] = [proportion.Proportion({}), drf.Drf({})]
     for plugin in plugins:

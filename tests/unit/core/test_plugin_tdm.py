@@ -186,7 +186,7 @@ def test_who_may_take_room_and_from_whom() -> None:
     serves = sessions.task("serves", preemptable=False)
     assert names(plugin.preemptable(serves, everyone)) == ["low-0"]
     assert plugin.preemptable(sessions.task("batch"), everyone) == []
-    lends = sessions.kind()
+    lends = sessions.pod_class()
     lends = dataclasses.replace(lends, hints={tdm.ZONE: "*"})
     assert plugin.preemptable(sessions.task("l", of=lends, preemptable=False), everyone) == []
 

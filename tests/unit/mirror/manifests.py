@@ -164,13 +164,13 @@ def canonical(found: snapshot.Snapshot) -> Document:
         "quotas": found.quotas,
         "queues": list(found.queues.items()),
         "jobs": [_job(job) for job in found.jobs],
-        "seats": [(_kind(kind), each) for kind, each in seats(found).items()],
+        "seats": [(_kind(pod_class), each) for pod_class, each in seats(found).items()],
         "elsewhere": [
             (queue, list(held.items())) for queue, held in found.used_by_other_schedulers.items()
         ],
         "refused": list(found.refused.items()),
         "nominated": [
-            (each.key, each.node, each.priority, _kind(each.kind), list(each.labels.items()))
+            (each.key, each.node, each.priority, _kind(each.pod_class), list(each.labels.items()))
             for each in found.nominated
         ],
         "residents": found.affinity_index,
@@ -180,8 +180,8 @@ def canonical(found: snapshot.Snapshot) -> Document:
 def seats(found: snapshot.Snapshot) -> dict[jobs.PodClass, list[tuple[str, str, int]]]:
     """By class, in its order: nodes, queues, and how many pods."""
     return {
-        kind: list(zip(each.nodes, each.queues, each.counts.tolist(), strict=True))
-        for kind, each in found.pods_by_class.items()
+        pod_class: list(zip(each.nodes, each.queues, each.counts.tolist(), strict=True))
+        for pod_class, each in found.pods_by_class.items()
     }
 
 
@@ -210,7 +210,7 @@ def names(tasks: Iterable[Any]) -> list[str]:
 def _job(job: jobs.Job) -> Document:
     """Classes compare by identity, so they are written out."""
     fields = {name: getattr(job, name) for name in job.__slots__ if name != "tasks"}
-    fields["classes"] = [(_kind(kind), counts) for kind, counts in job.classes.items()]
+    fields["classes"] = [(_kind(pod_class), counts) for pod_class, counts in job.classes.items()]
     tasks = []
     for task in job.tasks:
         values = {name: getattr(task, name) for name in task.__slots__ if name != "pod_class"}
@@ -218,5 +218,5 @@ def _job(job: jobs.Job) -> Document:
     return {**fields, "tasks": tasks}
 
 
-def _kind(kind: jobs.PodClass) -> tuple[object, ...]:
-    return list(kind.request.items()), kind.constraints, dict(kind.hints)
+def _kind(pod_class: jobs.PodClass) -> tuple[object, ...]:
+    return list(pod_class.request.items()), pod_class.constraints, dict(pod_class.hints)

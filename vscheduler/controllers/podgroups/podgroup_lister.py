@@ -148,7 +148,7 @@ class StatusEvidence:
         """
         if group.counter in STARTED and not self._placed(group):
             return PENDING
-        if group.counter == COMPLETED and self._holds_room(group):
+        if group.counter == COMPLETED and self._holds_resources(group):
             return RUNNING
         return group.counter
 
@@ -156,8 +156,8 @@ class StatusEvidence:
         members = self._mirror.members(jobs.JobId(group.key))
         return any(pod.node is not None for pod in members)
 
-    def _holds_room(self, group: queue_objects.Group) -> bool:
-        return any(pod.holds_room for pod in self._mirror.members(jobs.JobId(group.key)))
+    def _holds_resources(self, group: queue_objects.Group) -> bool:
+        return any(pod.holds_resources for pod in self._mirror.members(jobs.JobId(group.key)))
 
 
 def _belongs_to_group(pod: pods.Pod) -> bool:
@@ -180,7 +180,7 @@ def _member(pod: pods.Pod) -> auto_groups.Member:
         labels=pod.labels,
         annotations=origin.annotations,
         priority_class=origin.priority_class,
-        request=pod.kind.request,
+        request=pod.pod_class.request,
         owner=None if origin.owner is None else _reference(origin.owner),
         created=0.0 if task is None else task.created,
     )

@@ -99,7 +99,7 @@ class Nominated:
     """Name of the node, which may not exist."""
     priority: int
     """The pod's spec.priority. Pods of higher priority may use the resources."""
-    kind: jobs.PodClass
+    pod_class: jobs.PodClass
     namespace: str
     labels: Mapping[str, str] = field(default_factory=dict)
 

@@ -81,7 +81,7 @@ class NominatedPods:
                 yield from self._place(member, term)
         labels = self._affinity_index.namespace_labels(task.namespace)
         for number, each in enumerate(self._pods[:count]):
-            for term in each.kind.constraints.pod_anti_affinity:
+            for term in each.pod_class.constraints.pod_anti_affinity:
                 if term.pods.includes(task.namespace, task.labels, labels):
                     yield from self._place(number, term)
 
@@ -121,9 +121,9 @@ class NominatedPods:
         amounts = np.zeros((self._layout.size, self._space.size), dtype=np.int64)
         ports: dict[str, tuple[constraints.HostPort, ...]] = {}
         for each in found:
-            amounts[self._layout.rows[each.node]] += self._space.present(each.kind.request)
-            if each.kind.constraints.ports:
-                ports[each.node] = (*ports.get(each.node, ()), *each.kind.constraints.ports)
+            amounts[self._layout.rows[each.node]] += self._space.present(each.pod_class.request)
+            if each.pod_class.constraints.ports:
+                ports[each.node] = (*ports.get(each.node, ()), *each.pod_class.constraints.ports)
         return amounts, ports
 
 

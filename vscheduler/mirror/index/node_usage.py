@@ -47,14 +47,14 @@ def usage(held: Iterable[pods.Pod], groups: Container[object]) -> Usage:
     leaving_ports: list[constraints.HostPort] = []
     for pod in held:
         leaves = pod.status is jobs.TaskStatus.RELEASING
-        every[pod.kind] += 1
+        every[pod.pod_class] += 1
         if leaves:
-            leaving[pod.kind] += 1
+            leaving[pod.pod_class] += 1
         elif pod.task is not None and pod.group in groups:
-            ours[pod.kind] += 1
-        if pod.kind.constraints.ports:
+            ours[pod.pod_class] += 1
+        if pod.pod_class.constraints.ports:
             taken = leaving_ports if leaves else ports
-            taken += pod.kind.constraints.ports
+            taken += pod.pod_class.constraints.ports
     return Usage(
         used=pods_by_class.total(every),
         releasing=pods_by_class.total(leaving),
@@ -104,13 +104,13 @@ class NodeColumns:
 
     def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
         """Apply a pod that came, changed or went."""
-        if old is not None and old.node is not None and old.holds_room:
+        if old is not None and old.node is not None and old.holds_resources:
             held = self._pods[old.node]
             del held[old.uid]
             if not held:
                 del self._pods[old.node]
             self._dirty.add(old.node)
-        if new is not None and new.node is not None and new.holds_room:
+        if new is not None and new.node is not None and new.holds_resources:
             self._pods.setdefault(new.node, {})[new.uid] = new
             self._dirty.add(new.node)
 
@@ -119,7 +119,7 @@ class NodeColumns:
         went.
         """
         for pod in members:
-            if pod.task is not None and pod.node is not None and pod.holds_room:
+            if pod.task is not None and pod.node is not None and pod.holds_resources:
                 self._dirty.add(pod.node)
 
     def placed_pods(self) -> Iterator[pods.Pod]:
@@ -225,10 +225,10 @@ class ResourceNames:
     def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
         """Apply a pod that came, changed or went."""
         for pod, step in ((new, 1), (old, -1)):
-            if pod is not None and (pod.ours or pod.holds_room):
-                _count(self._classes, (pod.kind,), step)
-                if self._classes[pod.kind] == max(step, 0):
-                    _count(self._requested, pod.kind.request, step)
+            if pod is not None and (pod.ours or pod.holds_resources):
+                _count(self._classes, (pod.pod_class,), step)
+                if self._classes[pod.pod_class] == max(step, 0):
+                    _count(self._requested, pod.pod_class.request, step)
 
     def space(self) -> resources.ResourceSpace:
         """Return the resources as columns; the last object again when they are unchanged.
@@ -279,10 +279,10 @@ class NodeUsage:
         if old is not None and new is not None and _holds_the_same(old, new):
             return
         for pod, step in ((new, 1), (old, -1)):
-            if pod is None or pod.node is None or not pod.holds_room:
+            if pod is None or pod.node is None or not pod.holds_resources:
                 continue
             held = self._held[pod.node]
-            for name, amount in pod.kind.request.items():
+            for name, amount in pod.pod_class.request.items():
                 held[name] += step * amount
                 if not held[name]:
                     del held[name]
@@ -305,4 +305,8 @@ class NodeUsage:
 
 def _holds_the_same(old: pods.Pod, new: pods.Pod) -> bool:
     """Whether both versions of the pod hold equal resources on the same node."""
-    return old.kind is new.kind and old.node == new.node and old.holds_room == new.holds_room
+    return (
+        old.pod_class is new.pod_class
+        and old.node == new.node
+        and old.holds_resources == new.holds_resources
+    )

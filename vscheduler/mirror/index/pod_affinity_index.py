@@ -114,12 +114,12 @@ class PodAffinityIndexer:
         """Apply a pod that came, changed or went. `everyone` must already reflect the change."""
         if old is not None and new is not None and _same(old, new):
             return
-        if old is not None and old.holds_room:
+        if old is not None and old.holds_resources:
             self._unname(old)
             self._count_pod(old, -1)
         if new is not None:
             self._hold(new)
-            if new.holds_room:
+            if new.holds_resources:
                 self._name(new)
                 self._count_pod(new, 1)
         if old is not None:
@@ -245,13 +245,13 @@ def _same(old: pods.Pod, new: pods.Pod) -> bool:
     """Whether nothing relevant for the counts changed."""
     return all(
         getattr(old, name) == getattr(new, name)
-        for name in ("node", "holds_room", "waits", "leaves", "labels")
-    ) and (old.kind is new.kind or old.kind.constraints == new.kind.constraints)
+        for name in ("node", "holds_resources", "waits", "leaves", "labels")
+    ) and (old.pod_class is new.pod_class or old.pod_class.constraints == new.pod_class.constraints)
 
 
 def _pod_sets_counted_for(pod: pods.Pod) -> Iterable[pod_affinity.PodSets]:
     """Return the pod sets that the pod's terms count while the pod waits, without duplicates."""
-    limits = pod.kind.constraints
+    limits = pod.pod_class.constraints
     if limits is constraints.ANYWHERE or not pod.waits:
         return ()
     return dict.fromkeys(pod_affinity.counted_pod_sets(limits))
@@ -261,7 +261,7 @@ def _terms_of(pod: pods.Pod) -> Iterable[pod_affinity.AffinityTermOfPods]:
     """Return the affinity terms that the pod imposes on pods nearby, now or once placed, without
     duplicates.
     """
-    limits = pod.kind.constraints
-    if limits is constraints.ANYWHERE or not (pod.waits or pod.holds_room):
+    limits = pod.pod_class.constraints
+    if limits is constraints.ANYWHERE or not (pod.waits or pod.holds_resources):
         return ()
     return dict.fromkeys(pod_affinity.affinity_terms(limits))

@@ -157,12 +157,12 @@ class PodsByClass:
     def _count(self, pod: pods.Pod, queue: str, step: int) -> None:
         assert pod.node is not None
         if pod.task is not None:
-            self._move_own_pod(pod.kind, pod.node, queue, step)
+            self._move_own_pod(pod.pod_class, pod.node, queue, step)
         elif not pod.ours:
             pods_by_class = self._foreign_pods.setdefault(queue, Counter())
-            pods_by_class[pod.kind] += step
-            if not pods_by_class[pod.kind]:
-                del pods_by_class[pod.kind]
+            pods_by_class[pod.pod_class] += step
+            if not pods_by_class[pod.pod_class]:
+                del pods_by_class[pod.pod_class]
             if not pods_by_class:
                 del self._foreign_pods[queue]
             self._changed_queues.add(queue)
@@ -196,7 +196,7 @@ def _same(old: pods.Pod | None, new: pods.Pod | None) -> bool:
     assert old is not None
     assert new is not None
     return (
-        old.kind is new.kind
+        old.pod_class is new.pod_class
         and old.node == new.node
         and old.ours == new.ours
         and (old.task is None) == (new.task is None)

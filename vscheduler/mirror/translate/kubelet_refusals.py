@@ -202,7 +202,7 @@ def nomination_of(
         key=key,
         node=node,
         priority=pod.spec.priority or 0,
-        kind=pod_class,
+        pod_class=pod_class,
         namespace=pod.metadata.namespace,
         labels=labels,
     )

@@ -54,7 +54,7 @@ class Classes:
     def __len__(self) -> int:
         return len(self._classes)
 
-    def kind(
+    def pod_class(
         self, pod: wire.Pod, hints: Mapping[str, str], *, ours: bool, waits: bool
     ) -> jobs.PodClass:
         """Return the class of a pod: its request, constraints and hints.
@@ -100,7 +100,7 @@ class Classes:
             try:
                 whole = _whole(pod)
                 if waits:
-                    return self.kind(whole, hints, ours=ours, waits=True)
+                    return self.pod_class(whole, hints, ours=ours, waits=True)
                 conditions = self._conditions(whole, self._most.excess(whole.spec), ours=ours)
             except fields.FieldError as error:
                 self._refuse(key, error)

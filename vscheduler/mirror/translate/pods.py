@@ -51,7 +51,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     ours: bool
     node: str | None
     status: jobs.TaskStatus
-    kind: jobs.PodClass
+    pod_class: jobs.PodClass
     labels: Mapping[str, str]
     task: jobs.Task | None = None
     """Only for pods of ours without defects."""
@@ -64,7 +64,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """Only for pods of foreign schedulers with a nominated node."""
 
     @property
-    def holds_room(self) -> bool:
+    def holds_resources(self) -> bool:
         """Whether the pod counts on its node: until the pod has finished, even while being
         deleted.
         """
@@ -145,7 +145,7 @@ class Translator:
         labels = _shared(metadata.labels)
         try:
             waits = ours and status in jobs.WAITING
-            pod_class = self._classes.kind(
+            pod_class = self._classes.pod_class(
                 pod, _hints(metadata) if ours else NONE, ours=ours, waits=waits
             )
             task = _task(pod, uid, group, pod_class, status, labels) if ours else None
@@ -161,7 +161,7 @@ class Translator:
             ours=ours,
             node=node,
             status=status,
-            kind=pod_class,
+            pod_class=pod_class,
             labels=labels,
             task=task,
             rejection=rejection,

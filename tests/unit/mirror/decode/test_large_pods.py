@@ -76,8 +76,8 @@ def told(entry: entries.Entry) -> tuple[object, ...]:
     """All that an entry says, classes by what is in them."""
     pod = entry.value
     assert isinstance(pod, pods.Pod)
-    kind = pod.kind
-    own = (kind.request, kind.constraints, kind.hints)
+    pod_class = pod.pod_class
+    own = (pod_class.request, pod_class.constraints, pod_class.hints)
     rest = (pod.status, pod.node, pod.ours, pod.labels, pod.task is None)
     return (own, rest, entry.rejection, entry.reference)
 
@@ -163,7 +163,7 @@ def test_an_affinity_of_the_wrong_kind_is_told_of_and_the_pod_keeps_its_room() -
     assert entry.rejection.message == "Expected `array`, got `int`"
     assert entry.rejection.field.endswith("[7].namespaces")
     assert isinstance(entry.value, pods.Pod)
-    assert entry.value.holds_room
+    assert entry.value.holds_resources
 
 
 @pytest.fixture
@@ -249,12 +249,12 @@ def test_what_is_wrong_with_large_pods_is_kept_for_so_many(
         pod = large_pods.read(item)
         assert pod is not None
         with pytest.raises(ValueError, match="asks for 3000 pod affinity terms"):
-            classes.kind(pod, {}, ours=True, waits=True)
+            classes.pod_class(pod, {}, ours=True, waits=True)
     assert looks == ["u0", "u1", "u2", "u0"]
     monkeypatch.setattr(pod_classes, "MESSAGE_MAX", 10)
     for _ in range(2):
         pod = large_pods.read(item_of(heavy(number=3)))
         assert pod is not None
         with pytest.raises(ValueError, match="asks for 3000 pod affinity terms"):
-            classes.kind(pod, {}, ours=True, waits=True)
+            classes.pod_class(pod, {}, ours=True, waits=True)
     assert looks[4:] == ["u3", "u3"]

@@ -108,7 +108,7 @@ def test_a_pod_that_is_another_one_now_moves() -> None:
     seen = manifests.mirror(*CLUSTER, manifests.pod("p", group="g", node="n1"))
     seen.snapshot(0.0)
     found = show(seen, manifests.pod("p", group="g", node="n1", requests=TWO_CPU))
-    assert [kind.request["cpu"] for kind in found.pods_by_class] == [2000]
+    assert [pod_class.request["cpu"] for pod_class in found.pods_by_class] == [2000]
     assert ours(found) == [2000, 0]
     found = show(seen, manifests.pod("p", group="g", node="n2", requests=TWO_CPU))
     assert (seats(found), ours(found)) == ([[("n2", "q", 1)]], [0, 2000])

@@ -244,4 +244,4 @@ def test_a_request_that_cannot_be_read_keeps_a_slot() -> None:
     """As on a node."""
     seen = manifests.mirror(nominated(requests={"cpu": "lots"}))
     (kept,) = seen.snapshot(0.0).nominated
-    assert dict(kept.kind.request) == {"pods": 1}
+    assert dict(kept.pod_class.request) == {"pods": 1}

@@ -22,7 +22,7 @@ def test_equal_pods_share_a_class_while_there_are_any() -> None:
     ]
     objects = [manifests.read(document) for document in documents]
     found = [translator.pod(each) for each in objects if isinstance(each, wire.Pod)]
-    assert found[0].kind is found[1].kind is not found[2].kind
+    assert found[0].pod_class is found[1].pod_class is not found[2].pod_class
     assert translator.classes == 2
     del found
     gc.collect()
@@ -90,13 +90,13 @@ def test_a_class_is_looked_up_by_all_that_it_is_worked_out_from() -> None:
         documents.append(manifests.pod("p", spec=whole, node="n1", status=more))
     documents += [manifests.pod("p", spec=bare | each, scheduler="other") for each in specs]
     translator = pods.Translator((manifests.OURS,))
-    known = [translator.pod(wire_pod(each)).kind for each in documents]
-    again = [translator.pod(wire_pod(each)).kind for each in documents]
-    alone = [pods.Translator((manifests.OURS,)).pod(wire_pod(each)).kind for each in documents]
+    known = [translator.pod(wire_pod(each)).pod_class for each in documents]
+    again = [translator.pod(wire_pod(each)).pod_class for each in documents]
+    alone = [pods.Translator((manifests.OURS,)).pod(wire_pod(each)).pod_class for each in documents]
     assert [words(each) for each in known] == [words(each) for each in alone]
     assert all(one is other for one, other in zip(known, again, strict=True))
 
 
-def words(kind: jobs.PodClass) -> tuple[object, ...]:
+def words(pod_class: jobs.PodClass) -> tuple[object, ...]:
     """All that is in a class."""
-    return kind.request, kind.constraints, kind.hints
+    return pod_class.request, pod_class.constraints, pod_class.hints

@@ -40,7 +40,7 @@ GATED = {"schedulingGates": [{"name": "example.com/wait"}]}
 
 
 @pytest.mark.parametrize(
-    ("pod", "status", "holds_room"),
+    ("pod", "status", "holds_resources"),
     [
         ({}, "Pending", False),
         ({"phase": ""}, "Pending", False),
@@ -59,11 +59,11 @@ GATED = {"schedulingGates": [{"name": "example.com/wait"}]}
     ],
 )
 def test_statuses_follow_phase_node_and_deletion(
-    pod: dict[str, Any], status: str, holds_room: bool
+    pod: dict[str, Any], status: str, holds_resources: bool
 ) -> None:
     """Volcano's statuses; only unfinished pods with a node hold room there."""
     found = translated(manifests.pod("p", **pod))
-    assert (found.status, found.holds_room) == (status, holds_room)
+    assert (found.status, found.holds_resources) == (status, holds_resources)
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_hints_are_what_plugins_place_by(
     plain, hinted = manifests.pod("p"), manifests.pod("p", metadata={"annotations": annotations})
     translator = pods.Translator((manifests.OURS,))
     found, others = (translator.pod(wire_pod(each)) for each in (hinted, plain))
-    assert found.kind.hints == hints
-    assert (found.kind is others.kind) is (not hints)
+    assert found.pod_class.hints == hints
+    assert (found.pod_class is others.pod_class) is (not hints)
 
 
 SCHEDULED = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "1970-01-01T00:01:00Z"}
@@ -346,8 +346,8 @@ def test_a_pod_with_a_mistake_holds_what_can_be_read(
     """It is on its node all the same."""
     found = translated(manifests.pod("p", node="n1", spec=spec))
     assert found.task is None
-    assert found.holds_room
-    assert found.kind.request == held
+    assert found.holds_resources
+    assert found.pod_class.request == held
 
 
 def test_a_stranger_is_only_what_it_holds() -> None:
@@ -356,4 +356,4 @@ def test_a_stranger_is_only_what_it_holds() -> None:
     for scheduler in ("other", ""):
         found = translated(manifests.pod("p", scheduler=scheduler, node="n1", spec=unreadable))
         assert (found.ours, found.task, found.rejection) == (False, None, None)
-        assert found.kind.request == {"cpu": 1000, "pods": 1}
+        assert found.pod_class.request == {"cpu": 1000, "pods": 1}
