@@ -46,22 +46,22 @@ TABLE: Sequence[Difference] = (
     Difference(
         name="nodes that aren't ready",
         kube=True,
-        docs="a node whose condition Ready isn't True takes no pods",
+        docs="a node whose condition Ready isn't True gets no pods",
         why="Nothing starts on such a node",
         without=_ready,
     ),
     Difference(
         name="company that leaves",
         kube=True,
-        docs="required affinity wants company that stays",
-        why="company that is gone a moment later is none",
+        docs="they don't satisfy required affinity",
+        why="the pod is gone a moment later",
         without=_stays,
     ),
     Difference(
         name="neighbours that are nominated",
         kube=True,
-        docs="where kube-scheduler looks at their node alone",
-        why="they are to start soon, and both would stand where they never should",
+        docs="kube-scheduler considers only the node itself",
+        why="the nominated pods will start soon",
         without=_not_nominated,
     ),
 )
