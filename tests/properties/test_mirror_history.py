@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from hypothesis import given, settings, strategies
 
-from tests.properties import neighbourhoods
+from tests.properties import pod_affinity_clusters
 from tests.unit.mirror import manifests
 from vscheduler.core.model import jobs, queues, snapshot
 from vscheduler.mirror import state
@@ -52,7 +52,7 @@ def some_pod(chance: random.Random) -> Document:
         document["metadata"]["annotations"]["volcano.sh/revocable-zone"] = "*"
         document["spec"]["containers"][0]["ports"] = [{"hostPort": chance.randrange(80, 82)}]
     if chance.random() < 0.5:
-        look = neighbourhoods.shape(chance)
+        look = pod_affinity_clusters.shape(chance)
         document["metadata"]["labels"] = look["labels"]
         document["spec"] |= look["spec"]
     return document
@@ -95,7 +95,7 @@ def some_class(chance: random.Random) -> Document:
 
 def some_namespace(chance: random.Random) -> Document:
     """The pods' own, or another one, with labels that come and go."""
-    return neighbourhoods.namespace(chance, chance.choice(("ns", "lab")))
+    return pod_affinity_clusters.namespace(chance, chance.choice(("ns", "lab")))
 
 
 MAKERS: tuple[Callable[[random.Random], Document], ...] = (

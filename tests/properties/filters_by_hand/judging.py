@@ -7,7 +7,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tests.properties.filters_by_hand import amounts, neighbours, selecting, worlds
+from tests.properties.filters_by_hand import amounts, pod_affinity, selecting, worlds
 from tests.properties.filters_by_hand.worlds import Instant, State, World
 
 Document = selecting.Document
@@ -107,10 +107,10 @@ def refusals(
         return
     yield from alone(pod, node)
     yield from crowded(world, pod, node, instant)
-    yield from neighbours.too_near(world, pod, node, instant)
-    yield from neighbours.lonely(world, pod, node, instant, first=ordered)
+    yield from pod_affinity.too_near(world, pod, node, instant)
+    yield from pod_affinity.lonely(world, pod, node, instant, first=ordered)
     if ordered:
-        yield from neighbours.uneven(world, pod, node)
+        yield from pod_affinity.uneven(world, pod, node)
 
 
 def alone(pod: Document, node: Document) -> Iterator[str]:

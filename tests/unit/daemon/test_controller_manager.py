@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 
 from tests.unit.cluster.conftest import Handler, Serve
-from tests.unit.cluster.leave import Ending
+from tests.unit.cluster.permits import Ending
 from tests.unit.controllers import queue_api
-from tests.unit.daemon import surrounded, worlds
+from tests.unit.daemon import runtimes, worlds
 from tests.unit.mirror import manifests
 from vscheduler.cluster.http import connection, objects
 from vscheduler.cluster.writes import write_queue
@@ -34,7 +34,7 @@ async def test_queues_are_looked_at_after_the_schedulers_first_cycle(serve: Serv
         return web.json_response({"message": "no"}, status=404)
 
     given = settings.check(settings.Given(leader_elect=False))
-    around = surrounded.by(await serve(answer), given)
+    around = runtimes.by(await serve(answer), given)
     keeper = controller_manager.ControllerManager(
         around, lambda _: None, lambda: before_first_cycle
     )
@@ -90,7 +90,7 @@ async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
     path = queue_api.a_group(server, "g", "default", "Running")
     server.objects[path]["metadata"]["namespace"] = "ns"
     given = settings.check(settings.Given(leader_elect=False))
-    around = surrounded.by(await serve(served_by(server)), given)
+    around = runtimes.by(await serve(served_by(server)), given)
     keeper = controller_manager.ControllerManager(around, lambda _: None, lambda: False)
 
     def counts() -> tuple[int, int]:

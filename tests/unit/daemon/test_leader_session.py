@@ -14,7 +14,7 @@ from aiohttp import web
 
 from tests import answers, running
 from tests.unit.cluster.conftest import Serve
-from tests.unit.daemon import leading, surrounded, worlds
+from tests.unit.daemon import leading, runtimes, worlds
 from tests.unit.mirror import manifests
 from vscheduler.cluster.writes import queue_status_writer, status_writer
 from vscheduler.controllers.podgroups import owners, podgroup_controller
@@ -89,7 +89,7 @@ async def half(
         return web.json_response(answers.an_object(request.path, version="99"), status=201)
 
     given = settings.check(settings.Given(scheduler_name=names, only=only, leader_elect=elected))
-    around = surrounded.by(
+    around = runtimes.by(
         await serve(answer),
         given,
         stopping=lambda: made.stopping,

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from tests.unit.cluster.conftest import Serve
-from tests.unit.cluster.leave import Ending
+from tests.unit.cluster.permits import Ending
 from vscheduler.cluster.writes import event_recorder, write_queue
 from vscheduler.mirror import statuses
 

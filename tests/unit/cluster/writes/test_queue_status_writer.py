@@ -12,7 +12,7 @@ from structlog import testing
 
 from tests import answers
 from tests.unit.cluster.conftest import Serve
-from tests.unit.cluster.leave import Ending
+from tests.unit.cluster.permits import Ending
 from vscheduler.cluster.http import connection
 from vscheduler.cluster.writes import queue_status_writer, write_queue
 from vscheduler.core.model import decisions, queues, refusals, snapshot

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from tests import answers
 from tests.unit.cluster.conftest import Serve
-from tests.unit.cluster.leave import Ending
+from tests.unit.cluster.permits import Ending
 from vscheduler.cluster.writes import event_recorder, status_writer, write_queue
 from vscheduler.core.model import decisions, jobs, snapshot
 from vscheduler.mirror import statuses

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from tests import answers
 from tests.unit.cluster.conftest import Serve
-from tests.unit.cluster.leave import Ending
+from tests.unit.cluster.permits import Ending
 from vscheduler.cluster.writes import queue_status_writer, write_queue
 from vscheduler.core.model import decisions, queues
 from vscheduler.mirror.translate import usage_annotation as annotations

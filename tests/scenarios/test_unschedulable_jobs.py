@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests import attacks
-from tests.scenarios import test_costly_tenants as tenants
+from tests.scenarios import test_work_budget as tenants
 from tests.unit.mirror import manifests
 from vscheduler.core import cycle
 from vscheduler.core.model import decisions, snapshot

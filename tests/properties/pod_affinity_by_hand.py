@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests import pictures
-from tests.properties import neighbourhoods
+from tests.properties import pod_affinity_clusters
 
 STAYS, LEAVES, COMES = "stays", "leaves", "comes"
 
@@ -84,7 +84,7 @@ def near(key: str, one: Labels, other: Labels) -> bool:
 
 def has_company(world: World, pod: Document, node: Labels, states: Sequence[str]) -> bool:
     """Required affinity; the states are those that count as company."""
-    wanted = terms(pod, "podAffinity", neighbourhoods.REQUIRED)
+    wanted = terms(pod, "podAffinity", pod_affinity_clusters.REQUIRED)
     if any(term["topologyKey"] not in node for term in wanted):
         return False
     company = [
@@ -112,7 +112,7 @@ def is_apart(world: World, pod: Document, node: Labels, states: Sequence[str]) -
     """Required anti-affinity, its own and that of others about it."""
     for other, where in world.others(states):
         for owner, about in ((pod, other), (other, pod)):
-            for term in terms(owner, "podAntiAffinity", neighbourhoods.REQUIRED):
+            for term in terms(owner, "podAntiAffinity", pod_affinity_clusters.REQUIRED):
                 if matches(world, term, owner, about) and near(term["topologyKey"], node, where):
                     return False
     return True
@@ -220,10 +220,11 @@ def liking(world: World, pod: Document, names: set[str]) -> dict[str, float]:
             (pair, each["podAffinityTerm"], sign * each["weight"])
             for pair in ((pod, other), (other, pod))
             for kind, sign in kinds
-            for each in terms(pair[0], kind, neighbourhoods.PREFERRED)
+            for each in terms(pair[0], kind, pod_affinity_clusters.PREFERRED)
         ]
         weighted += [
-            ((other, pod), term, 1) for term in terms(other, "podAffinity", neighbourhoods.REQUIRED)
+            ((other, pod), term, 1)
+            for term in terms(other, "podAffinity", pod_affinity_clusters.REQUIRED)
         ]
         for (owner, about), term, weight in weighted:
             if matches(world, term, owner, about):
@@ -248,12 +249,12 @@ def evenness(world: World, pod: Document, names: set[str]) -> dict[str, float]:
     for spread in soft:
         key = spread["topologyKey"]
         values = {labels(world.nodes[name])[key] for name in scored}
-        size = len(scored) if key == neighbourhoods.HOST else len(values)
+        size = len(scored) if key == pod_affinity_clusters.HOST else len(values)
         counted = {each["metadata"]["name"] for each in eligible(world, spread, keys, pod)}
         for name in scored:
             here = labels(world.nodes[name])[key]
             like = {each for each in counted if labels(world.nodes[each])[key] == here}
-            like = {name} if key == neighbourhoods.HOST else like
+            like = {name} if key == pod_affinity_clusters.HOST else like
             pods = counts(world, spread, pod, like)
             raw[name] += pods * math.log(size + 2) + spread["maxSkew"] - 1
     rounded = {name: math.floor(score + 0.5) for name, score in raw.items()}

@@ -5,8 +5,8 @@ import random
 from hypothesis import given, strategies
 
 from tests import running
-from tests.properties import clusters, neighbourhoods
-from tests.properties import neighbours_by_hand as by_hand
+from tests.properties import clusters, pod_affinity_clusters
+from tests.properties import pod_affinity_by_hand as by_hand
 from vscheduler.core.model import decisions, jobs
 from vscheduler.core.session import session as sessions
 from vscheduler.core.session import statement
@@ -102,7 +102,7 @@ class Trial:
 def open_trial(seed: int) -> Trial:
     """A random cluster."""
     chance = random.Random(seed)
-    return Trial(neighbourhoods.documents(chance), chance)
+    return Trial(pod_affinity_clusters.documents(chance), chance)
 
 
 @clusters.bounded(400)
@@ -141,7 +141,7 @@ def spread_out(session: sessions.Session) -> list[tuple[str, bool]]:
 @given(strategies.integers(0, 2**32))
 def test_the_order_of_events_changes_nothing(seed: int) -> None:
     """Counts are the same, whoever was seen first."""
-    documents = neighbourhoods.documents(random.Random(seed))
+    documents = pod_affinity_clusters.documents(random.Random(seed))
     tree = {"actions": "allocate", "tiers": running.tiers(TIERS)}
     shuffled = random.Random(seed).sample(documents, len(documents))
     one, other = (running.open_session(each, tree) for each in (documents, shuffled))

@@ -4,7 +4,7 @@ from collections import Counter
 import pytest
 
 from tests import pictures, running
-from tests.properties import trees_by_hand
+from tests.properties import hierarchical_drf_by_hand
 
 SEEDS = range(60)
 TREE = {"actions": "allocate", "tiers": running.tiers("drf:enableHierarchy=true | predicates")}
@@ -17,13 +17,15 @@ def test_branches_are_served_in_the_order_of_their_shares(volcano: bool) -> None
     """
     way = {"compatibility": "volcano"} if volcano else {}
     for seed in SEEDS:
-        case = trees_by_hand.drawn(random.Random(seed))
+        case = hierarchical_drf_by_hand.drawn(random.Random(seed))
         case.volcano = volcano
-        documents = pictures.documents(trees_by_hand.picture(case))
+        documents = pictures.documents(hierarchical_drf_by_hand.picture(case))
         for document in documents:
             if document["kind"] == "Queue":
                 name = document["metadata"]["name"]
-                document["metadata"]["annotations"] = trees_by_hand.annotations(case, name)
+                document["metadata"]["annotations"] = hierarchical_drf_by_hand.annotations(
+                    case, name
+                )
         result = running.run(documents, {**TREE, **way})
         bound = Counter(each.task.job.rpartition("/")[2] for each in result.binds)
         assert bound == +case.fill(), seed
