@@ -27,6 +27,7 @@ def pending(session: working.Session) -> list[jobs.Task]:
 
 def books(session: working.Session) -> dict[str, object]:
     """All that a session keeps account of, arrays as bytes."""
+    decided = session.decided
     return {
         "used": session.used.tobytes(),
         "future_used": session.future_used.tobytes(),
@@ -47,7 +48,7 @@ def books(session: working.Session) -> dict[str, object]:
             for state in session.job_states.values()
             for task in state.job.tasks
         ],
-        "decided": (list(session.binds), list(session.pipelined), list(session.evicts)),
+        "decided": (list(decided.binds), list(decided.pipelined), list(decided.evicts)),
         "budgets": [session.budgets.spare([task]) for task in evictable(session)],
     }
 

@@ -66,7 +66,7 @@ class Allocate(contracts.Action[working.Session]):
         if not spent:
             _take_turns(session, later, None)
         for line in (*lines.values(), *later.values()):
-            session.not_attempted.update(turn.state.job.id for turn in line.rest())
+            session.reasons.skip(*(turn.state.job.id for turn in line.rest()))
         for group in unschedulable:
             _report_unschedulable(session, *group)
 
@@ -77,8 +77,8 @@ class Allocate(contracts.Action[working.Session]):
         resources. Jobs for which pods are evicted in this cycle are left out, and stay on the
         planner's nodes.
         """
-        waiting = {held.task.job for held in session.pipelined.values()}
-        return waiting - {evict.beneficiary for evict in session.evicts.values()}
+        waiting = {held.task.job for held in session.decided.pipelined.values()}
+        return waiting - {evict.beneficiary for evict in session.decided.evicts.values()}
 
 
 def _take_turns(session: working.Session, lines: Lines, later: Lines | None) -> bool:
@@ -109,10 +109,10 @@ def _take_turns(session: working.Session, lines: Lines, later: Lines | None) -> 
             lines[queue.name] = ordering.Line()
             continue
         turn = line.leave()
-        session.spending.payer = turn.state.job.namespace
+        session.spending.charge(turn.state.job.namespace)
         if _place(session, queue, turn) and turn.tasks:
             line.join(ordering.job_key(session.dispatch, turn.state), turn)
-        session.spending.payer = ""
+        session.spending.charge()
         waiting.join(key(queue), queue)
         spent = session.spending.over
     return spent
@@ -140,7 +140,7 @@ def _start_nominated(session: working.Session, state: job_state.JobState) -> Non
     the queue's usage already includes the nominations.
     """
     queue = session.queues[state.job.queue]
-    session.reasons.pop(state.job.id, None)  # an earlier action may have noted a wait
+    session.reasons.forget(state.job.id)  # an earlier action may have noted a wait
     waiting = state.tasks(jobs.TaskStatus.PIPELINED)
     tasks = ordering.tasks(session.dispatch, state, waiting)
     with session.statement() as trial:
@@ -157,7 +157,8 @@ def _start_nominated(session: working.Session, state: job_state.JobState) -> Non
             best_effort_placement.others({task.uid for task in tasks})
         outcome = best_effort_placement.conclude()
         if outcome is best_effort.Outcome.WAITS:
-            session.note(state.job.id, reasons.of(state, decisions.ReasonCode.WAITS_FOR_RELEASE))
+            waits = reasons.of(state, decisions.ReasonCode.WAITS_FOR_RELEASE)
+            session.reasons.note(state.job.id, waits)
         elif outcome is best_effort.Outcome.NEITHER:
             trial.rollback(withdrawn)
             trial.commit()
@@ -201,10 +202,10 @@ def _is_due(session: working.Session, state: job_state.JobState, *, admission: b
         return False
     reason = reasons.invalid(session, state)
     if reason is not None:
-        session.note(state.job.id, reason)
+        session.reasons.note(state.job.id, reason)
         return False
     if state.job.id in session.snapshot.carried.attempted:
-        session.not_attempted.add(state.job.id)
+        session.reasons.skip(state.job.id)
         return False
     return True
 
@@ -221,9 +222,9 @@ def _report_unschedulable(
     known: dict[Hashable, decisions.Reason] = {}
     for place, state in enumerate(group):
         if place and session.spending.over:
-            session.not_attempted.add(state.job.id)
+            session.reasons.skip(state.job.id)
             continue
-        session.spending.payer = state.job.namespace
+        session.spending.charge(state.job.namespace)
         session.spend("roomless", UNSCHEDULABLE_COST)
         turn = reasons.JobTurn(
             state, deque((unschedulable_classes.representative(state.job) or task,))
@@ -232,7 +233,7 @@ def _report_unschedulable(
             reasons.note_share(session, queue, turn)
         else:
             _record_refusal(session, queue, turn, known)
-    session.spending.payer = ""
+    session.spending.charge()
 
 
 def _record_refusal(
@@ -251,7 +252,7 @@ def _record_refusal(
         key = (len(job.tasks), job.min_member, state.ready_tasks)
         if key not in known:
             known[key] = reasons.no_room(session, state, task)
-        session.note(job.id, known[key])
+        session.reasons.note(job.id, known[key])
     else:
         reasons.note_share(session, queue, turn, task)
     if session.dispatch.all_agree("job_ready", state):

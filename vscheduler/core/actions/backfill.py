@@ -78,7 +78,7 @@ class Backfill(contracts.Action[working.Session]):
         trial.rollback(before)
         if state.status(task) is jobs.TaskStatus.PENDING:
             reason = no_room(session, task) if allowed else _no_share(session, queue, task)
-            session.note(state.job.id, reason)
+            session.reasons.note(state.job.id, reason)
         return False
 
     def _give_up(
@@ -98,7 +98,7 @@ def _line_up(session: working.Session) -> Iterator[job_state.JobState]:
             continue
         reason = reasons.invalid(session, state)
         if reason is not None:
-            session.note(job.id, reason)
+            session.reasons.note(job.id, reason)
         elif job.id in session.snapshot.carried.attempted:
             _skip(session, state)
         else:
@@ -119,8 +119,8 @@ def _waiting(state: job_state.JobState) -> Iterator[jobs.Task]:
 
 def _skip(session: working.Session, state: job_state.JobState) -> None:
     """Report nothing about the job in this cycle, unless a reason was recorded before."""
-    if state.job.id not in session.reasons:
-        session.not_attempted.add(state.job.id)
+    if state.job.id not in session.reasons.by_job:
+        session.reasons.skip(state.job.id)
 
 
 def no_room(session: working.Session, task: jobs.Task) -> decisions.Reason:

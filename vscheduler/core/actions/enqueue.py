@@ -57,9 +57,9 @@ class Enqueue(contracts.Action[working.Session]):
                 state.phase = jobs.Phase.PENDING
                 continue
             uid = state.job.uid
-            if state.phase is jobs.Phase.PENDING and uid in session.admitted:
+            if state.phase is jobs.Phase.PENDING and uid in session.admissions.admitted:
                 state.phase = jobs.Phase.INQUEUE
-            elif state.phase is jobs.Phase.INQUEUE and uid in session.admission_expired:
+            elif state.phase is jobs.Phase.INQUEUE and uid in session.admissions.expired:
                 state.phase = jobs.Phase.PENDING
             if state.phase is jobs.Phase.INQUEUE:
                 self._enforce_timeout(session, state, timeout)
@@ -81,7 +81,7 @@ class Enqueue(contracts.Action[working.Session]):
             waits = state.phase is jobs.Phase.PENDING
             if state.job.id in session.snapshot.carried.attempted:
                 if waits:
-                    session.not_attempted.add(state.job.id)
+                    session.reasons.skip(state.job.id)
                 continue
             if (waits or nodes_ready) and not spending.exhausted:
                 obstacle = self._feasible.obstacle(state)
@@ -90,7 +90,7 @@ class Enqueue(contracts.Action[working.Session]):
                     state.phase = jobs.Phase.PENDING
                     continue
             if waits:
-                pending[state.job.uid in session.admission_expired].append(state)
+                pending[state.job.uid in session.admissions.expired].append(state)
         session.spending.grant(4)
         for waiting in pending:
             self._take_turns(session, waiting)
@@ -108,12 +108,13 @@ class Enqueue(contracts.Action[working.Session]):
         waiting = [state for state, _ in self._unschedulable]
         for place, state in enumerate(session.spending.in_turn(waiting)):
             if place and part_is_spent():
-                session.spending.exhausted = True
-                session.not_attempted.add(state.job.id)
+                session.spending.leave_unfinished()
+                session.reasons.skip(state.job.id)
                 continue
             again = state.job.id in session.known_unschedulable.entries
             session.spend("hopeless", REPEAT_COST if again else REPORT_COST)
-            session.note(state.job.id, self._reason_for(session, state, obstacles[state.job.id]))
+            reason = self._reason_for(session, state, obstacles[state.job.id])
+            session.reasons.note(state.job.id, reason)
 
     def _reason_for(
         self,
@@ -137,13 +138,13 @@ class Enqueue(contracts.Action[working.Session]):
         lines: Lines = {}
         for state in pending:
             line = lines.setdefault(state.job.queue, ordering.Line())
-            since = session.admission_expired.get(state.job.uid, 0.0)
+            since = session.admissions.expired.get(state.job.uid, 0.0)
             line.join((since, *ordering.job_key(session.dispatch, state)), state)
         later: Lines = {}
         self._decide_in_turn(session, lines, later)
         self._decide_in_turn(session, later, None)
         for line in (*lines.values(), *later.values()):
-            session.not_attempted.update(state.job.id for state in line.rest())
+            session.reasons.skip(*(state.job.id for state in line.rest()))
 
     def _decide_in_turn(self, session: working.Session, lines: Lines, later: Lines | None) -> None:
         """Consider one group a turn while the budget lasts.
@@ -167,9 +168,9 @@ class Enqueue(contracts.Action[working.Session]):
                 line.part(comes_last, later.setdefault(queue.name, ordering.Line()))
             if line:
                 state = line.leave()
-                session.spending.payer = state.job.namespace
+                session.spending.charge(state.job.namespace)
                 self._decide(session, queue, state)
-                session.spending.payer = ""
+                session.spending.charge()
             if line:
                 waiting.join(ordering.queue_key(session.dispatch, queue), queue)
 
@@ -178,18 +179,18 @@ class Enqueue(contracts.Action[working.Session]):
     ) -> None:
         barred_by = reasons.barred(session, state)
         if barred_by is not None:
-            session.note(state.job.id, barred_by)
+            session.reasons.note(state.job.id, barred_by)
             return
         refusal = self._refusal(session, queue, state)
         if refusal is None:
             self._admit(session, state)
         else:
-            session.note(state.job.id, self._refused(session, state, refusal))
+            session.reasons.note(state.job.id, self._refused(session, state, refusal))
 
     def _admit(self, session: working.Session, state: job_state.JobState) -> None:
         session.dispatch.every("job_enqueued", state)
         state.phase = jobs.Phase.INQUEUE
-        session.admitted[state.job.uid] = session.snapshot.now
+        session.admissions.admit(state.job.uid, session.snapshot.now)
         self._wake_at_timeout(session, state)
 
     def _enforce_timeout(
@@ -201,7 +202,7 @@ class Enqueue(contracts.Action[working.Session]):
         nothing, and has nothing to give back.
         """
         now, uid = session.snapshot.now, state.job.uid
-        due = session.admitted.setdefault(uid, now) + timeout
+        due = session.admissions.since(uid, now) + timeout
         if state.job.min_resources is None or state.ready_tasks >= max(1, state.job.min_member):
             return
         nominated = session.snapshot.carried.nominations
@@ -211,7 +212,7 @@ class Enqueue(contracts.Action[working.Session]):
             session.wake(due)
             return
         state.phase = jobs.Phase.PENDING
-        session.admission_expired[uid] = now
+        session.admissions.expire(uid, now)
 
     def _wake_at_timeout(self, session: working.Session, state: job_state.JobState) -> None:
         """Ask for a cycle at the timeout of the group admitted now."""

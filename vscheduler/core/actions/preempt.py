@@ -34,7 +34,7 @@ class Preempt(contracts.Action[working.Session]):
         planner = eviction.Planner(session, self, "preemptable")
         while waiting and not session.spending.exhausted:
             _in_queue(session, planner, waiting.leave(), lines)
-        session.spending.payer = ""
+        session.spending.charge()
 
 
 def _in_queue(
@@ -57,7 +57,7 @@ def _preempt_for(
 ) -> None:
     """Make room for the job's minimum, then for one more pod at a time."""
     job = preemptor.state.job
-    session.spending.payer = job.namespace
+    session.spending.charge(job.namespace)
     candidates = [of_other_jobs(job)]
     if any(preemptor.state.counts[status] for status in jobs.EVICTABLE):
         candidates.append(of_same_job(job))
@@ -65,7 +65,7 @@ def _preempt_for(
         while preemptor.tasks and planner.plan(queue, preemptor, candidate):
             if session.spending.exhausted:  # the next cycle continues
                 return
-    session.reclaim_failed.add((Preempt.name, job.id))
+    session.eviction_history.fail(Preempt.name, job.id)
 
 
 def of_other_jobs(job: jobs.Job) -> victims.Candidate:

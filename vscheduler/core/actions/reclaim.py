@@ -34,14 +34,14 @@ class Reclaim(contracts.Action[working.Session]):
             if not line or session.dispatch.any_says("overused", queue):
                 continue
             preemptor = line.leave()
-            session.spending.payer = preemptor.state.job.namespace
+            session.spending.charge(preemptor.state.job.namespace)
             if not planner.plan(queue, preemptor, of_other_queues(session, queue)):
-                session.reclaim_failed.add((self.name, preemptor.state.job.id))
+                session.eviction_history.fail(self.name, preemptor.state.job.id)
                 self._skip_similar(session, planner, line)
             elif preemptor.tasks:
                 line.join(preemptors.job_place(session, preemptor.state), preemptor)
             waiting.join(preemptors.queue_place(session, queue, line), queue)
-        session.spending.payer = ""
+        session.spending.charge()
 
     def _skip_similar(
         self,
@@ -52,7 +52,7 @@ class Reclaim(contracts.Action[working.Session]):
         """Skip jobs similar to a job without victims."""
         while line and not session.spending.exhausted and planner.is_futile(line.first):
             session.spend("asked", eviction.SKIP_COST)
-            session.reclaim_failed.add((self.name, line.leave().state.job.id))
+            session.eviction_history.fail(self.name, line.leave().state.job.id)
 
 
 def of_other_queues(session: working.Session, queue: queues.Queue) -> victims.Candidate:

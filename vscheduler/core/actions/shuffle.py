@@ -39,7 +39,7 @@ class Shuffle(contracts.Action[working.Session]):
                     if self._must_stay(session, unit.state):
                         trial.rollback(before)
             if trial.evicts:
-                session.shuffled_at = session.snapshot.now
+                session.eviction_history.shuffle(session.snapshot.now)
             trial.commit()
 
     def _candidates(self, session: working.Session) -> list[jobs.Task]:

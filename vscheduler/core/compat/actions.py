@@ -23,7 +23,9 @@ class VolcanoAllocate(allocate.Allocate):
         A job that preempt or reclaim gave idle resources waits for the next cycle.
         """
         return {
-            held.task.job for uid, held in session.pipelined.items() if uid in session.nominations
+            held.task.job
+            for uid, held in session.decided.pipelined.items()
+            if uid in session.decided.nominations
         }
 
 
@@ -49,7 +51,7 @@ class VolcanoBackfill(backfill.Backfill):
         if choice is not None and choice.idle:
             trial.allocate(task, choice.row)
             return True
-        session.note(state.job.id, backfill.no_room(session, task))
+        session.reasons.note(state.job.id, backfill.no_room(session, task))
         return False
 
     def _give_up(
@@ -127,7 +129,7 @@ def _preempt_in_queue(
         preemptor = line.leave()
         state = preemptor.state
         starving.append(state)
-        session.reclaim_failed.add((preempt.Preempt.name, state.job.id))
+        session.eviction_history.fail(preempt.Preempt.name, state.job.id)
         others = preempt.of_other_jobs(state.job)
         with session.statement() as trial:
             while preemptor.tasks and session.dispatch.first_tier("job_starving", state):
@@ -189,7 +191,7 @@ class VolcanoReclaim(reclaim.Reclaim):
             line = lines[queue.name]
             while line:
                 preemptor = line.leave()
-                session.reclaim_failed.add((self.name, preemptor.state.job.id))
+                session.eviction_history.fail(self.name, preemptor.state.job.id)
                 with session.statement() as trial:
                     _reclaim(session, trial, queue, preemptor, candidate)
                     node_by_node.conclude(session, trial, preemptor.state)

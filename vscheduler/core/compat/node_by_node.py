@@ -120,7 +120,8 @@ def is_torn(session: "working.Session", state: job_state.JobState) -> bool:
         session.dispatch.asks("job_ready")
         and not state.reaches(jobs.READY, idlers=False)
         and any(
-            task.uid not in session.pipelined for task in state.tasks(jobs.TaskStatus.ALLOCATED)
+            task.uid not in session.decided.pipelined
+            for task in state.tasks(jobs.TaskStatus.ALLOCATED)
         )
     )
 

@@ -35,7 +35,7 @@ def start(
     tasks).
     """
     for task in state.tasks(jobs.TaskStatus.ALLOCATED):
-        if task.uid in session.pipelined and not trial.places(task):
+        if task.uid in session.decided.pipelined and not trial.places(task):
             trial.start(task)
     trial.commit()
 

@@ -93,7 +93,7 @@ class Placement:
         with room now come before nodes with room after pending releases, whatever the score.
         """
         plan = self._plan(task)
-        named = self._session.nominations.get(task.uid) or task.nominated_node
+        named = self._session.decided.nominations.get(task.uid) or task.nominated_node
         nominated = self._session.layout.rows.get(named or "")
         if nominated is not None and plan.future[nominated] > -np.inf:
             return interfaces.Choice(nominated, bool(plan.idle[nominated] > -np.inf))

@@ -43,10 +43,10 @@ def groups(session: "working.Session", due: Iterable[job_state.JobState]) -> lis
         task = representative(each[0].job)
         if len(each) < JOBS_MIN or session.spending.over:
             break
-        session.spending.payer = each[0].job.namespace
+        session.spending.charge(each[0].job.namespace)
         if task is not None and session.placement.choose(task) is None:
             found.append((task, each))
-    session.spending.payer = ""
+    session.spending.charge()
     return found
 
 

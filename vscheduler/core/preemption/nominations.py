@@ -37,18 +37,18 @@ def keep(session: "working.Session") -> None:
                 if session.placement.feasible(task, row):
                     trial.pipeline(task, row)
             if state.waiting_tasks and session.dispatch.vote("job_pipelined", state):
-                waiting = list(state.tasks(jobs.TaskStatus.PIPELINED))
-                session.nominations.update((task.uid, nominations[task.uid]) for task in waiting)
                 trial.hold()
+                extend(session, state)
 
 
 def extend(session: "working.Session", state: job_state.JobState) -> None:
-    """Nominate all pipelined tasks of a job for which pods are evicted.
+    """Nominate all pipelined tasks of a job for which pods are evicted, now or in the past.
 
     Tasks that wait on idle resources are included.
     """
+    decided = session.decided
     for task in state.tasks(jobs.TaskStatus.PIPELINED):
-        session.nominations[task.uid] = session.pipelined[task.uid].node
+        decided.nominate(task, decided.pipelined[task.uid].node)
 
 
 def startable(
@@ -56,9 +56,10 @@ def startable(
 ) -> list[job_state.JobState]:
     """Return these jobs, which wait on reserved resources, in the order of their turns."""
     ages: dict[jobs.JobId, int] = {}
-    for age, uid in enumerate(session.nominations):
-        if uid in session.pipelined:
-            ages.setdefault(session.pipelined[uid].task.job, age)
+    for age, uid in enumerate(session.decided.nominations):
+        pipelined = session.decided.pipelined.get(uid)
+        if pipelined is not None:
+            ages.setdefault(pipelined.task.job, age)
     return _in_order(session, waiting, ages)
 
 

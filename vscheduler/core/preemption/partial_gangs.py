@@ -31,7 +31,9 @@ def evict_expired(session: "working.Session") -> None:
         seconds = session.dispatch.first("start_timeout", None, state)
         if seconds is None:
             continue
-        since = session.partial_since[uid] = _since(session, state) if since is None else since
+        if since is None:
+            since = _since(session, state)
+        session.eviction_history.note_partial(uid, since)
         session.wake(since + seconds)
         if since + seconds <= session.snapshot.now:
             _evict(session, state)

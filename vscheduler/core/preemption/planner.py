@@ -122,7 +122,7 @@ class Planner:
         else:
             trial.hold()
         # The earlier reason is obsolete: now the job waits for its victims to terminate.
-        self.session.reasons.pop(preemptor.state.job.id, None)
+        self.session.reasons.forget(preemptor.state.job.id)
         preemptor.drop(attempt.placed)
         self._failed.clear()
         return True

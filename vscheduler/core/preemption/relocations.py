@@ -166,8 +166,7 @@ def _nominate(
         if not state.waiting_tasks or not session.dispatch.vote("job_pipelined", state):
             return False
         for task in state.tasks(jobs.TaskStatus.PIPELINED):
-            session.nominations[task.uid] = state.node(task) or ""
-            session.moved_in.add(task.uid)
+            session.decided.move_in(task, state.node(task) or "")
         trial.hold()
     return True
 

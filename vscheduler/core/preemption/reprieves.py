@@ -61,8 +61,8 @@ def _costliest_first(session: "working.Session") -> list[list[decisions.Evict]]:
     reserved for the replacements.
     """
     found: defaultdict[str, list[decisions.Evict]] = defaultdict(list)
-    gone = {evict.task.job for evict in session.evicts.values() if evict.whole}
-    for evict in sorted(session.evicts.values(), key=lambda each: each.task.key):
+    gone = {evict.task.job for evict in session.decided.evicts.values() if evict.whole}
+    for evict in sorted(session.decided.evicts.values(), key=lambda each: each.task.key):
         if evict.beneficiary is not None and not evict.moves:
             found[evict.task.job if evict.task.job in gone else evict.task.uid].append(evict)
 
@@ -137,6 +137,6 @@ def _leaves_nominated_room(session: "working.Session", evict: decisions.Evict) -
     if not session.nominated:
         return True
     row, request = session.layout.rows[evict.node], session.request(evict.task)
-    new = [bind.task for bind in session.binds if bind.node == evict.node]
-    new += [held.task for held in session.pipelined.values() if held.node == evict.node]
+    new = [bind.task for bind in session.decided.binds if bind.node == evict.node]
+    new += [held.task for held in session.decided.pipelined.values() if held.node == evict.node]
     return not any((nominated_pods.room(session, task)[row] < 0)[request > 0].any() for task in new)

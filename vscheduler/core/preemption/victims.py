@@ -283,7 +283,7 @@ class VictimCandidates:
     def _has_nominations(self, state: job_state.JobState) -> bool:
         """Whether pods were evicted in favour of the gang, in vain if the gang went whole."""
         pipelined = state.tasks(jobs.TaskStatus.PIPELINED)
-        return any(task.uid in self._session.nominations for task in pipelined)
+        return any(task.uid in self._session.decided.nominations for task in pipelined)
 
     def _within_rules(
         self, claimant: jobs.Task, unit: VictimGroup, rank: Rank

@@ -18,31 +18,32 @@ def check(session: "working.Session") -> None:
 
     The cost is proportional to the changes of the cycle: touched rows and bound tasks.
     """
-    bound = Counter(bind.task.uid for bind in session.binds)
+    binds = session.decided.binds
+    bound = Counter(bind.task.uid for bind in binds)
     assert all(count == 1 for count in bound.values()), "a pod is bound twice"
     _check_rows(session)
-    for job in {bind.task.job for bind in session.binds}:
+    for job in {bind.task.job for bind in binds}:
         ready = job_state.is_ready(session.dispatch, session.job_states[job])
         assert ready, f"{job} is bound in part"
 
 
 def _check_rows(session: "working.Session") -> None:
     """Recount the touched rows from the snapshot and the decisions; no row may be overfull."""
-    table = session.snapshot.nodes
+    table, decided = session.snapshot.nodes, session.decided
     rows = np.array(sorted(set(session.touched)), dtype=np.int64)
     used = table.used[rows].copy()
     future = used - table.releasing[rows]
     positions = {int(row): at for at, row in enumerate(rows)}
-    for evict in session.evicts.values():
+    for evict in decided.evicts.values():
         future[positions[session.layout.rows[evict.node]]] -= session.request(evict.task)
-    starting = _PlacedTasks(session, positions, session.binds)
+    starting = _PlacedTasks(session, positions, decided.binds)
     starting.add_to(used, future)
     wanted = starting.requests > 0
     free = session.allocatable[rows] - used
     over = (wanted & (free[starting.positions] < 0)).any(axis=1) & starting.allocated
-    assert not over.any(), f"{session.binds[int(over.argmax())].task.key} overfills its node"
-    _PlacedTasks(session, positions, tuple(session.pipelined.values())).add_to(used, future)
-    for reservation in session.replacement_reservations:
+    assert not over.any(), f"{decided.binds[int(over.argmax())].task.key} overfills its node"
+    _PlacedTasks(session, positions, tuple(decided.pipelined.values())).add_to(used, future)
+    for reservation in decided.replacement_reservations:
         future[positions[session.layout.rows[reservation.node]]] += session.request(
             reservation.task
         )

@@ -36,22 +36,25 @@ FINISHED = (jobs.TaskStatus.SUCCEEDED, jobs.TaskStatus.FAILED)
 
 def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> decisions.CycleResult:
     """Return everything that the session decided, in canonical order."""
+    decided, history = session.decided, session.eviction_history
     tried: frozenset[jobs.JobId] = frozenset()
     if session.spending.exhausted:
         # A job that waits for resources being released has had its turn, too: the job would wait
         # again in the next cycle, and could use up the next budget as well.
         # A job with too few pods has had no turn: the job may be complete by the next cycle.
-        waiting = {pipeline.task.job for pipeline in session.pipelined.values()}
+        waiting = {pipeline.task.job for pipeline in decided.pipelined.values()}
         waiting |= {
-            job for job, each in session.reasons.items() if each.code not in reasons.LACKS_PODS
+            job
+            for job, each in session.reasons.by_job.items()
+            if each.code not in reasons.LACKS_PODS
         }
-        started = {bind.task.job for bind in session.binds}
+        started = {bind.task.job for bind in decided.binds}
         tried = session.snapshot.carried.attempted | (waiting - started)
     used, known = session.dispatch.last("usages"), session.known_unschedulable
     return decisions.CycleResult(
-        binds=tuple(sorted(session.binds, key=lambda bind: bind.task.key)),
-        pipelined=tuple(sorted(session.pipelined.values(), key=lambda pipeline: pipeline.task.key)),
-        evicts=tuple(sorted(session.evicts.values(), key=lambda evict: evict.task.key)),
+        binds=tuple(sorted(decided.binds, key=lambda bind: bind.task.key)),
+        pipelined=tuple(sorted(decided.pipelined.values(), key=lambda pipeline: pipeline.task.key)),
+        evicts=tuple(sorted(decided.evicts.values(), key=lambda evict: evict.task.key)),
         groups=_groups(session),
         queues=_queues(session, used),
         total=session.space.amounts(session.total),
@@ -59,20 +62,20 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
         carried=snapshot.Carried(
             attempted=tried,
             work_by_namespace=session.spending.carried(session.unfinished_jobs),
-            reclaim_failed=frozenset(session.reclaim_failed if session.spending.exhausted else ()),
+            reclaim_failed=frozenset(history.failed if session.spending.exhausted else ()),
             nominations=_nominations(session),
-            replacement_reservations=tuple(session.replacement_reservations),
-            admitted=_still(session, session.admitted, jobs.Phase.INQUEUE),
-            admission_expired=_still(session, session.admission_expired, jobs.Phase.PENDING),
-            shuffled_at=session.shuffled_at,
-            partial_since=session.partial_since,
+            replacement_reservations=tuple(decided.replacement_reservations),
+            admitted=_still(session, session.admissions.admitted, jobs.Phase.INQUEUE),
+            admission_expired=_still(session, session.admissions.expired, jobs.Phase.PENDING),
+            shuffled_at=history.shuffled_at,
+            partial_since=history.partial_since,
             unschedulable=None if faults or not known.entries else known,
             seen=snapshot.LastNodes(space=session.space, nodes=session.snapshot.nodes),
             node_losses=session.kept_losses(),
             past_usage=used,
         ),
         finished=not session.spending.exhausted,
-        wake_at=session.wake_at,
+        wake_at=decided.wake_at,
         work=dict(session.work),
         costs=_costs(session),
         faults=faults,
@@ -81,17 +84,18 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
 
 def _costs(session: "working.Session") -> Mapping[str, int]:
     """Return the costs by namespace, without the namespaces of which pods are bound."""
-    bound = {bind.task.namespace for bind in session.binds}
+    bound = {bind.task.namespace for bind in session.decided.binds}
     costs = session.spending.costs(session.unfinished_jobs())
     return {name: cost for name, cost in costs.items() if name not in bound}
 
 
 def _nominations(session: "working.Session") -> Mapping[jobs.TaskId, str]:
     """Return the nominations of tasks that still wait on the nominated node, oldest first."""
+    pipelined = session.decided.pipelined
     return {
         task: node
-        for task, node in session.nominations.items()
-        if task in session.pipelined and session.pipelined[task].node == node
+        for task, node in session.decided.nominations.items()
+        if task in pipelined and pipelined[task].node == node
     }
 
 
@@ -144,31 +148,30 @@ def _is_terminating(state: job_state.JobState) -> bool:
 
 
 def _groups(session: "working.Session") -> tuple[decisions.GroupStatus, ...]:
-    statuses, known = (
-        [_without_queue(job) for job in session.jobs_without_queue],
-        session.known_unschedulable,
-    )
+    statuses = [_without_queue(job) for job in session.jobs_without_queue]
+    known, by_job = session.known_unschedulable, session.reasons.by_job
+    not_attempted = session.reasons.not_attempted
     for job, state in session.job_states.items():
         if not state.untouched:
             statuses.append(_group(session, state))
-        elif job not in session.not_attempted:
+        elif job not in not_attempted:
             # Most jobs wait for nothing and haven't changed: their status is kept with the job.
-            same = job not in session.reasons and state.phase is state.job.state.phase
+            same = job not in by_job and state.phase is state.job.state.phase
             ask = functools.partial(_group, session, state)
             if same:
                 statuses.append(state.job.memo("status", ask))
             elif job not in known.entries:
                 statuses.append(ask())
             else:
-                statuses.append(known.status(state, session.reasons.get(job), ask))
+                statuses.append(known.status(state, by_job.get(job), ask))
     return tuple(sorted(statuses, key=lambda status: status.job))
 
 
 def _group(session: "working.Session", state: job_state.JobState) -> decisions.GroupStatus:
     job, rules = state.job, session.policy.rules
-    reason = session.reasons.get(job.id) or _waits(state) or reasons.rejected(state)
+    reason = session.reasons.by_job.get(job.id) or _waits(state) or reasons.rejected(state)
     reason = reason or reasons.short_sub_group(state)
-    placed = _placed(session, state) if session.pipelined else state.ready_tasks
+    placed = _placed(session, state) if session.decided.pipelined else state.ready_tasks
     lacks = rules.lacks_minimum(state, placed)
     unschedulable = bool(job.tasks) and lacks and not _is_terminating(state)
     waits = (
@@ -201,7 +204,7 @@ def _placed(session: "working.Session", state: job_state.JobState) -> int:
     if state.untouched:
         return state.ready_tasks
     allocated = state.tasks(jobs.TaskStatus.ALLOCATED)
-    return state.ready_tasks - sum(task.uid in session.pipelined for task in allocated)
+    return state.ready_tasks - sum(task.uid in session.decided.pipelined for task in allocated)
 
 
 def _waits(state: job_state.JobState) -> decisions.Reason | None:
@@ -242,7 +245,7 @@ def _queues(
     for name in session.demands.queues:
         holds[name] = np.array(session.demands.held[name], dtype=np.int64)
         request[name] = holds[name] + session.demands.pending[name]
-    for bind in session.binds:
+    for bind in session.decided.binds:
         holds[session.job_state_of(bind.task).job.queue] += session.request(bind.task)
     entitlements = session.dispatch.last("entitlements")
     return tuple(

@@ -157,21 +157,21 @@ def note_incomplete(session: "working.Session", state: job_state.JobState) -> No
     A reason recorded before, for a refused task, is kept.
     """
     if state.sub_groups and (short := short_sub_group(state)) is not None:
-        session.note(state.job.id, rejected(state) or short)
+        session.reasons.note(state.job.id, rejected(state) or short)
         return
     gated = state.counts[jobs.TaskStatus.GATED]
     code = decisions.ReasonCode.GATED if gated else decisions.ReasonCode.NO_ROOM
-    if not session.is_news(state.job.id, code):
+    if not session.reasons.is_news(state.job.id, code):
         return
     tasks = state.valid_tasks - gated
-    session.note(state.job.id, of(state, code, tasks=tasks, nodes=session.layout.size))
+    session.reasons.note(state.job.id, of(state, code, tasks=tasks, nodes=session.layout.size))
 
 
 def note_waiting(session: "working.Session", state: job_state.JobState) -> None:
     """Record that the job waits for resources being released."""
     waits = decisions.ReasonCode.WAITS_FOR_RELEASE
-    if session.is_news(state.job.id, waits):
-        session.note(state.job.id, of(state, waits))
+    if session.reasons.is_news(state.job.id, waits):
+        session.reasons.note(state.job.id, of(state, waits))
 
 
 def note_no_room(session: "working.Session", turn: JobTurn, task: jobs.Task) -> None:
@@ -179,7 +179,7 @@ def note_no_room(session: "working.Session", turn: JobTurn, task: jobs.Task) -> 
     if task.pod_class in turn.failed_classes:
         return
     turn.failed_classes.add(task.pod_class)
-    session.note(turn.state.job.id, no_room(session, turn.state, task))
+    session.reasons.note(turn.state.job.id, no_room(session, turn.state, task))
 
 
 def note_share(
@@ -202,7 +202,7 @@ def note_share(
         code = decisions.ReasonCode.QUEUE_OVER_SHARE
         short = shortages(session, queue, task)
     reason = of(turn.state, code, request=task.pod_class.request, shortages=short)
-    session.note(turn.state.job.id, reason)
+    session.reasons.note(turn.state.job.id, reason)
 
 
 def _task_without_node(session: "working.Session", turn: JobTurn) -> jobs.Task | None:

@@ -14,15 +14,16 @@ from vscheduler.core.fair_share import demands, node_loss_grace, node_pools
 from vscheduler.core.model import decisions, jobs, nodes, pod_affinity, queues, resources
 from vscheduler.core.model import snapshot as snapshots
 from vscheduler.core.session import (
+    decided,
     dispatch,
     interfaces,
+    job_reasons,
     job_state,
+    remembered,
     statement,
     unschedulable_jobs,
     work_budget,
 )
-
-PRECEDENCE = {code: place for place, code in enumerate(decisions.ReasonCode)}
 
 PRESENCE = {
     jobs.TaskStatus.ALLOCATED: pod_affinity.PodPresence.STAYING,
@@ -71,28 +72,11 @@ class Session:
         }
         self.jobs_without_queue = [job for job in snapshot.jobs if job.queue not in self.queues]
         """Jobs whose queue doesn't exist."""
-        self.binds: list[decisions.Bind] = []
-        self.pipelined: dict[jobs.TaskId, decisions.Pipeline] = {}
-        self.evicts: dict[jobs.TaskId, decisions.Evict] = {}
         self.budgets = work_budget.Budgets(snapshot.budgets)
-        self.replacement_reservations: list[snapshots.ReplacementReservation] = []
-        """Reservations for pods that the owners of evicted pods are expected to create."""
-        self.nominations: dict[jobs.TaskId, str] = {}
-        """By waiting task, the node where evictions freed resources, in this cycle or before."""
-        self.reasons: dict[jobs.JobId, decisions.Reason] = {}
-        self.reclaim_failed = set(snapshot.carried.reclaim_failed)
-        """By action, jobs without any victims, in this cycle or in unfinished cycles before."""
-        self.not_attempted: set[jobs.JobId] = set()
-        """Jobs that this cycle didn't consider; the result says nothing about them."""
-        self.admitted = dict(snapshot.carried.admitted)
-        """By UID, when a PodGroup became Inqueue; groups that have left Inqueue are included."""
-        self.admission_expired = dict(snapshot.carried.admission_expired)
-        """By UID, when the admission of a PodGroup expired; groups admitted again are included."""
-        self.partial_since: dict[str, float] = {}
-        """By UID, since when a gang has been bound in part; only gangs that still are."""
-        self.wake_at: float | None = None
-        self.shuffled_at = snapshot.carried.shuffled_at
-        """When the action shuffle last evicted a pod, in this cycle or before."""
+        self.decided = decided.Decided(snapshot.now)
+        self.reasons = job_reasons.JobReasons()
+        self.admissions = remembered.Admissions(snapshot.carried)
+        self.eviction_history = remembered.EvictionHistory(snapshot.carried)
         self.spending = spending
         self.spend = spending.spend
         if snapshot.carried.work_by_namespace:
@@ -177,11 +161,6 @@ class Session:
         return self.known_unschedulable.nowhere
 
     @cached_property
-    def moved_in(self) -> set[jobs.TaskId]:
-        """Pods that have taken over a reservation made for a replacement pod."""
-        return set()
-
-    @cached_property
     def demands(self) -> demands.QueueDemands:
         """Allocated and requested resources of queues as the cycle begins."""
         awaited = [(reservation.queue, reservation.task.pod_class) for reservation in self._awaited]
@@ -258,7 +237,7 @@ class Session:
 
     def has_nomination(self, task: jobs.Task) -> bool:
         """Whether a node was nominated in an earlier cycle, or a reservation served the task."""
-        return task.uid in self.snapshot.carried.nominations or task.uid in self.moved_in
+        return task.uid in self.snapshot.carried.nominations or task.uid in self.decided.moved_in
 
     def runs(self, action: str) -> bool:
         """Whether an action of this name is configured."""
@@ -268,10 +247,19 @@ class Session:
         """Return the nodes that the task could use if evictions made space for the task."""
         return self.placement.reachable(task)
 
+    @property
+    def binds(self) -> Sequence[decisions.Bind]:
+        """The pods bound so far."""
+        return self.decided.binds
+
+    @property
+    def evicts(self) -> Mapping[jobs.TaskId, decisions.Evict]:
+        """The pods evicted so far, by task."""
+        return self.decided.evicts
+
     def wake(self, at: float) -> None:
         """Ask for a cycle at this instant, when a decision could change without an event."""
-        if at > self.snapshot.now:
-            self.wake_at = at if self.wake_at is None else min(at, self.wake_at)
+        self.decided.wake(at)
 
     def evictable_on(self, row: int) -> Sequence[jobs.Task]:
         """Return this scheduler's evictable pods on a node, as the cycle began, by UID."""
@@ -317,16 +305,6 @@ class Session:
             array.setflags(write=False)
         ports, leaving = MappingProxyType(self.ports), MappingProxyType(self.leaving_ports)
         return contracts.NodeView(self.layout, None, allocatable, used, future_used, ports, leaving)
-
-    def note(self, job: jobs.JobId, reason: decisions.Reason) -> None:
-        """Record why a job, or the rest of a job, isn't placed; the dominant reason is kept."""
-        if self.is_news(job, reason.code):
-            self.reasons[job] = reason
-
-    def is_news(self, job: jobs.JobId, code: decisions.ReasonCode) -> bool:
-        """Whether `note` would record a reason with this code."""
-        known = self.reasons.get(job)
-        return known is None or PRECEDENCE[code] < PRECEDENCE[known.code]
 
     @property
     def work(self) -> Counter[str]:

@@ -153,25 +153,24 @@ class Statement:
         A pipelined task keeps its resources for the rest of the cycle, and in later cycles if pods
         are evicted for the task.
         """
-        names = self._session.layout.names
+        names, decided = self._session.layout.names, self._session.decided
         for step, task, row in self._operations:
             if step is Step.WITHDRAWN:
-                self._session.pipelined.pop(task.uid, None)
+                decided.withdraw(task)
             elif step is Step.REPRIEVED:
-                del self._session.evicts[task.uid]
+                decided.reprieve(task)
             elif step is Step.STARTED:
-                del self._session.pipelined[task.uid]
-                self._session.binds.append(decisions.Bind(task=task, node=names[row]))
+                decided.start(task, names[row])
             elif step is Step.PLACED:
                 state = self._session.job_state_of(task)
                 if state.status(task) is jobs.TaskStatus.ALLOCATED:
-                    self._session.binds.append(decisions.Bind(task=task, node=names[row]))
+                    decided.bind(task, names[row])
                 else:
-                    self._hold(task, row)
-                    if self._evicts or task.uid in self._session.nominations:
-                        self._session.nominations[task.uid] = names[row]
-        self._session.evicts.update(self._evicts)
-        self._session.work["evictions"] += bool(self._evicts)
+                    decided.pipeline(task, names[row])
+                    if self._evicts or task.uid in decided.nominations:
+                        decided.nominate(task, names[row])
+        decided.evict(self._evicts)
+        self._session.spending.count("evictions", bool(self._evicts))
         self._forget()
 
     def hold(self) -> None:
@@ -180,14 +179,15 @@ class Statement:
         Volcano: a pipelined statement is neither committed nor discarded.
         """
         assert not self._evicts, "nothing is evicted for a job that can't start"
+        names, decided = self._session.layout.names, self._session.decided
         for step, task, row in self._operations:
             if step is Step.WITHDRAWN:
-                self._session.pipelined.pop(task.uid, None)
+                decided.withdraw(task)
             elif step in (Step.PLACED, Step.STARTED):
                 if self._session.job_state_of(task).status(task) is jobs.TaskStatus.ALLOCATED:
                     # The task waits with its gang, so it can't satisfy another pod's affinity yet.
                     self._move_affinity(task, row, pod_affinity.PodPresence.COMING)
-                self._hold(task, row)
+                decided.pipeline(task, names[row])
         self._forget()
 
     def _move_affinity(self, task: jobs.Task, row: int, presence: pod_affinity.PodPresence) -> None:
@@ -199,14 +199,9 @@ class Statement:
         self._session.affinity_counts.move(task, row, presence, 1)
         self._session.touched.append(row)
 
-    def _hold(self, task: jobs.Task, row: int) -> None:
-        node = self._session.layout.names[row]
-        self._session.pipelined[task.uid] = decisions.Pipeline(task=task, node=node)
-
     def _forget(self) -> None:
         for reservation in self._kept.values():
-            self._session.replacement_reservations.append(reservation)
-            self._session.wake(reservation.until)
+            self._session.decided.reserve(reservation)
         self._kept.clear()
         self._operations.clear()
         self._evicts.clear()

@@ -64,6 +64,18 @@ class WorkBudget:
             least = min(map(self._cost, waiting))
             self._part = least + self._budget // (PARTS + 2 * len(waiting))
 
+    def charge(self, namespace: str = "") -> None:
+        """Let the namespace pay for operations from here on; without a name, nobody pays."""
+        self.payer = namespace
+
+    def leave_unfinished(self) -> None:
+        """Let the next cycle continue this cycle, as if the budget were used up."""
+        self.exhausted = True
+
+    def count(self, operation: str, times: int) -> None:
+        """Count operations without a cost of their own."""
+        self.work[operation] += times
+
     def spend(self, operation: str, cost: int) -> None:
         """Count one operation and its cost."""
         self.work[operation] += 1

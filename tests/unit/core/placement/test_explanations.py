@@ -65,7 +65,7 @@ def test_what_is_past_is_not_due_again() -> None:
     now = opened.snapshot.now
     for at in (now - 1, now):
         opened.wake(at)
-        assert opened.wake_at is None
+        assert opened.decided.wake_at is None
     for at in (now + 5, now + 2, now + 9):
         opened.wake(at)
-    assert opened.wake_at == now + 2
+    assert opened.decided.wake_at == now + 2

@@ -34,9 +34,9 @@ def hurried(**before: int) -> work_budget.WorkBudget:
 
 def paid(by: work_budget.WorkBudget, namespace: str, cost: int) -> None:
     """This namespace causes costs."""
-    by.payer = namespace
+    by.charge(namespace)
     by.spend("work", cost)
-    by.payer = ""
+    by.charge()
 
 
 def test_who_has_cost_a_part_more_than_the_least_stands_back() -> None:

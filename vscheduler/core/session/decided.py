@@ -1,0 +1,77 @@
+"""Decided: the decisions of a cycle so far, from which the CycleResult is made."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from vscheduler.core.model import decisions, jobs, snapshot
+
+
+class Decided:
+    """The decisions of a cycle so far. A Statement adds to them when committed or held.
+
+    The public collections are read-only; each method changes one kind of decision.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+        self._binds: list[decisions.Bind] = []
+        self._pipelined: dict[jobs.TaskId, decisions.Pipeline] = {}
+        self._evicts: dict[jobs.TaskId, decisions.Evict] = {}
+        self._nominations: dict[jobs.TaskId, str] = {}
+        self._reserved: list[snapshot.ReplacementReservation] = []
+        self._moved_in: set[jobs.TaskId] = set()
+        self.binds: Sequence[decisions.Bind] = self._binds
+        self.pipelined: Mapping[jobs.TaskId, decisions.Pipeline] = self._pipelined
+        """By task, pods that wait on a node. Nothing is sent for these pods."""
+        self.evicts: Mapping[jobs.TaskId, decisions.Evict] = self._evicts
+        self.nominations: Mapping[jobs.TaskId, str] = self._nominations
+        """By waiting task, the node where evictions freed resources, in this cycle or before."""
+        self.replacement_reservations: Sequence[snapshot.ReplacementReservation] = self._reserved
+        """Reservations for pods that the owners of evicted pods are expected to create."""
+        self.moved_in: Collection[jobs.TaskId] = self._moved_in
+        """Pods that have taken over a reservation made for a replacement pod."""
+        self.wake_at: float | None = None
+        """The earliest instant at which a decision could change without an event."""
+
+    def bind(self, task: jobs.Task, node: str) -> None:
+        """Bind the task now."""
+        self._binds.append(decisions.Bind(task=task, node=node))
+
+    def pipeline(self, task: jobs.Task, node: str) -> None:
+        """Let the task wait on the node for the rest of the cycle."""
+        self._pipelined[task.uid] = decisions.Pipeline(task=task, node=node)
+
+    def withdraw(self, task: jobs.Task) -> None:
+        """Let the task no longer wait, if the task did."""
+        self._pipelined.pop(task.uid, None)
+
+    def start(self, task: jobs.Task, node: str) -> None:
+        """Bind a task that waited on the node."""
+        del self._pipelined[task.uid]
+        self.bind(task, node)
+
+    def evict(self, evicts: Mapping[jobs.TaskId, decisions.Evict]) -> None:
+        """Evict the victims of one plan, by task."""
+        self._evicts.update(evicts)
+
+    def reprieve(self, task: jobs.Task) -> None:
+        """Cancel an eviction decided earlier in this cycle."""
+        del self._evicts[task.uid]
+
+    def nominate(self, task: jobs.Task, node: str) -> None:
+        """Reserve resources freed by evictions on the node for the waiting task."""
+        self._nominations[task.uid] = node
+
+    def move_in(self, task: jobs.Task, node: str) -> None:
+        """Let the task take over a reservation that was made for a replacement pod."""
+        self.nominate(task, node)
+        self._moved_in.add(task.uid)
+
+    def reserve(self, reservation: snapshot.ReplacementReservation) -> None:
+        """Reserve resources for a pod that doesn't exist yet, and wake when the time is up."""
+        self._reserved.append(reservation)
+        self.wake(reservation.until)
+
+    def wake(self, at: float) -> None:
+        """Ask for a cycle at this instant, unless the instant has passed."""
+        if at > self._now:
+            self.wake_at = at if self.wake_at is None else min(at, self.wake_at)
