@@ -30,7 +30,7 @@ PATHS = {
 }
 
 
-class Pulse(threading.Thread):
+class Heartbeat(threading.Thread):
     """Asks /livez all the time; how long the slowest answer took, and whether all were good."""
 
     def __init__(self, port: int) -> None:
@@ -81,7 +81,7 @@ class Tenants:
         self.daemon = start(f"--healthz-address=127.0.0.1:{port}", "--enable-healthz")
         self._numbers = itertools.count()
         self.bound_in()  # what is done once is done by then
-        self.pulse = Pulse(port)
+        self.pulse = Heartbeat(port)
 
     def create(self, documents: Documents) -> None:
         """One after the other."""

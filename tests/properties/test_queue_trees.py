@@ -80,7 +80,7 @@ def guarantee(world: World, name: str) -> float:
     """
     known = world.session.queues.get(name)
     written = known.guarantee.get(CPU, 0) if known else 0
-    kept = float(world.plugin._books.accounts[name].guarantee[0]) if written else 0.0
+    kept = float(world.plugin._usage_tree.usages[name].guarantee[0]) if written else 0.0
     return min(written, limit(world, name), kept)
 
 
@@ -102,7 +102,7 @@ def held(world: World, name: str, used: Counter[str]) -> float:
 
 def books(world: World) -> list[object]:
     """All that can change in the plugin's accounts."""
-    accounts = world.plugin._books.accounts
+    accounts = world.plugin._usage_tree.usages
     return [(each.name, each.allocated, each.owned, each.held) for each in accounts.values()]
 
 

@@ -76,14 +76,14 @@ def busy(number: int) -> Document:
 
 def test_in_a_cluster_at_rest_nothing_is_found_anew() -> None:
     """Nor where others come and are bound: what holds on empty nodes doesn't depend on them."""
-    teller = Teller()
-    work = teller.decide().work
+    scheduler = Teller()
+    work = scheduler.decide().work
     assert work == {"hopeless": 2 * GROUPS, "explanations": 2 * GROUPS}
-    assert teller.found() == 0
+    assert scheduler.found() == 0
     for each in attacks.gang("first", "team-b", "qb"):
-        teller.cluster.show(each)
-    teller.cluster.show(busy(1))
-    result = teller.decide()
+        scheduler.cluster.show(each)
+    scheduler.cluster.show(busy(1))
+    result = scheduler.decide()
     assert len(result.binds) == 2
     assert result.work.get("explanations", 0) == 0
     assert sum(group.reason is not None for group in result.groups) == 2 * GROUPS
@@ -91,12 +91,12 @@ def test_in_a_cluster_at_rest_nothing_is_found_anew() -> None:
 
 def test_to_say_it_again_costs_a_part_of_a_budget_only() -> None:
     """So that a cycle is finished which couldn't tell half of them anew."""
-    teller = Teller(100)
+    scheduler = Teller(100)
     told: list[int] = []
     for _ in range(20):
-        taken = teller.cluster.mirror.snapshot(tenants.NOW, teller.carried)
-        result = cycle.run_cycle(taken, teller.policy, budget=12_000)
-        teller.carried = result.carried
+        taken = scheduler.cluster.mirror.snapshot(tenants.NOW, scheduler.carried)
+        result = cycle.run_cycle(taken, scheduler.policy, budget=12_000)
+        scheduler.carried = result.carried
         told.append(result.work["hopeless"] if result.finished else 0)
     assert told[0] == 0
     assert told[-1] == 200
@@ -114,27 +114,27 @@ def test_to_say_it_again_costs_a_part_of_a_budget_only() -> None:
 )
 def test_it_is_found_anew_when_nodes_or_queues_change(change: Document) -> None:
     """Whatever could make it another."""
-    teller = Teller()
-    teller.decide()
-    teller.cluster.show(change)
-    assert teller.found() == 2 * GROUPS
+    scheduler = Teller()
+    scheduler.decide()
+    scheduler.cluster.show(change)
+    assert scheduler.found() == 2 * GROUPS
 
 
 def test_it_is_found_anew_for_a_job_that_changed() -> None:
     """And for no other."""
-    teller = Teller()
-    teller.decide()
+    scheduler = Teller()
+    scheduler.decide()
     grown = attacks.pod("a-0001-1", "a-0001", nodeSelector={"zone": "z1"})
-    teller.cluster.show(grown)
-    assert teller.found() == 1
+    scheduler.cluster.show(grown)
+    assert scheduler.found() == 1
 
 
 def test_it_is_found_anew_by_another_policy() -> None:
     """Other filters may say something else."""
-    teller = Teller()
-    teller.decide()
-    teller.policy = tenants.built_in()
-    assert teller.found() == 2 * GROUPS
+    scheduler = Teller()
+    scheduler.decide()
+    scheduler.policy = tenants.built_in()
+    assert scheduler.found() == 2 * GROUPS
 
 
 def test_nodes_are_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,8 +163,8 @@ def test_nothing_is_kept_where_a_plugin_may_answer_otherwise(
 ) -> None:
     """What it says of nodes may follow from the time, as that of tdm does."""
     monkeypatch.setattr(predicates.Predicates, "nodes_last", False)
-    teller = Teller()
-    assert [teller.found(), teller.found()] == [2 * GROUPS, 2 * GROUPS]
+    scheduler = Teller()
+    assert [scheduler.found(), scheduler.found()] == [2 * GROUPS, 2 * GROUPS]
 
 
 def test_after_a_plugin_failed_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,12 +173,12 @@ def test_after_a_plugin_failed_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) 
     def fails(*_: object) -> None:
         raise RuntimeError("moody")
 
-    teller = Teller()
+    scheduler = Teller()
     with monkeypatch.context() as broken:
         broken.setattr(predicates.Predicates, "filter_nodes", fails)
-        assert teller.decide().faults
-    assert teller.found() == 2 * GROUPS
-    assert teller.found() == 0
+        assert scheduler.decide().faults
+    assert scheduler.found() == 2 * GROUPS
+    assert scheduler.found() == 0
 
 
 CHANGES: tuple[Callable[[random.Random], Document], ...] = (
@@ -194,12 +194,12 @@ CHANGES: tuple[Callable[[random.Random], Document], ...] = (
 def test_whatever_happens_the_same_is_said_as_if_found_anew(seed: int) -> None:
     """Nodes, queues and usage change at random; `decide` compares."""
     chance = random.Random(seed)
-    teller = Teller()
+    scheduler = Teller()
     reused = 0
     for _ in range(12):
-        before = teller.carried.unschedulable
-        result = teller.decide()
+        before = scheduler.carried.unschedulable
+        result = scheduler.decide()
         reused += before is not None and not result.work.get("explanations")
         if chance.random() < 0.6:
-            teller.cluster.show(chance.choice(CHANGES)(chance))
+            scheduler.cluster.show(chance.choice(CHANGES)(chance))
     assert reused

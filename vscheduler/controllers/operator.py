@@ -63,7 +63,7 @@ def _ignore() -> None:
 class Outlets:
     """Callbacks of the operator, in addition to the sink of events."""
 
-    pulse: ports.Pulse
+    heartbeat: ports.Heartbeat
     """Monitors whether Kopf's event loop responds."""
     absent: Callable[[], None] = _ignore
     """Called repeatedly while required kinds are missing."""
@@ -96,7 +96,7 @@ class Operator:
         pace: Pace,
         outlets: Outlets,
     ) -> None:
-        self._pulse = outlets.pulse
+        self._heartbeat = outlets.heartbeat
         self._failures = outlets.failures
         self._on_absent = outlets.absent
         self._api = api
@@ -221,7 +221,7 @@ class Operator:
 
         log.info("kopf.started", kinds=sorted(kinds))
         kopf_loop = asyncio.new_event_loop()
-        self._pulse.begin(kopf_loop)
+        self._heartbeat.begin(kopf_loop)
         threading.Thread(
             target=_operate,
             args=(
@@ -240,7 +240,7 @@ class Operator:
                     return None
             return ended.result()
         finally:
-            self._pulse.end()
+            self._heartbeat.end()
             stop.set()
             done, _ = await asyncio.wait({ended}, timeout=self._pace.stop_seconds)
             if not done:

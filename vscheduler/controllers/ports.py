@@ -93,7 +93,7 @@ class Api(Protocol):
         """Delete exactly the given object. Raises CONFLICT if its UID or version differs."""
 
 
-class Pulse(Protocol):
+class Heartbeat(Protocol):
     """Monitors whether an event loop responds. Any thread may call the methods."""
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:

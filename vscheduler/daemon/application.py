@@ -79,9 +79,9 @@ class Application:
         loaded: configuration.Loaded,
         link: connection.Connection,
         lines: logs.LineWriter,
-        lifeline: Callable[[], None],
+        kill_timer: Callable[[], None],
     ) -> None:
-        """`lifeline` is called regularly as long as the interpreter is alive."""
+        """`kill_timer` is called regularly as long as the interpreter is alive."""
         self._settings = given
         self._signs = watchdog.Signs()
         self._link = link
@@ -133,7 +133,7 @@ class Application:
         self._leadership = self._elect(identity)
         for status in self._leadership.lease_statuses():
             self._metrics.observe_lease_status(status)
-        self._watchdog = self._guard(lines, lifeline)
+        self._watchdog = self._guard(lines, kill_timer)
         self._reloader = reloading.Reloader(loaded, self._session.adopt, self._record_reload)
         self._metrics.observe_reload(successful=True, now=time.time())
 
@@ -256,7 +256,7 @@ class Application:
         self._metrics.observe_stalled(self._watchdog.stalled())
         return self._metrics.exposition()
 
-    def _guard(self, lines: logs.LineWriter, lifeline: Callable[[], None]) -> watchdog.Watchdog:
+    def _guard(self, lines: logs.LineWriter, kill_timer: Callable[[], None]) -> watchdog.Watchdog:
         """Create the watchdog."""
         return watchdog.Watchdog(
             watchdog.checks(
@@ -265,11 +265,11 @@ class Application:
                 self._informers.watches,
                 deadline_seconds=self._settings.cycle_deadline_seconds,
             ),
-            self._signs.pulses,
+            self._signs.heartbeats,
             watchdog.Outlets(
                 give_up=self._give_up,
                 observe=lambda stuck: self._metrics.observe_stuck(stuck.cause.value),
-                hold=lifeline,
+                hold=kill_timer,
                 flush=lambda: lines.flush(logs.FLUSH_SECONDS),
             ),
         )
@@ -295,7 +295,7 @@ class Application:
                 on_change=partial(self._record_lease_change, identity),
                 observe_renewal=self._metrics.observe_renewal,
                 failures=self._failures,
-                pulse=self._signs.election,
+                heartbeat=self._signs.election,
             ),
         )
 
@@ -378,16 +378,16 @@ async def run(
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     gc.set_threshold(YOUNG_OBJECTS_MAX)
     link = await connection.Connection.open(_access(given))
-    lifeline = watchdog.KillTimer(given.cycle_deadline_seconds)
+    kill_timer = watchdog.KillTimer(given.cycle_deadline_seconds)
     try:
-        application = Application(given, loaded, link, lines, lifeline.hold)
+        application = Application(given, loaded, link, lines, kill_timer.hold)
         signals.listen(application.stop, flush=lambda: lines.flush(logs.FLUSH_SECONDS))
         log.info("started", schedulers=given.scheduler_names, server=link.host)
         await application.run()
         log.info("stopped")
         signals.ignore()
     finally:
-        lifeline.let_go()
+        kill_timer.let_go()
         await link.close()
 
 

@@ -117,7 +117,7 @@ class ControllerManager:
             witness=podgroup_lister.StatusEvidence(around.mirror).counter,
             failures=around.failures,
         )
-        outlets = operator.Outlets(pulse=around.signs.kopf, failures=around.failures)
+        outlets = operator.Outlets(heartbeat=around.signs.kopf, failures=around.failures)
         end = around.mirror.subscribe(keeper.moved)
         try:
             async with asyncio.TaskGroup() as group:

@@ -41,7 +41,7 @@ class Cluster:
         self.tokens: list[str] = []
         self._watches: dict[str, list[web.StreamResponse]] = {}
         self.ended = False
-        self.pulse = progress.Heartbeat()
+        self.heartbeat = progress.Heartbeat()
         """Of Kopf's event loop."""
 
     def session_elsewhere(self) -> aiohttp.ClientSession:
@@ -165,7 +165,7 @@ async def operating(
 ) -> AsyncIterator[tuple[list[queue_objects.Event], asyncio.Task[None]]]:
     """What is heard, and the task; Kopf's thread is gone afterwards."""
     heard: list[queue_objects.Event] = []
-    outlets = operator.Outlets(pulse=cluster.pulse)
+    outlets = operator.Outlets(heartbeat=cluster.heartbeat)
     made = operator.Operator(cluster, cluster, heard.append, PACE, outlets)  # type: ignore[arg-type]  # no lists
     task = asyncio.create_task(made.run())
     try:
@@ -310,7 +310,7 @@ async def test_a_kopf_that_hangs_does_not_answer(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that works does, and where there is none nobody has to."""
-    assert cluster.pulse.mark() is None
+    assert cluster.heartbeat.mark() is None
     inside, go = threading.Event(), threading.Event()
     open_session = cluster.session_elsewhere
 
@@ -320,10 +320,10 @@ async def test_a_kopf_that_hangs_does_not_answer(
         return open_session()
 
     async def answers() -> bool:
-        before = cluster.pulse.mark()
-        cluster.pulse.ask()
+        before = cluster.heartbeat.mark()
+        cluster.heartbeat.ask()
         await asyncio.sleep(0.2)
-        return cluster.pulse.mark() not in (None, before)
+        return cluster.heartbeat.mark() not in (None, before)
 
     monkeypatch.setattr(cluster, "session_elsewhere", hang)  # Kopf's thread calls it
     async with operating(cluster):
@@ -334,14 +334,14 @@ async def test_a_kopf_that_hangs_does_not_answer(
         async with asyncio.timeout(20):
             while not await answers():
                 pass
-    assert cluster.pulse.mark() is None
+    assert cluster.heartbeat.mark() is None
 
 
 async def test_kinds_that_are_missing_are_told_of(cluster: Cluster) -> None:
     """Nobody hears of objects meanwhile: whoever keeps them has to look."""
     told: list[bool] = []
     cluster.kinds[SCHEDULING].discard("podgroups")
-    outlets = operator.Outlets(pulse=cluster.pulse, absent=lambda: told.append(True))
+    outlets = operator.Outlets(heartbeat=cluster.heartbeat, absent=lambda: told.append(True))
     api = cast("ports.Api", cluster)
     made = operator.Operator(api, cluster, lambda _: None, PACE, outlets)
     task = asyncio.create_task(made.run())

@@ -21,14 +21,14 @@ class VolcanoQueueUsageTree(queue_usage.QueueUsageTree):
     bounds_trees: ClassVar[bool] = False
 
     def take(
-        self, account: queue_usage.QueueUsage, request: queue_usage.Request, sign: int = 1
+        self, usage: queue_usage.QueueUsage, request: queue_usage.Request, sign: int = 1
     ) -> None:
         """Add a request to the queue's usage. Shares of inner queues stay what they were when the
         cycle began.
         """
-        inner = account.line[1:]
+        inner = usage.line[1:]
         shares = [each.share for each in inner]
-        super().take(account, request, sign)
+        super().take(usage, request, sign)
         for each, share in zip(inner, shares, strict=True):
             each.share = share
 
@@ -38,10 +38,10 @@ class VolcanoQueueUsageTree(queue_usage.QueueUsageTree):
         return {}
 
     def _encroached(
-        self, account: queue_usage.QueueUsage, request: queue_usage.Request
+        self, usage: queue_usage.QueueUsage, request: queue_usage.Request
     ) -> Iterator[queue_usage.ExceededLimit]:
         """Yield nothing: guarantees of siblings count in the limit of each queue only."""
-        del account, request
+        del usage, request
         return iter(())
 
     def _spec(self, name: str) -> queue_usage.QueueSpec:
@@ -64,24 +64,24 @@ class VolcanoQueueUsageTree(queue_usage.QueueUsageTree):
 
     def _fill(
         self,
-        account: queue_usage.QueueUsage,
+        usage: queue_usage.QueueUsage,
         spec: queue_usage.QueueSpec,
         real: queue_usage.Rows,
     ) -> None:
         """Set the limits of one queue. Pod slots are without limit, and a deserved cpu or memory of
         0 is as good as none.
         """
-        super()._fill(account, spec, real)
+        super()._fill(usage, spec, real)
         columns = self._session.space.columns
-        account.limit[columns[resources.PODS]] = np.inf
+        usage.limit[columns[resources.PODS]] = np.inf
         always = {columns[resources.CPU], columns[resources.MEMORY]}
-        account.named -= {column for column in always if not account.deserved[column]}
+        usage.named -= {column for column in always if not usage.deserved[column]}
 
     def _within_capability(
-        self, account: queue_usage.QueueUsage, amounts: resources.ResourceMap
+        self, usage: queue_usage.QueueUsage, amounts: resources.ResourceMap
     ) -> resources.ResourceMap:
         """Return the whole promise."""
-        del account
+        del usage
         return amounts
 
 
@@ -91,11 +91,11 @@ class VolcanoReclaimer(capacity.Reclaimer):
     def take(
         self,
         request: queue_usage.Request,
-        account: queue_usage.QueueUsage,
+        usage: queue_usage.QueueUsage,
         asked: Sequence[queue_usage.QueueUsage],
     ) -> None:
         """Count a pod as gone."""
-        del account
+        del usage
         self._deduct(request, asked)
 
 
@@ -120,8 +120,8 @@ class VolcanoCapacity(capacity.Capacity):
 
     def job_enqueued(self, state: views.JobState) -> None:
         """Promise the whole minResources to the queue."""
-        account = self._books.accounts[state.job.queue]
-        self._books.add_inqueue(account, inqueue_resources.minimum(state))
+        usage = self._usage_tree.usages[state.job.queue]
+        self._usage_tree.add_inqueue(usage, inqueue_resources.minimum(state))
 
     def reclaimable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
@@ -158,37 +158,37 @@ class VolcanoCapacity(capacity.Capacity):
         """Return the whole minResources, whatever of these the group has already."""
         return job.min_resources or {}
 
-    def _is_full(self, account: queue_usage.QueueUsage, asked: resources.ResourceMap) -> bool:
+    def _is_full(self, usage: queue_usage.QueueUsage, asked: resources.ResourceMap) -> bool:
         """Return True: a cluster that is too small is a queue that is full."""
-        del account, asked
+        del usage, asked
         return True
 
-    def _deserves(self, account: queue_usage.QueueUsage, wanted: Mapping[int, int]) -> bool:
+    def _deserves(self, usage: queue_usage.QueueUsage, wanted: Mapping[int, int]) -> bool:
         """Whether the queue deserves this much more of any one resource but pod slots (Volcano:
         PreemptiveFn).
         """
         return any(
-            account.allocated[column] + amount <= account.deserved[column]
+            usage.allocated[column] + amount <= usage.deserved[column]
             for column, amount in wanted.items()
             if column != self._pods
         )
 
     def _strangers(
-        self, reclaimer: capacity.Reclaimer, account: queue_usage.QueueUsage
+        self, reclaimer: capacity.Reclaimer, usage: queue_usage.QueueUsage
     ) -> list[queue_usage.QueueUsage]:
         """Return the ancestors that must lend, too. The claimant shares an ancestor only where that
         is as far above both queues.
         """
-        theirs = reclaimer.account.line
+        theirs = reclaimer.usage.line
         return [
             each
-            for at, each in enumerate(self._elders(account), start=1)
+            for at, each in enumerate(self._elders(usage), start=1)
             if at >= len(theirs) or theirs[at] is not each
         ]
 
     def _spares(
         self,
-        account: queue_usage.QueueUsage,
+        usage: queue_usage.QueueUsage,
         request: queue_usage.Request,
         reclaimer: capacity.Reclaimer,
     ) -> bool:
@@ -196,30 +196,30 @@ class VolcanoCapacity(capacity.Capacity):
         that lacks any guaranteed resource gives nothing back. Queues above don't count.
         """
         less = dict(request)
-        has = reclaimer.left(account)
+        has = reclaimer.left(usage)
         return all(
             least <= has[column] - less.get(column, 0)
-            for column, least in enumerate(account.guarantee)
+            for column, least in enumerate(usage.guarantee)
         )
 
     def _borrows(
         self,
-        account: queue_usage.QueueUsage,
+        usage: queue_usage.QueueUsage,
         request: queue_usage.Request,
         reclaimer: capacity.Reclaimer,
     ) -> bool:
         """Whether the queue has more than it deserves of any resource that the pod holds but pod
         slots, whether the claimant needs that resource or not.
         """
-        if not self._owns(account, request):
+        if not self._owns(usage, request):
             return True
-        has, deserved = reclaimer.left(account), account.deserved
+        has, deserved = reclaimer.left(usage), usage.deserved
         return any(
             has[column] > deserved[column]
             for column, _ in request
-            if column in account.named and column != self._pods
+            if column in usage.named and column != self._pods
         )
 
-    def _owns(self, account: queue_usage.QueueUsage, request: queue_usage.Request) -> bool:
+    def _owns(self, usage: queue_usage.QueueUsage, request: queue_usage.Request) -> bool:
         """Whether the queue deserves anything of what is asked for."""
-        return any(account.deserved[column] for column, _ in request)
+        return any(usage.deserved[column] for column, _ in request)

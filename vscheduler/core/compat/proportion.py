@@ -24,12 +24,12 @@ class VolcanoProportion(proportion.Proportion):
             guarantee[place] = space.present(known[name].guarantee)
         kept = guarantee.sum(axis=0)
         real = share_arithmetic.real_capability(total, kept, guarantee, limits.capability)
-        busy = [place for place, name in enumerate(names) if name in self._ledgers]
+        busy = [place for place, name in enumerate(names) if name in self._attributes]
         for place, name in enumerate(names):
-            ledger = self._ledgers.get(name) or self._idle.setdefault(name, self._nobody())
-            ledger.real = real[place].tolist()
-            ledger.ceiling = limits.capability[place].tolist()
-        taking_part = {names[place]: self._ledgers[names[place]] for place in busy}
+            attributes = self._attributes.get(name) or self._idle.setdefault(name, self._nobody())
+            attributes.real = real[place].tolist()
+            attributes.ceiling = limits.capability[place].tolist()
+        taking_part = {names[place]: self._attributes[names[place]] for place in busy}
         demands = self._session.demands
         request = np.array([demands.held[name] for name in taking_part], dtype=np.float64)
         request += [demands.pending[name] for name in taking_part]
@@ -40,11 +40,11 @@ class VolcanoProportion(proportion.Proportion):
             real[busy],
             guarantee[busy],
         )
-        for ledger, row in zip(taking_part.values(), deserved.tolist(), strict=True):
-            self._bound(ledger, row, self._slack)
-            ledger.limit[space.columns[resources.PODS]] = np.inf
+        for attributes, row in zip(taking_part.values(), deserved.tolist(), strict=True):
+            self._bound(attributes, row, self._slack)
+            attributes.limit[space.columns[resources.PODS]] = np.inf
             # A nomination gives no claim to more than the share.
-            ledger.nominated_limit = ledger.limit
+            attributes.nominated_limit = attributes.limit
 
     def reclaimable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
@@ -56,9 +56,9 @@ class VolcanoProportion(proportion.Proportion):
         left: dict[share_arithmetic.QueueAttributes, list[int]] = {}
         victims = []
         for task in candidates:
-            ledger = self._ledger(task.job)
-            allocated = left.setdefault(ledger, list(ledger.allocated))
-            if any(map(operator.gt, allocated, ledger.reclaim_above)):
+            attributes = self._attributes_of(task.job)
+            allocated = left.setdefault(attributes, list(attributes.allocated))
+            if any(map(operator.gt, allocated, attributes.reclaim_above)):
                 victims.append(task)
                 for column, amount in self._requests.get(task.pod_class) or self._request(task):
                     allocated[column] -= amount
@@ -76,7 +76,7 @@ class VolcanoProportion(proportion.Proportion):
 
     def job_enqueued(self, state: views.JobState) -> None:
         """Promise the whole minResources to the queue."""
-        self._add_inqueue(self._ledger(state.job.id), inqueue_resources.minimum(state))
+        self._add_inqueue(self._attributes_of(state.job.id), inqueue_resources.minimum(state))
 
     def _asked(self, state: views.JobState, queue: queues.Queue) -> resources.ResourceMap:
         """Return the whole minResources but pod slots, whatever of these the group has already."""
@@ -85,8 +85,8 @@ class VolcanoProportion(proportion.Proportion):
         return {name: amount for name, amount in least.items() if name != resources.PODS}
 
     def _is_full(
-        self, ledger: share_arithmetic.QueueAttributes, shortages: Sequence[decisions.Shortage]
+        self, attributes: share_arithmetic.QueueAttributes, shortages: Sequence[decisions.Shortage]
     ) -> bool:
         """Return True: a cluster that is too small is a queue that is full."""
-        del ledger, shortages
+        del attributes, shortages
         return True

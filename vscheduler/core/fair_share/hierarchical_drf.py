@@ -142,7 +142,7 @@ class TreeNode:
 
         Nodes have few children, and for few elements lists are several times as fast as arrays.
         """
-        self.settle_parts(total, wanted)
+        self.recompute_parts(total, wanted)
         results = [part.result for part in self.parts]
         scaled = [share for _, share, saturated in results if share > 0 and not saturated]
         least = min(1.0, *scaled) if scaled else 1.0
@@ -155,7 +155,7 @@ class TreeNode:
         self.result = allocated, total.dominant(allocated), saturated
         self.stale = False
 
-    def settle_parts(self, total: Total, wanted: Mask) -> None:
+    def recompute_parts(self, total: Total, wanted: Mask) -> None:
         """Compute the results of stale nodes below this one."""
         for part in self.parts:
             if part.stale:
@@ -332,7 +332,7 @@ class Tree:
     def _recompute(self) -> None:
         """Bring all attributes up to date."""
         if self._root.stale:
-            self._root.settle_parts(self._total, self._wanted)
+            self._root.recompute_parts(self._total, self._wanted)
             self._root.stale = False
 
 

@@ -93,7 +93,7 @@ class QueueUsage:
 class ExceededLimit:
     """A limit that a request would exceed."""
 
-    account: QueueUsage
+    usage: QueueUsage
     column: int
     requested: int
     limit: float
@@ -125,17 +125,17 @@ class QueueUsageTree:
         self._top = CLUSTER if tree is None else queues.ROOT
         self._inner = self._inner_queues(tree)
         """Queues that take no jobs, so that nothing is reserved for a job there."""
-        self.accounts: dict[str, QueueUsage] = {}
+        self.usages: dict[str, QueueUsage] = {}
         for name in sorted({*paths, self._top}, key=lambda name: len(paths.get(name, ()))):
-            account = self.accounts[name] = QueueUsage(name, session.space.size)
+            usage = self.usages[name] = QueueUsage(name, session.space.size)
             if name != self._top:
-                account.line = (account, *self.accounts[paths[name][-1]].line)
+                usage.line = (usage, *self.usages[paths[name][-1]].line)
         self._set_limits(bounded=tree is None or self.bounds_trees, clamped=tree is None)
         self._count()
 
-    def take(self, account: QueueUsage, request: Request, sign: int = 1) -> None:
+    def take(self, usage: QueueUsage, request: Request, sign: int = 1) -> None:
         """Add a request to the queue's usage, or subtract the request if `sign` is -1."""
-        for each in account.line:
+        for each in usage.line:
             for column, amount in request:
                 each.allocated[column] += sign * amount
             each.share = None
@@ -143,32 +143,32 @@ class QueueUsageTree:
         # for the queues above.
         for column, amount in request:
             rise = float(sign * amount)
-            for each in account.line:
+            for each in usage.line:
                 each.owned[column] += rise
                 held = max(each.owned[column], each.guarantee[column])
                 rise, each.held[column] = held - each.held[column], held
                 if not rise:
                     break
 
-    def add_inqueue(self, account: QueueUsage, amounts: Mapping[str, int]) -> None:
+    def add_inqueue(self, usage: QueueUsage, amounts: Mapping[str, int]) -> None:
         """Count amounts promised to an admitted group of the queue."""
         columns = self._session.space.columns
         for name, amount in amounts.items():
             if name in columns:
-                for each in account.line:
+                for each in usage.line:
                     each.inqueue[columns[name]] += amount
 
-    def exceeded(self, account: QueueUsage, request: Request) -> Iterator[ExceededLimit]:
+    def exceeded(self, usage: QueueUsage, request: Request) -> Iterator[ExceededLimit]:
         """Yield the limits of the queue and its ancestors that the request would exceed."""
-        for each in account.line:
+        for each in usage.line:
             allocated, limit = each.allocated, each.limit
             for column, amount in request:
                 if allocated[column] + amount > limit[column]:
                     yield ExceededLimit(each, column, amount, limit[column])
-        yield from self._encroached(account, request)
+        yield from self._encroached(usage, request)
 
     def exceeded_by_admission(
-        self, account: QueueUsage, amounts: resources.ResourceMap, *, ceiling: bool = False
+        self, usage: QueueUsage, amounts: resources.ResourceMap, *, ceiling: bool = False
     ) -> tuple[QueueUsage, tuple[decisions.Shortage, ...]] | None:
         """Return the topmost queue unable to promise these amounts, with the shortages, or None.
 
@@ -176,7 +176,7 @@ class QueueUsageTree:
         With `ceiling`, the limits are those of a cluster of unlimited size.
         """
         names = sorted(name for name, amount in amounts.items() if amount)
-        for each in reversed(account.line):
+        for each in reversed(usage.line):
             short = []
             for name in names:
                 has, limit = self._committed(each, name, ceiling=ceiling)
@@ -190,20 +190,20 @@ class QueueUsageTree:
                 return each, tuple(short)
         return None
 
-    def _committed(self, account: QueueUsage, name: str, *, ceiling: bool) -> tuple[int, float]:
+    def _committed(self, usage: QueueUsage, name: str, *, ceiling: bool) -> tuple[int, float]:
         """Return what the queue has committed of a resource, and the limit.
 
         No node has a resource without a column.
         """
         column = self._session.space.columns.get(name)
         if column is not None:
-            limits = account.ceiling if ceiling else account.limit
-            return account.committed(column), limits[column]
-        queue = self._session.queues.get(account.name)
+            limits = usage.ceiling if ceiling else usage.limit
+            return usage.committed(column), limits[column]
+        queue = self._session.queues.get(usage.name)
         named = queue.capability.get(name) if queue else None
         return 0, (np.inf if named is None else named) if ceiling else 0.0
 
-    def _encroached(self, account: QueueUsage, request: Request) -> Iterator[ExceededLimit]:
+    def _encroached(self, usage: QueueUsage, request: Request) -> Iterator[ExceededLimit]:
         """Yield guarantees of other queues that the request would use up.
 
         In a cluster that is merely full nothing is yielded: nodes refuse the pod, for more specific
@@ -211,7 +211,7 @@ class QueueUsageTree:
         """
         for column, amount in request:
             rise = float(amount)
-            for below, above in itertools.pairwise(account.line):
+            for below, above in itertools.pairwise(usage.line):
                 # Usage within a queue's guarantee is already counted at all ancestors, so only the
                 # rise above it goes up.
                 held = max(below.owned[column] + rise, below.guarantee[column])
@@ -231,38 +231,38 @@ class QueueUsageTree:
         The size of the cluster is a limit if `bounded`, and limits deserved amounts if `clamped`.
         """
         space = self._session.space
-        specs = {name: self._spec(name) for name in self.accounts}
+        specs = {name: self._spec(name) for name in self.usages}
         self._count_other_schedulers(specs)
         self._cut_guarantees(specs)
-        below = [account for account in self.accounts.values() if account.name != self._top]
-        kept = {name: np.zeros(space.size) for name in self.accounts}
-        for account in below:
-            kept[account.line[1].name] += specs[account.name].guarantee
+        below = [usage for usage in self.usages.values() if usage.name != self._top]
+        kept = {name: np.zeros(space.size) for name in self.usages}
+        for usage in below:
+            kept[usage.line[1].name] += specs[usage.name].guarantee
         top = specs[self._top]
         total = self._session.total.astype(np.float64)
         ceiling = self._real_capabilities(self._unlimited(), specs, kept)
         real = self._real_capabilities(total, specs, kept) if bounded else ceiling
-        for account in below:
-            spec = specs[account.name]
+        for usage in below:
+            spec = specs[usage.name]
             if clamped:
-                spec.deserved = np.minimum(spec.deserved, real[account.name])
+                spec.deserved = np.minimum(spec.deserved, real[usage.name])
             spec.deserved = np.maximum(spec.deserved, spec.guarantee)
         # Root's guarantee and deserved amount are sums of its children's, whatever root's spec
         # says.
         top.guarantee = kept[self._top]
         top.deserved = sum(
-            (specs[account.name].deserved for account in below if len(account.line) == 2),
+            (specs[usage.name].deserved for usage in below if len(usage.line) == 2),
             start=np.zeros(space.size),
         )
-        for name, account in self.accounts.items():
-            self._fill(account, specs[name], real[name])
-            account.ceiling = ceiling[name].tolist()
-        for account in reversed(below):
-            above = account.line[1]
-            above.owned = [sum(pair) for pair in zip(above.owned, account.held, strict=True)]
+        for name, usage in self.usages.items():
+            self._fill(usage, specs[name], real[name])
+            usage.ceiling = ceiling[name].tolist()
+        for usage in reversed(below):
+            above = usage.line[1]
+            above.owned = [sum(pair) for pair in zip(above.owned, usage.held, strict=True)]
             above.held = [max(pair) for pair in zip(above.owned, above.guarantee, strict=True)]
         if bounded:  # nobody is refused for a full cluster: the nodes do that, and say more
-            self.accounts[self._top].limit = top.capability.tolist()
+            self.usages[self._top].limit = top.capability.tolist()
 
     def _inner_queues(self, tree: queues.Tree | None) -> Mapping[str, object]:
         """Return the queues that have children, by name."""
@@ -286,8 +286,8 @@ class QueueUsageTree:
         """
         below: dict[str, list[str]] = {}
         bounds = {self._top: self._session.total.astype(np.float64)}
-        for name, account in self.accounts.items():
-            above = account.line[1].name if name != self._top else name
+        for name, usage in self.usages.items():
+            above = usage.line[1].name if name != self._top else name
             bounds[name] = np.minimum(bounds[above], specs[name].capability)
             if name != self._top:
                 below.setdefault(above, []).append(name)
@@ -311,7 +311,7 @@ class QueueUsageTree:
             if name != self._top:
                 # In whole units: sums of fractions can't be undone exactly.
                 kept = np.minimum(spec.guarantee, np.floor(wanted[name] + UNIT_NEAR))
-                self.accounts[name].unkept = (spec.guarantee - kept).tolist()
+                self.usages[name].unkept = (spec.guarantee - kept).tolist()
                 spec.guarantee = kept
 
     @staticmethod
@@ -325,9 +325,9 @@ class QueueUsageTree:
         """Deduct resources of a queue's pods under other schedulers from the capability."""
         space = self._session.space
         for queue, amounts in self._session.snapshot.used_by_other_schedulers.items():
-            if queue in self.accounts:
-                for account in self.accounts[queue].line:
-                    spec = specs[account.name]
+            if queue in self.usages:
+                for usage in self.usages[queue].line:
+                    spec = specs[usage.name]
                     spec.capability = np.maximum(spec.capability - space.vector(amounts), 0.0)
 
     def _real_capabilities(
@@ -335,24 +335,24 @@ class QueueUsageTree:
     ) -> dict[str, Rows]:
         """Return the most that each queue can have beside the guarantees of other queues."""
         real = {self._top: np.minimum(whole, specs[self._top].capability)}
-        for name, account in self.accounts.items():
+        for name, usage in self.usages.items():
             if name != self._top:
-                above = account.line[1].name
+                above = usage.line[1].name
                 spare = np.maximum(real[above] - kept[above], 0.0)
                 real[name] = np.minimum(spare + specs[name].guarantee, specs[name].capability)
         return real
 
-    def _fill(self, account: QueueUsage, spec: QueueSpec, real: Rows) -> None:
+    def _fill(self, usage: QueueUsage, spec: QueueSpec, real: Rows) -> None:
         """Set the limits of one queue."""
         pods = self._session.space.columns[resources.PODS]
-        account.guarantee = spec.guarantee.tolist()
-        account.held = list(account.guarantee)
-        account.deserved = spec.deserved.tolist()
-        account.entitled = any(account.deserved[:pods] + account.deserved[pods + 1 :])
-        account.real, account.space, account.limit = real.tolist(), real.tolist(), real.tolist()
-        account.limit[pods] = float(spec.capability[pods])
-        account.named = spec.named | {
-            column for column, amount in enumerate(account.deserved) if amount
+        usage.guarantee = spec.guarantee.tolist()
+        usage.held = list(usage.guarantee)
+        usage.deserved = spec.deserved.tolist()
+        usage.entitled = any(usage.deserved[:pods] + usage.deserved[pods + 1 :])
+        usage.real, usage.space, usage.limit = real.tolist(), real.tolist(), real.tolist()
+        usage.limit[pods] = float(spec.capability[pods])
+        usage.named = spec.named | {
+            column for column, amount in enumerate(usage.deserved) if amount
         }
 
     def _count(self) -> None:
@@ -360,19 +360,19 @@ class QueueUsageTree:
         asked = self._session.demands
         for queue in sorted(asked.queues):
             held = [(column, amount) for column, amount in enumerate(asked.held[queue]) if amount]
-            self.take(self.accounts[queue], held)
-            for each in self.accounts[queue].line:
+            self.take(self.usages[queue], held)
+            for each in self.usages[queue].line:
                 for column, amount in enumerate(asked.elastic[queue]):
                     each.elastic[column] += amount
         inner = self._inner
         for state in self._session.job_states.values():
             if inqueue_resources.holds(state) and state.job.queue not in inner:
-                account = self.accounts[state.job.queue]
+                usage = self.usages[state.job.queue]
                 inqueue = inqueue_resources.unallocated(state)
-                self.add_inqueue(account, self._within_capability(account, inqueue))
+                self.add_inqueue(usage, self._within_capability(usage, inqueue))
 
     def _within_capability(
-        self, account: QueueUsage, amounts: resources.ResourceMap
+        self, usage: QueueUsage, amounts: resources.ResourceMap
     ) -> resources.ResourceMap:
         """Return the part of a promise within the queue's real capability.
 
@@ -380,9 +380,9 @@ class QueueUsageTree:
         """
         columns = self._session.space.columns
         left = {
-            name: max(0, int(account.real[columns[name]]) - account.committed(columns[name]))
+            name: max(0, int(usage.real[columns[name]]) - usage.committed(columns[name]))
             for name in amounts.keys() & columns.keys()
-            if account.real[columns[name]] < np.inf
+            if usage.real[columns[name]] < np.inf
         }
         return inqueue_resources.within(amounts, left)
 

@@ -168,10 +168,10 @@ class QueueAttributes:
         """Return the largest allocated fraction of what is deserved, if the claimant lacks it."""
         parts = [
             has / deserved if deserved else math.inf
-            for has, deserved, own, enough in zip(
+            for has, deserved, own, overused_at in zip(
                 self.allocated, self.deserved, claimant.allocated, claimant.overused_at, strict=True
             )
-            if has and own < enough
+            if has and own < overused_at
         ]
         return max(parts, default=0.0)
 

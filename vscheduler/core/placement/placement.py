@@ -45,7 +45,7 @@ class Plan:
 
     __slots__ = (
         *("chosen", "explained", "future", "idle", "number", "outlook", "request"),
-        *("row_told", "seen", "set_scored", "task"),
+        *("has_row_outlook", "seen", "set_scored", "task"),
     )
 
     def __init__(self, task: jobs.Task, request: resources.Vector) -> None:
@@ -54,7 +54,7 @@ class Plan:
         self.idle = self.future = NOTHING_YET
         self.outlook: list[Hashable] = []
         """What scores depend on besides the nodes, as declared by plugins."""
-        self.row_told: bool | None = None
+        self.has_row_outlook: bool | None = None
         """Whether plugins declare that scores depend on more of a node than its arrays show; None
         until a node changes."""
         self.seen = 0
@@ -211,9 +211,9 @@ class Placement:
         plan.explained = None
         unknown: dict[int, Hashable] = {}
         # Asking about no rows at all tells whether any plugin has more to declare for this plan.
-        if plan.row_told is None:
-            plan.row_told = bool(self._row_outlooks(plan.task, np.empty(0, dtype=np.int64)))
-        outlooks = self._outlooks_by_row(plan, rows) if plan.row_told else {}
+        if plan.has_row_outlook is None:
+            plan.has_row_outlook = bool(self._row_outlooks(plan.task, np.empty(0, dtype=np.int64)))
+        outlooks = self._outlooks_by_row(plan, rows) if plan.has_row_outlook else {}
         for row in rows:
             state = lookahead.state(session, row, outlooks.get(row))
             known = self._ahead.get(plan.number, state)
@@ -224,7 +224,7 @@ class Placement:
         if unknown:
             # Only the chosen row changed, most likely by a task of this plan: more of them may
             # follow.
-            if len(touched) == 1 and touched[0] == plan.chosen and not plan.row_told:
+            if len(touched) == 1 and touched[0] == plan.chosen and not plan.has_row_outlook:
                 self._look_ahead(plan, touched[0])
             at = np.array(list(unknown), dtype=np.int64)
             self._refresh(plan, at)

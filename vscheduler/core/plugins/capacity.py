@@ -21,35 +21,35 @@ class Reclaimer:
     """A queue that reclaims: its request, and the usage of queues without the victims so far."""
 
     def __init__(
-        self, account: queue_usage.QueueUsage, request: queue_usage.Request, pods: int
+        self, usage: queue_usage.QueueUsage, request: queue_usage.Request, pods: int
     ) -> None:
-        self.account = account
+        self.usage = usage
         self.request = request
         self.columns = {column for column, _ in request if column != pods}
         self._left: dict[str, list[int]] = {}
 
-    def left(self, account: queue_usage.QueueUsage) -> list[int]:
+    def left(self, usage: queue_usage.QueueUsage) -> list[int]:
         """Return the queue's usage without the victims so far."""
-        known = self._left.get(account.name)
+        known = self._left.get(usage.name)
         if known is None:
-            known = self._left[account.name] = list(account.allocated)
+            known = self._left[usage.name] = list(usage.allocated)
         return known
 
     def take(
         self,
         request: queue_usage.Request,
-        account: queue_usage.QueueUsage,
+        usage: queue_usage.QueueUsage,
         asked: Sequence[queue_usage.QueueUsage],
     ) -> None:
         """Deduct a victim from its queue and all ancestors, asked to lend or not."""
         del asked
-        self._deduct(request, account.line)
+        self._deduct(request, usage.line)
 
     def _deduct(
-        self, request: queue_usage.Request, accounts: Sequence[queue_usage.QueueUsage]
+        self, request: queue_usage.Request, usages: Sequence[queue_usage.QueueUsage]
     ) -> None:
-        for account in accounts:
-            has = self.left(account)
+        for usage in usages:
+            has = self.left(usage)
             for column, amount in request:
                 has[column] -= amount
 
@@ -84,8 +84,8 @@ class Capacity(contracts.Plugin):
         self._problems: Mapping[str, queues.QueueProblem] = {}
         self._read_tree()
         self._level = int(self.number("ancestorReclaimLevel")) if self._tree else 0
-        self._books = self.usage_type(session, self._tree)
-        self._depth = max((len(each.line) for each in self._books.accounts.values()), default=1)
+        self._usage_tree = self.usage_type(session, self._tree)
+        self._depth = max((len(each.line) for each in self._usage_tree.usages.values()), default=1)
         self._requests: dict[jobs.PodClass, list[tuple[int, int]]] = {}
         self._pods = session.space.columns[resources.PODS]
 
@@ -94,10 +94,10 @@ class Capacity(contracts.Plugin):
 
         In a tree, ancestors are compared where the paths part.
         """
-        account = self._books.accounts[queue.name]
-        line = account.line[-2::-1]
+        usage = self._usage_tree.usages[queue.name]
+        line = usage.line[-2::-1]
         # A queue of less depth is compared by its own share on every further level.
-        steps = (*line, *[account] * (self._depth - 1 - len(line)))
+        steps = (*line, *[usage] * (self._depth - 1 - len(line)))
         key: list[float] = [-queue.priority]
         for each in steps:
             key += (each.dominant_share(), not each.entitled)
@@ -134,19 +134,19 @@ class Capacity(contracts.Plugin):
         if code is not None:
             return decisions.AdmissionFailure(code=code, problem=self._problems.get(queue.name))
         asked = self._asked(state.job)
-        account = self._books.accounts[queue.name]
-        found = self._books.exceeded_by_admission(account, asked)
+        usage = self._usage_tree.usages[queue.name]
+        found = self._usage_tree.exceeded_by_admission(usage, asked)
         if found is None:
             return True
         owner, shortages = found
-        full = self._is_full(account, asked)
+        full = self._is_full(usage, asked)
         code = decisions.ReasonCode.QUEUE_FULL if full else decisions.ReasonCode.CLUSTER_FULL
         return decisions.AdmissionFailure(code=code, shortages=shortages, subject=owner.name)
 
     def job_enqueued(self, state: views.JobState) -> None:
         """Count the promise to the group, without gated pods."""
-        account = self._books.accounts[state.job.queue]
-        self._books.add_inqueue(account, inqueue_resources.unallocated(state))
+        usage = self._usage_tree.usages[state.job.queue]
+        self._usage_tree.add_inqueue(usage, inqueue_resources.unallocated(state))
 
     def allocatable(self, queue: queues.Queue, task: jobs.Task) -> bool:
         """Whether the queue takes jobs, and the task keeps to the limits of queue and ancestors.
@@ -155,28 +155,28 @@ class Capacity(contracts.Plugin):
         """
         if self._barred(queue) is not None:
             return False
-        account = self._books.accounts[queue.name]
-        return next(self._books.exceeded(account, self._request(task)), None) is None
+        usage = self._usage_tree.usages[queue.name]
+        return next(self._usage_tree.exceeded(usage, self._request(task)), None) is None
 
     def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
         """Return the resources of which the task would take a queue above its limit."""
         if self._barred(queue) is not None:
             return ()
-        account = self._books.accounts[queue.name]
-        exceeded = list(self._books.exceeded(account, self._request(task)))
+        usage = self._usage_tree.usages[queue.name]
+        exceeded = list(self._usage_tree.exceeded(usage, self._request(task)))
         # Of several queues, the topmost: queues below can't have more in any case.
-        owner = max((each.account for each in exceeded), key=account.line.index, default=None)
+        owner = max((each.usage for each in exceeded), key=usage.line.index, default=None)
         names = self._session.space.names
         found = {
             names[each.column]: decisions.Shortage(
                 resource=names[each.column],
                 requested=each.requested,
-                allocated=each.account.allocated[each.column],
+                allocated=each.usage.allocated[each.column],
                 limit=each.limit,
-                owner=each.account.name,
+                owner=each.usage.name,
             )
             for each in exceeded
-            if each.account is owner
+            if each.usage is owner
         }
         return tuple(found[name] for name in sorted(found))
 
@@ -188,15 +188,15 @@ class Capacity(contracts.Plugin):
         """
         if self._barred(queue) is not None:
             return False
-        account = self._books.accounts[queue.name]
+        usage = self._usage_tree.usages[queue.name]
         wanted: dict[int, int] = {}
         for task in tasks:
             for column, amount in self._request(task):
                 wanted[column] = wanted.get(column, 0) + amount
         for column, amount in wanted.items():
-            if account.allocated[column] + amount > account.limit[column]:
+            if usage.allocated[column] + amount > usage.limit[column]:
                 return False
-        return any(self._deserves(each, wanted) for each in (account, *self._elders(account)))
+        return any(self._deserves(each, wanted) for each in (usage, *self._elders(usage)))
 
     def reclaimable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
@@ -206,53 +206,51 @@ class Capacity(contracts.Plugin):
         The pod's queue must keep its guarantee.
         """
         reclaimer = self.reclaimer_type(
-            self._account(claimant), self._request(claimant), self._pods
+            self._usage_of(claimant), self._request(claimant), self._pods
         )
         victims = []
         for task in candidates:
-            account, request = self._account(task), self._request(task)
-            concerned = [account, *self._strangers(reclaimer, account)]
+            usage, request = self._usage_of(task), self._request(task)
+            concerned = [usage, *self._strangers(reclaimer, usage)]
             if (
                 any(column in reclaimer.columns for column, _ in request)
-                and self._spares(account, request, reclaimer)
-                and not self._share_lender(account, request, reclaimer)
+                and self._spares(usage, request, reclaimer)
+                and not self._share_lender(usage, request, reclaimer)
                 and all(self._borrows(each, request, reclaimer) for each in concerned)
             ):
                 victims.append(task)
-                reclaimer.take(request, account, concerned)
+                reclaimer.take(request, usage, concerned)
         return victims
 
     def on_allocate(self, task: jobs.Task) -> None:
         """Count the task. Resources only reserved so far count as well, as in Volcano."""
-        self._books.take(self._account(task), self._request(task))
+        self._usage_tree.take(self._usage_of(task), self._request(task))
 
     def on_deallocate(self, task: jobs.Task) -> None:
         """Stop counting the task."""
-        self._books.take(self._account(task), self._request(task), -1)
+        self._usage_tree.take(self._usage_of(task), self._request(task), -1)
 
     def entitlements(self) -> Mapping[str, decisions.Entitlement]:
         """Return the entitlements of all queues, with the problem of each queue set aside."""
         names = self._session.space.names
         found = {}
         for queue in self._session.queues:
-            account = self._books.accounts[queue]
+            usage = self._usage_tree.usages[queue]
             found[queue] = decisions.Entitlement(
                 deserved={
-                    name: value
-                    for name, value in zip(names, account.deserved, strict=True)
-                    if value
+                    name: value for name, value in zip(names, usage.deserved, strict=True) if value
                 },
-                real_capability=dict(zip(names, account.real, strict=True)),
-                share=account.dominant_share(),
+                real_capability=dict(zip(names, usage.real, strict=True)),
+                share=usage.dominant_share(),
                 problem=self._tree.problems.get(queue) if self._tree else None,
-                bases=self._bases(account),
+                bases=self._bases(usage),
             )
         return found
 
-    def _bases(self, account: queue_usage.QueueUsage) -> Mapping[str, decisions.Basis]:
+    def _bases(self, usage: queue_usage.QueueUsage) -> Mapping[str, decisions.Basis]:
         """Return the owned amount of each resource, with guarantees."""
-        queue, total = self._session.queues[account.name], self._session.total.tolist()
-        unkept = account.unkept or [0.0] * len(total)
+        queue, total = self._session.queues[usage.name], self._session.total.tolist()
+        unkept = usage.unkept or [0.0] * len(total)
         return {
             name: decisions.Basis(
                 deserved=deserved,
@@ -266,9 +264,9 @@ class Capacity(contracts.Plugin):
             )
             for name, deserved, whole, kept, lost in zip(
                 self._session.space.names,
-                account.deserved,
+                usage.deserved,
                 total,
-                account.guarantee,
+                usage.guarantee,
                 unkept,
                 strict=True,
             )
@@ -290,78 +288,78 @@ class Capacity(contracts.Plugin):
             self._tree = queues.tree(self._session.queues, {})
             self._problems = self._tree.problems
 
-    def _is_full(self, account: queue_usage.QueueUsage, asked: resources.ResourceMap) -> bool:
+    def _is_full(self, usage: queue_usage.QueueUsage, asked: resources.ResourceMap) -> bool:
         """Whether no cluster would be large enough for the queue to promise this much."""
-        return self._books.exceeded_by_admission(account, asked, ceiling=True) is not None
+        return self._usage_tree.exceeded_by_admission(usage, asked, ceiling=True) is not None
 
     def _asked(self, job: jobs.Job) -> resources.ResourceMap:
         """Return the group's minResources, less resources already counted as the queue's."""
         least = job.min_resources or {}
         return {name: max(0, each - job.allocated.get(name, 0)) for name, each in least.items()}
 
-    def _deserves(self, account: queue_usage.QueueUsage, wanted: Mapping[int, int]) -> bool:
+    def _deserves(self, usage: queue_usage.QueueUsage, wanted: Mapping[int, int]) -> bool:
         """Whether the queue would deserve this much more."""
         counted = [
-            account.allocated[column] + amount <= account.deserved[column]
+            usage.allocated[column] + amount <= usage.deserved[column]
             for column, amount in wanted.items()
-            if column in account.named
+            if column in usage.named
         ]
         return bool(counted) and all(counted)
 
-    def _elders(self, account: queue_usage.QueueUsage) -> Sequence[queue_usage.QueueUsage]:
+    def _elders(self, usage: queue_usage.QueueUsage) -> Sequence[queue_usage.QueueUsage]:
         """Return the ancestors, without root, that take part in reclaim (ancestorReclaimLevel)."""
-        return account.line[1:-1][: self._level]
+        return usage.line[1:-1][: self._level]
 
     def _strangers(
-        self, reclaimer: Reclaimer, account: queue_usage.QueueUsage
+        self, reclaimer: Reclaimer, usage: queue_usage.QueueUsage
     ) -> list[queue_usage.QueueUsage]:
         """Return the ancestors not shared with the claimant, which must have borrowed as well."""
-        return [each for each in self._elders(account) if each not in reclaimer.account.line]
+        return [each for each in self._elders(usage) if each not in reclaimer.usage.line]
 
     def _spares(
-        self, account: queue_usage.QueueUsage, request: queue_usage.Request, reclaimer: Reclaimer
+        self, usage: queue_usage.QueueUsage, request: queue_usage.Request, reclaimer: Reclaimer
     ) -> bool:
         """Whether the queue and its ancestors keep their guarantees of the pod's resources."""
         return all(
             each.guarantee[column] <= reclaimer.left(each)[column] - amount
-            for each in account.line
-            if each not in reclaimer.account.line
+            for each in usage.line
+            if each not in reclaimer.usage.line
             for column, amount in request
         )
 
     def _borrows(
-        self, account: queue_usage.QueueUsage, request: queue_usage.Request, reclaimer: Reclaimer
+        self, usage: queue_usage.QueueUsage, request: queue_usage.Request, reclaimer: Reclaimer
     ) -> bool:
         """Whether the queue has more than it deserves of what the pod holds.
 
         If the queue deserves none of the pod's resources, the whole pod is borrowed. The claimant
         must ask for some of the borrowed resources.
         """
-        has, deserved = reclaimer.left(account), account.deserved
+        has, deserved = reclaimer.left(usage), usage.deserved
         columns = [column for column, _ in request]
-        if not self._owns(account, request):
+        if not self._owns(usage, request):
             return True
         above = {column for column in columns if has[column] > deserved[column]}
-        counted = account.named & above
-        lent = {column for column in columns if column not in account.named or column in above}
+        counted = usage.named & above
+        lent = {column for column in columns if column not in usage.named or column in above}
         return bool(counted) and not lent.isdisjoint(reclaimer.columns)
 
-    def _owns(self, account: queue_usage.QueueUsage, request: queue_usage.Request) -> bool:
+    def _owns(self, usage: queue_usage.QueueUsage, request: queue_usage.Request) -> bool:
         """Whether the deserved amounts cover any resource of the request."""
-        return any(column in account.named for column, _ in request)
+        return any(column in usage.named for column, _ in request)
 
     def _share_lender(
-        self, account: queue_usage.QueueUsage, request: queue_usage.Request, reclaimer: Reclaimer
+        self, usage: queue_usage.QueueUsage, request: queue_usage.Request, reclaimer: Reclaimer
     ) -> bool:
         """Whether both queues borrow from a common ancestor, so that neither owes the other."""
         return (
-            not self._owns(account, request)
-            and not self._owns(reclaimer.account, reclaimer.request)
-            and any(each in self._elders(reclaimer.account) for each in self._elders(account))
+            not self._owns(usage, request)
+            and not self._owns(reclaimer.usage, reclaimer.request)
+            and any(each in self._elders(reclaimer.usage) for each in self._elders(usage))
         )
 
-    def _account(self, task: jobs.Task) -> queue_usage.QueueUsage:
-        return self._books.accounts[self._session.job_states[task.job].job.queue]
+    def _usage_of(self, task: jobs.Task) -> queue_usage.QueueUsage:
+        return self._usage_tree.usages[self._session.job_states[task.job].job.queue]
 
     def _request(self, task: jobs.Task) -> list[tuple[int, int]]:
         """Return the columns and amounts of a request, computed once for each class."""

@@ -45,7 +45,7 @@ class Drf(contracts.Plugin):
     def open(self, session: contracts.Session) -> None:
         """Keep the session. Attributes of a job are made when first asked for; mostly never."""
         self._session = session
-        self._ledgers: dict[jobs.JobId, DrfAttributes] = {}
+        self._attributes: dict[jobs.JobId, DrfAttributes] = {}
         self._requests: dict[jobs.PodClass, list[tuple[int, int]]] = {}
 
     def start(self) -> None:
@@ -60,10 +60,10 @@ class Drf(contracts.Plugin):
 
     def job_key(self, state: views.JobState) -> contracts.Key:
         """Return the dominant share, with pod slots as a resource (Volcano: drf updateShare)."""
-        ledger = self._ledgers.get(state.job.id) or self._ledger(state.job)
-        if ledger.share is None:
-            ledger.share = share_arithmetic.share(ledger.allocated, self._total)
-        return ledger.share
+        attributes = self._attributes.get(state.job.id) or self._attributes_of(state.job)
+        if attributes.share is None:
+            attributes.share = share_arithmetic.share(attributes.allocated, self._total)
+        return attributes.share
 
     def preemptable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
@@ -72,7 +72,7 @@ class Drf(contracts.Plugin):
 
         Volcano: drf preemptableFn.
         """
-        mine = self._ledgers.get(claimant.job) or self._ledger(
+        mine = self._attributes.get(claimant.job) or self._attributes_of(
             self._session.job_states[claimant.job].job
         )
         wanted = list(mine.allocated)
@@ -82,10 +82,10 @@ class Drf(contracts.Plugin):
         left: dict[jobs.JobId, list[int]] = {}
         victims = []
         for task in candidates:
-            ledger = self._ledgers.get(task.job) or self._ledger(
+            attributes = self._attributes.get(task.job) or self._attributes_of(
                 self._session.job_states[task.job].job
             )
-            amounts = left.setdefault(task.job, list(ledger.allocated))
+            amounts = left.setdefault(task.job, list(attributes.allocated))
             for column, amount in self._requests.get(task.pod_class) or self._request(task):
                 amounts[column] -= amount
             if share <= share_arithmetic.share(amounts, self._total) + SHARE_SLACK:
@@ -163,18 +163,22 @@ class Drf(contracts.Plugin):
 
     def on_allocate(self, task: jobs.Task) -> None:
         """Count the task. Resources only reserved so far count as well, as in Volcano."""
-        ledger = self._ledgers.get(task.job) or self._ledger(self._session.job_states[task.job].job)
+        attributes = self._attributes.get(task.job) or self._attributes_of(
+            self._session.job_states[task.job].job
+        )
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
-            ledger.allocated[column] += amount
-        ledger.share = None
+            attributes.allocated[column] += amount
+        attributes.share = None
         self._shift(task, 1)
 
     def on_deallocate(self, task: jobs.Task) -> None:
         """Stop counting the task."""
-        ledger = self._ledgers.get(task.job) or self._ledger(self._session.job_states[task.job].job)
+        attributes = self._attributes.get(task.job) or self._attributes_of(
+            self._session.job_states[task.job].job
+        )
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
-            ledger.allocated[column] -= amount
-        ledger.share = None
+            attributes.allocated[column] -= amount
+        attributes.share = None
         self._shift(task, -1)
 
     def _shift(self, task: jobs.Task, sign: int) -> None:
@@ -183,11 +187,11 @@ class Drf(contracts.Plugin):
             queue = self._session.job_states[task.job].job.queue
             self._tree.shift(queue, task.job, sign * self._session.request(task))
 
-    def _ledger(self, job: jobs.Job) -> DrfAttributes:
+    def _attributes_of(self, job: jobs.Job) -> DrfAttributes:
         """Return attributes as in the snapshot: no change comes before the first call."""
-        ledger = DrfAttributes(self._session.space.vector(job.allocated).tolist())
-        self._ledgers[job.id] = ledger
-        return ledger
+        attributes = DrfAttributes(self._session.space.vector(job.allocated).tolist())
+        self._attributes[job.id] = attributes
+        return attributes
 
     def _request(self, task: jobs.Task) -> list[tuple[int, int]]:
         """Return the columns and amounts of a request, computed once for each class."""

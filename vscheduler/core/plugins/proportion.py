@@ -28,7 +28,7 @@ class Proportion(contracts.Plugin):
     def open(self, session: contracts.Session) -> None:
         """Add up resources held by queues with jobs, and resources promised to their groups."""
         self._session = session
-        self._ledgers: dict[str, share_arithmetic.QueueAttributes] = {}
+        self._attributes: dict[str, share_arithmetic.QueueAttributes] = {}
         self._requests: dict[jobs.PodClass, list[tuple[int, int]]] = {}
         self._idle: dict[str, share_arithmetic.QueueAttributes] = {}
         """For queues without jobs."""
@@ -39,14 +39,16 @@ class Proportion(contracts.Plugin):
         self._pods = session.space.columns[resources.PODS]
         self._nothing = np.zeros(session.space.size)
         for queue in session.demands.queues:
-            ledger = self._ledgers[queue] = share_arithmetic.QueueAttributes(session.space.size)
-            ledger.allocated = list(session.demands.held[queue])
+            attributes = self._attributes[queue] = share_arithmetic.QueueAttributes(
+                session.space.size
+            )
+            attributes.allocated = list(session.demands.held[queue])
             # What a group has above its minimum counts as given back.
-            ledger.inqueue = [-amount for amount in session.demands.elastic[queue]]
+            attributes.inqueue = [-amount for amount in session.demands.elastic[queue]]
         for state in session.job_states.values():
             if inqueue_resources.holds(state):
                 self._add_inqueue(
-                    self._ledgers[state.job.queue], inqueue_resources.unallocated(state)
+                    self._attributes[state.job.queue], inqueue_resources.unallocated(state)
                 )
 
     def start(self) -> None:
@@ -59,27 +61,29 @@ class Proportion(contracts.Plugin):
         shares = fair_shares.FairShares(session.space, session.pools, limits, weights)
         rows = zip(limits.names, shares.real.tolist(), limits.capability.tolist(), strict=True)
         for name, real, capability in rows:
-            ledger = self._ledgers.get(name) or self._idle.setdefault(name, self._nobody())
-            ledger.real, ledger.ceiling = real, capability
-        self._add_unborn(shares)
+            attributes = self._attributes.get(name) or self._idle.setdefault(name, self._nobody())
+            attributes.real, attributes.ceiling = real, capability
+        self._add_missing_pods(shares)
         deserved = shares.divide().deserved
         # A queue above its share only because of recent node losses doesn't give anything back yet.
         before = session.pools_before(self.seconds(GRACE))
         kept = deserved
         if before is not None:
             earlier = fair_shares.FairShares(session.space, before, limits, weights)
-            self._add_unborn(earlier)
+            self._add_missing_pods(earlier)
             kept = np.maximum(deserved, earlier.divide().deserved)
         slack = self._slack
         for name, row, most in zip(limits.names, deserved.tolist(), kept.tolist(), strict=True):
-            ledger = self._ledgers.get(name) or self._idle[name]
-            self._bound(ledger, row, slack)
-            ledger.kept = most
-            ledger.reclaim_above = [value + room for value, room in zip(most, slack, strict=True)]
+            attributes = self._attributes.get(name) or self._idle[name]
+            self._bound(attributes, row, slack)
+            attributes.kept = most
+            attributes.reclaim_above = [
+                value + room for value, room in zip(most, slack, strict=True)
+            ]
             pods = session.queues[name].capability.get(resources.PODS, np.inf)
-            ledger.limit[session.space.columns[resources.PODS]] = pods
-            ledger.nominated_limit = [
-                max(pair) for pair in zip(ledger.limit, ledger.real, strict=True)
+            attributes.limit[session.space.columns[resources.PODS]] = pods
+            attributes.nominated_limit = [
+                max(pair) for pair in zip(attributes.limit, attributes.real, strict=True)
             ]
         self._fair_shares = shares
         if before is None and session.runs("reclaim") and not session.pools.uniform:
@@ -87,19 +91,19 @@ class Proportion(contracts.Plugin):
 
     def queue_key(self, queue: queues.Queue) -> contracts.Key:
         """Return the key: higher spec.priority, then smaller dominant share of deserved amounts."""
-        ledger = self._ledgers.get(queue.name)
-        if ledger is None:
+        attributes = self._attributes.get(queue.name)
+        if attributes is None:
             return (-queue.priority, 0.0)
-        if ledger.share is None:
-            ledger.share = share_arithmetic.share(ledger.allocated, ledger.deserved)
-        return (-queue.priority, ledger.share)
+        if attributes.share is None:
+            attributes.share = share_arithmetic.share(attributes.allocated, attributes.deserved)
+        return (-queue.priority, attributes.share)
 
     def overused(self, queue: queues.Queue) -> bool:
         """Whether the queue has all deserved amounts of every resource (Volcano: OverusedFn)."""
-        ledger = self._ledgers.get(queue.name)
-        if ledger is None:
+        attributes = self._attributes.get(queue.name)
+        if attributes is None:
             return False
-        for has, enough in zip(ledger.allocated, ledger.overused_at, strict=True):
+        for has, enough in zip(attributes.allocated, attributes.overused_at, strict=True):
             if has < enough:  # all() of a generator costs twice as much, at every turn
                 return False
         return True
@@ -114,10 +118,10 @@ class Proportion(contracts.Plugin):
         """
         if not queue.open:
             return False
-        ledger = self._ledger(task.job)
-        allocated, limit = ledger.allocated, ledger.limit
+        attributes = self._attributes_of(task.job)
+        allocated, limit = attributes.allocated, attributes.limit
         if self._session.has_nomination(task):
-            limit = ledger.nominated_limit
+            limit = attributes.nominated_limit
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
             if allocated[column] + amount > limit[column]:
                 return False
@@ -127,14 +131,14 @@ class Proportion(contracts.Plugin):
         """Whether the queue is open and deserves these tasks, too (Volcano: PreemptiveFn)."""
         if not queue.open:
             return False
-        ledger = self._ledgers[queue.name]
-        wanted = list(ledger.allocated)
+        attributes = self._attributes[queue.name]
+        wanted = list(attributes.allocated)
         touched = set()
         for task in tasks:
             for column, amount in self._requests.get(task.pod_class) or self._request(task):
                 wanted[column] += amount
                 touched.add(column)
-        return all(wanted[column] <= ledger.limit[column] for column in touched)
+        return all(wanted[column] <= attributes.limit[column] for column in touched)
 
     def reclaimable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
@@ -149,11 +153,11 @@ class Proportion(contracts.Plugin):
         gone: dict[tuple[str, int], list[float]] = {}
         victims = []
         for task in candidates:
-            ledger = self._ledger(task.job)
-            allocated = left.setdefault(ledger, list(ledger.allocated))
+            attributes = self._attributes_of(task.job)
+            allocated = left.setdefault(attributes, list(attributes.allocated))
             request = self._requests.get(task.pod_class) or self._request(task)
             lacking = [column for column, _ in request if column in wanted]
-            over = any(allocated[column] > ledger.reclaim_above[column] for column in lacking)
+            over = any(allocated[column] > attributes.reclaim_above[column] for column in lacking)
             surplus = self._surplus(task, gone)
             over = over or any(surplus[column] > self._slack[column] for column in lacking)
             if over:
@@ -171,7 +175,7 @@ class Proportion(contracts.Plugin):
         A claimant with a small request deserves less than its weight would give. Such a claimant is
         compared by weight: a small request met in full is no advantage.
         """
-        mine, theirs = self._ledger(claimant.job), self._ledger(victims[0].job)
+        mine, theirs = self._attributes_of(claimant.job), self._attributes_of(victims[0].job)
         lost = {
             column: 0
             for column, _ in self._requests.get(claimant.pod_class) or self._request(claimant)
@@ -195,7 +199,7 @@ class Proportion(contracts.Plugin):
 
     def victim_queue_key(self, claimant: queues.Queue, queue: queues.Queue) -> contracts.Key | None:
         """Return the queue with the most of a deserved amount first, of what the claimant lacks."""
-        mine, theirs = self._ledgers.get(claimant.name), self._ledgers.get(queue.name)
+        mine, theirs = self._attributes.get(claimant.name), self._attributes.get(queue.name)
         if mine is None or theirs is None:
             return None
         return -theirs.most_above(mine)
@@ -221,23 +225,23 @@ class Proportion(contracts.Plugin):
         queue = self._session.queues[job.queue]
         if not queue.open:
             return decisions.AdmissionFailure(code=decisions.ReasonCode.QUEUE_CLOSED)
-        ledger = self._ledger(job.id)
+        attributes = self._attributes_of(job.id)
         found = []
         for name, asked in sorted(self._asked(state, queue).items()):
             column = self._session.space.columns[name]
-            taken = ledger.allocated[column] + ledger.inqueue[column]
-            if asked > 0 and taken + asked > ledger.real[column]:
+            taken = attributes.allocated[column] + attributes.inqueue[column]
+            if asked > 0 and taken + asked > attributes.real[column]:
                 found.append(
                     decisions.Shortage(
                         resource=name,
                         requested=asked,
                         allocated=taken,
-                        limit=ledger.real[column],
+                        limit=attributes.real[column],
                     )
                 )
         if not found:
             return True
-        if self._is_full(ledger, found):
+        if self._is_full(attributes, found):
             return decisions.AdmissionFailure(
                 code=decisions.ReasonCode.QUEUE_FULL, shortages=tuple(found)
             )
@@ -247,46 +251,46 @@ class Proportion(contracts.Plugin):
 
     def job_enqueued(self, state: views.JobState) -> None:
         """Count the group's minResources as promised."""
-        self._add_inqueue(self._ledger(state.job.id), inqueue_resources.unallocated(state))
+        self._add_inqueue(self._attributes_of(state.job.id), inqueue_resources.unallocated(state))
 
     def shortages(self, queue: queues.Queue, task: jobs.Task) -> Sequence[decisions.Shortage]:
         """Return the resources of which the task would take the queue above its share."""
         if not queue.open:
             return ()
-        ledger = self._ledger(task.job)
+        attributes = self._attributes_of(task.job)
         names = self._session.space.names
         found = [
             decisions.Shortage(
                 resource=names[column],
                 requested=amount,
-                allocated=ledger.allocated[column],
-                limit=ledger.deserved[column],
+                allocated=attributes.allocated[column],
+                limit=attributes.deserved[column],
                 # Above the capability in any cluster, or only above the share of this cluster.
                 owner=queue.name
-                if ledger.allocated[column] + amount > ledger.ceiling[column]
+                if attributes.allocated[column] + amount > attributes.ceiling[column]
                 else "",
             )
             for column, amount in self._requests.get(task.pod_class) or self._request(task)
-            if ledger.allocated[column] + amount > ledger.limit[column]
+            if attributes.allocated[column] + amount > attributes.limit[column]
         ]
         return tuple(sorted(found, key=lambda shortage: shortage.resource))
 
     def on_allocate(self, task: jobs.Task) -> None:
         """Count the task. Resources only reserved so far count as well, as in Volcano."""
-        ledger = self._ledger(task.job)
-        allocated = ledger.allocated
+        attributes = self._attributes_of(task.job)
+        allocated = attributes.allocated
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
             allocated[column] += amount
-        ledger.share = None
+        attributes.share = None
         if self._surpluses is not None:
             self._surpluses.move(task, 1)
 
     def on_deallocate(self, task: jobs.Task) -> None:
         """Stop counting the task."""
-        ledger = self._ledger(task.job)
+        attributes = self._attributes_of(task.job)
         for column, amount in self._requests.get(task.pod_class) or self._request(task):
-            ledger.allocated[column] -= amount
-        ledger.share = None
+            attributes.allocated[column] -= amount
+        attributes.share = None
         if self._surpluses is not None:
             self._surpluses.move(task, -1)
 
@@ -294,18 +298,18 @@ class Proportion(contracts.Plugin):
         """Return all entitlements. A queue without jobs deserves at most its guarantee."""
         names = self._session.space.names
         found = {}
-        for queue, ledger in {**self._idle, **self._ledgers}.items():
-            deserved = zip(names, ledger.deserved, strict=True)
+        for queue, attributes in {**self._idle, **self._attributes}.items():
+            deserved = zip(names, attributes.deserved, strict=True)
             found[queue] = decisions.Entitlement(
                 deserved={name: value for name, value in deserved if value},
-                real_capability=dict(zip(names, ledger.real, strict=True)),
-                share=share_arithmetic.share(ledger.allocated, ledger.deserved),
+                real_capability=dict(zip(names, attributes.real, strict=True)),
+                share=share_arithmetic.share(attributes.allocated, attributes.deserved),
                 bases={} if self._fair_shares is None else self._fair_shares.bases(queue),
             )
         return found
 
-    def _ledger(self, job: jobs.JobId) -> share_arithmetic.QueueAttributes:
-        return self._ledgers[self._session.job_states[job].job.queue]
+    def _attributes_of(self, job: jobs.JobId) -> share_arithmetic.QueueAttributes:
+        return self._attributes[self._session.job_states[job].job.queue]
 
     def _asked(self, state: views.JobState, queue: queues.Queue) -> resources.ResourceMap:
         """Return the group's minResources, less resources already counted as the queue's.
@@ -320,12 +324,12 @@ class Proportion(contracts.Plugin):
         }
 
     def _is_full(
-        self, ledger: share_arithmetic.QueueAttributes, shortages: Sequence[decisions.Shortage]
+        self, attributes: share_arithmetic.QueueAttributes, shortages: Sequence[decisions.Shortage]
     ) -> bool:
         """Whether the queue may not have as much in any cluster."""
         columns = self._session.space.columns
         return any(
-            each.allocated + each.requested > ledger.ceiling[columns[each.resource]]
+            each.allocated + each.requested > attributes.ceiling[columns[each.resource]]
             for each in shortages
         )
 
@@ -333,12 +337,12 @@ class Proportion(contracts.Plugin):
         return self._session.queues[self._session.job_states[task.job].job.queue].weight
 
     def _add_inqueue(
-        self, ledger: share_arithmetic.QueueAttributes, amounts: resources.ResourceMap
+        self, attributes: share_arithmetic.QueueAttributes, amounts: resources.ResourceMap
     ) -> None:
         for name, amount in amounts.items():
-            ledger.inqueue[self._session.space.columns[name]] += amount
+            attributes.inqueue[self._session.space.columns[name]] += amount
 
-    def _add_unborn(self, shares: fair_shares.FairShares) -> None:
+    def _add_missing_pods(self, shares: fair_shares.FairShares) -> None:
         """Add the demand of groups whose pods don't exist yet.
 
         Otherwise no share of the cluster would be left to admit them to. A group larger than its
@@ -349,9 +353,10 @@ class Proportion(contracts.Plugin):
             job = state.job
             if job.min_resources is None or state.phase not in jobs.YOUNG:
                 continue
-            ledger = self._ledger(job.id)
+            attributes = self._attributes_of(job.id)
             within = all(
-                amount <= ledger.real[columns[name]] for name, amount in job.min_resources.items()
+                amount <= attributes.real[columns[name]]
+                for name, amount in job.min_resources.items()
             )
             if within and self._session.queues[job.queue].open:
                 missing = inqueue_resources.missing_pods(state)
@@ -359,18 +364,20 @@ class Proportion(contracts.Plugin):
 
     @staticmethod
     def _bound(
-        ledger: share_arithmetic.QueueAttributes, deserved: list[float], slack: Sequence[float]
+        attributes: share_arithmetic.QueueAttributes, deserved: list[float], slack: Sequence[float]
     ) -> None:
-        ledger.deserved = deserved
-        ledger.overused_at = [value - room for value, room in zip(deserved, slack, strict=True)]
-        ledger.reclaim_above = [value + room for value, room in zip(deserved, slack, strict=True)]
-        ledger.limit = list(ledger.reclaim_above)
+        attributes.deserved = deserved
+        attributes.overused_at = [value - room for value, room in zip(deserved, slack, strict=True)]
+        attributes.reclaim_above = [
+            value + room for value, room in zip(deserved, slack, strict=True)
+        ]
+        attributes.limit = list(attributes.reclaim_above)
 
     def _nobody(self) -> share_arithmetic.QueueAttributes:
         """Return the attributes of a queue without jobs."""
-        ledger = share_arithmetic.QueueAttributes(self._session.space.size)
-        ledger.deserved = [0.0] * self._session.space.size
-        return ledger
+        attributes = share_arithmetic.QueueAttributes(self._session.space.size)
+        attributes.deserved = [0.0] * self._session.space.size
+        return attributes
 
     def _request(self, task: jobs.Task) -> list[tuple[int, int]]:
         """Return the columns and amounts of a request, computed once for each class."""

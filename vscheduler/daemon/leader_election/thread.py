@@ -50,7 +50,7 @@ class Outlets:
     on_change: OnChange = _ignore_change
     observe_renewal: Renewed = _ignore_renewal
     failures: containment.Failures = field(default_factory=containment.Failures)
-    pulse: progress.Heartbeat = field(default_factory=progress.Heartbeat)
+    heartbeat: progress.Heartbeat = field(default_factory=progress.Heartbeat)
     """Heartbeat answered by the thread's event loop while the thread runs."""
 
 
@@ -68,7 +68,7 @@ class ElectionThread:
         outlets: Outlets | None = None,
     ) -> None:
         outlets = outlets or Outlets()
-        self._failures, self._pulse = outlets.failures, outlets.pulse
+        self._failures, self._heartbeat = outlets.failures, outlets.heartbeat
         self._on_change, self._observe_renewal = outlets.on_change, outlets.observe_renewal
         names = sorted(leases)
         self._open = open_leases
@@ -198,7 +198,7 @@ class ElectionThread:
 
     async def _stand(self) -> None:
         """Run all candidates concurrently."""
-        self._pulse.begin(asyncio.get_running_loop())
+        self._heartbeat.begin(asyncio.get_running_loop())
         try:
             async with self._open() as transport, asyncio.TaskGroup() as group:
                 for name, candidate in self._candidates.items():
@@ -208,7 +208,7 @@ class ElectionThread:
                         name=f"stand for {name}",
                     )
         finally:
-            self._pulse.end()
+            self._heartbeat.end()
 
 
 async def _wait_for(event: asyncio.Event) -> None:

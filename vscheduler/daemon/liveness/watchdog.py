@@ -66,7 +66,7 @@ class Signs:
     election: progress.Heartbeat = field(default_factory=progress.Heartbeat)
 
     @property
-    def pulses(self) -> tuple[progress.Heartbeat, ...]:
+    def heartbeats(self) -> tuple[progress.Heartbeat, ...]:
         """All heartbeats, which need regular questions."""
         return (self.loop, self.kopf, self.election)
 
@@ -160,13 +160,13 @@ class Watchdog:
     def __init__(
         self,
         checks: Sequence[progress.Check],
-        pulses: Sequence[progress.Heartbeat],
+        heartbeats: Sequence[progress.Heartbeat],
         outlets: Outlets,
         *,
         tick_seconds: float = TICK_SECONDS,
     ) -> None:
         self._progress = progress.Progress(checks)
-        self._pulses = tuple(pulses)
+        self._heartbeats = tuple(heartbeats)
         self._outlets = outlets
         self._tick_seconds = tick_seconds
         self._stopped = threading.Event()
@@ -202,8 +202,8 @@ class Watchdog:
             if stuck is not None:
                 self._give_up(stuck, loop)
                 return
-            for pulse in self._pulses:
-                pulse.ask()
+            for heartbeat in self._heartbeats:
+                heartbeat.ask()
 
     def _give_up(self, stuck: progress.Stuck, loop: asyncio.AbstractEventLoop) -> None:
         """Let another instance take over, log why, and end the process, even if parts hang."""

@@ -44,11 +44,11 @@ async def test_what_lies_in_wait_when_leave_ends_is_not_sent(
     told: Counter[tuple[str, str]] = Counter()
     calls = write_queue.WriteQueue(workers=1, waiting_max=9)
     identity = event_recorder.Identity(controller="vscheduler", instance="i")
-    herald = event_recorder.EventRecorder(
+    recorder = event_recorder.EventRecorder(
         await serve(answer), calls, identity, observe=lambda *each: told.update([each])
     )
     lease = statuses.ObjectReference(kind="Lease", namespace="volcano-system", name="a", uid="u")
-    herald.under(Ending(leave).may).notify(statuses.lease_notice(lease, "me", leads=True))
+    recorder.under(Ending(leave).may).notify(statuses.lease_notice(lease, "me", leads=True))
     task = asyncio.create_task(calls.run())
     await asyncio.wait_for(calls.wait_until_quiet(), 20)
     task.cancel()

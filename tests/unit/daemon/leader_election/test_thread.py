@@ -27,13 +27,15 @@ class Instance:
         self.changes: list[tuple[api.LeaseStatus, api.LeaseStatus]] = []
         self.renewals: list[tuple[str, str]] = []
         self.threads: set[int] = set()
-        self.pulse = progress.Heartbeat()
+        self.heartbeat = progress.Heartbeat()
         terms = elector.Terms(identity=identity, namespace=lease_store.NAMESPACE, timing=TIMING)
         self.elected = thread.ElectionThread(
             LEASES,
             terms,
             store.opened,
-            thread.Outlets(on_change=self._change, observe_renewal=self._renewal, pulse=self.pulse),
+            thread.Outlets(
+                on_change=self._change, observe_renewal=self._renewal, heartbeat=self.heartbeat
+            ),
         )
         self.task = asyncio.create_task(self.elected.run())
 
@@ -112,12 +114,12 @@ async def test_the_thread_answers_for_as_long_as_it_stands(begin: Begin) -> None
     """One that hangs renews nothing, and nobody else would notice."""
     one = begin("one")
     await one.gain()
-    before = one.pulse.mark()
+    before = one.heartbeat.mark()
     assert before is not None
-    one.pulse.ask()
-    await eventually(lambda: one.pulse.mark() != before)
+    one.heartbeat.ask()
+    await eventually(lambda: one.heartbeat.mark() != before)
     await one.elected.release()
-    assert one.pulse.mark() is None
+    assert one.heartbeat.mark() is None
 
 
 async def test_a_successor_takes_what_is_given_back(begin: Begin, store: lease_store.Store) -> None:

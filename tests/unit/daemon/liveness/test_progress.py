@@ -111,39 +111,39 @@ def test_three_dropped_cycles_in_a_row_are_a_sign() -> None:
 
 async def test_a_loop_that_answers_makes_steps() -> None:
     """One question at a time, and one that hangs makes none."""
-    pulse = progress.Heartbeat()
-    assert pulse.mark() is None
+    heartbeat = progress.Heartbeat()
+    assert heartbeat.mark() is None
     loop = asyncio.get_running_loop()
-    pulse.begin(loop)
-    marks = [pulse.mark()]
+    heartbeat.begin(loop)
+    marks = [heartbeat.mark()]
     for _ in range(3):
-        pulse.ask()
+        heartbeat.ask()
         await asyncio.sleep(0)
-        marks.append(pulse.mark())
+        marks.append(heartbeat.mark())
     assert len(set(marks)) == 4
     for _ in range(3):
-        pulse.ask()
-        marks.append(pulse.mark())
+        heartbeat.ask()
+        marks.append(heartbeat.mark())
     assert len(set(marks)) == 4
-    pulse.end()
-    assert pulse.mark() is None
+    heartbeat.end()
+    assert heartbeat.mark() is None
 
 
 def test_another_loop_owes_no_answer_of_an_earlier_one() -> None:
     """And a closed one owes none at all."""
-    pulse, first, second = (
+    heartbeat, first, second = (
         progress.Heartbeat(),
         asyncio.new_event_loop(),
         asyncio.new_event_loop(),
     )
-    pulse.begin(first)
-    pulse.ask()
+    heartbeat.begin(first)
+    heartbeat.ask()
     first.close()
-    assert pulse.mark() is None
-    pulse.begin(second)
-    before = pulse.mark()
-    pulse.ask()
+    assert heartbeat.mark() is None
+    heartbeat.begin(second)
+    before = heartbeat.mark()
+    heartbeat.ask()
     second.run_until_complete(asyncio.sleep(0))
-    assert pulse.mark() != before
+    assert heartbeat.mark() != before
     second.close()
-    pulse.ask()
+    heartbeat.ask()

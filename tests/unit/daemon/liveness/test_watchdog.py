@@ -37,7 +37,7 @@ class Scene:
     """Whether giving up doesn't end."""
     happened: list[str] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
-    pulse: progress.Heartbeat = field(default_factory=progress.Heartbeat)
+    heartbeat: progress.Heartbeat = field(default_factory=progress.Heartbeat)
     holds: int = 0
 
     def watchdog(self) -> watchdog.Watchdog:
@@ -52,7 +52,7 @@ class Scene:
         outlets = watchdog.Outlets(
             give_up=self._give_up, observe=self._observe, hold=self._hold, end=self._end
         )
-        return watchdog.Watchdog([check], [self.pulse], outlets, tick_seconds=TICK_SECONDS)
+        return watchdog.Watchdog([check], [self.heartbeat], outlets, tick_seconds=TICK_SECONDS)
 
     async def end(self) -> None:
         """Until the process would have ended."""
@@ -84,7 +84,7 @@ def _log_that_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_while_all_goes_on_nothing_happens() -> None:
     """But that it is looked and asked, again and again."""
     scene = Scene(mark=0)
-    scene.pulse.begin(asyncio.get_running_loop())
+    scene.heartbeat.begin(asyncio.get_running_loop())
     made = scene.watchdog()
     made.start()
     marks: set[object] = set()
@@ -92,7 +92,7 @@ async def test_while_all_goes_on_nothing_happens() -> None:
         while scene.holds < 20 or len(marks) < 5:
             assert scene.mark is not None
             scene.mark += 1
-            marks.add(scene.pulse.mark())
+            marks.add(scene.heartbeat.mark())
             await asyncio.sleep(TICK_SECONDS / 4)
     made.stop()
     assert (scene.happened, made.stuck) == ([], None)
@@ -150,7 +150,7 @@ async def test_a_log_that_hangs_holds_nobody_up(monkeypatch: pytest.MonkeyPatch)
     def hang(*_: object) -> None:
         go.wait(PATIENCE_SECONDS)
 
-    monkeypatch.setattr(watchdog, "_tell", hang)
+    monkeypatch.setattr(watchdog, "_log_stuck", hang)
     monkeypatch.setattr("logging.shutdown", hang)
     scene = Scene(mark=1)
     scene.watchdog().start()
@@ -217,8 +217,8 @@ def signs() -> Iterator[watchdog.Signs]:
     """Nobody has given any."""
     made = watchdog.Signs()
     loop = asyncio.new_event_loop()
-    for pulse in made.pulses:
-        pulse.begin(loop)
+    for heartbeat in made.heartbeats:
+        heartbeat.begin(loop)
     yield made
     loop.close()
 
