@@ -283,9 +283,9 @@ class Mirror:
         """Return the pods of all schedulers that name this PodGroup, even a missing PodGroup."""
         return self._job_index.members(group)
 
-    def subscribe(self, on_error: Callable[[jobs.JobId], object]) -> Callable[[], None]:
-        """Call `told` with each PodGroup whose pods come, change or go, until unsubscribed."""
-        return self._job_index.subscribe(on_error)
+    def subscribe(self, listener: Callable[[jobs.JobId], object]) -> Callable[[], None]:
+        """Call `listener` with each PodGroup whose pods come, change or go, until unsubscribed."""
+        return self._job_index.subscribe(listener)
 
     def _put(self, kind: events.Kind, key: str, entry: entries.Entry) -> entries.Change:
         before = self._entries[kind].get(key)

@@ -60,7 +60,7 @@ class Shuffle(contracts.Action[working.Session]):
             yield everything
             return
         for task in named:
-            unit = victims.surplus(state, task)
+            unit = victims.surplus_pod(state, task)
             if unit is not None and session.budgets.spare(unit.tasks):
                 yield unit
 

@@ -125,7 +125,7 @@ class FilterResult:
     """The mask after pods being deleted are gone, if different."""
     curable: bool = False
     """Whether evictions could change the answer: host ports, affinity between pods."""
-    passing: bool = False
+    temporary: bool = False
     """Whether the refusal is temporary, and says nothing about the node itself."""
 
 

@@ -177,7 +177,7 @@ def verdicts(session: "working.Session", task: jobs.Task) -> Iterator[contracts.
         short = (free[:, column] >= wanted) & (free[:, column] - kept.amounts[:, column] < wanted)
         if short.any():
             refusal = refusals.Refusal(refusals.RefusalCode.NOMINATED_RESOURCE, name)
-            yield contracts.FilterResult(refusal, ~short, passing=True)
+            yield contracts.FilterResult(refusal, ~short, temporary=True)
 
 
 def filtered(
@@ -194,6 +194,6 @@ def filtered(
     wanted = task.pod_class.constraints.ports
     if ports and wanted and kept.ports:
         free = nodes.free_ports(view.layout, view.rows, wanted, kept.ports)
-        yield contracts.FilterResult(PORTS, free, passing=True)
+        yield contracts.FilterResult(PORTS, free, temporary=True)
     if distance and not kept.apart.all():
-        yield contracts.FilterResult(TOO_NEAR, view.of(kept.apart), passing=True)
+        yield contracts.FilterResult(TOO_NEAR, view.of(kept.apart), temporary=True)

@@ -128,7 +128,7 @@ class Placement:
         if plan.explained is None:
             self._session.spend("explanations", EXPLANATION_COST)
             lasting = self._lasting(task, self._session.view())
-            lasting = [each for each in lasting if not each.passing]
+            lasting = [each for each in lasting if not each.temporary]
             reachable = _reachable(lasting, self._session.layout)
             outsized = explanations.outsized(self._session, task, reachable)
             plan.explained = interfaces.Explanation(*self.explain(task), outsized)
@@ -142,7 +142,7 @@ class Placement:
         session = self._session
         session.spend("explanations", EMPTY_NODE_COST)
         lasting = self._lasting(task, session.view())
-        verdicts = [each for each in lasting if not (each.passing or each.curable)]
+        verdicts = [each for each in lasting if not (each.temporary or each.curable)]
         explained = explanations.explain(session, task, verdicts, session.allocatable)
         outsized = explanations.outsized(session, task, _reachable(verdicts, session.layout))
         return interfaces.Explanation(*explained, outsized)
@@ -307,7 +307,7 @@ class Placement:
         return [
             *self._lasting(task, view),
             *(
-                contracts.FilterResult(refusal, view.of(passes), passing=True)
+                contracts.FilterResult(refusal, view.of(passes), temporary=True)
                 for refusal, passes in paused
             ),
         ]

@@ -58,7 +58,8 @@ class Planner:
         self._failed: set[Hashable] = set()
         """Likenesses of jobs that found no victims since the last successful plan."""
         self._only_moving: set[Hashable] = set()
-        """Queues and similar pods for which no victims exist except pods that can be moved. Such an
+        """Queues and similar pods for which no victims exist except pods that can be moved: evicted
+        although their queue is within its share, because their replacements fit elsewhere. Such an
         entry stays valid during the cycle, since surpluses only shrink while plans succeed."""
         self._most: dict[str, resources.Vector] = {}
 

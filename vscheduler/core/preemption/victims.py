@@ -66,7 +66,7 @@ class VictimGroup:
     whole: bool
     """Whether a gang of several pods is evicted completely."""
     overshoot: float = 0.0
-    """How far below its share the queue ends, as a fraction of the share."""
+    """How far the eviction overshoots: the part of its share that the queue lacks afterwards."""
     rank: Rank = ()
     """The queue's position among queues that may lose pods; the smallest rank loses first."""
     moves: bool = False
@@ -101,8 +101,8 @@ def start(task: jobs.Task) -> float:
     return task.created if task.scheduled_at is None else task.scheduled_at
 
 
-def surplus(state: job_state.JobState, task: jobs.Task) -> VictimGroup | None:
-    """Return the pod as a group of its own, or None.
+def surplus_pod(state: job_state.JobState, task: jobs.Task) -> VictimGroup | None:
+    """Return the pod as a group of its own if the job can spare the pod, or None.
 
     The rest of the job must keep the minimum, or no other pod of the job holds resources.
     """
@@ -262,7 +262,7 @@ class VictimCandidates:
 
     def legal(self, claimant: jobs.Task, unit: VictimGroup) -> VictimGroup | None:
         """Return the group in its present state, or None if a rule forbids the eviction."""
-        current = whole(unit.state) if unit.whole else surplus(unit.state, unit.tasks[0])
+        current = whole(unit.state) if unit.whole else surplus_pod(unit.state, unit.tasks[0])
         if current is None or not all(map(self._is_candidate, current.tasks)):
             return None
         stays = not unit.whole and unit.state.spares(unit.tasks[0])

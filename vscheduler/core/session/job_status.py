@@ -278,7 +278,7 @@ def exclusions(session: "working.Session") -> tuple[decisions.Exclusion, ...]:
     by_refusal: dict[refusals.Refusal, list[str]] = {}
     task = _some_task(session)
     verdicts = () if task is None else session.placement.verdicts(task, session.view())
-    for verdict in (each for each in verdicts if not each.passing):
+    for verdict in (each for each in verdicts if not each.temporary):
         for row in left[~verdict.passes[left]].tolist():
             refused = by_refusal.setdefault(refusals.of(verdict.refusal), [])
             refused.append(session.layout.names[row])

@@ -71,7 +71,7 @@ class State:
     due_at: float = -math.inf
     """When to read the Lease."""
     marked_at: float = -math.inf
-    """Up to when the wait for a possible earlier holder is confirmed."""
+    """The last time at which the Lease was seen unchanged, in the wait that ends at `ripe_at`."""
     ripe_at: float = math.inf
     """When the wait ends for any holder whose right to act comes from the record seen, or from an
     earlier record."""

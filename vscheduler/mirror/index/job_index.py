@@ -62,7 +62,7 @@ class JobIndex:
         self._dirty.update(self._groups)
 
     def subscribe(self, listener: Callable[[jobs.JobId], object]) -> Callable[[], None]:
-        """Call `told` with each PodGroup whose pods come, change or go, until unsubscribed."""
+        """Call `listener` with each PodGroup whose pods come, change or go, until unsubscribed."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 

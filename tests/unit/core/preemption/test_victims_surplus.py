@@ -12,4 +12,4 @@ def test_pods_placed_in_this_cycle_make_no_surplus() -> None:
     with session.statement() as trial:
         trial.allocate(last, 0)
         assert state.ready_tasks == 3
-        assert victims.surplus(state, first) is None
+        assert victims.surplus_pod(state, first) is None
