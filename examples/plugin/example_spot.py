@@ -1,4 +1,4 @@
-"""Spot nodes may go any moment: only queues that can do with that get them, and get them first."""
+"""Spot nodes can disappear at any time: only listed queues may use them, and prefer them."""
 
 from vscheduler.core.api import contracts
 
