@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from vscheduler.core import actions, plugins
+from vscheduler.core import actions, compat, plugins
 from vscheduler.core.config import policy
 from vscheduler.simulator import run
 
@@ -62,7 +62,7 @@ CLUSTER = [node("n1", 8), queue("tenant", 1), queue("guest", 1)]
 def after(*jobs, cycles=3):
     """Pods bound and pods evicted by job, and why jobs wait."""
     text = CONFIGURATION.read_text()
-    parsed = policy.parse(yaml.safe_load(text), plugins.PLUGINS, actions.ACTIONS)
+    parsed = policy.parse(yaml.safe_load(text), plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO)
     assert not parsed.problems
     manifests = [*CLUSTER, *(each for job in jobs for each in job)]
     outcome = run.simulate(manifests, parsed.policy, run.Options(cycles=cycles))
