@@ -78,7 +78,7 @@ class World:
         """Whether nominated pods leave room for this one on the node."""
         column = self.plain.space.columns
         row = self.plain.layout.rows[name]
-        free = self.plain.allocatable[row] - self.plain.future_used[row]
+        free = self.plain.cluster.allocatable[row] - self.plain.cluster.future_used[row]
         asked, wanted = checks.request(pod), checks.request(pod)
         for each in self.counted(pod):
             there = each["status"]["nominatedNodeName"]
@@ -180,7 +180,8 @@ def test_what_a_cycle_gives_away_leaves_nominated_pods_their_room(picture: str) 
     given += [(each.node, pods[each.task.key]) for each in result.pipelined]
     for node in {place for place, _ in given}:
         row = before.layout.rows[node]
-        free = Counter(before.space.amounts(before.allocatable[row] - before.future_used[row]))
+        cluster = before.cluster
+        free = Counter(before.space.amounts(cluster.allocatable[row] - cluster.future_used[row]))
         for evict in result.evicts:
             if evict.node == node:
                 free.update(checks.request(pods[evict.task.key]))

@@ -29,10 +29,10 @@ def books(session: working.Session) -> dict[str, object]:
     """All that a session keeps account of, arrays as bytes."""
     decided = session.decided
     return {
-        "used": session.used.tobytes(),
-        "future_used": session.future_used.tobytes(),
-        "ports": dict(session.ports),
-        "leaving_ports": dict(session.leaving_ports),
+        "used": session.cluster.used.tobytes(),
+        "future_used": session.cluster.future_used.tobytes(),
+        "ports": dict(session.cluster.ports),
+        "leaving_ports": dict(session.cluster.leaving_ports),
         "gangs": [
             (
                 state.phase,
@@ -49,7 +49,7 @@ def books(session: working.Session) -> dict[str, object]:
             for task in state.job.tasks
         ],
         "decided": (list(decided.binds), list(decided.pipelined), list(decided.evicts)),
-        "budgets": [session.budgets.spare([task]) for task in evictable(session)],
+        "budgets": [session.cluster.budgets.spare([task]) for task in evictable(session)],
     }
 
 
@@ -65,9 +65,9 @@ def answers(session: working.Session) -> dict[str, object]:
     for task in pending(session):
         queue = session.queues[session.job_state_of(task).job.queue]
         said[f"allocatable {task.key}"] = dispatch.every("allocatable", queue, task)
-        scores = dispatch.every("score_nodes", task, session.view())
+        scores = dispatch.every("score_nodes", task, session.cluster.view())
         said[f"scores {task.key}"] = [None if row is None else row.tobytes() for row in scores]
-        verdicts = dispatch.every("filter_nodes", task, session.view())
+        verdicts = dispatch.every("filter_nodes", task, session.cluster.view())
         said[f"masks {task.key}"] = [each.passes.tobytes() for some in verdicts for each in some]
         for hook in ("preemptable", "reclaimable"):
             victims = dispatch.every(hook, task, evictable(session))
@@ -79,7 +79,8 @@ def answers(session: working.Session) -> dict[str, object]:
 
 def evictable(session: working.Session) -> list[jobs.Task]:
     """All tasks that could be asked to go, by node and UID."""
-    return [task for row in range(session.layout.size) for task in session.evictable_on(row)]
+    rows = range(session.layout.size)
+    return [task for row in rows for task in session.cluster.evictable_on(row)]
 
 
 def act(

@@ -56,12 +56,12 @@ class Shuffle(contracts.Action[working.Session]):
         everything = victims.whole(state)
         wanted = {task.uid for task in named}
         together = everything is not None and all(task.uid in wanted for task in everything.tasks)
-        if everything is not None and together and session.budgets.spare(everything.tasks):
+        if everything is not None and together and session.cluster.budgets.spare(everything.tasks):
             yield everything
             return
         for task in named:
             unit = victims.surplus_pod(state, task)
-            if unit is not None and session.budgets.spare(unit.tasks):
+            if unit is not None and session.cluster.budgets.spare(unit.tasks):
                 yield unit
 
     def _must_stay(self, session: working.Session, state: job_state.JobState) -> bool:

@@ -42,7 +42,7 @@ class NodeByNodeSearch:
         session = self.session
         return [
             task
-            for task in session.evictable_on(row)
+            for task in session.cluster.evictable_on(row)
             if session.job_state_of(task).status(task) is task.status
             and task.preemptable
             and self.candidate(session.job_state_of(task), task)

@@ -14,7 +14,37 @@ from vscheduler.core.fair_share import node_pools
 from vscheduler.core.model import nodes, resources, snapshot
 
 
-def losses(taken: snapshot.Snapshot) -> dict[str, snapshot.NodeLoss]:
+class NodeLosses:
+    """The losses of all nodes in one cycle, and for how long losses must be remembered."""
+
+    def __init__(self, taken: snapshot.Snapshot) -> None:
+        self._losses = _losses(taken)
+        self._now = taken.now
+        self._rows = taken.nodes.layout.rows
+        self._seconds = 0.0
+
+    def recent(self, seconds: float) -> dict[str, snapshot.NodeLoss]:
+        """Return the losses of the last `seconds`, and remember losses for as long."""
+        self._seconds = max(seconds, self._seconds)
+        found = self._losses.items()
+        return {name: loss for name, loss in found if loss.since + seconds > self._now}
+
+    def carried(self) -> Mapping[str, snapshot.NodeLoss]:
+        """Return the losses that the next cycle must know.
+
+        A loss is dropped once old enough, when the node has left with all pods of this scheduler.
+        """
+        if not self._seconds:
+            return {}
+        oldest = self._now - self._seconds
+        return {
+            name: loss
+            for name, loss in self._losses.items()
+            if loss.since > oldest or loss.held or name in self._rows
+        }
+
+
+def _losses(taken: snapshot.Snapshot) -> dict[str, snapshot.NodeLoss]:
     """Return what nodes have lost, by node name: known losses not made good so far, and new ones.
 
     The grace time of a loss starts anew when more is lost on the node: the node shrinks further,

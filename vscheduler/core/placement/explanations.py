@@ -63,7 +63,7 @@ def outsized(
     """
     request = session.request(task)
     rows = np.flatnonzero(reachable)
-    allocatable = session.allocatable[rows]
+    allocatable = session.cluster.allocatable[rows]
     if not rows.size or resources.fits(request, allocatable).any():
         return ()
     most = allocatable.max(axis=0)

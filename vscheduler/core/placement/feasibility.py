@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vscheduler.core.model import decisions, jobs, queues, resources
-from vscheduler.core.session import job_state, reasons, unschedulable_jobs
+from vscheduler.core.session import job_state, reasons
 from vscheduler.core.session.unschedulable_jobs import Need, Obstacle, Pods
 
 if TYPE_CHECKING:
@@ -72,14 +72,14 @@ class Feasibility:
         self, state: job_state.JobState, obstacle: Obstacle, pod_class: jobs.PodClass
     ) -> decisions.Reason:
         """Return why no node takes a pod of this class; from an earlier cycle if unchanged."""
-        job, known = state.job, self._session.known_unschedulable.entries
-        if job.id in known and state.untouched:
-            return known[job.id].reason
+        job, known = state.job, self._session.known_unschedulable
+        if job.id in known.entries and state.untouched:
+            return known.entries[job.id].reason
         pending = state.tasks(jobs.TaskStatus.PENDING)
         task = next(each for each in pending if each.pod_class is pod_class)
         reason = reasons.no_room(self._session, state, task, empty=True)
         if state.untouched:
-            known[job.id] = unschedulable_jobs.Entry(job=job, obstacle=obstacle, reason=reason)
+            known.add(job, obstacle, reason)
         return reason
 
     def _find(self, queue: str, needs: tuple[Need, ...]) -> Obstacle | None:
@@ -190,7 +190,7 @@ def beyond(session: "working.Session", state: job_state.JobState) -> tuple[decis
     layout = session.layout
     allowed = session.queue_nodes(session.queues[state.job.queue], layout)
     rows = layout.ready if allowed is None else layout.ready & allowed
-    total = session.space.amounts(session.allocatable[rows].sum(axis=0))
+    total = session.space.amounts(session.cluster.allocatable[rows].sum(axis=0))
     return tuple(
         decisions.Shortage(resource=name, requested=amount, allocated=0, limit=total.get(name, 0))
         for name, amount in sorted((state.job.min_resources or {}).items())

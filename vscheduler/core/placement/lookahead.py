@@ -7,16 +7,13 @@ host ports, and any further input of answers declared by plugins (`row_outlook`)
 """
 
 from collections.abc import Hashable, Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import resources
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
+from vscheduler.core.session import cluster_state
 
 Rows = NDArray[np.int64]
 Scores = NDArray[np.float64]
@@ -55,21 +52,21 @@ class Lookahead:
             self._found[plan, state] = (now, later)
 
 
-def state(session: "working.Session", row: int, told: Hashable = None) -> Hashable:
+def state(cluster: cluster_state.ClusterState, row: int, told: Hashable = None) -> Hashable:
     """Return the present state of a row: everything scores may depend on.
 
     `told` comes from plugins.
     """
-    used, future = session.used[row].tobytes(), session.future_used[row].tobytes()
-    if not session.ports and not session.leaving_ports:
+    used, future = cluster.used[row].tobytes(), cluster.future_used[row].tobytes()
+    if not cluster.ports and not cluster.leaving_ports:
         return row, used, future, told
-    name = session.layout.names[row]
-    taken = session.ports.get(name), session.leaving_ports.get(name)
+    name = cluster.layout.names[row]
+    taken = cluster.ports.get(name), cluster.leaving_ports.get(name)
     return row, used, future, told, taken
 
 
 def foreseen(
-    session: "working.Session", request: resources.Vector, rows: Rows
+    cluster: cluster_state.ClusterState, request: resources.Vector, rows: Rows
 ) -> contracts.NodeView | None:
     """Return rows as they will be with more tasks of this request; None if no row has room.
 
@@ -77,7 +74,7 @@ def foreseen(
     """
     steps = np.repeat(np.arange(1, DEPTH + 1), rows.size)[:, np.newaxis] * request
     every = np.tile(rows, DEPTH)
-    whole = session.view(every)
+    whole = cluster.view(every)
     used, future = whole.used + steps, whole.future_used + steps
     wanted = np.flatnonzero(request)
     fits = (used[:, wanted] <= whole.allocatable[:, wanted]).all(axis=1)
@@ -95,11 +92,11 @@ def foreseen(
     )
 
 
-def states(session: "working.Session", view: contracts.NodeView) -> Iterator[Hashable]:
+def states(cluster: cluster_state.ClusterState, view: contracts.NodeView) -> Iterator[Hashable]:
     """Yield the state of each foreseen row, for tasks about which plugins add nothing."""
     assert view.rows is not None
-    ports, leaving = session.ports, session.leaving_ports
-    names = session.layout.names
+    ports, leaving = cluster.ports, cluster.leaving_ports
+    names = cluster.layout.names
     for row, used, future in zip(view.rows.tolist(), view.used, view.future_used, strict=True):
         if not ports and not leaving:
             yield row, used.tobytes(), future.tobytes(), None

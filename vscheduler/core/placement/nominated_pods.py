@@ -160,7 +160,7 @@ def room(session: "working.Session", task: jobs.Task) -> resources.Vector:
 
     The amount is negative where reservations exceed the free resources.
     """
-    return rest(session, task, session.view()) - session.future_used
+    return rest(session, task, session.cluster.view()) - session.cluster.future_used
 
 
 def verdicts(session: "working.Session", task: jobs.Task) -> Iterator[contracts.FilterResult]:
@@ -169,7 +169,7 @@ def verdicts(session: "working.Session", task: jobs.Task) -> Iterator[contracts.
     if kept is None:
         return
     request = session.request(task)
-    free = session.allocatable - session.future_used
+    free = session.cluster.allocatable - session.cluster.future_used
     for column in np.flatnonzero(request).tolist():
         wanted, name = request[column], session.space.names[column]
         # Only nodes made too small by reservations: where room is short in any case, nominated pods

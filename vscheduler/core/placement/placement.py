@@ -58,7 +58,7 @@ class Plan:
         """Whether plugins declare that scores depend on more of a node than its arrays show; None
         until a node changes."""
         self.seen = 0
-        """How much of `session.touched` the plan has followed."""
+        """How much of `session.cluster.touched` the plan has followed."""
         self.set_scored = True
         """Whether score_node_set has answered for this plan so far."""
         self.number = 0
@@ -111,12 +111,12 @@ class Placement:
     def reachable(self, task: jobs.Task) -> NDArray[np.bool_]:
         """Return the nodes (N,) the task could use if evictions made room."""
         session = self._session
-        return _reachable(self.verdicts(task, session.view()), session.layout)
+        return _reachable(self.verdicts(task, session.cluster.view()), session.layout)
 
     def ranked(self, task: jobs.Task, mask: NDArray[np.bool_]) -> list[int]:
         """Return the rows of these nodes (N,), best score first, whether or not the task fits."""
         plan = Plan(task, self._session.request(task))
-        scores = np.where(mask, self._scores(task, self._session.view()), -np.inf)
+        scores = np.where(mask, self._scores(task, self._session.cluster.view()), -np.inf)
         scores = self._with_set_scores(plan, scores)
         order = np.argsort(-scores, kind="stable")
         rows: list[int] = order[: int(mask.sum())].tolist()
@@ -127,7 +127,7 @@ class Placement:
         plan = self._plan(task)
         if plan.explained is None:
             self._session.spend("explanations", EXPLANATION_COST)
-            lasting = self._lasting(task, self._session.view())
+            lasting = self._lasting(task, self._session.cluster.view())
             lasting = [each for each in lasting if not each.temporary]
             reachable = _reachable(lasting, self._session.layout)
             outsized = explanations.outsized(self._session, task, reachable)
@@ -141,16 +141,16 @@ class Placement:
         """
         session = self._session
         session.spend("explanations", EMPTY_NODE_COST)
-        lasting = self._lasting(task, session.view())
+        lasting = self._lasting(task, session.cluster.view())
         verdicts = [each for each in lasting if not (each.temporary or each.curable)]
-        explained = explanations.explain(session, task, verdicts, session.allocatable)
+        explained = explanations.explain(session, task, verdicts, session.cluster.allocatable)
         outsized = explanations.outsized(session, task, _reachable(verdicts, session.layout))
         return interfaces.Explanation(*explained, outsized)
 
     def explain(self, task: jobs.Task) -> tuple[decisions.RefusalCounts, interfaces.Holes]:
         """Return refusals with node counts, and the largest free amounts."""
         session = self._session
-        verdicts = self.verdicts(task, session.view())
+        verdicts = self.verdicts(task, session.cluster.view())
         verdicts = (*verdicts, *nominated_pods.verdicts(session, task))
         return explanations.explain(session, task, verdicts, nominated_pods.room(session, task))
 
@@ -164,22 +164,22 @@ class Placement:
             session.job_state_of(task).job.queue,
             nominated_pods.likeness(session, task),
         )
-        plan = self._plans.get(key)
+        plan, touched = self._plans.get(key), session.cluster.touched
         if plan is None:
             self._drop_plans(key)
             plan = self._plans[key] = Plan(task, session.request(task))
             self._set_outlook(plan, session.dispatch.every("outlook", task))
             self._refresh(plan, None)
-        elif plan.seen < len(session.touched):
+        elif plan.seen < len(touched):
             self._plans.move_to_end(key)
-            rows = session.touched[plan.seen :]
+            rows = touched[plan.seen :]
             outlook = session.dispatch.every("outlook", task)
             if outlook != plan.outlook:
                 self._set_outlook(plan, outlook)
                 self._refresh(plan, None)
             else:
                 self._update(plan, rows)
-        plan.seen = len(session.touched)
+        plan.seen = len(touched)
         return plan
 
     def _drop_plans(self, key: tuple[jobs.PodClass, str, Hashable]) -> None:
@@ -215,7 +215,7 @@ class Placement:
             plan.has_row_outlook = bool(self._row_outlooks(plan.task, np.empty(0, dtype=np.int64)))
         outlooks = self._outlooks_by_row(plan, rows) if plan.has_row_outlook else {}
         for row in rows:
-            state = lookahead.state(session, row, outlooks.get(row))
+            state = lookahead.state(session.cluster, row, outlooks.get(row))
             known = self._ahead.get(plan.number, state)
             if known is None:
                 unknown[row] = state
@@ -247,11 +247,11 @@ class Placement:
         """
         session = self._session
         rows = np.union1d(lookahead.best(plan.idle), [row])
-        view = lookahead.foreseen(session, plan.request, rows)
+        view = lookahead.foreseen(session.cluster, plan.request, rows)
         if view is not None:
             session.spend("ahead", 100 + view.size)
             self._ahead.put(
-                plan.number, lookahead.states(session, view), *self._evaluate(plan, view)
+                plan.number, lookahead.states(session.cluster, view), *self._evaluate(plan, view)
             )
 
     def _set_outlook(self, plan: Plan, outlook: list[Hashable]) -> None:
@@ -263,7 +263,7 @@ class Placement:
     def _refresh(self, plan: Plan, rows: Rows | None) -> None:
         """Evaluate these rows of the plan, or all of them."""
         session = self._session
-        view = session.view(rows)
+        view = session.cluster.view(rows)
         if rows is None:
             session.spend("plans", 170 + view.size // 30)
         else:
@@ -341,7 +341,7 @@ class Placement:
         feasible = scores > -np.inf
         if not feasible.any():
             return scores
-        view = self._session.view()
+        view = self._session.cluster.view()
         found = self._session.dispatch.each(
             "score_node_set", hooks.scores, None, plan.task, view, feasible
         )

@@ -78,7 +78,7 @@ def _evict(session: "working.Session", state: job_state.JobState) -> None:
         task.uid for task in bound_pods
     ):
         return
-    if not session.budgets.spare(bound_pods):
+    if not session.cluster.budgets.spare(bound_pods):
         return
     with session.statement() as trial:
         for task in bound_pods:

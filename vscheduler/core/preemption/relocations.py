@@ -179,7 +179,7 @@ def _is_available(session: "working.Session", reservation: snapshot.ReplacementR
     row = session.layout.rows[reservation.node]
     if reservation.task.job in session.job_states:
         return session.placement.feasible(reservation.task, row)
-    free = session.allocatable[row] - session.future_used[row]
+    free = session.cluster.allocatable[row] - session.cluster.future_used[row]
     return bool((session.request(reservation.task) <= free).all())
 
 

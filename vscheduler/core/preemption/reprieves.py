@@ -118,10 +118,10 @@ def _leaves_others_alone(session: "working.Session", evicts: list[decisions.Evic
     for evict in evicts:
         row = session.layout.rows[evict.node]
         request = session.request(evict.task)
-        free = session.allocatable[row] - session.future_used[row]
+        free = session.cluster.allocatable[row] - session.cluster.future_used[row]
         if (free < 0)[request > 0].any() or not _leaves_nominated_room(session, evict):
             return False
-        taken = session.ports.get(evict.node, ())
+        taken = session.cluster.ports.get(evict.node, ())
         if any(left.conflicts(right) for left, right in itertools.combinations(taken, 2)):
             return False
         if session.affinity_counts.state_of(evict.task):

@@ -311,7 +311,7 @@ class VictimSearch:
         """Whether evicting this group alone frees enough resources; filters aren't asked."""
         session = self._session
         name, request = session.layout.names[row], session.request(task)
-        free = session.allocatable[row] - session.future_used[row]
+        free = session.cluster.allocatable[row] - session.cluster.future_used[row]
         free += self._sum(each for each in unit.tasks if each.node == name)
         return bool((request <= free)[request > 0].all())
 
@@ -346,7 +346,7 @@ class VictimSearch:
         """Whether resources, queue and filters admit the task, now or after pending releases."""
         session = self._session
         request = session.request(task)
-        free = session.allocatable[row] - session.future_used[row]
+        free = session.cluster.allocatable[row] - session.cluster.future_used[row]
         if not (request <= free)[request > 0].all():
             return False
         return self._is_allowed(task) and session.placement.feasible(task, row)

@@ -152,9 +152,9 @@ def cost(chosen: Sequence[VictimGroup]) -> Cost:
 def most(session: "working.Session", queue: queues.Queue, hook: str) -> resources.Vector:
     """Return an upper bound, (N, R), of what evictions could free for a queue, ignoring plugins."""
     inside = hook == "preemptable"
-    freed = np.zeros_like(session.future_used)
+    freed = np.zeros_like(session.cluster.future_used)
     for row in range(session.layout.size):
-        for task in session.evictable_on(row):
+        for task in session.cluster.evictable_on(row):
             if task.preemptable and (session.job_state_of(task).job.queue == queue.name) == inside:
                 freed[row] += session.request(task)
     return freed
@@ -194,7 +194,8 @@ class VictimCandidates:
 
     def evictable_on(self, row: int) -> list[jobs.Task]:
         """Return the candidates on the node."""
-        return [task for task in self._session.evictable_on(row) if self._is_candidate(task)]
+        evictable = self._session.cluster.evictable_on(row)
+        return [task for task in evictable if self._is_candidate(task)]
 
     def start_search(self, claimed: resources.Vector) -> None:
         """Start the search for another task.
@@ -269,7 +270,8 @@ class VictimCandidates:
         if not stays and self._has_nominations(unit.state):
             return None
         session, hook, tasks = self._session, self._hook, current.tasks
-        if not session.budgets.spare(tasks) or session.affinity_counts.would_break_affinity(tasks):
+        budgets, affinity_counts = session.cluster.budgets, session.affinity_counts
+        if not budgets.spare(tasks) or affinity_counts.would_break_affinity(tasks):
             return None
         if len(session.dispatch.unprotected(hook, claimant, tasks)) < len(tasks):
             return None

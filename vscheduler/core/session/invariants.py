@@ -29,8 +29,8 @@ def check(session: "working.Session") -> None:
 
 def _check_rows(session: "working.Session") -> None:
     """Recount the touched rows from the snapshot and the decisions; no row may be overfull."""
-    table, decided = session.snapshot.nodes, session.decided
-    rows = np.array(sorted(set(session.touched)), dtype=np.int64)
+    table, cluster, decided = session.snapshot.nodes, session.cluster, session.decided
+    rows = np.array(sorted(set(cluster.touched)), dtype=np.int64)
     used = table.used[rows].copy()
     future = used - table.releasing[rows]
     positions = {int(row): at for at, row in enumerate(rows)}
@@ -39,7 +39,7 @@ def _check_rows(session: "working.Session") -> None:
     starting = _PlacedTasks(session, positions, decided.binds)
     starting.add_to(used, future)
     wanted = starting.requests > 0
-    free = session.allocatable[rows] - used
+    free = cluster.allocatable[rows] - used
     over = (wanted & (free[starting.positions] < 0)).any(axis=1) & starting.allocated
     assert not over.any(), f"{decided.binds[int(over.argmax())].task.key} overfills its node"
     _PlacedTasks(session, positions, tuple(decided.pipelined.values())).add_to(used, future)
@@ -47,8 +47,8 @@ def _check_rows(session: "working.Session") -> None:
         future[positions[session.layout.rows[reservation.node]]] += session.request(
             reservation.task
         )
-    assert (used == session.used[rows]).all(), "used differs from the recount"
-    assert (future == session.future_used[rows]).all(), "future_used differs from the recount"
+    assert (used == cluster.used[rows]).all(), "used differs from the recount"
+    assert (future == cluster.future_used[rows]).all(), "future_used differs from the recount"
 
 
 class _PlacedTasks:

@@ -71,7 +71,7 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
             partial_since=history.partial_since,
             unschedulable=None if faults or not known.entries else known,
             seen=snapshot.LastNodes(space=session.space, nodes=session.snapshot.nodes),
-            node_losses=session.kept_losses(),
+            node_losses=session.node_losses.carried(),
             past_usage=used,
         ),
         finished=not session.spending.exhausted,
@@ -277,7 +277,7 @@ def exclusions(session: "working.Session") -> tuple[decisions.Exclusion, ...]:
         return ()
     by_refusal: dict[refusals.Refusal, list[str]] = {}
     task = _some_task(session)
-    verdicts = () if task is None else session.placement.verdicts(task, session.view())
+    verdicts = () if task is None else session.placement.verdicts(task, session.cluster.view())
     for verdict in (each for each in verdicts if not each.temporary):
         for row in left[~verdict.passes[left]].tolist():
             refused = by_refusal.setdefault(refusals.of(verdict.refusal), [])

@@ -2,12 +2,10 @@
 
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from vscheduler.core.model import decisions, jobs, pod_affinity, snapshot
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
+from vscheduler.core.model import decisions, jobs, snapshot
+from vscheduler.core.session import cluster_state, decided, work_budget
 
 
 class Step(Enum):
@@ -29,8 +27,15 @@ class Statement:
     framework.Statement.
     """
 
-    def __init__(self, session: "working.Session") -> None:
-        self._session = session
+    def __init__(
+        self,
+        cluster: cluster_state.ClusterState,
+        decided: decided.Decided,
+        spending: work_budget.WorkBudget,
+    ) -> None:
+        self._cluster = cluster
+        self._decided = decided
+        self._spending = spending
         self._operations: list[tuple[Step, jobs.Task, int]] = []
         self._evicts: dict[jobs.TaskId, decisions.Evict] = {}
         self._spared: dict[jobs.TaskId, decisions.Evict] = {}
@@ -61,48 +66,48 @@ class Statement:
     def evict(self, evict: decisions.Evict) -> None:
         """Evict the task from its node."""
         task = evict.task
-        assert self._session.job_state_of(task).status(task) in jobs.EVICTABLE
-        row = self._session.layout.rows[evict.node]
-        self._session.evict(task, row)
+        assert self._cluster.job_state_of(task).status(task) in jobs.EVICTABLE
+        row = self._cluster.layout.rows[evict.node]
+        self._cluster.evict(task, row)
         self._evicts[task.uid] = evict
         self._operations.append((Step.EVICTED, task, row))
 
     def spare(self, task: jobs.Task) -> None:
         """Cancel an eviction of this statement."""
         evict = self._evicts.pop(task.uid)
-        row = self._session.layout.rows[evict.node]
-        self._session.restore(task, row)
+        row = self._cluster.layout.rows[evict.node]
+        self._cluster.restore(task, row)
         self._operations.append((Step.SPARED, task, row))
         self._spared[task.uid] = evict
 
     def reprieve(self, evict: decisions.Evict) -> None:
         """Cancel an eviction that an earlier statement has committed."""
-        row = self._session.layout.rows[evict.node]
-        self._session.restore(evict.task, row)
+        row = self._cluster.layout.rows[evict.node]
+        self._cluster.restore(evict.task, row)
         self._operations.append((Step.REPRIEVED, evict.task, row))
 
     def withdraw(self, task: jobs.Task) -> None:
         """Remove a pipelined task from its node."""
-        state = self._session.job_state_of(task)
+        state = self._cluster.job_state_of(task)
         assert state.status(task) is jobs.TaskStatus.PIPELINED
-        row = self._session.layout.rows[state.node(task) or ""]
-        self._session.give_back(task, row)
+        row = self._cluster.layout.rows[state.node(task) or ""]
+        self._cluster.give_back(task, row)
         self._operations.append((Step.WITHDRAWN, task, row))
 
     def keep(self, reservation: snapshot.ReplacementReservation) -> None:
         """Reserve resources for a pod that doesn't exist yet."""
-        self._session.keep(reservation)
+        self._cluster.reserve(reservation)
         self._kept[reservation.task.uid] = reservation
         self._operations.append(
-            (Step.KEPT, reservation.task, self._session.layout.rows[reservation.node])
+            (Step.KEPT, reservation.task, self._cluster.layout.rows[reservation.node])
         )
 
     def start(self, task: jobs.Task) -> None:
         """Let an allocated task start that an earlier statement had held back."""
-        state = self._session.job_state_of(task)
+        state = self._cluster.job_state_of(task)
         assert state.status(task) is jobs.TaskStatus.ALLOCATED
-        row = self._session.layout.rows[state.node(task) or ""]
-        self._move_affinity(task, row, pod_affinity.PodPresence.STAYING)
+        row = self._cluster.layout.rows[state.node(task) or ""]
+        self._cluster.let_start(task, row)
         self._operations.append((Step.STARTED, task, row))
 
     def postpone(self, checkpoint: int) -> None:
@@ -126,20 +131,20 @@ class Statement:
             step, task, row = self._operations.pop()
             match step:
                 case Step.PLACED:
-                    self._session.give_back(task, row)
+                    self._cluster.give_back(task, row)
                 case Step.EVICTED:
-                    self._session.restore(task, row)
+                    self._cluster.restore(task, row)
                     del self._evicts[task.uid]
                 case Step.WITHDRAWN:
-                    self._session.take(task, row, jobs.TaskStatus.PIPELINED)
+                    self._cluster.take(task, row, jobs.TaskStatus.PIPELINED)
                 case Step.REPRIEVED:
-                    self._session.evict(task, row)
+                    self._cluster.evict(task, row)
                 case Step.KEPT:
-                    self._session.keep(self._kept.pop(task.uid), -1)
+                    self._cluster.release(self._kept.pop(task.uid))
                 case Step.STARTED:
-                    self._move_affinity(task, row, pod_affinity.PodPresence.COMING)
+                    self._cluster.hold_back(task, row)
                 case Step.SPARED:
-                    self._session.evict(task, row)
+                    self._cluster.evict(task, row)
                     self._evicts[task.uid] = self._spared.pop(task.uid)
 
     @property
@@ -153,7 +158,7 @@ class Statement:
         A pipelined task keeps its resources for the rest of the cycle, and in later cycles if pods
         are evicted for the task.
         """
-        names, decided = self._session.layout.names, self._session.decided
+        names, decided = self._cluster.layout.names, self._decided
         for step, task, row in self._operations:
             if step is Step.WITHDRAWN:
                 decided.withdraw(task)
@@ -162,7 +167,7 @@ class Statement:
             elif step is Step.STARTED:
                 decided.start(task, names[row])
             elif step is Step.PLACED:
-                state = self._session.job_state_of(task)
+                state = self._cluster.job_state_of(task)
                 if state.status(task) is jobs.TaskStatus.ALLOCATED:
                     decided.bind(task, names[row])
                 else:
@@ -170,7 +175,7 @@ class Statement:
                     if self._evicts or task.uid in decided.nominations:
                         decided.nominate(task, names[row])
         decided.evict(self._evicts)
-        self._session.spending.count("evictions", bool(self._evicts))
+        self._spending.count("evictions", bool(self._evicts))
         self._forget()
 
     def hold(self) -> None:
@@ -179,35 +184,26 @@ class Statement:
         Volcano: a pipelined statement is neither committed nor discarded.
         """
         assert not self._evicts, "nothing is evicted for a job that can't start"
-        names, decided = self._session.layout.names, self._session.decided
+        names, decided = self._cluster.layout.names, self._decided
         for step, task, row in self._operations:
             if step is Step.WITHDRAWN:
                 decided.withdraw(task)
             elif step in (Step.PLACED, Step.STARTED):
-                if self._session.job_state_of(task).status(task) is jobs.TaskStatus.ALLOCATED:
+                if self._cluster.job_state_of(task).status(task) is jobs.TaskStatus.ALLOCATED:
                     # The task waits with its gang, so it can't satisfy another pod's affinity yet.
-                    self._move_affinity(task, row, pod_affinity.PodPresence.COMING)
+                    self._cluster.hold_back(task, row)
                 decided.pipeline(task, names[row])
         self._forget()
 
-    def _move_affinity(self, task: jobs.Task, row: int, presence: pod_affinity.PodPresence) -> None:
-        """Let pod affinity count a task, already placed, as starting or as waiting on the node."""
-        previous = pod_affinity.PodPresence.STAYING
-        if presence is previous:
-            previous = pod_affinity.PodPresence.COMING
-        self._session.affinity_counts.move(task, row, previous, -1)
-        self._session.affinity_counts.move(task, row, presence, 1)
-        self._session.touched.append(row)
-
     def _forget(self) -> None:
         for reservation in self._kept.values():
-            self._session.decided.reserve(reservation)
+            self._decided.reserve(reservation)
         self._kept.clear()
         self._operations.clear()
         self._evicts.clear()
         self._spared.clear()
 
     def _take(self, task: jobs.Task, row: int, status: jobs.TaskStatus) -> None:
-        assert self._session.job_state_of(task).status(task) is jobs.TaskStatus.PENDING
-        self._session.take(task, row, status)
+        assert self._cluster.job_state_of(task).status(task) is jobs.TaskStatus.PENDING
+        self._cluster.take(task, row, status)
         self._operations.append((Step.PLACED, task, row))

@@ -2,14 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from vscheduler.core.model import decisions, jobs, queues, resources
+from vscheduler.core.config import policy as policies
+from vscheduler.core.model import decisions, jobs, queues, resources, snapshot
 from vscheduler.core.session import job_state
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
-
 
 Pods: TypeAlias = tuple[tuple[jobs.PodClass, int], ...]
 """Waiting pods, as counts by class."""
@@ -57,7 +54,7 @@ class KnownUnschedulable:
     allocatable: resources.Vector
     """The array of the snapshot; replaced whenever a node changes in anything except its pods."""
     queues: Mapping[str, queues.Queue]
-    policy: object
+    policy: policies.Policy
     entries: dict[jobs.JobId, Entry]
 
     @property
@@ -66,14 +63,18 @@ class KnownUnschedulable:
         found = ((each.job.queue, each.obstacle.unplaceable) for each in self.entries.values())
         return {(queue, pod_class) for queue, pod_class in found if pod_class is not None}
 
-    def holds(self, session: "working.Session") -> bool:
-        """Whether the findings are still valid in this session."""
+    def holds(self, taken: snapshot.Snapshot, policy: policies.Policy) -> bool:
+        """Whether the findings are still valid for this snapshot and policy."""
         return (
-            self.allocatable is session.snapshot.nodes.allocatable
-            and self.policy is session.policy
-            and self.queues == session.queues
-            and session.policy.nodes_last
+            self.allocatable is taken.nodes.allocatable
+            and self.policy is policy
+            and self.queues == taken.queues
+            and policy.nodes_last
         )
+
+    def add(self, job: jobs.Job, obstacle: Obstacle, reason: decisions.Reason) -> None:
+        """Record the finding for one job."""
+        self.entries[job.id] = Entry(job=job, obstacle=obstacle, reason=reason)
 
     def status(
         self,
@@ -94,22 +95,20 @@ class KnownUnschedulable:
         return entry.status
 
 
-def still_known(session: "working.Session") -> KnownUnschedulable:
+def still_known(
+    taken: snapshot.Snapshot,
+    policy: policies.Policy,
+    job_states: Mapping[jobs.JobId, job_state.JobState],
+) -> KnownUnschedulable:
     """Return the earlier findings that are still valid, for this cycle to extend."""
-    carried = session.snapshot.carried.unschedulable
-    known = (
-        carried.entries
-        if isinstance(carried, KnownUnschedulable) and carried.holds(session)
-        else {}
-    )
-    entries = {
-        job: entry
-        for job, entry in known.items()
-        if job in session.job_states and session.job_states[job].job is entry.job
-    }
+    carried = taken.carried.unschedulable
+    entries: dict[jobs.JobId, Entry] = {}
+    if isinstance(carried, KnownUnschedulable) and carried.holds(taken, policy):
+        entries = {
+            job: entry
+            for job, entry in carried.entries.items()
+            if job in job_states and job_states[job].job is entry.job
+        }
     return KnownUnschedulable(
-        allocatable=session.snapshot.nodes.allocatable,
-        queues=session.queues,
-        policy=session.policy,
-        entries=entries,
+        allocatable=taken.nodes.allocatable, queues=taken.queues, policy=policy, entries=entries
     )

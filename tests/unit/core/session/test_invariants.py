@@ -46,7 +46,7 @@ def test_what_was_placed_adds_up(opened: working.Session) -> None:
     invariants.check(opened)
     place(opened)
     invariants.check(opened)
-    assert opened.used[:, CPU].tolist() == [4000, 1000]
+    assert opened.cluster.used[:, CPU].tolist() == [4000, 1000]
 
 
 def test_room_that_is_held_counts(opened: working.Session) -> None:
@@ -58,8 +58,8 @@ def test_room_that_is_held_counts(opened: working.Session) -> None:
         trial.pipeline(third, 0)
         trial.hold()
     invariants.check(opened)
-    assert opened.used[0, CPU] == 2000
-    assert opened.future_used[0, CPU] == 3000
+    assert opened.cluster.used[0, CPU] == 2000
+    assert opened.cluster.future_used[0, CPU] == 3000
 
 
 @pytest.mark.parametrize("column", range(4))
@@ -67,7 +67,7 @@ def test_room_that_is_held_counts(opened: working.Session) -> None:
 def test_a_row_that_differs_is_found(opened: working.Session, row: int, column: int) -> None:
     """Wherever it does, in what is used and in what will be."""
     place(opened)
-    for array in (opened.used, opened.future_used):
+    for array in (opened.cluster.used, opened.cluster.future_used):
         array[row, column] += 1
         with pytest.raises(AssertionError, match=HELD):
             invariants.check(opened)
@@ -79,19 +79,19 @@ def test_a_node_that_is_overfull_is_found(opened: working.Session) -> None:
     """In whatever its pods ask for; what none of them asks for doesn't count."""
     place(opened)
     for column in (CPU, MEMORY, GPU):
-        kept = int(opened.allocatable[0, column])
-        opened.allocatable[0, column] = opened.used[0, column] - 1
+        kept = int(opened.cluster.allocatable[0, column])
+        opened.cluster.allocatable[0, column] = opened.cluster.used[0, column] - 1
         with pytest.raises(AssertionError, match="overfills"):
             invariants.check(opened)
-        opened.allocatable[0, column] = kept
-    opened.allocatable[1, GPU] = -1
+        opened.cluster.allocatable[0, column] = kept
+    opened.cluster.allocatable[1, GPU] = -1
     invariants.check(opened)
 
 
 def test_no_task_is_given_room_that_isnt_there(opened: working.Session) -> None:
     """A node that is over its allocatable in another resource still takes it."""
     small, large = tasks(opened, "small")[0], tasks(opened, "large")[0]
-    opened.allocatable[1, GPU] = -1
-    opened.take(small, 1, jobs.TaskStatus.ALLOCATED)
+    opened.cluster.allocatable[1, GPU] = -1
+    opened.cluster.take(small, 1, jobs.TaskStatus.ALLOCATED)
     with pytest.raises(AssertionError, match="overfills"):
-        opened.take(large, 1, jobs.TaskStatus.ALLOCATED)
+        opened.cluster.take(large, 1, jobs.TaskStatus.ALLOCATED)
