@@ -37,6 +37,9 @@ ANYBODY = ""
 namespace."""
 
 
+GATHERINGS_MAX = 3
+"""How often the moment for the rest of a gang begins anew at most."""
+
 UNITS_PER_SECOND = 1_000_000
 """A unit of work of core.cycle is about a microsecond."""
 
@@ -96,6 +99,8 @@ class Pacing:
         self._not_before = self._guiltless_not_before = 0.0
         self._guiltless = asyncio.Event()
         """Set by news of a namespace with a small part in the last cycle's cost."""
+        self._came = 0
+        """How often news ended a rest early, or would have."""
         self._bound = False
         """Whether the last cycle bound pods."""
         self._costs: Mapping[str, int] = {}
@@ -135,7 +140,7 @@ class Pacing:
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await self._guiltless.wait()
-                await self._rest()  # the first pod of a gang is here: the others come
+                await self._gather()
 
     def _judge(self, news: Iterable[str]) -> None:
         """End the rest early if any of these namespaces had a small part in the last cycle's cost.
@@ -148,6 +153,19 @@ class Pacing:
         for name in news:
             if self._bound if name == ANYBODY else self._costs.get(name, 0) * part < most:
                 self._guiltless.set()
+                self._came += 1
+
+    async def _gather(self) -> None:
+        """Wait for the rest of a gang whose first object has ended a rest.
+
+        A cycle that began without the last pod of the gang would be in vain, and would be followed
+        by a rest again. So the moment begins anew, a few times at most, while objects still come.
+        """
+        for _ in range(GATHERINGS_MAX):
+            came = self._came
+            await self._rest()
+            if came == self._came or not self._more_to_come():
+                return
 
     async def _rest(self) -> None:
         """Wait until no further changes are expected.

@@ -242,6 +242,36 @@ async def test_a_gang_of_which_the_first_pod_ends_a_rest_is_waited_for() -> None
     await asyncio.wait_for(waits, 5)
 
 
+class Counted(pacing.Pacing):
+    """Counts the moments in which more is waited for."""
+
+    moments = 0
+
+    async def _rest(self) -> None:
+        self.moments += 1
+        await super()._rest()
+
+
+@pytest.mark.parametrize(("comes", "moments"), [(True, pacing.GATHERINGS_MAX), (False, 1)])
+async def test_a_gang_that_still_comes_is_waited_for_a_few_moments_at_most(
+    comes: bool, moments: int
+) -> None:
+    """A gang of which nothing comes any more gets one moment."""
+    made = Counted(replace(QUICK, debounce_seconds=0.1), lambda: True)
+    ended(made)
+    ended(made, seconds=0.001, a=1000)
+    made.changed(OTHER, ["a"])
+    waits = asyncio.ensure_future(made.wait())
+    await asyncio.sleep(0.2)
+    before = made.moments
+    made.changed(OTHER, ["b"])
+    while not waits.done():
+        await asyncio.sleep(0.02)
+        if comes:
+            made.changed(OTHER, ["b"])
+    assert made.moments - before == moments
+
+
 async def test_pods_that_come_in_the_middle_of_a_rest_end_it() -> None:
     """Who waits hears of them."""
     made = paced()
