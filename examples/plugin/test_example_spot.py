@@ -3,7 +3,7 @@
 import example_spot
 import yaml
 
-from vscheduler.core import actions, plugins
+from vscheduler.core import actions, compat, plugins
 from vscheduler.core.config import policy
 from vscheduler.simulator import run
 
@@ -43,7 +43,10 @@ JOB = """
 def places(*jobs, configuration=CONFIGURATION):
     """Where the pods of these jobs, each a queue and what it asks for, are bound."""
     parsed = policy.parse(
-        yaml.safe_load(configuration), (*plugins.PLUGINS, example_spot.Spot), actions.ACTIONS
+        yaml.safe_load(configuration),
+        (*plugins.PLUGINS, example_spot.Spot),
+        actions.ACTIONS,
+        compat.VOLCANO,
     )
     assert not parsed.problems
     texts = [CLUSTER, *(JOB.replace("QUEUE", queue).replace("CPU", cpu) for queue, cpu in jobs)]

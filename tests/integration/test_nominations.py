@@ -55,10 +55,10 @@ def test_a_preemptor_of_kube_scheduler_finds_the_room_that_its_victim_left(
     pods.wait_for(
         f"{daemons.PODS}/preemptor", lambda pod: pod["status"].get("nominatedNodeName") == "node-0"
     )
-    kube_scheduler.process.send_signal(signal.SIGSTOP)
     pods.wait_for(
         f"{daemons.PODS}/victim", lambda pod: pod["metadata"].get("deletionTimestamp") is not None
-    )
+    )  # kube-scheduler deletes it at its leisure, once the nomination is written
+    kube_scheduler.process.send_signal(signal.SIGSTOP)
     daemons.a_gang(cluster, "eager", 1)
     pods.patch(f"{daemons.PODS}/victim", {"metadata": {"finalizers": None}})
     pods.delete(f"{daemons.PODS}/victim", gracePeriodSeconds=0)
