@@ -6,6 +6,7 @@ respected. Free resources are used first, and a victim is spared when the job fi
 the victim. If no plan works, nothing is evicted.
 """
 
+import functools
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING
 
@@ -87,8 +88,11 @@ class Planner:
                 continue
             for whole in gangs:
                 with session.statement() as trial:
-                    terms = self._terms(whole=whole, moving=moving)
-                    attempt = search.VictimSearch(self, trial, queue, preemptor, candidate, terms)
+                    pool = self._pool(queue, candidate, whole=whole, moving=moving)
+                    most = functools.partial(self._upper_bound, queue)
+                    attempt = search.VictimSearch(
+                        session, trial, preemptor, pool, self.action, most
+                    )
                     if self._carry_out(attempt, trial, preemptor):
                         return True
                     if attempt.might_move:
@@ -97,11 +101,23 @@ class Planner:
             self._failed.add(likeness)
         return False
 
-    def _terms(self, *, whole: bool, moving: bool) -> victims.EvictionRules:
-        return victims.EvictionRules(
+    def _pool(
+        self, queue: queues.Queue, candidate: victims.Candidate, *, whole: bool, moving: bool
+    ) -> victims.VictimCandidates:
+        """Return the candidates of one attempt: with whole gangs or without, moved or evicted."""
+        session = self.session
+        rules = victims.EvictionRules(
             whole=whole,
             always=self.whole_gangs is victims.WholeGangs.ALWAYS,
-            relocation=relocations.Relocation(self.session) if moving else None,
+            relocation=relocations.Relocation(session) if moving else None,
+        )
+        return victims.VictimCandidates(
+            session,
+            hook=self.hook,
+            claimant=queue,
+            candidate=candidate,
+            oldest=session.snapshot.now - self.min_runtime,
+            rules=rules,
         )
 
     def _carry_out(
@@ -132,7 +148,7 @@ class Planner:
         """Whether a similar job has found no victims, with no successful plan since."""
         return preemptor.likeness(self.session) in self._failed
 
-    def most(self, queue: queues.Queue) -> resources.Vector:
+    def _upper_bound(self, queue: queues.Queue) -> resources.Vector:
         """Return an upper bound, (N, R), of what evictions could free for the queue."""
         if queue.name not in self._most:
             self._most[queue.name] = victims.most(self.session, queue, self.hook)

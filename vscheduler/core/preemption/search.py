@@ -4,18 +4,18 @@ Everything happens in a statement that is undone unless the planner commits it.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vscheduler.core.model import decisions, jobs, queues, resources
+from vscheduler.core.model import decisions, jobs, resources
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.preemption import preemptors, victims
 from vscheduler.core.session import job_state, statement
 
 if TYPE_CHECKING:
-    from vscheduler.core.preemption import planner
+    from vscheduler.core.session import session as working
 
 PROPORTION = 2.0
 """The limit for whole gangs, as a multiple of the resources that the preemptor lacks."""
@@ -32,29 +32,21 @@ class VictimSearch:
 
     def __init__(
         self,
-        planner: "planner.Planner",
+        session: "working.Session",
         trial: statement.Statement,
-        queue: queues.Queue,
         preemptor: preemptors.Preemptor,
-        candidate: victims.Candidate,
-        terms: victims.EvictionRules,
+        pool: victims.VictimCandidates,
+        action: str,
+        most: Callable[[], resources.Vector],
     ) -> None:
-        self._planner = planner
-        self._session = planner.session
-        self._trial = trial
-        self._queue = queue
+        """Prepare the attempt. action is recorded with each eviction; most returns an upper bound,
+        (N, R), of what evictions could free.
+        """
+        self._session, self._trial, self._pool = session, trial, pool
+        self._action, self._most = action, most
         self._state = preemptor.state
         self._has_minimum = self._is_pipelined()
         self._tasks = self._tasks_to_place(preemptor)
-        self._relocation = terms.relocation
-        self._pool = victims.VictimCandidates(
-            self._session,
-            hook=planner.hook,
-            claimant=queue,
-            candidate=candidate,
-            oldest=self._session.snapshot.now - planner.min_runtime,
-            terms=terms,
-        )
         self.placed: dict[jobs.TaskId, tuple[jobs.Task, int]] = {}
         """Placed tasks with their rows, in the order of placement."""
         self._chosen: dict[object, victims.VictimGroup] = {}
@@ -134,7 +126,8 @@ class VictimSearch:
     def moves_the_displaced(self, until: float) -> bool:
         """Reserve resources for replacements of moved pods until then; return success."""
         tasks = [task for unit in self._chosen.values() if unit.moves for task in unit.tasks]
-        return self._relocation is None or self._relocation.find(self._trial, tasks, until)
+        relocation = self._pool.rules.relocation
+        return relocation is None or relocation.find(self._trial, tasks, until)
 
     def _needed_of(self, left: Sequence[jobs.Task]) -> Sequence[jobs.Task]:
         """Return as many tasks as the job needs for its minimum, or for one more pod."""
@@ -177,12 +170,12 @@ class VictimSearch:
 
     def _may_claim(self, task: jobs.Task) -> bool:
         """Whether the queue may reclaim resources for this task."""
-        if self._planner.hook != "reclaimable":
+        if self._pool.hook != "reclaimable":
             return True
-        return self._session.dispatch.all_agree("preemptive", self._queue, (task,))
+        return self._session.dispatch.all_agree("preemptive", self._pool.claimant, (task,))
 
     def _is_allowed(self, task: jobs.Task) -> bool:
-        return self._session.dispatch.all_agree("allocatable", self._queue, task)
+        return self._session.dispatch.all_agree("allocatable", self._pool.claimant, task)
 
     def _is_needed(self, task: jobs.Task) -> bool:
         """Whether one more pod of the task's role brings the job closer to its minimum."""
@@ -255,7 +248,7 @@ class VictimSearch:
     def _find_candidates(self, task: jobs.Task) -> victims.NodeCandidates:
         """Return all nodes where evictions could make room, with costs."""
         session = self._session
-        free = nominated_pods.room(session, task) + self._planner.most(self._queue)
+        free = nominated_pods.room(session, task) + self._most()
         enough = resources.fits(session.request(task), free)
         found = victims.NodeCandidates()
         for row in np.flatnonzero(enough & session.placement.reachable(task)).tolist():
@@ -335,7 +328,7 @@ class VictimSearch:
         """Whether the gang frees no more than PROPORTION times what is lacking, or no limit
         applies. The limit always applies when the preemptor already has its minimum.
         """
-        always = self._planner.whole_gangs is victims.WholeGangs.ALWAYS and not self._has_minimum
+        always = self._pool.rules.always and not self._has_minimum
         if not unit.whole or always:
             return True
         gangs = [each for each in (*chosen, unit) if each.whole]
@@ -358,7 +351,7 @@ class VictimSearch:
                 decisions.Evict(
                     task=task,
                     node=task.node,
-                    action=self._planner.action,
+                    action=self._action,
                     beneficiary=self._state.job.id,
                     whole=unit.whole,
                     moves=unit.moves,

@@ -175,15 +175,15 @@ class VictimCandidates:
         claimant: queues.Queue,
         candidate: Candidate,
         oldest: float,
-        terms: EvictionRules,
+        rules: EvictionRules,
     ) -> None:
         self._session = session
-        self._hook = hook
-        self._claimant = claimant
+        self.hook = hook
+        self.claimant = claimant
         self._candidate = candidate
         self._oldest = oldest
         """Pods that started after this instant are left alone."""
-        self._terms = terms
+        self.rules = rules
         self.left_movable = False
         """Whether a group was skipped only because moving pods isn't allowed in this attempt."""
         self._claimed = session.space.zeros()
@@ -210,7 +210,7 @@ class VictimCandidates:
         """Return the queue's rank when the search for the task began."""
         if queue not in self._ranks:
             owner = self._session.queues[queue]
-            key = self._session.dispatch.key("victim_queue_key", self._claimant, owner)
+            key = self._session.dispatch.key("victim_queue_key", self.claimant, owner)
             self._ranks[queue] = key
         return self._ranks[queue]
 
@@ -227,7 +227,7 @@ class VictimCandidates:
             if rank is None:
                 rank = self.rank(state.job.queue)
             found.append(VictimGroup(state=state, tasks=(task,), whole=False, rank=rank))
-        if self._terms.whole:
+        if self.rules.whole:
             for unit in filter(None, map(whole, owners.values())):
                 overshoot = self._overshoot(claimant, unit)
                 found.append(unit.judged(self.rank(unit.state.job.queue), overshoot))
@@ -269,7 +269,7 @@ class VictimCandidates:
         stays = not unit.whole and unit.state.spares(unit.tasks[0])
         if not stays and self._has_nominations(unit.state):
             return None
-        session, hook, tasks = self._session, self._hook, current.tasks
+        session, hook, tasks = self._session, self.hook, current.tasks
         budgets, affinity_counts = session.cluster.budgets, session.affinity_counts
         if not budgets.spare(tasks) or affinity_counts.would_break_affinity(tasks):
             return None
@@ -298,19 +298,19 @@ class VictimCandidates:
         if after is None:
             return unit.judged(rank)
         if after.within:
-            if self._terms.relocation is None:
+            if self.rules.relocation is None:
                 self.left_movable = True
                 return None
-            possible = self._terms.relocation.is_possible(unit.tasks)
+            possible = self.rules.relocation.is_possible(unit.tasks)
             return unit.judged(rank, moves=True) if possible else None
-        if not after.fair and not (self._terms.always and unit.whole):
+        if not after.fair and not (self.rules.always and unit.whole):
             return None
         return unit.judged(rank, after.overshoot)
 
     def _share_after(
         self, claimant: jobs.Task, tasks: Sequence[jobs.Task]
     ) -> decisions.ShareAfter | None:
-        if self._hook != "reclaimable":
+        if self.hook != "reclaimable":
             return None
         after: decisions.ShareAfter | None = self._session.dispatch.first(
             "share_after", None, claimant, self._claimed, tasks

@@ -26,7 +26,7 @@ def test_each_task_that_asks_sees_what_was_taken_for_those_before_it() -> None:
         claimant=session.queues["poor"],
         candidate=lambda each, _: each is not needy,
         oldest=session.snapshot.now,
-        terms=victims.EvictionRules(whole=True, always=False, relocation=None),
+        rules=victims.EvictionRules(whole=True, always=False, relocation=None),
     )
     task, victim = needy.job.tasks[0], loose.job.tasks[0]
 
