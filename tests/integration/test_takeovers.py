@@ -100,7 +100,7 @@ def test_a_leader_that_was_frozen_sends_nothing_when_it_wakes(
 
 
 def freeze(contest: takeovers.Contest, leader: str, other: str, gang: str) -> tuple[float, int]:
-    """Freeze the leader while it binds a gang, until the other one leads.
+    """Freeze the leader while it binds a gang, until the other one leads, its controllers too.
 
     Gives the moment, and how many binds it left to the other.
     """
@@ -108,12 +108,18 @@ def freeze(contest: takeovers.Contest, leader: str, other: str, gang: str) -> tu
     contest.until(lambda: bound_of(contest, gang))
     fault = contest.send(leader, signal.SIGSTOP)
     contest.until_binds(other, NAME, after=fault)
+    contest.until(lambda: writers_of(contest, takeovers.CONTROLLERS)[-1] == other)
     woken = contest.send(leader, signal.SIGCONT)
     contest.until(lambda: reads_of(contest, leader, woken) > 2)
     time.sleep(WAKE_SECONDS)
     sent = [each for each in audits.changes(contest.entries()) if late(each, leader, woken)]
     assert sent == []
     return fault, sum(each.user == other for each in bound_of(contest, gang))
+
+
+def writers_of(contest: takeovers.Contest, lease: str) -> list[str]:
+    """Who wrote a Lease, in turn: the last one holds it."""
+    return [each.user for each in audits.lease_writes(contest.entries(), lease, ("one", "two"))]
 
 
 def bound_of(contest: takeovers.Contest, gang: str) -> list[audits.Entry]:
