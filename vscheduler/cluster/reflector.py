@@ -391,12 +391,10 @@ def _item(kind: str, line: bytes) -> bytes:
 
 def pause(pace: Pace, error: connection.ApiError, failures: int, chance: random.Random) -> float:
     """Return the pause in seconds after this many failures in a row: growing, with jitter."""
-    longest = pace.retry_max_seconds
-    if isinstance(error, connection.NotFound):
-        longest = pace.absent_max_seconds
+    absent = isinstance(error, connection.NotFound)
+    longest = pace.absent_max_seconds if absent else pace.retry_max_seconds
     growth = backoff.Growth(first_seconds=pace.retry_seconds, longest_seconds=longest)
-    seconds = growth.after(failures + 1)
-    seconds *= 0.5 + chance.random() / 2
+    seconds = growth.after(failures + 1) * (0.5 + chance.random() / 2)
     if isinstance(error, connection.Throttled):
         seconds = max(seconds, error.retry_after_seconds)
     return seconds

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from vscheduler.core.model import jobs, nodes, queues
 from vscheduler.core.model import snapshot as snapshots
@@ -162,17 +162,8 @@ class Mirror:
         )
 
     def forget(self, task: jobs.TaskId) -> bool:
-        """Undo `assume` after a failed bind. Return False when the watch already shows the
-        outcome.
-        """
-        if task not in self._assumed:
-            return False
-        pod = self._pod(task)
-        assert pod is not None, "an assumption ends with its pod"
-        before = self._as_seen(pod)
-        del self._assumed[task]
-        self._move_pod(before, pod)
-        return True
+        """Undo `assume` after a failed bind; return False when the watch shows the outcome."""
+        return self._undo(self._assumed, task)
 
     def evicting(self, task: jobs.TaskId, now: float) -> bool:
         """Count the task as Releasing after its eviction was sent, until the watch confirms.
@@ -188,17 +179,8 @@ class Mirror:
         return True
 
     def forget_eviction(self, task: jobs.TaskId) -> bool:
-        """Undo `evicting` after a failure. Return False when the watch already shows the
-        outcome.
-        """
-        if task not in self._evicting:
-            return False
-        pod = self._pod(task)
-        assert pod is not None, "what is assumed of a pod ends with it"
-        before = self._as_seen(pod)
-        del self._evicting[task]
-        self._move_pod(before, pod)
-        return True
+        """Undo `evicting` after a failure; return False when the watch shows the outcome."""
+        return self._undo(self._evicting, task)
 
     def expire(self, now: float) -> list[jobs.TaskId]:
         """Forget binds and evictions left unconfirmed for too long; return their tasks, sorted."""
@@ -384,6 +366,17 @@ class Mirror:
             return pod.leaving()
         assumption = self._assumed.get(pod.uid)
         return pod if assumption is None else pod.bound_to(assumption.node)
+
+    def _undo(self, unconfirmed: dict[jobs.TaskId, Any], task: jobs.TaskId) -> bool:
+        """Drop the unconfirmed bind or eviction of the task; return whether there was one."""
+        if task not in unconfirmed:
+            return False
+        pod = self._pod(task)
+        assert pod is not None, "an assumption ends with its pod"
+        before = self._as_seen(pod)
+        del unconfirmed[task]
+        self._move_pod(before, pod)
+        return True
 
     def _move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
         self._resource_names.move_pod(old, new)

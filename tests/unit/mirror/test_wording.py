@@ -381,13 +381,7 @@ def test_events_say_what_happened_to_a_pod() -> None:
         "Successfully assigned ns/p to n1"
     )
     gang = jobs.Job(
-        id=jobs.JobId("ns/j"),
-        uid="u",
-        namespace="ns",
-        name="j",
-        queue="q",
-        created=0.0,
-        min_member=4,
+        id=task.job, uid="u", namespace="ns", name="j", queue="q", created=0.0, min_member=4
     )
     said = "evicted from n1 by reclaim so that ns/needy can start"
     assert wording.evicted(evict, gang) == said

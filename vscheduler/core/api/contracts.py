@@ -93,9 +93,7 @@ class NodeView:
     )
 
     def sizes(self, column: int) -> NDArray[np.float64]:
-        """Return each node's allocatable amount as floats, (n,), at least 1 for use as a divisor.
-        The array is read-only, and cached, since most scores divide by the same amounts.
-        """
+        """Return allocatable amounts to divide by, (n,): at least 1.0 each; read-only, cached."""
         found = self._sizes.get(column)
         if found is None:
             found = np.maximum(self.allocatable[:, column], 1).astype(np.float64)

@@ -206,8 +206,7 @@ class QueueUsageTree:
     def _encroached(self, usage: QueueUsage, request: Request) -> Iterator[ExceededLimit]:
         """Yield guarantees of other queues that the request would use up.
 
-        In a cluster that is merely full nothing is yielded: nodes refuse the pod, for more specific
-        reasons.
+        A cluster that is merely full yields nothing: nodes refuse the pod, with better reasons.
         """
         for column, amount in request:
             rise = float(amount)
@@ -247,8 +246,7 @@ class QueueUsageTree:
             if clamped:
                 spec.deserved = np.minimum(spec.deserved, real[usage.name])
             spec.deserved = np.maximum(spec.deserved, spec.guarantee)
-        # Root's guarantee and deserved amount are sums of its children's, whatever root's spec
-        # says.
+        # Root's guarantee and deserved amount are sums of its children's, whatever its spec says.
         top.guarantee = kept[self._top]
         top.deserved = sum(
             (specs[usage.name].deserved for usage in below if len(usage.line) == 2),
@@ -300,13 +298,8 @@ class QueueUsageTree:
         for above, names in below.items():
             children = np.array([wanted[name] for name in names])
             ones = np.ones(len(names))
-            wanted.update(
-                zip(
-                    names,
-                    constrained_max_min.fitted_guarantees(wanted[above], ones, children),
-                    strict=True,
-                )
-            )
+            fitted = constrained_max_min.fitted_guarantees(wanted[above], ones, children)
+            wanted.update(zip(names, fitted, strict=True))
         for name, spec in specs.items():
             if name != self._top:
                 # In whole units: sums of fractions can't be undone exactly.

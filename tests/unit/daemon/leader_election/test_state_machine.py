@@ -232,13 +232,7 @@ def test_attempts_are_not_kept_without_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "stored",
-    [
-        THEIRS,
-        replace(THEIRS, holder=""),
-        GIVEN_BACK,
-        lease_records.Record(),
-    ],
+    "stored", [THEIRS, replace(THEIRS, holder=""), GIVEN_BACK, lease_records.Record()]
 )
 def test_who_sees_what_it_did_not_write_has_lost(stored: lease_records.Record) -> None:
     """At once, though its fence would still hold."""
