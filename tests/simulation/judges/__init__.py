@@ -1,0 +1,67 @@
+"""What must hold of a run, judged from the API server's history by code of its own.
+
+Nothing here imports the daemon. `always` judges every change in one pass; `Court` does the same
+while the history grows. `at_rest` judges the end of a run in which nothing is broken and nobody
+else changes anything any more.
+"""
+
+from collections.abc import Sequence
+
+from tests.simulation.judges import (
+    binding_rules,
+    fit_rules,
+    gang_rules,
+    lease_rules,
+    queue_rules,
+    rest_rules,
+    status_rules,
+)
+from tests.simulation.judges.cluster import Cluster
+from tests.simulation.judges.court import Court
+from tests.simulation.judges.history import Change, Finding, Settings
+
+__all__ = ["Change", "Court", "Finding", "Settings", "always", "at_rest", "court"]
+
+ALWAYS = (
+    binding_rules.BoundOnce,
+    binding_rules.Room,
+    binding_rules.Barriers,
+    lease_rules.OneWriter,
+    gang_rules.Whole,
+    gang_rules.KeptUnderPods,
+    queue_rules.Capability,
+    queue_rules.Budgets,
+)
+
+
+def court(settings: Settings) -> Court:
+    """All judges of what must always hold."""
+    return Court([judge(settings) for judge in ALWAYS], settings.default_queue)
+
+
+def always(history: Sequence[Change], settings: Settings) -> list[Finding]:
+    """Whatever was broken at any moment of the history."""
+    judges = court(settings)
+    found = list(judges.see(history))
+    return found + list(judges.finish(history[-1].at if history else 0.0))
+
+
+def at_rest(
+    history: Sequence[Change], settings: Settings, *, at: float, calm_since: float
+) -> list[Finding]:
+    """Whatever isn't as it should be at the end of a run that has been calm since a moment.
+
+    Enough time must have passed for everything to settle: longer than any timeout of the daemon,
+    and than the jobs that still ran.
+    """
+    cluster = Cluster(settings.default_queue)
+    for change in history:
+        cluster.apply(change)
+    return [
+        *fit_rules.gangs_run(cluster, at, settings),
+        *status_rules.groups_are_true(cluster, at, settings),
+        *status_rules.queues_are_true(cluster, at),
+        *rest_rules.finalizers_are_gone(cluster, at),
+        *rest_rules.somebody_leads(history, cluster, at, settings),
+        *rest_rules.writes_cease(history, calm_since, settings),
+    ]

@@ -1,0 +1,75 @@
+"""Quantities and what pods request, computed from the objects alone."""
+
+import functools
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+from tests.simulation.judges.history import Object
+
+Amounts: TypeAlias = Counter[str]
+"""By resource: cpu in thousandths, everything else in whole units."""
+
+QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d+|[a-zA-Z]*)")
+SUFFIXES = {
+    "": Fraction(1),
+    **{name: Fraction(1, 1000**power) for power, name in enumerate("mun", start=1)},
+    **{name: Fraction(1000**power) for power, name in enumerate("kMGTPE", start=1)},
+    **{f"{name}i": Fraction(1024**power) for power, name in enumerate("KMGTPE", start=1)},
+}
+
+
+@functools.lru_cache(maxsize=10_000)
+def quantity(resource: str, text: str) -> int:
+    """Round up, as Kubernetes does; text that is no quantity counts as nothing."""
+    found = QUANTITY.fullmatch(text.strip())
+    if found is None:
+        return 0
+    number, suffix = found.groups()
+    if suffix[:1] in ("e", "E") and suffix[1:]:
+        factor = Fraction(10) ** int(suffix[1:])
+    elif suffix in SUFFIXES:
+        factor = SUFFIXES[suffix]
+    else:
+        return 0
+    return math.ceil(Fraction(number) * factor * (1000 if resource == "cpu" else 1))
+
+
+def amounts(listed: Mapping[str, Any] | None) -> Amounts:
+    """Quantities as numbers."""
+    return Counter({name: quantity(name, str(text)) for name, text in (listed or {}).items()})
+
+
+def request(pod: Object) -> Amounts:
+    """What a pod needs on its node, its slot included (Kubernetes: PodRequests)."""
+    spec = pod["spec"]
+    total: Amounts = Counter()
+    for container in spec.get("containers", ()):
+        total.update(_needs(container))
+    peak: Amounts = Counter()
+    sidecars: Amounts = Counter()
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":
+            sidecars.update(_needs(container))
+            peak |= sidecars
+        else:
+            peak |= sidecars + _needs(container)
+    total.update(sidecars)
+    total |= peak
+    total.update(amounts(spec.get("overhead")))
+    total["pods"] = 1
+    return total
+
+
+def _needs(container: Object) -> Amounts:
+    """A limit counts as the request where there is no request."""
+    resources = container.get("resources") or {}
+    return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+
+
+def shown(resource: str, amount: int) -> str:
+    """An amount for people."""
+    return f"{amount / 1000:g}" if resource == "cpu" else str(amount)

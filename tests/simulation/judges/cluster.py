@@ -1,0 +1,104 @@
+"""The cluster between two changes, rebuilt from the history."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+
+from tests.simulation.judges import amounts, objects
+from tests.simulation.judges.history import Change, Object, served
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+class Cluster:
+    """All objects, and where the pods are."""
+
+    def __init__(self, default_queue: str = "default") -> None:
+        self._default = default_queue
+        self._objects: defaultdict[str, dict[Key, Object]] = defaultdict(dict)
+        self.used: defaultdict[str, amounts.Amounts] = defaultdict(Counter)
+        """Requests by node, of pods that haven't ended."""
+        self.members: defaultdict[Key, dict[Key, Object]] = defaultdict(dict)
+        """Pods by PodGroup."""
+        self.group_held: defaultdict[Key, amounts.Amounts] = defaultdict(Counter)
+        """Requests by PodGroup, of pods that have a node and stay."""
+        self._groups: defaultdict[str, dict[Key, None]] = defaultdict(dict)
+        """PodGroups by Queue."""
+        self.requests: dict[str, amounts.Amounts] = {}
+        """By UID of a pod."""
+
+    def all(self, resource: str) -> Iterable[Object]:
+        """The objects of a kind, by its plural."""
+        return self._objects[resource].values()
+
+    def get(self, resource: str, key: Key) -> Object | None:
+        """An object, if it exists."""
+        return self._objects[resource].get(key)
+
+    def groups_of(self, queue: str) -> Iterator[Object]:
+        """The PodGroups of a Queue."""
+        groups = self._objects["podgroups"]
+        return (groups[key] for key in self._groups[queue])
+
+    def held(self, queue: str) -> amounts.Amounts:
+        """Requests of the Queue's pods that have a node and stay."""
+        total: amounts.Amounts = Counter()
+        for key in self._groups[queue]:
+            total.update(self.group_held[key])
+        return total
+
+    def request(self, pod: Object) -> amounts.Amounts:
+        """What a pod needs."""
+        uid = pod["metadata"]["uid"]
+        known = self.requests.get(uid)
+        if known is None:
+            known = self.requests[uid] = amounts.request(pod)
+        return known
+
+    def apply(self, change: Change) -> None:
+        """Take in what a request did."""
+        if not served(change) or (change.before is None and change.after is None):
+            return
+        found = change.after or change.before
+        assert found is not None
+        self.put(change.resource, objects.key_of(found), change.after)
+
+    def put(self, resource: str, key: Key, after: Object | None) -> None:
+        """Store an object as it is now; None where it is gone."""
+        known = self._objects[resource]
+        before = known.get(key)
+        if resource == "pods":
+            self._pod(key, before, -1)
+            self._pod(key, after, 1)
+            if after is None and before is not None:
+                self.requests.pop(before["metadata"]["uid"], None)
+        elif resource == "podgroups":
+            if before is not None:
+                self._groups[objects.queue_of(before, self._default)].pop(key, None)
+            if after is not None:
+                self._groups[objects.queue_of(after, self._default)][key] = None
+        if after is None:
+            known.pop(key, None)
+        else:
+            known[key] = after
+
+    def _pod(self, key: Key, pod: Object | None, sign: int) -> None:
+        if pod is None:
+            return
+        group = objects.group_of(pod)
+        if group is not None:
+            if sign > 0:
+                self.members[group][key] = pod
+            else:
+                self.members[group].pop(key, None)
+        if not objects.holds(pod):
+            return
+        asked = self.request(pod)
+        _add(self.used[objects.node_of(pod)], asked, sign)
+        if group is not None and not objects.leaving(pod):
+            _add(self.group_held[group], asked, sign)
+
+
+def _add(total: amounts.Amounts, some: amounts.Amounts, sign: int) -> None:
+    for name, amount in some.items():
+        total[name] += sign * amount

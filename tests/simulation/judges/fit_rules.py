@@ -1,0 +1,147 @@
+"""At rest, no gang waits that fits: on the nodes as they are, and within what its Queue deserves.
+
+The check is careful: where pods differ, each counts as large as the largest of them; gangs with
+terms that a count can't judge (affinity, ports, roles, sub-groups, volumes) are left out.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from tests.simulation.judges import amounts, objects
+from tests.simulation.judges.cluster import Cluster
+from tests.simulation.judges.history import Finding, Object, Settings
+
+RULE = "every gang that fits runs"
+SPECIAL_POD = (
+    *("affinity", "topologySpreadConstraints", "schedulingGates", "resourceClaims", "hostNetwork"),
+    *("runtimeClassName", "overhead"),
+)
+SPECIAL_GROUP = ("minTaskMember", "subGroupPolicy", "networkTopology")
+
+
+def gangs_run(cluster: Cluster, at: float, settings: Settings) -> Iterator[Finding]:
+    """Every gang that fits runs; a gang without a minimum runs at least one pod."""
+    free = _free(cluster, settings)
+    for group in cluster.all("podgroups"):
+        members = list(cluster.members[objects.key_of(group)].values())
+        waiting = [pod for pod in members if _waits(pod, settings)]
+        placed = sum(map(objects.counts, members))
+        need = max(1, objects.minimum(group)) - placed
+        if not 0 < need <= len(waiting) or not _is_simple(group, members):
+            continue
+        asked = _largest(waiting, cluster)
+        if not _queue_allows(group, asked, need, cluster, settings):
+            continue
+        spots = {
+            name: _times(room, asked)
+            for name, (node, room) in free.items()
+            if not any(objects.barriers(pod["spec"], node) for pod in waiting)
+        }
+        if sum(spots.values()) >= need:
+            where = ", ".join(name for name, count in spots.items() if count)
+            yield Finding(
+                at=at,
+                rule=RULE,
+                message=(
+                    f"PodGroup {objects.label(objects.key_of(group))} waits for {need} more pods, "
+                    f"and they fit on {where}"
+                ),
+            )
+
+
+def is_plain(pod: Object) -> bool:
+    """Whether a pod's requests, selector and tolerations are all that it asks for."""
+    spec = pod["spec"]
+    if any(spec.get(name) for name in SPECIAL_POD):
+        return False
+    if any("hostPort" in port for each in spec["containers"] for port in each.get("ports") or ()):
+        return False
+    return not any(
+        {"persistentVolumeClaim", "ephemeral", "csi"} & each.keys()
+        for each in spec.get("volumes") or ()
+    )
+
+
+def _is_simple(group: Object, members: Sequence[Object]) -> bool:
+    spec = group.get("spec") or {}
+    if objects.leaving(group) or any(spec.get(name) for name in SPECIAL_GROUP):
+        return False
+    return all(map(is_plain, members))
+
+
+def _waits(pod: Object, settings: Settings) -> bool:
+    """Whether the daemon has to find a node for a pod."""
+    if objects.node_of(pod) or objects.leaving(pod) or objects.ended(pod):
+        return False
+    return objects.scheduler_of(pod) in settings.schedulers
+
+
+def _largest(pods: Sequence[Object], cluster: Cluster) -> amounts.Amounts:
+    """The most that any of the pods asks for, by resource."""
+    most: amounts.Amounts = Counter()
+    for pod in pods:
+        most |= cluster.request(pod)
+    return most
+
+
+def _free(cluster: Cluster, settings: Settings) -> Mapping[str, tuple[Object, amounts.Amounts]]:
+    """What is free on each node, without what other schedulers nominated pods for.
+
+    A node whose kubelet has refused a pod is left out: the daemon avoids it for a while.
+    """
+    nominated: dict[str, amounts.Amounts] = {}
+    refusing = set()
+    for pod in cluster.all("pods"):
+        status = pod.get("status") or {}
+        if objects.phase(pod) == "Failed" and status.get("reason"):
+            refusing.add(objects.node_of(pod))
+        name = status.get("nominatedNodeName")
+        if name and not objects.node_of(pod) and not _waits(pod, settings):
+            nominated.setdefault(name, Counter()).update(cluster.request(pod))
+    found = {}
+    for node in cluster.all("nodes"):
+        name = node["metadata"]["name"]
+        if name not in refusing:
+            room = amounts.amounts((node.get("status") or {}).get("allocatable"))
+            room.subtract(cluster.used[name])
+            room.subtract(nominated.get(name, {}))
+            found[name] = node, room
+    return found
+
+
+def _times(room: amounts.Amounts, asked: amounts.Amounts) -> int:
+    """How many pods that ask for so much fit."""
+    return max(0, min(room[name] // amount for name, amount in asked.items() if amount))
+
+
+def _queue_allows(
+    group: Object, asked: amounts.Amounts, need: int, cluster: Cluster, settings: Settings
+) -> bool:
+    """Whether the group's Queue may have that much more, by its limits and its stored share."""
+    name = objects.queue_of(group, settings.default_queue)
+    queue = cluster.get("queues", ("", name))
+    if queue is None or objects.leaving(queue):
+        return False
+    status = queue.get("status") or {}
+    if status.get("state", "Open") != "Open" or "deserved" not in status:
+        return False
+    if "vscheduler.io/namespaces" in objects.annotations(queue):
+        return False
+    held = cluster.held(name)
+    wanted = amounts.amounts((group.get("spec") or {}).get("minResources"))
+    if any(amount > objects.minimum(group) * asked[each] for each, amount in wanted.items()):
+        return False
+    limits = [
+        amounts.amounts(each)
+        for each in (
+            (queue.get("spec") or {}).get("capability"),
+            status["deserved"],
+            status.get("realCapability"),
+        )
+    ]
+    return all(
+        held[resource] + need * asked[resource] <= most
+        for limit in limits
+        for resource, most in limit.items()
+        if asked[resource]
+    )

@@ -1,0 +1,161 @@
+"""One writer per Lease: whoever writes holds the Lease, as it is stored at that moment."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tests.simulation.judges import objects
+from tests.simulation.judges.cluster import Cluster
+from tests.simulation.judges.court import Judge
+from tests.simulation.judges.history import Change, Finding, Object, Settings, ours, served
+
+UNGUARDED = frozenset({"events", "leases", "selfsubjectaccessreviews"})
+"""What an instance may write without a Lease."""
+
+CONTROLLERS_STATUS = frozenset({"state", "pending", "inqueue", "running", "unknown", "completed"})
+"""Fields of a Queue's status that the controllers write; the rest is written by schedulers."""
+
+CONTROLLERS_CONDITION = "vscheduler.io/"
+USAGE = "/fair-share-usage"
+"""The end of the annotation that schedulers write to Queues."""
+
+
+class Lost(NamedTuple):
+    """When a holder lost its Lease, and whether another instance, or itself, wrote that."""
+
+    at: float
+    by_daemon: bool
+
+
+class OneWriter(Judge):
+    """An instance writes for a scheduler name, or to Queues, only while it holds the Lease."""
+
+    rule = "one writer"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._identities: dict[str, str] = {}
+        """By process, from its writes to Leases."""
+        self._stored: dict[str, Object] = {}
+        """Leases by name."""
+        self._renewed: dict[tuple[str, str], float] = {}
+        """When a holder last wrote a Lease: by Lease and identity."""
+        self._lost: dict[tuple[str, str], Lost] = {}
+
+    def before(self, change: Change, cluster: Cluster) -> Iterator[Finding]:
+        """Follow the Leases, and judge the writes of processes."""
+        if change.resource == "leases":
+            if served(change):
+                self._lease(change)
+            return
+        if not ours(change) or change.resource in UNGUARDED:
+            return
+        wanted = self._leases_for(change, cluster)
+        problems = [self._problem(name, change) for name in wanted]
+        if all(problems):
+            what = f"{change.verb} {change.resource}/{change.subresource}".rstrip("/")
+            key = objects.label((change.namespace, change.name))
+            yield self.finding(
+                change.at, f"{change.origin}: {what} {key}: {'; '.join(map(str, problems))}"
+            )
+
+    def _lease(self, change: Change) -> None:
+        name = change.name
+        held = holder(self._stored.get(name))
+        holds = holder(change.after)
+        if ours(change) and holds:
+            self._identities[change.origin] = holds
+            self._renewed[name, holds] = change.at
+        if held and held != holds:
+            self._lost[name, held] = Lost(change.at, ours(change))
+        if holds:
+            self._lost.pop((name, holds), None)
+        if change.after is None:
+            self._stored.pop(name, None)
+        else:
+            self._stored[name] = change.after
+
+    def _problem(self, name: str, change: Change) -> str | None:
+        """Why the process may not act by this Lease, or None."""
+        identity = self._identities.get(change.origin)
+        if identity is None or (name, identity) not in self._renewed:
+            return f"never held Lease {name}"
+        if holder(self._stored.get(name)) == identity:
+            lapsed = change.at - self._renewed[name, identity]
+            duration = float(self._stored[name]["spec"].get("leaseDurationSeconds") or 0)
+            if lapsed <= duration + self.settings.skew_seconds:
+                return None
+            return f"renewed Lease {name} {lapsed:.1f} s ago, for {duration:.0f} s"
+        lost = self._lost.get((name, identity))
+        if lost is None:
+            return f"never held Lease {name}"
+        since = change.at - lost.at
+        allowed = self.settings.transit_seconds if lost.by_daemon else self.settings.edit_seconds
+        if since < allowed:
+            return None
+        return (
+            f"lost Lease {name} {since:.1f} s ago to {holder(self._stored.get(name)) or 'nobody'}"
+        )
+
+    def _leases_for(self, change: Change, cluster: Cluster) -> Sequence[str]:
+        """Names of the Leases of which one allows the write."""
+        found = change.after or change.before
+        match change.resource:
+            case "pods":
+                names = [objects.scheduler_of(found)] if found else list(self.settings.schedulers)
+                return [*names, *(f"{name}-podgroups" for name in names)]
+            case "podgroups":
+                names = list(self._schedulers_of(change, found, cluster))
+                return [*names, *(f"{name}-podgroups" for name in names)]
+            case "queues":
+                if self._is_controllers(change):
+                    return [self.settings.controllers_lease]
+                return [*self.settings.schedulers, self.settings.controllers_lease]
+        return [self.settings.controllers_lease]
+
+    def _schedulers_of(
+        self, change: Change, found: Object | None, cluster: Cluster
+    ) -> Sequence[str]:
+        """Names of the schedulers that a PodGroup may belong to."""
+        known = dict.fromkeys(
+            objects.scheduler_of(pod)
+            for pod in cluster.members[change.namespace, change.name].values()
+        )
+        for each in (change.before, found):
+            if each is not None and objects.SCHEDULER in objects.annotations(each):
+                known[objects.annotations(each)[objects.SCHEDULER]] = None
+        names = [name for name in known if name in self.settings.schedulers]
+        return names or self.settings.schedulers
+
+    def _is_controllers(self, change: Change) -> bool:
+        """Whether only the controllers write such a change of a Queue."""
+        before, after = change.before, change.after
+        if before is None or after is None:
+            return True
+        if _finalizers(before) != _finalizers(after):
+            return True
+        old, new = objects.annotations(before), objects.annotations(after)
+        changed = [name for name in (*old, *new) if old.get(name) != new.get(name)]
+        if any(not name.endswith(USAGE) for name in changed):
+            return True
+        told = [each.get("status") or {} for each in (before, after)]
+        if any(told[0].get(name) != told[1].get(name) for name in CONTROLLERS_STATUS):
+            return True
+        return _conditions(told[0]) != _conditions(told[1])
+
+
+def holder(lease: Object | None) -> str:
+    """The identity in a Lease; empty where nobody holds it."""
+    return str(((lease or {}).get("spec") or {}).get("holderIdentity") or "")
+
+
+def _finalizers(found: Object) -> Sequence[str]:
+    return found["metadata"].get("finalizers") or ()
+
+
+def _conditions(status: Object) -> Sequence[Object]:
+    """Those that the controllers write."""
+    return [
+        each
+        for each in status.get("conditions") or ()
+        if each["type"].startswith(CONTROLLERS_CONDITION)
+    ]

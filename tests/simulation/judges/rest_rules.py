@@ -1,0 +1,72 @@
+"""At rest, somebody leads, nothing waits for a finalizer of the daemon, and nobody writes."""
+
+from collections.abc import Iterator, Sequence
+
+from tests.simulation.judges import lease_rules, objects
+from tests.simulation.judges.cluster import Cluster
+from tests.simulation.judges.history import Change, Finding, Settings, ours, served
+
+FINALIZER = "vscheduler.io/"
+SHOWN = 3
+
+
+def somebody_leads(
+    history: Sequence[Change], cluster: Cluster, at: float, settings: Settings
+) -> Iterator[Finding]:
+    """Each Lease has a holder that has renewed it within its duration."""
+    renewed = {
+        change.name: change.at
+        for change in history
+        if change.resource == "leases" and served(change) and ours(change)
+    }
+    leases = {each["metadata"]["name"]: each for each in cluster.all("leases")}
+    for name in (*settings.schedulers, settings.controllers_lease):
+        lease = leases.get(name)
+        if lease is None or not lease_rules.holder(lease):
+            yield Finding(at=at, rule="somebody leads", message=f"nobody holds Lease {name}")
+            continue
+        seconds = at - renewed.get(name, float("-inf"))
+        if seconds > float(lease["spec"].get("leaseDurationSeconds") or 0):
+            message = f"Lease {name} was renewed {seconds:.0f} s ago"
+            yield Finding(at=at, rule="somebody leads", message=message)
+
+
+def finalizers_are_gone(cluster: Cluster, at: float) -> Iterator[Finding]:
+    """No object waits for a finalizer of the daemon, but Queues that are in use."""
+    queues = list(cluster.all("queues"))
+    parents = {(each.get("spec") or {}).get("parent") or "root" for each in queues}
+    for resource in ("pods", "podgroups", "queues", "jobs", "replicasets", "statefulsets"):
+        for each in cluster.all(resource):
+            names = each["metadata"].get("finalizers") or ()
+            kept = [name for name in names if name.startswith(FINALIZER)]
+            if not kept or not objects.leaving(each):
+                continue
+            name = each["metadata"]["name"]
+            in_use = resource == "queues" and (
+                name in parents or any(True for _ in cluster.groups_of(name))
+            )
+            if not in_use:
+                key = objects.label(objects.key_of(each))
+                message = f"{resource} {key} waits for {', '.join(kept)}"
+                yield Finding(at=at, rule="finalizers disappear", message=message)
+
+
+def writes_cease(history: Sequence[Change], since: float, settings: Settings) -> Iterator[Finding]:
+    """The daemon writes nothing but Leases, once others have been quiet for a while."""
+    busy = float("-inf")
+    found: list[Change] = []
+    for change in history:
+        if not ours(change):
+            busy = change.at
+        elif change.resource != "leases" and change.at >= max(since, busy + settings.calm_seconds):
+            found.append(change)
+    if found:
+        shown = "; ".join(_told(change) for change in found[-SHOWN:])
+        message = f"{len(found)} writes at rest, the last of them: {shown}"
+        yield Finding(at=found[0].at, rule="writes cease", message=message)
+
+
+def _told(change: Change) -> str:
+    what = f"{change.verb} {change.resource}/{change.subresource}".rstrip("/")
+    key = objects.label((change.namespace, change.name))
+    return f"{change.origin} {what} {key} ({change.code})"

@@ -1,0 +1,124 @@
+"""At rest, the statuses of PodGroups and Queues say what is there."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from tests.simulation.judges import amounts, objects
+from tests.simulation.judges.cluster import Cluster
+from tests.simulation.judges.fit_rules import is_plain
+from tests.simulation.judges.history import Finding, Object, Settings
+
+RULE = "statuses are true"
+COUNTERS = ("pending", "inqueue", "running", "unknown", "completed")
+STARTED = ("Running", "Unknown")
+WANTED_STATE = "vscheduler.io/wanted-state"
+
+
+def groups_are_true(cluster: Cluster, at: float, settings: Settings) -> Iterator[Finding]:
+    """Phase and counts of each PodGroup with pods that the daemon can use."""
+    for group in cluster.all("podgroups"):
+        members = list(cluster.members[objects.key_of(group)].values())
+        names = {objects.scheduler_of(pod) for pod in members}
+        if not names and objects.annotations(group).get(objects.SCHEDULER) in settings.schedulers:
+            names = set(settings.schedulers[:1])
+        if len(names) != 1 or not names <= set(settings.schedulers):
+            continue
+        if not all(map(is_plain, members)):
+            continue
+        for problem in _group_problems(group, members, cluster, settings):
+            key = objects.label(objects.key_of(group))
+            yield Finding(at=at, rule=RULE, message=f"PodGroup {key} {problem}")
+
+
+def _group_problems(
+    group: Object, members: Sequence[Object], cluster: Cluster, settings: Settings
+) -> Iterator[str]:
+    count: Counter[str] = Counter()
+    for pod in members:
+        if objects.ended(pod) or not objects.leaving(pod):
+            count[objects.phase(pod).lower()] += 1
+    status = group.get("status") or {}
+    for name in ("running", "succeeded", "failed"):
+        if (status.get(name) or 0) != count[name]:
+            yield f"has {count[name]} {name} pods, and its status says {status.get(name) or 0}"
+    queue = objects.queue_of(group, settings.default_queue)
+    if not members or cluster.get("queues", ("", queue)) is None:
+        return
+    right = phases(members, objects.minimum(group))
+    if objects.phase(group) not in right:
+        yield f"is {' or '.join(right)}, and its status says {objects.phase(group)}"
+
+
+def phases(members: Sequence[Object], minimum: int) -> Sequence[str]:
+    """The phases that a PodGroup with these pods may have."""
+    runs = any(objects.phase(pod) == "Running" and not objects.leaving(pod) for pod in members)
+    unknown = ["Unknown"] if runs and sum(map(objects.counts, members)) < minimum else []
+    scheduled = sum(bool(objects.node_of(pod)) or objects.ended(pod) for pod in members)
+    if scheduled < max(1, minimum):
+        return unknown or ["Pending", "Inqueue"]
+    if all(map(objects.ended, members)):
+        return ["Completed"]
+    return ["Running", *unknown]
+
+
+def queues_are_true(cluster: Cluster, at: float) -> Iterator[Finding]:
+    """State, counts and allocated resources of each Queue."""
+    for queue in cluster.all("queues"):
+        name = queue["metadata"]["name"]
+        groups = list(cluster.groups_of(name))
+        problems = [
+            *_state_problems(queue, groups),
+            *_count_problems(queue, groups, cluster),
+            *_allocated_problems(queue, groups, cluster),
+        ]
+        yield from (
+            Finding(at=at, rule=RULE, message=f"Queue {name} {problem}") for problem in problems
+        )
+
+
+def _state_problems(queue: Object, groups: Sequence[Object]) -> Iterator[str]:
+    state = (queue.get("status") or {}).get("state")
+    wanted = objects.annotations(queue).get(WANTED_STATE)
+    if state not in ("Open", "Closing", "Closed"):
+        yield f"has state {state}"
+    if state == "Closing" and not groups:
+        yield "is Closing without PodGroups"
+    if state == "Closed" and groups:
+        yield f"is Closed with {len(groups)} PodGroups"
+    closed = wanted == "Closed" or objects.leaving(queue)
+    if closed and state == "Open" and queue["metadata"]["name"] != "root":
+        yield "is Open, and should be closed"
+    above = (queue.get("spec") or {}).get("parent") not in (None, "", "root")
+    if wanted == "Open" and state != "Open" and not above and not objects.leaving(queue):
+        yield f"is {state}, and should be Open"
+
+
+def _count_problems(queue: Object, groups: Sequence[Object], cluster: Cluster) -> Iterator[str]:
+    count = Counter(_counter(group, cluster) for group in groups)
+    status = queue.get("status") or {}
+    for name in COUNTERS:
+        if (status.get(name) or 0) != count[name]:
+            yield f"has {count[name]} {name} PodGroups, and its status says {status.get(name)}"
+
+
+def _counter(group: Object, cluster: Cluster) -> str:
+    """Where a PodGroup counts: as its status says, unless its pods say otherwise."""
+    members = cluster.members[objects.key_of(group)].values()
+    phase = objects.phase(group)
+    if phase in STARTED and not any(map(objects.node_of, members)):
+        return "pending"
+    if phase == "Completed" and any(map(objects.holds, members)):
+        return "running"
+    return phase.lower()
+
+
+def _allocated_problems(queue: Object, groups: Sequence[Object], cluster: Cluster) -> Iterator[str]:
+    told = (queue.get("status") or {}).get("allocated")
+    members = [pod for each in groups for pod in cluster.members[objects.key_of(each)].values()]
+    if told is None or not all(map(is_plain, members)):
+        return
+    held, said = cluster.held(queue["metadata"]["name"]), amounts.amounts(told)
+    for resource in dict.fromkeys((*held, *said)):
+        if resource != "pods" and held[resource] != said[resource]:
+            has, says = (amounts.shown(resource, each[resource]) for each in (held, said))
+            yield f"holds {has} {resource}, and its status says {says}"

@@ -1,0 +1,306 @@
+"""Each judge of what always holds flags a broken rule, and lets pass what breaks none."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from tests.simulation import judges
+from tests.simulation.judges import amounts
+from tests.simulation.made_histories import (
+    CONTROLLERS,
+    LEASE_SECONDS,
+    History,
+    group,
+    meta,
+    node,
+    pod,
+    queue,
+    started,
+)
+
+
+def test_a_gang_that_is_bound_in_time_breaks_nothing() -> None:
+    """A usual course of events."""
+    history = started(2, 2)
+    history.bind("p0", "n1")
+    history.bind("p1", "n1")
+    for _ in range(60):
+        history.later(5)
+        history.leads("a")
+    assert history.broken() == []
+
+
+def test_a_pod_is_bound_once() -> None:
+    """A second bind of the same UID."""
+    history = started(1, 1)
+    history.bind("p0", "n1")
+    history.bind("p0", "n1")
+    assert history.broken() == ["bound once"]
+
+
+def test_another_pod_of_the_name_may_be_bound() -> None:
+    """A new UID is another pod."""
+    history = started(1, 1)
+    history.bind("p0", "n1")
+    history.drop("pods", "p0")
+    again = pod("p0")
+    again["metadata"]["uid"] = "another"
+    history.put("pods", again)
+    history.bind("p0", "n1")
+    assert history.broken() == []
+
+
+def test_a_node_is_not_overfull() -> None:
+    """Five pods of one cpu on a node with four."""
+    history = started(1, 5)
+    for number in range(5):
+        history.bind(f"p{number}", "n1")
+    assert history.broken() == ["no overfull node"]
+
+
+def test_a_bind_by_another_scheduler_may_be_unknown() -> None:
+    """For a moment, but not for long."""
+    for seconds, broken in ((1, []), (10, ["no overfull node"])):
+        history = started(1, 1, cpu="1")
+        history.put("pods", pod("other", group="", schedulerName="default-scheduler"))
+        history.bind("other", "n1", origin="")
+        history.later(seconds)
+        history.leads("a")
+        history.bind("p0", "n1")
+        assert history.broken() == broken
+
+
+CLOSED = (
+    {"unschedulable": True},
+    {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]},
+)
+
+
+@pytest.mark.parametrize("spec", CLOSED)
+def test_no_bind_to_a_closed_node(spec: Mapping[str, Any]) -> None:
+    """A cordon, a taint."""
+    history = started(1, 1, **spec)
+    history.bind("p0", "n1")
+    assert history.broken() == ["no bind to a closed node"]
+
+
+def test_no_bind_to_a_missing_node() -> None:
+    """A name that no node has."""
+    history = started(1, 1)
+    history.bind("p0", "n2")
+    assert history.broken() == ["no bind to a closed node"]
+
+
+@pytest.mark.parametrize("spec", CLOSED)
+def test_pods_may_tolerate(spec: Mapping[str, Any]) -> None:
+    """A toleration of everything."""
+    history = started(1, 0, **spec)
+    history.put("pods", pod("p", tolerations=[{"operator": "Exists"}]))
+    history.bind("p", "n1")
+    assert history.broken() == []
+
+
+def test_a_new_cordon_may_be_unknown() -> None:
+    """Until the watch has told the daemon."""
+    history = started(1, 1)
+    history.put("nodes", node(unschedulable=True))
+    history.bind("p0", "n1")
+    assert history.broken() == []
+
+
+def test_who_never_held_the_lease_writes_nothing() -> None:
+    """A bind and a PodGroup's status by a standby."""
+    history = started(1, 1)
+    history.bind("p0", "n1", origin="b")
+    history.put("podgroups", group(1, phase="Running"), "b")
+    assert history.broken() == ["one writer", "one writer"]
+
+
+def test_who_lost_the_lease_writes_nothing() -> None:
+    """A late bind after a takeover."""
+    history = started(1, 1)
+    history.later(16)
+    history.leads("b")
+    history.bind("p0", "n1", origin="a")
+    assert history.broken() == ["one writer"]
+
+
+def test_whose_lease_expired_writes_nothing() -> None:
+    """Although nobody took over."""
+    history = started(1, 1)
+    history.later(LEASE_SECONDS + 2)
+    history.bind("p0", "n1", origin="a")
+    assert history.broken() == ["one writer"]
+
+
+def test_a_holder_may_not_know_at_once_that_its_lease_was_edited() -> None:
+    """Some seconds are allowed if neither instance wrote it."""
+    for seconds, broken in ((2, []), (12, ["one writer"])):
+        history = started(1, 1)
+        history.lease("volcano", "stranger", "")
+        history.later(seconds)
+        history.bind("p0", "n1")
+        assert history.broken() == broken
+
+
+def test_queues_have_two_writers() -> None:
+    """Figures by the scheduler, the state by the controllers."""
+    history = started(1, 0)
+    history.later(16)
+    history.lease("volcano", "b-id", "b")
+    history.lease(CONTROLLERS, "a-id", "a")
+    history.put("queues", queue(share=0.5), "b")
+    history.put("queues", queue(share=0.5, state="Closed"), "a")
+    assert history.broken() == []
+    history.put("queues", queue(share=0.5), "b")
+    assert history.broken() == ["one writer"]
+
+
+def partial(seconds: float) -> History:
+    """Two of three pods are bound, for a while."""
+    history = started(3, 3)
+    history.bind("p0", "n1")
+    history.bind("p1", "n1")
+    for _ in range(int(seconds // 10)):
+        history.later(10)
+        history.leads("a")
+    return history
+
+
+def test_no_gang_stays_in_part() -> None:
+    """Longer than its timeout, until the end or not."""
+    history = partial(200)
+    assert history.broken() == ["no partial gang"]
+    history.bind("p2", "n1")
+    assert history.broken() == ["no partial gang"]
+
+
+def test_a_gang_may_be_in_part_for_a_while() -> None:
+    """Until the rest is bound."""
+    history = partial(60)
+    history.bind("p2", "n1")
+    assert history.broken() == []
+
+
+def test_faults_give_a_gang_more_time() -> None:
+    """Time in which something was broken doesn't count."""
+    history = partial(200)
+    settings = judges.Settings(faults=[(history.now - 150, history.now - 20)])
+    assert history.broken(settings) == []
+
+
+def test_a_gang_that_lost_pods_by_other_hands_may_stay_in_part() -> None:
+    """A user deletes one of its pods."""
+    history = partial(60)
+    history.bind("p2", "n1")
+    history.drop("pods", "p1")
+    history.later(1000)
+    history.leads("a")
+    assert history.broken() == []
+
+
+def test_the_daemon_leaves_no_gang_in_part() -> None:
+    """An eviction below the minimum counts, too."""
+    history = partial(60)
+    history.bind("p2", "n1")
+    history.evict("p1")
+    history.later(1000)
+    history.leads("a")
+    assert history.broken() == ["no partial gang"]
+
+
+def test_no_pod_group_is_deleted_under_its_pods() -> None:
+    """By the daemon; users may, and the daemon may once its pods are gone or done."""
+    history = started(1, 1)
+    history.drop("podgroups", "gang", "a")
+    assert history.broken() == ["no PodGroup deleted under pods"]
+    history = started(1, 1)
+    history.drop("podgroups", "gang")
+    assert history.broken() == []
+    history = started(1, 1)
+    history.put("pods", {**pod("p0"), "status": {"phase": "Succeeded"}})
+    history.drop("podgroups", "gang", "a")
+    assert history.broken() == []
+
+
+def test_capability_is_kept() -> None:
+    """The third cpu of two."""
+    history = started(1, 3)
+    history.put("queues", queue({"cpu": "2"}))
+    history.later(20)
+    history.leads("a")
+    history.bind("p0", "n1")
+    history.bind("p1", "n1")
+    assert history.broken() == []
+    history.bind("p2", "n1")
+    assert history.broken() == ["no exceeded capability"]
+
+
+def test_a_new_capability_may_be_unknown() -> None:
+    """Until the watch has told the daemon."""
+    history = started(1, 1)
+    history.put("queues", queue({"cpu": "500m"}))
+    history.bind("p0", "n1")
+    assert history.broken() == []
+
+
+def budgeted(minimum: int) -> History:
+    """Two running pods, and a budget."""
+    history = started(1, 2)
+    selector = {"matchLabels": {"app": "gang"}}
+    budget = {"metadata": meta("b", namespace="n")}
+    budget["spec"] = {"selector": selector, "minAvailable": minimum}
+    history.put("poddisruptionbudgets", budget)
+    for name in ("p0", "p1"):
+        history.bind(name, "n1")
+        history.runs(name)
+    history.later(10)
+    history.leads("a")
+    return history
+
+
+def test_budgets_are_kept() -> None:
+    """Of two pods, one may go."""
+    history = budgeted(1)
+    history.evict("p0")
+    assert history.broken() == []
+    history.evict("p1")
+    assert history.broken() == ["no broken budget"]
+
+
+def test_a_refused_eviction_breaks_no_budget() -> None:
+    """The API server said no."""
+    history = budgeted(2)
+    history.evict("p0", code=429)
+    assert history.broken() == []
+
+
+@pytest.mark.parametrize(
+    ("resource", "text", "amount"),
+    [
+        *(("cpu", "1", 1000), ("cpu", "100m", 100), ("cpu", "1n", 1), ("memory", "1Gi", 2**30)),
+        *(("memory", "100m", 1), ("memory", "1e3", 1000), ("pods", "1k", 1000), ("cpu", "x", 0)),
+    ],
+)
+def test_quantities(resource: str, text: str, amount: int) -> None:
+    """Rounded up; what can't be read is nothing."""
+    assert amounts.quantity(resource, text) == amount
+
+
+@pytest.mark.parametrize(
+    ("init", "cpu"),
+    [
+        ([], 1000),
+        ([("3", "")], 3000),
+        ([("1", "Always")], 2000),
+        ([("1", "Always"), ("4", "")], 5000),
+    ],
+)
+def test_requests_count_init_containers(init: Sequence[tuple[str, str]], cpu: int) -> None:
+    """The largest of one after the other, with the sidecars that started before."""
+    containers = [
+        {"resources": {"requests": {"cpu": each}}, **({"restartPolicy": policy} if policy else {})}
+        for each, policy in init
+    ]
+    assert amounts.request(pod("p", initContainers=containers))["cpu"] == cpu

@@ -1,0 +1,88 @@
+"""Each judge of a world at rest flags what isn't as it should be, and nothing else."""
+
+from tests.simulation.made_histories import LEASE_SECONDS, History, group, queue, started
+
+
+def resting(*, deserved: str = "4", cpu: str = "4") -> History:
+    """A gang of two that waits, with everything that is written told truly."""
+    history = started(2, 2, cpu=cpu)
+    history.put("queues", queue(pending=1, deserved={"cpu": deserved}))
+    return history
+
+
+def test_a_gang_that_fits_runs() -> None:
+    """It waits though there is room, and its Queue may have it."""
+    assert resting().wrong() == ["every gang that fits runs"]
+
+
+def test_a_gang_that_does_not_fit_may_wait() -> None:
+    """On the nodes, within its Queue's share, or with too few pods."""
+    assert resting(cpu="1").wrong() == []
+    assert resting(deserved="1").wrong() == []
+    history = resting()
+    history.drop("pods", "p1")
+    assert history.wrong() == []
+
+
+def test_a_gang_that_runs_is_content() -> None:
+    """With a true status."""
+    history = resting()
+    for name in ("p0", "p1"):
+        history.bind(name, "n1")
+        history.runs(name)
+    history.put("podgroups", group(2, phase="Running", running=2))
+    held = {"cpu": "2", "memory": "0"}
+    history.put("queues", queue(running=1, allocated=held))
+    assert history.wrong() == []
+    history.put("podgroups", group(2, phase="Pending", running=1))
+    assert history.wrong() == ["statuses are true"] * 4  # phase, count, and the Queue's counts
+
+
+def test_queues_tell_what_they_hold() -> None:
+    """Counts, state and allocated resources."""
+    history = started(1, 0)
+    history.put("queues", queue(pending=1))
+    assert history.wrong() == []
+    history.put("queues", queue(pending=1, state="Closed"))
+    assert history.wrong() == ["statuses are true"]
+    history.put("queues", queue(pending=1, allocated={"cpu": "1", "memory": "0"}))
+    assert history.wrong() == ["statuses are true"]
+
+
+def test_finalizers_disappear() -> None:
+    """But not from a Queue in use."""
+    history = started(1, 0)
+    leaving = queue(state="Closing", pending=1)
+    leaving["metadata"] |= {"deletionTimestamp": "x", "finalizers": ["vscheduler.io/in-use"]}
+    history.put("queues", leaving)
+    assert history.wrong() == []
+    history.drop("podgroups", "gang")
+    leaving["status"] |= {"state": "Closed", "pending": 0}
+    assert history.wrong() == ["finalizers disappear"]
+
+
+def test_somebody_leads() -> None:
+    """Each Lease is renewed in time."""
+    history = started(1, 0)
+    history.put("queues", queue(pending=1))
+    history.later(LEASE_SECONDS + 1)
+    assert history.wrong() == ["somebody leads", "somebody leads"]
+    history.leads("b")
+    assert history.wrong() == []
+    history.drop("leases", "volcano")
+    assert history.wrong() == ["somebody leads"]
+
+
+def test_writes_cease() -> None:
+    """A minute after others changed something, nothing is written but Leases."""
+    history = started(1, 0)
+    history.put("queues", queue(pending=1))
+    history.later(30)
+    history.put("queues", queue(pending=1, share=0.5), "a")
+    history.leads("a")
+    assert history.wrong() == []
+    history.later(40)
+    history.put("queues", queue(pending=1, share=0.6), "a")
+    history.leads("a")
+    assert history.wrong() == ["writes cease"]
+    assert history.wrong(calm_since=history.now + 1) == []
