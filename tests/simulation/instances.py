@@ -1,0 +1,118 @@
+"""Instances of the real daemon, each in a simulated process that is started anew when it ends."""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from tests.simulation.kernel import loops, network, processes, threads
+from vscheduler.daemon import application, configuration, settings
+
+RESTART_SECONDS = (1.0, 20.0)
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: here
+clusters: [{{name: here, cluster: {{server: "http://10.0.0.1:80"}}}}]
+users: [{{name: here, user: {{tokenFile: {token}}}}}]
+contexts: [{{name: here, context: {{cluster: here, user: here}}}}]
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A log event."""
+
+    at: float
+    process: str
+    event: str
+    fields: dict[str, Any]
+
+
+class Lines:
+    """In place of the thread that writes log lines."""
+
+    dropped = 0
+
+    def flush(self, seconds: float) -> bool:
+        """Nothing waits."""
+        del seconds
+        return True
+
+
+class Log:
+    """The last log events of all processes."""
+
+    def __init__(self, machine: threads.Machine, most: int = 2000) -> None:
+        self._machine = machine
+        self.lines: deque[Line] = deque(maxlen=most)
+        structlog.configure(processors=[self._keep], cache_logger_on_first_use=False)
+
+    def _keep(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> Any:
+        del logger, method
+        kernel = self._machine.kernel
+        process = self._machine.process.name if kernel.current else "kernel"
+        name = str(event.pop("event", ""))
+        self.lines.append(Line(at=kernel.moment, process=process, event=name, fields=dict(event)))
+        raise structlog.DropEvent
+
+
+class Instance:
+    """One replica: a process, then its successor, and so on."""
+
+    def __init__(
+        self,
+        machine: threads.Machine,
+        name: str,
+        net: network.Network,
+        folder: Path,
+        *,
+        seed: str,
+        schedulers: Sequence[str],
+        user: str,
+        flags: dict[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.starts = 0
+        self.process: processes.Process | None = None
+        self.clock = processes.Clock(machine.kernel)
+        self.ends: list[tuple[float, str, int, list[BaseException]]] = []
+        """When which process ended, with what status, and what had gone wrong in it."""
+        self._kernel = machine.kernel
+        self._net = net
+        self._seed = seed
+        self._chance = random.Random(f"{seed}/{name}/restarts")
+        token = folder / f"{name}.token"
+        token.write_text(user)
+        kubeconfig = folder / f"{name}.kubeconfig"
+        kubeconfig.write_text(KUBECONFIG.format(token=token))
+        given = settings.Given(
+            scheduler_name=tuple(schedulers), kubeconfig=str(kubeconfig), **(flags or {})
+        )
+        self._settings = settings.check(given)
+        self._loaded = configuration.load("")
+
+    def start(self) -> None:
+        """Start a process."""
+        self.starts += 1
+        name = f"{self.name}-{self.starts}"
+        process = processes.Process(
+            self._kernel, name, self._net, self.clock, seed=self._seed, on_end=self._ended
+        )
+        self.process = process
+        process.start(lambda: self._main(process))
+
+    def _main(self, process: processes.Process) -> None:
+        loop = loops.SimLoop(process)
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(application.run(self._settings, self._loaded, Lines()))  # type: ignore[arg-type]
+
+    def _ended(self, process: processes.Process, status: int) -> None:
+        self.ends.append((self._kernel.moment, process.name, status, process.errors))
+        self.process = None
+        self._kernel.after(self._chance.uniform(*RESTART_SECONDS), self.start)

@@ -1,0 +1,134 @@
+"""Puts simulated clocks, threads and chance in the place of the real ones, for good.
+
+A simulation has a program of its own, so nothing is put back.
+"""
+
+import asyncio
+import os
+import random
+import socket
+import time
+import types
+from typing import Any
+
+from kopf._core.reactor import running
+
+from tests.simulation.kernel import core, loops, threads
+from vscheduler import containment
+from vscheduler.cluster.writes import cooperative
+from vscheduler.controllers import operator
+from vscheduler.daemon import application, cycle_thread
+from vscheduler.daemon.leader_election import thread
+from vscheduler.daemon.liveness import signals, watchdog
+
+THREADED = (cycle_thread, operator, signals, thread, watchdog, running, asyncio.runners)
+CYCLE_SECONDS = (0.002, 0.3)
+"""How long each half of a cycle takes."""
+
+end_program = os._exit
+"""The real one."""
+
+
+class Chance(random.Random):
+    """Without a seed, one from the process's own chance."""
+
+    source = random.Random(0)
+
+    def __init__(self, seed: Any = None) -> None:
+        super().__init__(Chance.source.getrandbits(64) if seed is None else seed)
+
+
+class NoTimer:
+    """In place of the timer that has the real kernel end the process."""
+
+    def __init__(self, seconds: float) -> None:
+        del seconds
+
+    def hold(self) -> None:
+        """Nothing to do."""
+
+    def let_go(self) -> None:
+        """Nothing to do."""
+
+
+def install(kernel: core.Kernel, seed: str) -> threads.Machine:
+    """Patch; gives the machine that knows which thread runs."""
+    machine = threads.Machine(kernel)
+    Chance.source = random.Random(f"{seed}/chance")
+    random.seed(f"{seed}/module")
+    _patch_time(machine)
+    _patch_chance()
+    _patch_threads(machine)
+    return machine
+
+
+def _patch_time(machine: threads.Machine) -> None:
+    kernel = machine.kernel
+
+    def wall() -> float:
+        return machine.process.clock.wall() if kernel.current else kernel.now()
+
+    def monotonic() -> float:
+        return machine.process.clock.monotonic() if kernel.current else kernel.moment
+
+    def thread_time() -> float:
+        if kernel.current is None:
+            return 0.0
+        running_thread = machine.thread
+        if running_thread.name.endswith("/cycle"):
+            seconds = machine.process.chance.uniform(*CYCLE_SECONDS)
+            running_thread.cpu_seconds += seconds
+            kernel.sleep(seconds)
+        return running_thread.cpu_seconds
+
+    patched: dict[str, Any] = {
+        "time": wall,
+        "time_ns": lambda: int(wall() * 1e9),
+        "monotonic": monotonic,
+        "perf_counter": monotonic,
+        "clock_gettime": lambda _: monotonic(),
+        "thread_time": thread_time,
+        "sleep": kernel.sleep,
+    }
+    _replace(time, **patched)
+    _replace(cooperative.CooperativeYield.__init__, __defaults__=(monotonic,))
+    _keyword_default(containment.Failures, "clock", monotonic)
+
+
+def _patch_chance() -> None:
+    _replace(random, Random=Chance)
+    _replace(os, urandom=Chance.source.randbytes)
+
+
+def _patch_threads(machine: threads.Machine) -> None:
+    def new_loop() -> loops.SimLoop:
+        return loops.SimLoop(machine.process)
+
+    def leave(status: int) -> None:
+        machine.process.exit(status)
+
+    shim = threads.Threading(machine)
+    for module in THREADED:
+        _replace(module, threading=shim)
+    _replace(cycle_thread, queue=types.SimpleNamespace(SimpleQueue=threads.SimpleQueue))
+    _replace(asyncio, SelectorEventLoop=new_loop, new_event_loop=new_loop)
+    _replace(os, _exit=leave)
+    _replace(socket, gethostname=lambda: machine.process.name)
+    _replace(watchdog, KillTimer=NoTimer)
+    _keyword_default(watchdog.Outlets, "end", leave)
+    unused = dict.fromkeys(("disable", "enable", "freeze", "set_threshold"), _nothing)
+    _replace(application, gc=types.SimpleNamespace(**unused))
+
+
+def _replace(owner: object, **values: object) -> None:
+    for name, value in values.items():
+        setattr(owner, name, value)
+
+
+def _keyword_default(kind: type, name: str, value: object) -> None:
+    """Replace a default that was taken when the class was made."""
+    kind.__init__.__kwdefaults__[name] = value  # type: ignore[misc]
+
+
+def _nothing(*_: object) -> None:
+    pass

@@ -1,0 +1,104 @@
+"""Processes: threads with a clock of their own that live, stand still and end together."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from tests.simulation.kernel import core, network
+
+BOOT_SECONDS = 1000.0
+"""How long each machine has been up at the beginning."""
+
+
+class Clock:
+    """How a machine sees time."""
+
+    def __init__(self, kernel: core.Kernel, *, skew_seconds: float = 0.0) -> None:
+        self._kernel = kernel
+        self.skew_seconds = skew_seconds
+        """How far the wall clock is ahead."""
+
+    def monotonic(self) -> float:
+        """Seconds since the machine was started."""
+        return BOOT_SECONDS + self._kernel.moment
+
+    def wall(self) -> float:
+        """Seconds since 1970, as the machine believes."""
+        return self._kernel.now() + self.skew_seconds
+
+
+class Process(core.Owner):
+    """A simulated process."""
+
+    def __init__(
+        self,
+        kernel: core.Kernel,
+        name: str,
+        net: network.Network,
+        clock: Clock,
+        *,
+        seed: str,
+        on_end: Callable[["Process", int], None],
+    ) -> None:
+        self.kernel = kernel
+        self.name = name
+        self.network = net
+        self.clock = clock
+        self.chance = random.Random(f"{seed}/{name}")
+        self.handlers: dict[int, tuple[Any, Callable[..., object], tuple[Any, ...]]] = {}
+        self._on_end = on_end
+        self._main: core.Thread | None = None
+        self._threads: list[core.Thread] = []
+        self.errors: list[BaseException] = []
+        """What ended a thread unexpectedly."""
+
+    def start(self, main: Callable[[], None]) -> None:
+        """Start the main thread."""
+        self._main = self.start_thread("main", main)
+
+    def start_thread(self, name: str, target: Callable[[], None]) -> core.Thread:
+        """Start a thread."""
+        thread = self.kernel.spawn(self, f"{self.name}/{name}", target)
+        self._threads.append(thread)
+        return thread
+
+    def thread_ended(self, thread: core.Thread) -> None:
+        """The end of the main thread is the end of the process."""
+        self._threads.remove(thread)
+        error = thread.error
+        if error is not None and not isinstance(error, SystemExit | core.EndedError):
+            self.errors.append(error)
+        if thread is self._main:
+            self.end(0 if error is None else 1)
+
+    def end(self, status: int) -> None:
+        """End at once; what was sent is sent."""
+        if self.ended:
+            return
+        self.ended = True
+        self.network.abandon(self)
+        self._on_end(self, status)
+
+    def exit(self, status: int) -> None:
+        """As os._exit."""
+        self.end(status)
+        self.kernel.leave()
+
+    def stop(self) -> None:
+        """As SIGSTOP."""
+        self.frozen = True
+
+    def go_on(self) -> None:
+        """As SIGCONT."""
+        self.frozen = False
+        for thread in self._threads:
+            self.kernel.thaw(thread)
+
+    def signal(self, number: int) -> None:
+        """Deliver a signal; without a handler it ends the process."""
+        handler = self.handlers.get(number)
+        if handler is None:
+            self.end(128 + number)
+            return
+        loop, callback, arguments = handler
+        loop.call_soon_threadsafe(callback, *arguments)

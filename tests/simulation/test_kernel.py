@@ -1,0 +1,233 @@
+"""The simulated machine itself: time, threads, loops, processes, the network."""
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import pytest
+
+from tests.simulation.kernel import core, loops, network, processes
+
+
+class Echo:
+    """A server that answers with what came."""
+
+    def __init__(
+        self, write: Callable[[bytes], None], close: Callable[[], None], name: str
+    ) -> None:
+        del close
+        self._write = write
+        self.name = name
+
+    def received(self, data: bytes) -> None:
+        """Send it back."""
+        self._write(data)
+
+    def lost(self) -> None:
+        """Nothing to do."""
+
+
+class Machine:
+    """A kernel, a network to an echo server, and processes by name."""
+
+    def __init__(self, seed: str = "1") -> None:
+        self.kernel = core.Kernel(seed)
+        self.net = network.Network(self.kernel, Echo, random.Random(seed))
+        self.said: list[tuple[float, str]] = []
+        self.ended: list[tuple[str, int]] = []
+
+    def say(self, words: str) -> None:
+        """Note the moment."""
+        self.said.append((round(self.kernel.moment, 3), words))
+
+    def start(self, name: str, main: Callable[[], object]) -> processes.Process:
+        """Start a process whose main thread runs a coroutine."""
+        process = processes.Process(
+            self.kernel, name, self.net, processes.Clock(self.kernel), seed="1", on_end=self._note
+        )
+
+        def run() -> None:
+            asyncio.Runner(loop_factory=lambda: loops.SimLoop(process)).run(main())  # type: ignore[arg-type]
+
+        process.start(run)
+        return process
+
+    def _note(self, process: processes.Process, status: int) -> None:
+        self.ended.append((process.name, status))
+
+
+@pytest.fixture
+def machine() -> Machine:
+    """A machine with seed 1."""
+    return Machine()
+
+
+def test_sleeps_end_in_virtual_time(machine: Machine) -> None:
+    """An hour takes no time."""
+
+    async def main() -> None:
+        await asyncio.sleep(3600)
+        machine.say("awake")
+
+    machine.start("one", main)
+    machine.kernel.run(4000)
+    assert machine.said == [(3600.0, "awake")]
+    assert machine.ended == [("one", 0)]
+
+
+def test_a_process_that_stands_still_goes_on_later(machine: Machine) -> None:
+    """Timers that ran out meanwhile are late."""
+
+    async def main() -> None:
+        for _ in range(3):
+            await asyncio.sleep(1)
+            machine.say("tick")
+
+    process = machine.start("one", main)
+    machine.kernel.after(1.5, process.stop)
+    machine.kernel.after(10, process.go_on)
+    machine.kernel.run(20)
+    assert [at for at, _ in machine.said] == [1.0, 10.0, 11.0]
+
+
+def test_a_process_that_ends_says_nothing_more(machine: Machine) -> None:
+    """Not even in its finally blocks."""
+
+    async def main() -> None:
+        while True:
+            await asyncio.sleep(1)
+            machine.say("tick")
+
+    process = machine.start("one", main)
+    machine.kernel.after(2.5, lambda: process.end(9))
+    machine.kernel.run(20)
+    assert len(machine.said) == 2
+    assert machine.ended == [("one", 9)]
+
+
+def test_a_failure_of_the_main_thread_is_kept(machine: Machine) -> None:
+    """And the status is 1."""
+
+    async def main() -> None:
+        raise ValueError("broken")
+
+    process = machine.start("one", main)
+    machine.kernel.run(1)
+    assert machine.ended == [("one", 1)]
+    assert [str(each) for each in process.errors] == ["broken"]
+
+
+class Client(asyncio.Protocol):
+    """Collects what comes."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def data_received(self, data: bytes) -> None:
+        """Note it."""
+        self._machine.say(data.decode())
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Note it."""
+        self._machine.say(f"lost {type(error).__name__}")
+
+
+async def talk(machine: Machine) -> None:
+    """Say two things a second apart, and wait."""
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_connection(lambda: Client(machine), "10.0.0.1", 80)
+    transport.write(b"a")
+    await asyncio.sleep(1)
+    transport.write(b"b")
+    await asyncio.sleep(100)
+
+
+def test_bytes_go_there_and_back(machine: Machine) -> None:
+    """Within some milliseconds."""
+    machine.start("one", lambda: talk(machine))
+    machine.kernel.run(5)
+    assert [words for _, words in machine.said] == ["a", "b"]
+    assert machine.said[0][0] < 0.02
+
+
+@pytest.mark.parametrize("way", ["up", "down"])
+def test_a_partition_holds_bytes_until_it_ends(machine: Machine, way: str) -> None:
+    """As TCP does."""
+    machine.start("one", lambda: talk(machine))
+    link = machine.net.link("one")
+    machine.kernel.after(0.5, lambda: setattr(link, way, False))
+
+    def heal() -> None:
+        setattr(link, way, True)
+        machine.net.release("one")
+
+    machine.kernel.after(30, heal)
+    machine.kernel.run(60)
+    assert [words for _, words in machine.said] == ["a", "b"]
+    assert 30 <= machine.said[1][0] < 30.02
+
+
+def test_a_reset_ends_the_connection_at_both_ends(machine: Machine) -> None:
+    """The client learns of it."""
+    machine.start("one", lambda: talk(machine))
+    machine.kernel.after(0.5, machine.net.reset)
+    machine.kernel.run(60)
+    assert [words for _, words in machine.said] == ["a", "lost ConnectionResetError"]
+
+
+def test_no_server_refuses(machine: Machine) -> None:
+    """Nobody listens."""
+    machine.net.serving = False
+    process = machine.start("one", lambda: talk(machine))
+    machine.kernel.run(60)
+    assert [type(each) for each in process.errors] == [ConnectionRefusedError]
+
+
+def test_what_was_sent_before_the_end_arrives(machine: Machine) -> None:
+    """The network knows nothing of the end."""
+    arrived: list[bytes] = []
+
+    class Sink(Echo):
+        def received(self, data: bytes) -> None:
+            arrived.append(data)
+
+    machine.net = network.Network(machine.kernel, Sink, random.Random("1"))
+    process = machine.start("one", lambda: talk(machine))
+    while not machine.net.bytes_sent:
+        machine.kernel.run(0.0001)
+    process.end(9)
+    assert arrived == []
+    machine.kernel.run(10)
+    assert arrived == [b"a"]
+
+
+def test_a_loop_that_never_waits_is_found(machine: Machine) -> None:
+    """Otherwise the simulation would hang."""
+
+    async def main() -> None:
+        while True:  # noqa: ASYNC110 - the point of this test
+            await asyncio.sleep(0)
+
+    machine.start("one", main)
+    with pytest.raises(core.LivelockError):
+        machine.kernel.run(1)
+
+
+def test_the_order_of_threads_depends_on_the_seed() -> None:
+    """And on nothing else."""
+
+    def story(seed: str) -> list[tuple[float, str]]:
+        machine = Machine(seed)
+
+        async def main(name: str) -> None:
+            for _ in range(20):
+                await asyncio.sleep(1)
+                machine.say(name)
+
+        for name in "abc":
+            machine.start(name, lambda name=name: main(name))  # type: ignore[misc]
+        machine.kernel.run(30)
+        return machine.said
+
+    assert story("1") == story("1")
+    assert story("1") != story("2")
