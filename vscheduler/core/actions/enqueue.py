@@ -14,7 +14,7 @@ from vscheduler.core.api import contracts
 from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.model import decisions, durations, jobs, queues
 from vscheduler.core.placement import feasibility
-from vscheduler.core.session import job_state, ordering, reasons, unschedulable_jobs
+from vscheduler.core.session import carried, job_state, ordering, reasons
 from vscheduler.core.session import session as working
 
 TURN_COST = 20
@@ -72,7 +72,7 @@ class Enqueue(contracts.Action[working.Session]):
         node is ready, groups stay admitted, since no group could use the resources.
         """
         self._feasible = self.feasibility_check(session)
-        self._unschedulable: list[tuple[job_state.JobState, unschedulable_jobs.Obstacle]] = []
+        self._unschedulable: list[tuple[job_state.JobState, carried.Obstacle]] = []
         pending: tuple[list[job_state.JobState], list[job_state.JobState]] = ([], [])
         nodes_ready = bool(session.layout.ready.any())
         young = [state for state in session.unfinished_jobs() if state.phase in jobs.YOUNG]
@@ -120,7 +120,7 @@ class Enqueue(contracts.Action[working.Session]):
         self,
         session: working.Session,
         state: job_state.JobState,
-        obstacle: unschedulable_jobs.Obstacle,
+        obstacle: carried.Obstacle,
     ) -> decisions.Reason:
         """Return why the group can't start.
 

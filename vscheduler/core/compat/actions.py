@@ -8,7 +8,7 @@ from vscheduler.core.compat import node_by_node
 from vscheduler.core.model import decisions, jobs, queues
 from vscheduler.core.placement import feasibility
 from vscheduler.core.preemption import preemptors, victims
-from vscheduler.core.session import job_state, ordering, statement, unschedulable_jobs
+from vscheduler.core.session import carried, job_state, ordering, statement
 from vscheduler.core.session import session as working
 
 EvictFor = Callable[[node_by_node.NodeByNodeSearch], bool]
@@ -65,7 +65,7 @@ class VolcanoBackfill(backfill.Backfill):
 class NoFeasibility(feasibility.Feasibility):
     """Lets every gang try, whether or not empty nodes could hold the gang."""
 
-    def obstacle(self, state: job_state.JobState) -> unschedulable_jobs.Obstacle | None:
+    def obstacle(self, state: job_state.JobState) -> carried.Obstacle | None:
         """Return None: nothing is proved."""
         del state
         return None

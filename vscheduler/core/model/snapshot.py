@@ -205,9 +205,8 @@ class Carried:
     seen: LastNodes | None = field(default=None, compare=False, repr=False)
     """The nodes of the last cycle, for finding lost nodes. None in the first cycle."""
     unschedulable: object = field(default=None, compare=False, repr=False)
-    """Cached findings about jobs that cannot start even on empty nodes, for
-    `session.unschedulable_jobs`. Valid while nodes and queues are unchanged, and without influence
-    on decisions."""
+    """A session.carried.KnownUnschedulable: cached findings about jobs that can't start even on
+    empty nodes. Valid while nodes and queues are unchanged, and without influence on decisions."""
     node_losses: Mapping[str, NodeLoss] = field(default_factory=dict)
     """By name, nodes that recently left or shrank, with their former capacity."""
     past_usage: Mapping[str, queues.Usage] = field(default_factory=dict)

@@ -12,7 +12,7 @@ import numpy as np
 
 from vscheduler.core.model import decisions, jobs, queues, resources
 from vscheduler.core.session import job_state, reasons
-from vscheduler.core.session.unschedulable_jobs import Need, Obstacle, Pods
+from vscheduler.core.session.carried import Need, Obstacle, Pods
 
 if TYPE_CHECKING:
     from vscheduler.core.session import session as working

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import jobs
-from vscheduler.core.session import work_budget
+from vscheduler.core.session import cluster_state
 
 
 class Pdb(contracts.Plugin):
@@ -20,7 +20,7 @@ class Pdb(contracts.Plugin):
 
     def open(self, session: contracts.Session) -> None:
         """Start with the budgets of the snapshot."""
-        self._budgets = work_budget.Budgets(session.snapshot.budgets)
+        self._budgets = cluster_state.Budgets(session.snapshot.budgets)
 
     def preemptable(
         self, claimant: jobs.Task, candidates: Sequence[jobs.Task]

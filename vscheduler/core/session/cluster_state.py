@@ -1,6 +1,6 @@
-"""ClusterState: nodes and jobs as they will be after the decisions of a cycle so far."""
+"""ClusterState: nodes, jobs and PodDisruptionBudgets after the decisions of a cycle so far."""
 
-import collections
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
@@ -8,8 +8,8 @@ from types import MappingProxyType
 import numpy as np
 
 from vscheduler.core.api import contracts
-from vscheduler.core.model import jobs, pod_affinity, resources, snapshot
-from vscheduler.core.session import interfaces, job_state, work_budget
+from vscheduler.core.model import constraints, jobs, pod_affinity, resources, snapshot
+from vscheduler.core.session import interfaces, job_state
 
 PRESENCE = {
     jobs.TaskStatus.ALLOCATED: pod_affinity.PodPresence.STAYING,
@@ -47,7 +47,7 @@ class ClusterState:
         self.leaving_ports = MappingProxyType(self._leaving_ports)
         self.touched: Sequence[int] = self._touched
         """Rows of changed nodes, in order of change; caches of answers about rows read them."""
-        self.budgets = work_budget.Budgets(taken.budgets)
+        self.budgets = Budgets(taken.budgets)
         self._space = taken.space
         self._job_states = job_states
         self._affinity_counts = affinity_counts
@@ -77,7 +77,7 @@ class ClusterState:
     @cached_property
     def _evictable(self) -> Mapping[int, list[jobs.Task]]:
         rows = self.layout.rows
-        found: collections.defaultdict[int, list[jobs.Task]] = collections.defaultdict(list)
+        found: defaultdict[int, list[jobs.Task]] = defaultdict(list)
         for state in self._job_states.values():
             for status in jobs.EVICTABLE:
                 if state.job.counts.get(status):
@@ -121,7 +121,7 @@ class ClusterState:
             full = True in over.tolist()  # ten times as fast as `any` on so few elements
             assert not full or not request[over].any(), f"{task.key} overfills a node"
         name = self.layout.names[row]
-        work_budget.take_ports(self._ports, name, task)
+        take_ports(self._ports, name, task)
         self._affinity_counts.move(task, row, PRESENCE[status], 1)
         self._touched.append(row)
         self._job_states[task.job].move(task, status, name)
@@ -137,18 +137,18 @@ class ClusterState:
             self.used[row] -= request
         self._affinity_counts.move(task, row, PRESENCE[state.status(task)], -1)
         name = self.layout.names[row]
-        work_budget.give_ports_back(self._ports, name, task)
+        give_ports_back(self._ports, name, task)
         self._touched.append(row)
         state.move(task, task.status, task.node)
 
     def reserve(self, reservation: snapshot.ReplacementReservation) -> None:
         """Reserve resources for a pod that doesn't exist yet."""
-        work_budget.take_ports(self._ports, reservation.node, reservation.task)
+        take_ports(self._ports, reservation.node, reservation.task)
         self._reserve(reservation, 1)
 
     def release(self, reservation: snapshot.ReplacementReservation) -> None:
         """Undo `reserve` exactly."""
-        work_budget.give_ports_back(self._ports, reservation.node, reservation.task)
+        give_ports_back(self._ports, reservation.node, reservation.task)
         self._reserve(reservation, -1)
 
     def _reserve(self, reservation: snapshot.ReplacementReservation, step: int) -> None:
@@ -161,8 +161,8 @@ class ClusterState:
         """Make the task's resources available to waiting pods."""
         name = self.layout.names[row]
         self.future_used[row] -= self.request(task)
-        work_budget.give_ports_back(self._ports, name, task)
-        work_budget.take_ports(self._leaving_ports, name, task)
+        give_ports_back(self._ports, name, task)
+        take_ports(self._leaving_ports, name, task)
         self._affinity_counts.move(task, row, pod_affinity.PodPresence.STAYING, -1)
         self._affinity_counts.move(task, row, pod_affinity.PodPresence.LEAVING, 1)
         self._touched.append(row)
@@ -176,8 +176,8 @@ class ClusterState:
         self._notify("on_allocate", task)
         self.future_used[row] += self.request(task)
         self.budgets.give_back(task)
-        work_budget.give_ports_back(self._leaving_ports, name, task)
-        work_budget.take_ports(self._ports, name, task)
+        give_ports_back(self._leaving_ports, name, task)
+        take_ports(self._ports, name, task)
         self._affinity_counts.move(task, row, pod_affinity.PodPresence.LEAVING, -1)
         self._affinity_counts.move(task, row, pod_affinity.PodPresence.STAYING, 1)
         self._touched.append(row)
@@ -194,3 +194,74 @@ class ClusterState:
         self._affinity_counts.move(task, row, pod_affinity.PodPresence.COMING, -1)
         self._affinity_counts.move(task, row, pod_affinity.PodPresence.STAYING, 1)
         self._touched.append(row)
+
+
+class Budgets:
+    """The PodDisruptionBudgets of a snapshot, and the number of pods evicted from each since.
+
+    The planner of evictions uses Budgets with any configuration, and so does the plugin pdb.
+    """
+
+    def __init__(self, budgets: Sequence[snapshot.Budget]) -> None:
+        self._budgets = budgets
+        self._places: defaultdict[str, list[int]] = defaultdict(list)
+        for place, budget in enumerate(budgets):
+            self._places[budget.namespace].append(place)
+        self._taken: Counter[int] = Counter()
+        self._covering: dict[jobs.TaskId, tuple[int, ...]] = {}
+
+    def spare(self, tasks: Sequence[jobs.Task]) -> bool:
+        """Whether the budgets allow evicting all these tasks together.
+
+        A pod under two budgets is never allowed: the Eviction API answers 500, whatever the budgets
+        permit.
+        """
+        wanted: Counter[int] = Counter()
+        for task in tasks:
+            covering = self._of(task)
+            if len(covering) > 1:
+                return False
+            wanted.update(covering)
+        return all(
+            self._taken[place] + count <= self._budgets[place].allowed
+            for place, count in wanted.items()
+        )
+
+    def take(self, task: jobs.Task) -> None:
+        """Count the task as evicted."""
+        self._taken.update(self._of(task))
+
+    def give_back(self, task: jobs.Task) -> None:
+        """Undo `take` exactly."""
+        self._taken.subtract(self._of(task))
+
+    def _of(self, task: jobs.Task) -> tuple[int, ...]:
+        """Return the indexes of the budgets that cover the task; computed once for each task."""
+        covering = self._covering.get(task.uid)
+        if covering is None:
+            covering = self._covering[task.uid] = tuple(
+                place
+                for place in self._places.get(task.namespace, ())
+                if self._budgets[place].covers(task)
+            )
+        return covering
+
+
+Ports = dict[str, tuple[constraints.HostPort, ...]]
+
+
+def take_ports(ports: Ports, name: str, task: jobs.Task) -> None:
+    """Add the task's host ports to the node."""
+    if task.pod_class.constraints.ports:
+        ports[name] = tuple(sorted((*ports.get(name, ()), *task.pod_class.constraints.ports)))
+
+
+def give_ports_back(ports: Ports, name: str, task: jobs.Task) -> None:
+    """Remove the task's host ports from the node; a node without host ports leaves the table."""
+    if task.pod_class.constraints.ports:
+        left = list(ports[name])
+        for port in task.pod_class.constraints.ports:
+            left.remove(port)
+        ports[name] = tuple(left)
+        if not left:
+            del ports[name]

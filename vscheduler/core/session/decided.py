@@ -1,8 +1,13 @@
-"""Decided: the decisions of a cycle so far, from which the CycleResult is made."""
+"""What a cycle has decided so far: the decisions, and why all other jobs aren't placed.
+
+`job_status.close` makes the CycleResult of them.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 
 from vscheduler.core.model import decisions, jobs, snapshot
+
+PRECEDENCE = {code: place for place, code in enumerate(decisions.ReasonCode)}
 
 
 class Decided:
@@ -75,3 +80,32 @@ class Decided:
         """Ask for a cycle at this instant, unless the instant has passed."""
         if at > self._now:
             self.wake_at = at if self.wake_at is None else min(at, self.wake_at)
+
+
+class JobReasons:
+    """The dominant reason of each job so far, and the jobs without a turn in this cycle."""
+
+    def __init__(self) -> None:
+        self._by_job: dict[jobs.JobId, decisions.Reason] = {}
+        self._not_attempted: set[jobs.JobId] = set()
+        self.by_job: Mapping[jobs.JobId, decisions.Reason] = self._by_job
+        self.not_attempted: Collection[jobs.JobId] = self._not_attempted
+        """Jobs that this cycle didn't consider; the result says nothing about these jobs."""
+
+    def note(self, job: jobs.JobId, reason: decisions.Reason) -> None:
+        """Record why a job, or the rest of a job, isn't placed; the dominant reason is kept."""
+        if self.is_news(job, reason.code):
+            self._by_job[job] = reason
+
+    def is_news(self, job: jobs.JobId, code: decisions.ReasonCode) -> bool:
+        """Whether `note` would record a reason with this code."""
+        known = self._by_job.get(job)
+        return known is None or PRECEDENCE[code] < PRECEDENCE[known.code]
+
+    def forget(self, job: jobs.JobId) -> None:
+        """Drop the reason of a job that was placed since."""
+        self._by_job.pop(job, None)
+
+    def skip(self, *without_turn: jobs.JobId) -> None:
+        """Record that these jobs had no turn in this cycle."""
+        self._not_attempted.update(without_turn)

@@ -12,15 +12,13 @@ from vscheduler.core.fair_share import demands, node_loss_grace, node_pools
 from vscheduler.core.model import decisions, jobs, nodes, queues, resources
 from vscheduler.core.model import snapshot as snapshots
 from vscheduler.core.session import (
+    carried,
     cluster_state,
     decided,
     dispatch,
     interfaces,
-    job_reasons,
     job_state,
-    remembered,
     statement,
-    unschedulable_jobs,
     work_budget,
 )
 
@@ -63,9 +61,9 @@ class Session:
         self.request = self.cluster.request
         self.job_state_of = self.cluster.job_state_of
         self.decided = decided.Decided(snapshot.now)
-        self.reasons = job_reasons.JobReasons()
-        self.admissions = remembered.Admissions(snapshot.carried)
-        self.eviction_history = remembered.EvictionHistory(snapshot.carried)
+        self.reasons = decided.JobReasons()
+        self.admissions = carried.Admissions(snapshot.carried)
+        self.eviction_history = carried.EvictionHistory(snapshot.carried)
         self.spending = spending
         self.spend = spending.spend
         if snapshot.carried.work_by_namespace:
@@ -142,9 +140,9 @@ class Session:
         )
 
     @cached_property
-    def known_unschedulable(self) -> unschedulable_jobs.KnownUnschedulable:
+    def known_unschedulable(self) -> carried.KnownUnschedulable:
         """Earlier findings about jobs that can't start on empty nodes, if still valid."""
-        return unschedulable_jobs.still_known(self.snapshot, self.policy, self.job_states)
+        return carried.still_known(self.snapshot, self.policy, self.job_states)
 
     @property
     def known_nowhere(self) -> Collection[tuple[str, jobs.PodClass]]:

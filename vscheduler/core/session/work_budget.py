@@ -1,20 +1,15 @@
-"""Accounts of a session: the work budget, PodDisruptionBudgets and host ports.
+"""WorkBudget: what a cycle has cost so far, and which namespace caused the cost.
 
-WorkBudget counts what a cycle has cost so far, and which namespace caused the cost. A cycle has a
-budget of counted operations. Within the budget, jobs take turns in the order of fairness between
-queues, whatever their cost. A cycle that follows an exhausted budget first serves namespaces with
-low costs in the last cycles; the remaining namespaces share the rest. So a namespace with expensive
-jobs that fit nowhere can't delay everybody else.
-
-Budgets knows which evictions the PodDisruptionBudgets allow, beyond the pods already being evicted.
-The planner of evictions uses Budgets with any configuration, and the plugin pdb reads the same
-object. Host ports are kept by node name.
+A cycle has a budget of counted operations. Within the budget, jobs take turns in the order of
+fairness between queues, whatever their cost. A cycle that follows an exhausted budget first serves
+namespaces with low costs in the last cycles; the remaining namespaces share the rest. So a
+namespace with expensive jobs that fit nowhere can't delay everybody else.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from vscheduler.core.model import constraints, jobs, snapshot
+from vscheduler.core.model import jobs
 from vscheduler.core.session import job_state
 
 OPENING_COST = 20
@@ -159,71 +154,3 @@ class WorkBudget:
 
     def _cost(self, namespace: str) -> int:
         return self._before.get(namespace, 0) + self._now[namespace]
-
-
-class Budgets:
-    """The PodDisruptionBudgets of a snapshot, and the number of pods evicted from each since."""
-
-    def __init__(self, budgets: Sequence[snapshot.Budget]) -> None:
-        self._budgets = budgets
-        self._places: defaultdict[str, list[int]] = defaultdict(list)
-        for place, budget in enumerate(budgets):
-            self._places[budget.namespace].append(place)
-        self._taken: Counter[int] = Counter()
-        self._covering: dict[jobs.TaskId, tuple[int, ...]] = {}
-
-    def spare(self, tasks: Sequence[jobs.Task]) -> bool:
-        """Whether the budgets allow evicting all these tasks together.
-
-        A pod under two budgets is never allowed: the Eviction API answers 500, whatever the budgets
-        permit.
-        """
-        wanted: Counter[int] = Counter()
-        for task in tasks:
-            covering = self._of(task)
-            if len(covering) > 1:
-                return False
-            wanted.update(covering)
-        return all(
-            self._taken[place] + count <= self._budgets[place].allowed
-            for place, count in wanted.items()
-        )
-
-    def take(self, task: jobs.Task) -> None:
-        """Count the task as evicted."""
-        self._taken.update(self._of(task))
-
-    def give_back(self, task: jobs.Task) -> None:
-        """Undo `take` exactly."""
-        self._taken.subtract(self._of(task))
-
-    def _of(self, task: jobs.Task) -> tuple[int, ...]:
-        """Return the indexes of the budgets that cover the task; computed once for each task."""
-        covering = self._covering.get(task.uid)
-        if covering is None:
-            covering = self._covering[task.uid] = tuple(
-                place
-                for place in self._places.get(task.namespace, ())
-                if self._budgets[place].covers(task)
-            )
-        return covering
-
-
-Ports = dict[str, tuple[constraints.HostPort, ...]]
-
-
-def take_ports(ports: Ports, name: str, task: jobs.Task) -> None:
-    """Add the task's host ports to the node."""
-    if task.pod_class.constraints.ports:
-        ports[name] = tuple(sorted((*ports.get(name, ()), *task.pod_class.constraints.ports)))
-
-
-def give_ports_back(ports: Ports, name: str, task: jobs.Task) -> None:
-    """Remove the task's host ports from the node; a node without host ports leaves the table."""
-    if task.pod_class.constraints.ports:
-        left = list(ports[name])
-        for port in task.pod_class.constraints.ports:
-            left.remove(port)
-        ports[name] = tuple(left)
-        if not left:
-            del ports[name]

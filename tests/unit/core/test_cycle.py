@@ -1,10 +1,10 @@
-"""What the session and its invariants assert of rows."""
+"""What a session and the invariants of a cycle assert of rows."""
 
 import pytest
 
 from tests import pictures, running
+from vscheduler.core import cycle
 from vscheduler.core.model import jobs
-from vscheduler.core.session import invariants
 from vscheduler.core.session import session as working
 
 PICTURE = """
@@ -43,9 +43,9 @@ def place(opened: working.Session) -> None:
 
 def test_what_was_placed_adds_up(opened: working.Session) -> None:
     """Bound here and there, and with a pod that only waits for room."""
-    invariants.check(opened)
+    cycle.check_invariants(opened)
     place(opened)
-    invariants.check(opened)
+    cycle.check_invariants(opened)
     assert opened.cluster.used[:, CPU].tolist() == [4000, 1000]
 
 
@@ -57,7 +57,7 @@ def test_room_that_is_held_counts(opened: working.Session) -> None:
         trial.allocate(second, 0)
         trial.pipeline(third, 0)
         trial.hold()
-    invariants.check(opened)
+    cycle.check_invariants(opened)
     assert opened.cluster.used[0, CPU] == 2000
     assert opened.cluster.future_used[0, CPU] == 3000
 
@@ -70,9 +70,9 @@ def test_a_row_that_differs_is_found(opened: working.Session, row: int, column: 
     for array in (opened.cluster.used, opened.cluster.future_used):
         array[row, column] += 1
         with pytest.raises(AssertionError, match=HELD):
-            invariants.check(opened)
+            cycle.check_invariants(opened)
         array[row, column] -= 1
-    invariants.check(opened)
+    cycle.check_invariants(opened)
 
 
 def test_a_node_that_is_overfull_is_found(opened: working.Session) -> None:
@@ -82,10 +82,10 @@ def test_a_node_that_is_overfull_is_found(opened: working.Session) -> None:
         kept = int(opened.cluster.allocatable[0, column])
         opened.cluster.allocatable[0, column] = opened.cluster.used[0, column] - 1
         with pytest.raises(AssertionError, match="overfills"):
-            invariants.check(opened)
+            cycle.check_invariants(opened)
         opened.cluster.allocatable[0, column] = kept
     opened.cluster.allocatable[1, GPU] = -1
-    invariants.check(opened)
+    cycle.check_invariants(opened)
 
 
 def test_no_task_is_given_room_that_isnt_there(opened: working.Session) -> None:
