@@ -1,4 +1,4 @@
-"""Kopf in a thread with an event loop of its own.
+"""Operator: runs Kopf in a thread with an event loop of its own, for the Queue controller.
 
 In a shared event loop Kopf's shutdown would cancel foreign tasks, and in the main thread Kopf would
 replace the signal handlers. Kopf is started once the kinds it follows are served. Kopf is restarted
@@ -9,7 +9,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import kopf
@@ -17,7 +17,7 @@ import structlog
 
 from vscheduler import containment
 from vscheduler.controllers import handlers, ports
-from vscheduler.controllers.queues import queue_objects
+from vscheduler.controllers.queues import queue_controller, queue_objects
 from vscheduler.mirror import paths
 
 log = structlog.get_logger(__name__)
@@ -249,6 +249,26 @@ class Operator:
     async def _grown(self, kinds: Kinds) -> bool:
         """Whether a further kind can be followed by now."""
         return kinds != ALL and bool(await self._kinds(ALL - kinds))
+
+
+def start(
+    group: asyncio.TaskGroup,
+    api: ports.Api,
+    entry: handlers.Entry,
+    controller: queue_controller.QueueController,
+    outlets: Outlets,
+) -> list[asyncio.Task[None]]:
+    """Start the tasks of the Queue controller; each task ends when cancelled.
+
+    `entry` is Kopf's connection to the API server. The QueueController is notified of missing
+    kinds.
+    """
+    outlets = replace(outlets, absent=controller.miss)
+    runner = Operator(api, entry, controller.feed, Pace(), outlets)
+    return [
+        group.create_task(controller.run(), name="keep queues"),
+        group.create_task(runner.run(), name="kopf"),
+    ]
 
 
 class NoDiffs(kopf.DiffBaseStorage):

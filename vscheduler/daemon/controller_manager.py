@@ -36,8 +36,8 @@ QUEUE_RETRY_SECONDS = 5.0
 
 Sink = Callable[[Sequence[owners.Event]], None]
 
-QUEUE_CONTROL = "vscheduler.controllers.queue_control"
-"""The module with the Queue controller's operator."""
+OPERATOR = "vscheduler.controllers.operator"
+"""The module that runs Kopf for the Queue controller."""
 
 SETTLE_SECONDS = 15.0
 """How long the Queue controller waits at most for the scheduler's first cycle and its binds, in a
@@ -102,8 +102,8 @@ class ControllerManager:
                 while self._before_first_cycle():  # noqa: ASYNC110 - no event reports the first cycle
                     await asyncio.sleep(SETTLE_LOOK_SECONDS)
                 await self._around.calls.wait_until_quiet(write_queue.WritePriority.BIND)
-        await asyncio.to_thread(importlib.import_module, QUEUE_CONTROL)
-        from vscheduler.controllers import operator, queue_control  # noqa: PLC0415 - only instances with a Queue controller import Kopf, which takes long
+        await asyncio.to_thread(importlib.import_module, OPERATOR)
+        from vscheduler.controllers import operator  # noqa: PLC0415 - only instances with a Queue controller import Kopf, which takes long
         from vscheduler.controllers.queues import queue_controller  # noqa: PLC0415 - only instances with a Queue controller import Kopf, which takes long
 
         around = self._around
@@ -121,7 +121,7 @@ class ControllerManager:
         end = around.mirror.subscribe(keeper.moved)
         try:
             async with asyncio.TaskGroup() as group:
-                queue_control.start(group, port, around.link, keeper, outlets)
+                operator.start(group, port, around.link, keeper, outlets)
         finally:
             end()
 

@@ -3,16 +3,16 @@
 Actions, plugins and rules of this package replace the defaults when a configuration is read.
 """
 
-from vscheduler.core.compat import actions, capacity, cycle_rules, drf, plugins, proportion, tdm
+from vscheduler.core.compat import actions, capacity, cycle_rules, plugins
 from vscheduler.core.config import policy
 
 VOLCANO = policy.Compatibility(
     plugins=(
         plugins.VolcanoPriority,
         plugins.VolcanoGang,
-        drf.VolcanoDrf,
+        plugins.VolcanoDrf,
         plugins.VolcanoPredicates,
-        proportion.VolcanoProportion,
+        plugins.VolcanoProportion,
         capacity.VolcanoCapacity,
         plugins.VolcanoNodegroup,
         plugins.VolcanoNodeOrder,
@@ -21,7 +21,7 @@ VOLCANO = policy.Compatibility(
         plugins.VolcanoResourceQuota,
         plugins.VolcanoPdb,
         plugins.VolcanoResourceStrategyFit,
-        tdm.VolcanoTdm,
+        plugins.VolcanoTdm,
     ),
     actions=(
         actions.VolcanoAllocate,

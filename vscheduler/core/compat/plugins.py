@@ -1,16 +1,20 @@
 """Volcano's versions of plugins: each overrides the hooks in which Volcano differs.
 
-Proportion, capacity and drf have modules of their own.
+The plugin capacity has a module of its own.
 """
 
+import operator
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
+import numpy as np
+
 from vscheduler.core.api import contracts, views
-from vscheduler.core.fair_share import inqueue_resources
-from vscheduler.core.model import jobs, nodes, resources
+from vscheduler.core.fair_share import fair_shares, inqueue_resources, share_arithmetic
+from vscheduler.core.model import decisions, jobs, nodes, queues, resources
 from vscheduler.core.plugins import (
+    drf,
     gang,
     nodegroup,
     nodeorder,
@@ -18,9 +22,11 @@ from vscheduler.core.plugins import (
     pdb,
     predicates,
     priority,
+    proportion,
     resource_strategy_fit,
     resourcequota,
     sla,
+    tdm,
 )
 
 
@@ -208,3 +214,167 @@ class VolcanoPdb(pdb.Pdb):
             if task.labels and within:
                 victims.append(task)
         return victims
+
+
+class VolcanoProportion(proportion.Proportion):
+    """Divides what all ready nodes have, by weight alone, between queues with jobs."""
+
+    def start(self) -> None:
+        """Work out shares by water filling (Volcano: proportion buildQueueAttrs, OnSessionOpen)."""
+        space, known = self._session.space, self._session.queues
+        limits = fair_shares.limits(space, known, {})
+        names, total = limits.names, self._session.total.astype(np.float64)
+        guarantee = np.zeros((len(names), space.size))
+        for place, name in enumerate(names):
+            guarantee[place] = space.present(known[name].guarantee)
+        kept = guarantee.sum(axis=0)
+        real = share_arithmetic.real_capability(total, kept, guarantee, limits.capability)
+        busy = [place for place, name in enumerate(names) if name in self._attributes]
+        for place, name in enumerate(names):
+            attributes = self._attributes.get(name) or self._idle.setdefault(name, self._nobody())
+            attributes.real = real[place].tolist()
+            attributes.ceiling = limits.capability[place].tolist()
+        taking_part = {names[place]: self._attributes[names[place]] for place in busy}
+        demands = self._session.demands
+        request = np.array([demands.held[name] for name in taking_part], dtype=np.float64)
+        request += [demands.pending[name] for name in taking_part]
+        deserved = share_arithmetic.water_fill(
+            total,
+            np.array([known[names[place]].weight for place in busy], dtype=np.float64),
+            request,
+            real[busy],
+            guarantee[busy],
+        )
+        for attributes, row in zip(taking_part.values(), deserved.tolist(), strict=True):
+            self._bound(attributes, row, self._slack)
+            attributes.limit[space.columns[resources.PODS]] = np.inf
+            # A nomination gives no claim to more than the share.
+            attributes.nominated_limit = attributes.limit
+
+    def reclaimable(
+        self, claimant: jobs.Task, candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task]:
+        """Return pods of queues that have more than they deserve of any resource, whether the
+        claimant needs that resource or not (Volcano: proportion ReclaimableFn).
+        """
+        del claimant
+        left: dict[share_arithmetic.QueueAttributes, list[int]] = {}
+        victims = []
+        for task in candidates:
+            attributes = self._attributes_of(task.job)
+            allocated = left.setdefault(attributes, list(attributes.allocated))
+            if any(map(operator.gt, allocated, attributes.reclaim_above)):
+                victims.append(task)
+                for column, amount in self._requests.get(task.pod_class) or self._request(task):
+                    allocated[column] -= amount
+        return victims
+
+    def share_after(
+        self, claimant: jobs.Task, claimed: resources.Vector, victims: Sequence[jobs.Task]
+    ) -> decisions.ShareAfter | None:
+        """Abstain: no shares are compared for a whole plan."""
+        del claimant, claimed, victims
+        return None
+
+    def victim_queue_key(self, claimant: queues.Queue, queue: queues.Queue) -> None:
+        """Abstain: no queue loses pods before another."""
+
+    def job_enqueued(self, state: views.JobState) -> None:
+        """Promise the whole minResources to the queue."""
+        self._add_inqueue(self._attributes_of(state.job.id), inqueue_resources.minimum(state))
+
+    def _asked(self, state: views.JobState, queue: queues.Queue) -> resources.ResourceMap:
+        """Return the whole minResources but pod slots, whatever of these the group has already."""
+        del queue
+        least = state.job.min_resources or {}
+        return {name: amount for name, amount in least.items() if name != resources.PODS}
+
+    def _is_full(
+        self, attributes: share_arithmetic.QueueAttributes, shortages: Sequence[decisions.Shortage]
+    ) -> bool:
+        """Return True: a cluster that is too small is a queue that is full."""
+        del attributes, shortages
+        return True
+
+
+class VolcanoDrf(drf.Drf):
+    """Merges queues of the same path into one branch, and judges each victim alone."""
+
+    flat_tree: ClassVar[bool] = True
+
+    def share_after(
+        self, claimant: jobs.Task, claimed: resources.Vector, victims: Sequence[jobs.Task]
+    ) -> decisions.ShareAfter | None:
+        """Abstain: no shares are compared for a whole plan."""
+        del claimant, claimed, victims
+        return None
+
+    def _richer(self, mine: str, candidates: Sequence[jobs.Task]) -> Collection[str]:
+        """Return none: only shares without the pod are compared, and queues that are one branch
+        have no two to compare.
+        """
+        del mine, candidates
+        return ()
+
+    def _giving_way(
+        self, mine: str, candidates: Sequence[jobs.Task], richer: Collection[str]
+    ) -> Sequence[jobs.Task]:
+        """Return the pods whose branch still comes after the claimant's without them, each as if
+        no other pod went (Volcano: drf reclaimFn).
+        """
+        del richer
+        tree = self._tree
+        assert tree is not None
+        victims = []
+        for task in candidates:
+            self._shift(task, -1)
+            if tree.key(mine) < tree.key(self._session.job_states[task.job].job.queue):
+                victims.append(task)
+            self._shift(task, 1)
+        return victims
+
+
+class VolcanoWindow(tdm.Window):
+    """A window that includes its last second; a window across midnight is closed after midnight.
+
+    Volcano: availableRevocableZone.
+    """
+
+    __slots__ = ()
+
+    def open(self, second: float) -> bool:
+        """Whether the window is open at this second of the day."""
+        return self.start <= second and (self.start >= self.end or second < self.end + 1)
+
+    def changes(self) -> tuple[int, ...]:
+        """Return the seconds of the day at which the window may open or close."""
+        return (self.start, self.end + 1) if self.start < self.end else (self.start, 0)
+
+
+class VolcanoTdm(tdm.Tdm):
+    """Evicts pods zone by zone, and pods of gangs one by one."""
+
+    window_type: ClassVar[type[tdm.Window]] = VolcanoWindow
+
+    def job_valid(self, state: views.JobState) -> decisions.Reason | None:
+        """Abstain: an invalid number of pods is ignored."""
+        del state
+        return None
+
+    def _going(
+        self, zones: Mapping[jobs.TaskId, str], candidates: Sequence[jobs.Task]
+    ) -> Sequence[jobs.Task]:
+        """Return, zone by zone, as many pods of each job as the job can lose.
+
+        Volcano: tdm victimsFn.
+        """
+        named = [task for task in candidates if task.uid in zones]
+        return self._bearable(named, lambda task: (task.job, zones[task.uid]))
+
+    def _spare(self, running: int, minimum: int | None) -> int:
+        """Return how many running pods exceed the minimum; 1 for a job below the minimum.
+
+        An invalid minimum counts as none.
+        """
+        spare = running - (minimum or 0)
+        return 1 if spare < 0 else spare

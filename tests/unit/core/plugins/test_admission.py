@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from tests.unit.core import sessions
-from vscheduler.core.compat import proportion as compat_proportion
+from vscheduler.core.compat import plugins as compat_plugins
 from vscheduler.core.fair_share import inqueue_resources
 from vscheduler.core.model import decisions, jobs, queues, snapshot
 from vscheduler.core.plugins import overcommit, proportion, resourcequota, sla
@@ -106,7 +106,7 @@ def test_a_queue_deserves_something_for_pods_that_are_still_to_be_made() -> None
     ]
     whole = sessions.total(cpu=20_000, gpu=8)
     opened = sessions.opened(waits, admitted, huge, shut, queues=there, total=whole)
-    for kind in (proportion.Proportion, compat_proportion.VolcanoProportion):
+    for kind in (proportion.Proportion, compat_plugins.VolcanoProportion):
         volcano = kind is not proportion.Proportion
         plugin = kind({})
         sessions.start(plugin, opened)

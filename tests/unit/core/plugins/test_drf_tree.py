@@ -1,7 +1,7 @@
 import pytest
 
 from tests.unit.core import sessions
-from vscheduler.core.compat import drf as compat_drf
+from vscheduler.core.compat import plugins as compat_plugins
 from vscheduler.core.model import jobs, queues
 from vscheduler.core.plugins import drf
 
@@ -31,7 +31,7 @@ def opened(
         ),
         queues=present,
     )
-    plugin = (compat_drf.VolcanoDrf if volcano else drf.Drf)({}, flags)
+    plugin = (compat_plugins.VolcanoDrf if volcano else drf.Drf)({}, flags)
     plugin.open(session)
     plugin.start()
     return plugin, session

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.core import sessions
-from vscheduler.core.compat import tdm as compat_tdm
+from vscheduler.core.compat import plugins as compat_plugins
 from vscheduler.core.model import jobs, nodes, resources
 from vscheduler.core.plugins import tdm
 
@@ -32,7 +32,7 @@ WINDOWS = {
 @pytest.mark.parametrize(("text", "second", "here", "there"), WINDOWS.values(), ids=WINDOWS)
 def test_windows_open_and_close(text: str, second: int, here: bool, there: bool) -> None:
     """Here, and in Volcano."""
-    ours, volcanos = tdm.window(text), tdm.window(text, compat_tdm.VolcanoWindow)
+    ours, volcanos = tdm.window(text), tdm.window(text, compat_plugins.VolcanoWindow)
     assert (ours.open(second), volcanos.open(second)) == (here, there)
 
 
@@ -143,7 +143,7 @@ def test_jobs_say_how_many_they_bear(annotations: dict[str, str], here: int, the
     tasks = running("j", 4)
     rest = [sessions.task("j", 8), sessions.task("j", 9, jobs.TaskStatus.SUCCEEDED)]
     job = sessions.job("j", *tasks, *rest, min_member=0, annotations=annotations)
-    for kind, count in ((tdm.Tdm, here), (compat_tdm.VolcanoTdm, there)):
+    for kind, count in ((tdm.Tdm, here), (compat_plugins.VolcanoTdm, there)):
         plugin, _ = opened(job, kind=kind)
         assert len(plugin.shuffle_victims(tasks)) == count
 
@@ -152,7 +152,7 @@ def test_each_closed_zone_is_looked_at_by_itself_in_volcano() -> None:
     """Here a job bears what it bears."""
     tasks = [*running("j", 1), sessions.task("j", 1, RUNNING, node="n1")]
     arguments = {"tdm.revocable-zone.dawn": "04:00-06:00"}
-    for kind, expected in ((tdm.Tdm, ["j-0"]), (compat_tdm.VolcanoTdm, ["j-0", "j-1"])):
+    for kind, expected in ((tdm.Tdm, ["j-0"]), (compat_plugins.VolcanoTdm, ["j-0", "j-1"])):
         plugin, _ = opened(
             sessions.job("j", *tasks, min_member=0),
             zones=("night", "dawn"),
@@ -259,7 +259,7 @@ def test_it_asks_to_be_woken_when_a_window_opens_or_closes() -> None:
     assert 24 * HOUR in [at - 10 * HOUR for at in session.due]
     _, session = opened(zones=(), arguments={"tdm.utc-offset": "+01:00"})
     assert sorted(at - NOON for at in session.due) == [8 * HOUR, 9 * HOUR, 17 * HOUR, 21 * HOUR]
-    _, session = opened(zones=(), kind=compat_tdm.VolcanoTdm)
+    _, session = opened(zones=(), kind=compat_plugins.VolcanoTdm)
     assert sorted(at - NOON for at in session.due) == [
         *(9 * HOUR + 1, 10 * HOUR, 12 * HOUR, 22 * HOUR),
     ]
