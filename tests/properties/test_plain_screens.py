@@ -14,7 +14,8 @@ import yaml
 from click import testing
 
 from tests.unit.cli import queue_objects
-from vscheduler.cli import demo_view, main, output
+from vscheduler.cli import main, output
+from vscheduler.cli.demo import demo_view
 from vscheduler.cli.queue import cluster_client, queue_tables, queue_watch
 from vscheduler.cli.queue.cluster_client import Kind
 from vscheduler.mirror import plain_text

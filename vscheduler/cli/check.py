@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vscheduler.cli import flags, lazy_commands, offline, screen
+from vscheduler.cli import flags, lazy_commands, screen
 from vscheduler.cli.checks import findings
 from vscheduler.mirror.translate import bounds
 
@@ -19,16 +19,16 @@ Level = findings.Level
 
 
 @click.command("check", short_help="Find problems in a configuration and in manifests.")
-@offline.files("[FILE...]", required=False)
-@offline.SCHEDULER_CONF
-@offline.scheduler_names("Check PodGroups of this scheduler; repeatable.")
-@offline.DEFAULT_QUEUE
+@flags.files("[FILE...]", required=False)
+@flags.SCHEDULER_CONF
+@flags.scheduler_names("Check PodGroups of this scheduler; repeatable.")
+@flags.DEFAULT_QUEUE
 @click.option(
     "--autoscaler", is_flag=True, help="Also warn of settings that hinder a cluster autoscaler."
 )
 @flags.bounded(flags.plain)
 @click.option("--strict", is_flag=True, help="Exit with status 1 for warnings, too.")
-@offline.output("text")
+@flags.output("text")
 def command(  # noqa: PLR0913 - one parameter per flag
     *,
     files: tuple[Path, ...],
@@ -48,8 +48,8 @@ def command(  # noqa: PLR0913 - one parameter per flag
     its author may expect.
     """
     if not files and not scheduler_conf:
-        offline.fail(
-            ["nothing to check: give files, --scheduler-conf, or both"], offline.USAGE_STATUS
+        screen.fail(
+            ["nothing to check: give files, --scheduler-conf, or both"], screen.USAGE_STATUS
         )
     with lazy_commands.importing():
         from vscheduler.cli.checks import inspection
@@ -60,9 +60,9 @@ def command(  # noqa: PLR0913 - one parameter per flag
         checked = settings.check(given)
         built_in = configuration.load("").policy
     except settings.SettingsError as error:
-        offline.fail(error.problems, offline.USAGE_STATUS)
+        screen.fail(error.problems, screen.USAGE_STATUS)
     except configuration.ConfigurationError as error:
-        offline.fail(error.problems)
+        screen.fail(error.problems)
     options = run.Options(
         scheduler_names=checked.scheduler_names,
         claim_unowned=True,
@@ -85,7 +85,7 @@ def _show(report: inspection.Report, output: str) -> None:
         for level in (Level.ERROR, Level.WARNING)
     }
     tree = {**counts, "complaints": [each.tree() for each in report.complaints]}
-    offline.show(output, lambda: tree, lambda: screen.say(*map(str, report.complaints)))
+    screen.show(output, lambda: tree, lambda: screen.say(*map(str, report.complaints)))
     if report.ignored:
         kinds = ", ".join(f"{count} {kind}" for kind, count in report.ignored.items())
         screen.say(f"not looked at: {kinds}", err=True)

@@ -1,8 +1,9 @@
-"""Command-line flags: the daemon's, with environment variables and headings, and bounds per pod,
-shared by all commands that read pods.
+"""Command-line flags: the daemon's, with environment variables and headings; bounds per pod, shared
+by all commands that read pods; and those shared by commands that read manifests.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -21,6 +22,13 @@ BOUNDS_ABOUT = {
     "max_pod_resources": "Resources named in requests.",
     "max_pod_bytes": "Size in bytes of the fields read from a pod.",
 }
+
+SCHEDULER_CONF = click.option(
+    "--scheduler-conf", metavar="FILE", default="", help="Scheduler configuration."
+)
+DEFAULT_QUEUE = click.option(
+    "--default-queue", default="default", show_default=True, help="Queue of groups that name none."
+)
 
 
 class Option(click.Option):
@@ -107,3 +115,37 @@ def plain(name: str, about: str, *, heading: str, **more: Any) -> Callable[[Any]
 def take(words: dict[str, Any]) -> bounds.Bounds:
     """Return the given bounds, and remove their flags from `words`."""
     return bounds.of({name: words.pop(name) for name in bounds.NAMES})
+
+
+def files(metavar: str, *, required: bool) -> Callable[[Decorated], Decorated]:
+    """Return a decorator for the argument that names manifests."""
+    return click.argument(
+        "files",
+        metavar=metavar,
+        nargs=-1,
+        required=required,
+        type=click.Path(exists=True, allow_dash=True, path_type=Path),
+    )
+
+
+def scheduler_names(about: str) -> Callable[[Decorated], Decorated]:
+    """Return a decorator for the option that selects schedulers."""
+    return click.option(
+        "--scheduler-name",
+        multiple=True,
+        default=("vscheduler",),
+        show_default="vscheduler",
+        help=about,
+    )
+
+
+def output(for_people: str) -> Callable[[Decorated], Decorated]:
+    """Return a decorator for the output format: for people by default, or for programs."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice([for_people, "json", "yaml"]),
+        default=for_people,
+        show_default=True,
+        help="How to print the result.",
+    )

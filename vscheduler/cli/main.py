@@ -11,7 +11,7 @@ COMMANDS = {
         short_help="Find problems in a configuration and in manifests.",
     ),
     "demo": lazy_commands.Place(
-        "vscheduler.cli.demo", short_help="Show gangs and fair shares on this machine."
+        "vscheduler.cli.demo.command", short_help="Show gangs and fair shares on this machine."
     ),
     "queue": lazy_commands.Place(
         "vscheduler.cli.queue.command",

@@ -14,8 +14,6 @@ from vscheduler.cli import flags, lazy_commands, screen
 from vscheduler.daemon import settings
 from vscheduler.daemon.leader_election import election_settings
 
-USAGE_STATUS = 2
-
 IGNORED_SWITCHES = (
     "alsologtostderr",
     "cache-dumper",
@@ -237,7 +235,7 @@ def command(**words: Any) -> None:
         loaded = configuration.load(checked.scheduler_conf)
     except (settings.SettingsError, configuration.ConfigurationError) as error:
         screen.say(*error.problems, err=True)
-        sys.exit(USAGE_STATUS if isinstance(error, settings.SettingsError) else 1)
+        sys.exit(screen.USAGE_STATUS if isinstance(error, settings.SettingsError) else 1)
     lines = logs.begin(checked.log_level, checked.log_format)
     log = structlog.get_logger(__name__)
     unused = sorted(name for name, value in given.items() if value is not None)

@@ -5,12 +5,16 @@ no module of `cli` prints by itself (a meta test checks the rule), and a line st
 """
 
 import re
-from collections.abc import Iterable
-from typing import Any, TextIO
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn, TextIO
 
 import click
 
 from vscheduler.mirror import plain_text
+
+USAGE_STATUS = 2
+"""Exit status for flags that make no sense."""
 
 _PAINT = re.compile(r"(\x1b\[[0-9;]*m)")
 """Colours, as click.style writes them."""
@@ -50,6 +54,24 @@ def plain(tree: Any) -> Any:
         case list():
             return [plain(each) for each in tree]
     return tree
+
+
+def show(
+    output: str, tree: Callable[[], Mapping[str, Any]], for_people: Callable[[], None]
+) -> None:
+    """Print the result, and nothing else, on stdout."""
+    if output in {"json", "yaml"}:
+        from vscheduler.cli import output as documents  # noqa: PLC0415 - YAML is rarely needed
+
+        documents.show(tree(), output)
+    else:
+        for_people()
+
+
+def fail(problems: Iterable[str], status: int = 1) -> NoReturn:
+    """Print all problems and exit."""
+    say(*problems, err=True)
+    sys.exit(status)
 
 
 class Commands(click.Group):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vscheduler.cli import flags, lazy_commands, offline, screen
+from vscheduler.cli import flags, lazy_commands, screen
 from vscheduler.mirror.translate import bounds
 
 if TYPE_CHECKING:
@@ -22,16 +22,16 @@ CYCLES_MAX = 10_000
 @click.command(
     "simulate", short_help="Show what scheduling cycles would decide on manifests, and why."
 )
-@offline.files("FILE...", required=True)
-@offline.SCHEDULER_CONF
-@offline.scheduler_names("Place pods that name this scheduler; repeatable.")
+@flags.files("FILE...", required=True)
+@flags.SCHEDULER_CONF
+@flags.scheduler_names("Place pods that name this scheduler; repeatable.")
 @click.option(
     "--node-selector",
     multiple=True,
     metavar="KEY=VALUE",
     help="Use only nodes with this label; repeatable: any one suffices.",
 )
-@offline.DEFAULT_QUEUE
+@flags.DEFAULT_QUEUE
 @click.option(
     "--cycles", type=click.IntRange(1, CYCLES_MAX), default=1, help="Cycles to run, a second apart."
 )
@@ -44,7 +44,7 @@ CYCLES_MAX = 10_000
 )
 @flags.bounded(flags.plain)
 @click.option("--strict", is_flag=True, help="Fail if anything in the input can't be used.")
-@offline.output("table")
+@flags.output("table")
 def command(  # noqa: PLR0913 - one parameter per flag
     *,
     files: tuple[Path, ...],
@@ -75,13 +75,13 @@ def command(  # noqa: PLR0913 - one parameter per flag
         checked = settings.check(given)
         loaded = configuration.load(scheduler_conf)
     except settings.SettingsError as error:
-        offline.fail(error.problems, offline.USAGE_STATUS)
+        screen.fail(error.problems, screen.USAGE_STATUS)
     except configuration.ConfigurationError as error:
-        offline.fail(error.problems)
+        screen.fail(error.problems)
     try:
         documents = reading.read(files)
     except reading.ReadError as error:
-        offline.fail(error.problems)
+        screen.fail(error.problems)
     options = run.Options(
         scheduler_names=checked.scheduler_names,
         node_selector=checked.node_selector,
@@ -98,9 +98,9 @@ def command(  # noqa: PLR0913 - one parameter per flag
         screen.say(str(outcome.repetition), err=True)
     screen.say(*(f"left out: {problem}" for problem in outcome.problems), err=True)
     if strict and outcome.problems:
-        offline.fail([f"{len(outcome.problems)} of the input's objects can't be used (--strict)"])
+        screen.fail([f"{len(outcome.problems)} of the input's objects can't be used (--strict)"])
     for_people = partial(tables.show, outcome, sys.stdout, cycles=evicted_return)
-    offline.show(output, partial(run.tree, outcome), for_people)
+    screen.show(output, partial(run.tree, outcome), for_people)
 
 
 def _instant(text: str | None) -> float | None:

@@ -6,7 +6,7 @@ import pytest
 from vscheduler.cli import lazy_commands, main
 
 STRANGERS = {
-    "run": ("vscheduler.cli.demo_view", "vscheduler.sandbox"),
+    "run": ("vscheduler.cli.demo.demo_view", "vscheduler.sandbox"),
     "queue": ("kubernetes", "aiohttp", "vscheduler.daemon.application", "vscheduler.core.cycle"),
 }
 """By command, what it has no use for. kopf brings pykube along wherever it is installed."""

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import urllib3
 
-from vscheduler.cli import demo_view, screen
+from vscheduler.cli import screen
+from vscheduler.cli.demo import demo_view
 from vscheduler.mirror import paths
 from vscheduler.sandbox import client, control_plane, errors, processes, progress_report
 

@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from vscheduler.cli import demo_view, output
+from vscheduler.cli import output
+from vscheduler.cli.demo import demo_view
 from vscheduler.core.model import decisions, queues, snapshot
 from vscheduler.daemon.observability import metrics
 from vscheduler.mirror.decode import quantities

@@ -1,4 +1,4 @@
-"""`vscheduler demo`: gangs and fair shares on a real control plane on this machine."""
+"""`vscheduler demo`: the command."""
 
 import sys
 
@@ -17,7 +17,7 @@ def command(*, keep: bool) -> None:
     kept.
     """
     with lazy_commands.importing():
-        from vscheduler.cli import demo_stage
+        from vscheduler.cli.demo import demo_stage
         from vscheduler.sandbox import errors
     try:
         whole = demo_stage.run(keep=keep)
