@@ -1,4 +1,4 @@
-"""What tenants were promised, as tests of the configuration that keeps it. No cluster is needed."""
+"""Tests that a configuration keeps the promises to tenants. No cluster is needed."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def queue(name, weight):
 
 
 def job(name, *, pods, minimum, on=None):
-    """A PodGroup in the queue of its name, and its pods of 1 CPU; they run on a node or wait."""
+    """Return a PodGroup in the queue of the same name, with running or waiting pods of 1 CPU."""
     group = {
         "apiVersion": VOLCANO,
         "kind": "PodGroup",
@@ -60,7 +60,7 @@ CLUSTER = [node("n1", 8), queue("tenant", 1), queue("guest", 1)]
 
 
 def after(*jobs, cycles=3):
-    """Pods bound and pods evicted by job, and why jobs wait."""
+    """Return the names of bound and of evicted pods, and the reasons of waiting jobs."""
     text = CONFIGURATION.read_text()
     parsed = policy.parse(yaml.safe_load(text), plugins.PLUGINS, actions.ACTIONS, compat.VOLCANO)
     assert not parsed.problems
@@ -75,7 +75,7 @@ def after(*jobs, cycles=3):
     )
 
 
-def test_who_is_alone_may_have_everything():
+def test_a_tenant_alone_may_use_everything():
     bound, evicted, reasons = after(job("guest", pods=8, minimum=1))
     assert (len(bound), evicted, reasons) == (8, [], {})
 
@@ -89,7 +89,7 @@ def test_a_tenant_gets_its_half_back_within_three_cycles():
     assert all(name.startswith("guest-") for name in evicted)
 
 
-def test_who_asks_for_more_than_its_half_disturbs_nobody():
+def test_a_tenant_that_requests_more_than_its_half_disturbs_nobody():
     bound, evicted, reasons = after(
         job("guest", pods=8, minimum=1, on="n1"), job("tenant", pods=5, minimum=5)
     )

@@ -1,4 +1,4 @@
-"""What is measured, from the API server's objects only: who has how much, and who was evicted."""
+"""Measurements from the API server's objects: the CPU of each tenant, and the evicted pods."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,34 +10,34 @@ import tenants
 Object = dict[str, Any]
 
 FAIR = (25, 25, 25)
-"""CPU of the tenants, once all three are there."""
+"""CPU of the tenants after all three have arrived."""
 
 HALVES = ((37, 37, 0), (37, 38, 0), (38, 37, 0))
-"""CPU of the tenants while there are two: 37.5 each, of which 37 can be used by pods of one."""
+"""CPU of the tenants while there are two: 37.5 each, of which pods of 1 CPU can use 37."""
 
 PROMISE_SECONDS = 15.0
-"""From the third tenant's arrival to fair shares."""
+"""The maximum time from the third tenant's arrival to fair shares."""
 
 QUIET_SECONDS = 60.0
-"""How long nobody is evicted after that."""
+"""The time without evictions after fair shares are reached."""
 
 
 @dataclass(slots=True)
 class Ledger:
-    """The pods over time: look often, as a pod is known to be evicted when it was there before.
+    """The pods over time, from lists that are read often.
 
-    Nothing else than an eviction takes a pod here: nobody scales down, no node fails.
+    A pod that disappears from the lists was evicted: in this example nothing else deletes pods.
     """
 
     cpu: tuple[int, ...] = (0,) * len(tenants.TENANTS)
-    """CPU that each tenant's pods hold now; those that leave don't count."""
+    """CPU used by each tenant's pods now, without pods that are being deleted."""
     running: tuple[int, ...] = (0,) * len(tenants.TENANTS)
     evicted: dict[str, float] = field(default_factory=dict)
-    """When each evicted pod, by UID, was first missed."""
+    """By UID of each evicted pod, when the pod was first missing."""
     _bound: set[str] = field(default_factory=set)
 
     def note(self, now: float, pods: Iterable[Object], events: Iterable[Object] = ()) -> None:
-        """Take in a list of all pods, and the events that there are."""
+        """Record a list of all pods, and the events so far."""
         held: Counter[str] = Counter()
         running: Counter[str] = Counter()
         bound = set()
@@ -49,7 +49,7 @@ class Ledger:
                     int(each["resources"]["requests"]["cpu"]) for each in spec["containers"]
                 )
                 running[meta["namespace"]] += pod["status"].get("phase") == "Running"
-        # Who came and went between two looks has an event to show for it.
+        # A pod that started and was evicted between two lists has only an event.
         told = {each["regarding"]["uid"] for each in events if _is_eviction(each)}
         for uid in (self._bound - bound) | told:
             self.evicted.setdefault(uid, now)
@@ -58,38 +58,38 @@ class Ledger:
         self.running = tuple(running[tenant] for tenant in tenants.TENANTS)
 
     def evicted_between(self, begin: float, end: float) -> int:
-        """How many pods were evicted after `begin`, until `end`."""
+        """Return the number of pods evicted after `begin` and not after `end`."""
         return sum(begin < when <= end for when in self.evicted.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What came of one way."""
+    """The result of one variant."""
 
-    way: str
+    variant: str
     before: tuple[int, ...]
-    """CPU of the tenants before the third arrives."""
+    """CPU of the tenants before the third one arrives."""
     after: tuple[int, ...]
     running: tuple[int, ...]
-    """Pods of the tenants that run in the end."""
+    """Running pods of the tenants at the end."""
     seconds: float | None
-    """From the third's arrival to fair shares; None when it never came to that."""
+    """From the third tenant's arrival to fair shares; None if shares never became fair."""
     evicted: int
-    """Pods, until shares were fair."""
+    """Pods evicted until shares were fair."""
     later: int
-    """Pods evicted in the minute after that."""
+    """Pods evicted in the following minute."""
     strayed: tuple[int, ...] | None = None
-    """Shares that were seen in that minute and weren't fair."""
+    """Unfair shares seen in the following minute; None if there were none."""
     says: str = ""
-    """How the third tenant's share came about, in the words of its queue's status."""
+    """The explanation of the third tenant's share in the status of its queue."""
 
     @property
     def least(self) -> int:
-        """How many pods must go, as each has one CPU."""
+        """The minimum number of evictions; each pod has one CPU."""
         return sum(max(0, had - due) for had, due in zip(self.before, FAIR, strict=True))
 
     def problems(self) -> list[str]:
-        """What isn't as promised."""
+        """Return the broken promises, one sentence each."""
         found = []
         if self.before not in HALVES:
             found.append(f"two tenants had {cpu(self.before)} CPU instead of {cpu(HALVES[0])}")
@@ -98,27 +98,27 @@ class Result:
         if self.seconds > PROMISE_SECONDS:
             found.append(f"it took {self.seconds:.1f} s instead of {PROMISE_SECONDS:.0f}")
         if self.evicted > self.least:
-            found.append(f"{self.evicted} pods were evicted where {self.least} would have done")
+            found.append(f"{self.evicted} pods were evicted instead of {self.least}")
         if self.later:
-            found.append(f"{self.later} pods were evicted in the minute after")
+            found.append(f"{self.later} pods were evicted in the following minute")
         if self.strayed is not None:
-            found.append(f"{cpu(self.strayed)} CPU in the minute after")
+            found.append(f"{cpu(self.strayed)} CPU in the following minute")
         if self.running != FAIR:
             found.append(f"{cpu(self.running)} pods run")
         return found
 
 
 def cpu(amounts: Iterable[int]) -> str:
-    """Amounts of the tenants, in their order: `25/25/25`."""
+    """Return the amounts as text, in the order of the tenants: `25/25/25`."""
     return "/".join(str(amount) for amount in amounts)
 
 
 def table(results: Sequence[Result]) -> str:
-    """One row for each way."""
-    titles = ("way", "before", "after", "seconds", "evicted", "least", "next minute")
+    """Return the results as a table, one row for each variant."""
+    titles = ("variant", "before", "after", "seconds", "evicted", "least", "next minute")
     rows = [
         (
-            each.way,
+            each.variant,
             cpu(each.before),
             cpu(each.after),
             "-" if each.seconds is None else f"{each.seconds:.1f}",

@@ -1,7 +1,7 @@
-"""Fair shares that add up to what the nodes can give: one case in four ways, measured.
+"""Fair shares that add up to the usable resources: one case in four variants, measured.
 
-Each way has a control plane and a scheduler of its own on this machine. They get busy one after
-another, so that none slows the others down; the quiet minutes overlap.
+Each variant has a control plane and a scheduler of its own on this machine. The busy parts run one
+after another, so that no variant slows down another; the quiet minutes overlap.
 """
 
 import sys
@@ -21,13 +21,13 @@ from vscheduler.sandbox import binaries, control_plane, errors, processes, progr
 POLL_SECONDS = 0.2
 QUIET_POLL_SECONDS = 1.0
 STEADY_SECONDS = 2.0
-"""How long shares must be what they are before anything is built on it."""
+"""How long shares must stay the same before they count as reached."""
 
 START_SECONDS = 30.0
-"""For the first two tenants to share the workers; the third one comes anyway."""
+"""How long the first two tenants may take to share the workers; then the third one arrives."""
 
 PATIENCE_SECONDS = 40.0
-"""For fair shares; without them after that, the way has missed."""
+"""The maximum wait for fair shares; without fair shares by then, the variant has failed."""
 
 DAEMON = "vscheduler"
 PODS = "/api/v1/pods"
@@ -36,34 +36,34 @@ CONDITION = f"{tenants.SCHEDULER}/FairShare"
 
 
 class StoppedError(Exception):
-    """Somebody wants an end of it."""
+    """All variants have to stop."""
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
-    """What the ways share: one after another is busy, and all stop together."""
+class Shared:
+    """Shared by all variants: a lock for the busy part, and the event on which all stop."""
 
     busy: threading.Lock = field(default_factory=threading.Lock)
     stop: threading.Event = field(default_factory=threading.Event)
 
     def rest(self, seconds: float) -> None:
-        """Wait a moment. Raises StoppedError."""
+        """Wait for some seconds; raise StoppedError if all variants have to stop."""
         if self.stop.wait(seconds):
             raise StoppedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A way on its control plane, with its scheduler."""
+    """A variant with its control plane and its scheduler."""
 
-    way: tenants.Way
+    variant: tenants.Variant
     plane: control_plane.ControlPlane
     daemon: processes.Supervisor
-    turns: Turns
+    shared: Shared
     ledger: figures.Ledger = field(default_factory=figures.Ledger)
 
     def look(self) -> float:
-        """Bring the ledger up to date; the time. Raises StartFailed if the scheduler has ended."""
+        """Update the ledger and return the time; raise StartFailed if the scheduler has ended."""
         self.daemon.check()
         pods = self.plane.api.list(PODS)
         events = self.plane.api.list(EVENTS, fieldSelector="reason=Evict")
@@ -72,7 +72,7 @@ class Stage:
         return now
 
     def wait(self, wanted: tuple[tuple[int, ...], ...], seconds: float) -> float | None:
-        """When the tenants came to what is wanted, and kept it; None if not within the time."""
+        """Return when the tenants reached the wanted CPU and kept it; None after a timeout."""
         deadline = time.monotonic() + seconds
         since: float | None = None
         while since is not None or time.monotonic() < deadline:
@@ -80,52 +80,52 @@ class Stage:
             since = (since or now) if self.ledger.cpu in wanted else None
             if since is not None and now - since >= STEADY_SECONDS:
                 return since
-            self.turns.rest(POLL_SECONDS)
+            self.shared.rest(POLL_SECONDS)
         return None
 
     def says(self) -> str:
-        """What the last tenant's queue says of its share; empty when it says nothing."""
+        """Return the explanation of the last tenant's share in its queue, or an empty text."""
         queue = self.plane.api.get(f"{tenants.QUEUES}/{tenants.TENANTS[-1]}")
         conditions = queue.get("status", {}).get("conditions", [])
         return next((each["message"] for each in conditions if each["type"] == CONDITION), "")
 
     def tell(self, text: str) -> None:
-        """Show progress."""
-        click.echo(f"{self.way.name}: {text}", err=True)
+        """Print progress to stderr."""
+        click.echo(f"{self.variant.name}: {text}", err=True)
 
 
 @click.command()
 def main() -> None:
     """Show the same fair shares four times, on real control planes on this machine.
 
-    Two tenants share five workers, then a third one arrives. Takes two minutes; the first run
-    builds the control plane's programs, which takes some more, and keeps them.
+    Two tenants share five workers, then a third one arrives. This takes two minutes; the first run
+    takes longer, because it also builds the programs of the control plane.
     """
     try:
         with progress_report.on_stderr() as progress:
             binaries.find_or_build(binaries.REQUIRED, progress=progress)
-        results = all_ways()
+        results = all_variants()
     except errors.SandboxError as error:
         raise click.ClickException(str(error)) from error
     click.echo(figures.table(results))
     for each in results:
         if each.says:
-            click.echo(f"{each.way}: queue {tenants.TENANTS[-1]} says: {each.says}")
-    wrong = [f"{each.way}: {problem}" for each in results for problem in each.problems()]
+            click.echo(f"{each.variant}: queue {tenants.TENANTS[-1]} says: {each.says}")
+    wrong = [f"{each.variant}: {problem}" for each in results for problem in each.problems()]
     for problem in wrong:
         click.echo(f"not as promised: {problem}", err=True)
     sys.exit(1 if wrong else 0)
 
 
-def all_ways() -> list[figures.Result]:
-    """The four side by side; when one fails, all end."""
-    turns = Turns()
-    with futures.ThreadPoolExecutor(len(tenants.WAYS)) as threads:
-        plays = [threads.submit(play, way, turns) for way in tenants.WAYS]
+def all_variants() -> list[figures.Result]:
+    """Run the four variants side by side; if one fails, all end."""
+    shared = Shared()
+    with futures.ThreadPoolExecutor(len(tenants.VARIANTS)) as threads:
+        plays = [threads.submit(play, variant, shared) for variant in tenants.VARIANTS]
         try:
             futures.wait(plays, return_when=futures.FIRST_EXCEPTION)
         finally:
-            turns.stop.set()
+            shared.stop.set()
         failed = (play.exception() for play in plays)
         for error in failed:
             if error is not None and not isinstance(error, StoppedError):
@@ -133,16 +133,16 @@ def all_ways() -> list[figures.Result]:
         return [play.result() for play in plays]
 
 
-def play(way: tenants.Way, turns: Turns) -> figures.Result:
-    """One way from an empty cluster to the end of its quiet minute."""
+def play(variant: tenants.Variant, shared: Shared) -> figures.Result:
+    """Run one variant from an empty cluster to the end of its quiet minute."""
     with ExitStack() as stack:
-        with turns.busy:
-            turns.rest(0)
-            stage = stack.enter_context(_stage(way, turns))
+        with shared.busy:
+            shared.rest(0)
+            stage = stack.enter_context(_stage(variant, shared))
             before = _two_tenants(stage)
             stage.tell(f"{figures.cpu(before)} CPU, and the third tenant arrives")
             arrival = time.monotonic()
-            way.arrive(stage.plane.api, tenants.TENANTS[-1])
+            variant.arrive(stage.plane.api, tenants.TENANTS[-1])
             fair = stage.wait((figures.FAIR,), PATIENCE_SECONDS)
         ledger = stage.ledger
         strayed = None
@@ -153,7 +153,7 @@ def play(way: tenants.Way, turns: Turns) -> figures.Result:
             strayed = _quiet_minute(stage, fair + figures.QUIET_SECONDS)
         end = time.monotonic()
         return figures.Result(
-            way=way.name,
+            variant=variant.name,
             before=before,
             after=ledger.cpu,
             running=ledger.running,
@@ -166,8 +166,8 @@ def play(way: tenants.Way, turns: Turns) -> figures.Result:
 
 
 @contextmanager
-def _stage(way: tenants.Way, turns: Turns) -> Iterator[Stage]:
-    """A control plane, its nodes and a scheduler; all of it ends with the block."""
+def _stage(variant: tenants.Variant, shared: Shared) -> Iterator[Stage]:
+    """Start a control plane with nodes, and a scheduler; both end with the block."""
     with ExitStack() as stack:
         plane = stack.enter_context(control_plane.start())
         tenants.furnish(plane)
@@ -176,25 +176,25 @@ def _stage(way: tenants.Way, turns: Turns) -> Iterator[Stage]:
         daemon = processes.Supervisor(directory)
         stack.callback(daemon.end)
         command = [sys.executable, "-m", "vscheduler", "run", f"--kubeconfig={plane.kubeconfig}"]
-        daemon.start(DAEMON, [*command, "--leader-elect=false", *way.flags])
-        yield Stage(way=way, plane=plane, daemon=daemon, turns=turns)
+        daemon.start(DAEMON, [*command, "--leader-elect=false", *variant.flags])
+        yield Stage(variant=variant, plane=plane, daemon=daemon, shared=shared)
 
 
 def _two_tenants(stage: Stage) -> tuple[int, ...]:
-    """Let the first two arrive, and share the workers; what they have then."""
+    """Let the first two tenants arrive and share the workers; return their CPU."""
     for tenant in tenants.TENANTS[:-1]:
-        stage.way.arrive(stage.plane.api, tenant)
+        stage.variant.arrive(stage.plane.api, tenant)
     stage.wait(figures.HALVES, START_SECONDS)
     return stage.ledger.cpu
 
 
 def _quiet_minute(stage: Stage, until: float) -> tuple[int, ...] | None:
-    """Go on looking; shares that weren't fair, if any were seen."""
+    """Watch until the given time; return unfair shares, or None."""
     strayed = None
     while stage.look() < until:
         if stage.ledger.cpu != figures.FAIR:
             strayed = stage.ledger.cpu
-        stage.turns.rest(QUIET_POLL_SECONDS)
+        stage.shared.rest(QUIET_POLL_SECONDS)
     return strayed
 
 

@@ -1,6 +1,6 @@
-"""The case: three equal tenants, five workers, and a control-plane node that is of no use to them.
+"""The case: three equal tenants, five workers, and a control-plane node that no tenant can use.
 
-Each tenant wants 40 CPU of the 75 that the workers have; 14.5 more are out of reach.
+Each tenant requests 40 of the 75 CPU of the workers. The other 14.5 CPU are on the control plane.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from vscheduler.sandbox import client, control_plane
 
 TENANTS = ("a", "b", "c")
-"""Namespaces, and queues of weight 1; c arrives last."""
+"""Names of namespaces, and of queues of weight 1; c arrives last."""
 
 WORKERS = 5
 WORKER_CPU = 15
@@ -18,41 +18,41 @@ POOL = {"pool": "batch"}
 """A label of the workers, for --node-selector."""
 
 PODS = 40
-"""Of one CPU each, per tenant."""
+"""The number of pods of each tenant, with one CPU each."""
 
 SCHEDULER = "vscheduler"
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 VOLCANO = "scheduling.volcano.sh/v1beta1"
 IMAGE = "registry.k8s.io/pause:3.10"
-"""Nobody pulls it: the kubelets only pretend."""
+"""Never pulled, because the kubelets are simulated."""
 
 QUEUES = f"/apis/{VOLCANO}/queues"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """One of the ways in which the case comes."""
+class Variant:
+    """One variant of the case."""
 
     elastic: bool
-    """Each tenant is one Deployment with one PodGroup, instead of a job for each pod."""
+    """Whether each tenant has one Deployment with one PodGroup, instead of a job for each pod."""
     selector: bool
-    """The scheduler is told which nodes are its own."""
+    """Whether the scheduler is restricted to the workers."""
 
     @property
     def name(self) -> str:
-        """As people call it."""
+        """The name in the table."""
         shape = "elastic Deployments" if self.elastic else "single-pod jobs"
         return f"{shape}, --node-selector" if self.selector else shape
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What the scheduler is told; never a configuration file, as the built-in one does."""
+        """The scheduler's flags, without a configuration file: the built-in one suffices."""
         return tuple(
             f"--node-selector={key}={value}" for key, value in POOL.items() if self.selector
         )
 
     def arrive(self, api: client.Client, tenant: str) -> None:
-        """Create a tenant's queue, its PodGroups, and what makes its pods."""
+        """Create the tenant's queue, PodGroups, and Deployment or ReplicaSets."""
         api.create(QUEUES, queue(tenant))
         jobs = ("service",) if self.elastic else tuple(f"job-{n:02}" for n in range(PODS))
         groups = f"/apis/{VOLCANO}/namespaces/{tenant}/podgroups"
@@ -62,8 +62,8 @@ class Way:
         api.create_all(path, (workload(kind, job, replicas) for job in jobs))
 
 
-WAYS = tuple(
-    Way(elastic=elastic, selector=selector)
+VARIANTS = tuple(
+    Variant(elastic=elastic, selector=selector)
     for elastic in (False, True)
     for selector in (False, True)
 )
@@ -83,7 +83,7 @@ def furnish(plane: control_plane.ControlPlane) -> None:
 
 
 def queue(tenant: str) -> client.Object:
-    """A queue like the others."""
+    """Return the tenant's queue; all tenants have the same weight."""
     return {
         "apiVersion": VOLCANO,
         "kind": "Queue",
@@ -93,7 +93,7 @@ def queue(tenant: str) -> client.Object:
 
 
 def pod_group(tenant: str, job: str) -> client.Object:
-    """A job that can do with one pod."""
+    """Return the PodGroup of a job that can run with a single pod."""
     return {
         "apiVersion": VOLCANO,
         "kind": "PodGroup",
@@ -103,7 +103,7 @@ def pod_group(tenant: str, job: str) -> client.Object:
 
 
 def workload(kind: str, job: str, replicas: int) -> client.Object:
-    """A Deployment or ReplicaSet: Kubernetes makes its pods, and makes those anew that are lost."""
+    """Return a Deployment or ReplicaSet: Kubernetes creates the pods, and replaces evicted ones."""
     container = {"name": "work", "image": IMAGE, "resources": {"requests": {"cpu": "1"}}}
     return {
         "apiVersion": "apps/v1",

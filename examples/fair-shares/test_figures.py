@@ -3,7 +3,7 @@ import dataclasses
 import figures
 
 FAIR = figures.Result(
-    way="jobs",
+    variant="jobs",
     before=(38, 37, 0),
     after=(25, 25, 25),
     running=(25, 25, 25),
@@ -27,7 +27,7 @@ def eviction(uid):
 
 
 def test_pods_with_a_node_count_until_they_leave():
-    """Those that wait, or are being deleted, hold nothing."""
+    """Waiting pods, and pods that are being deleted, don't count."""
     ledger = figures.Ledger()
     waiting = pod("4")
     del waiting["spec"]["nodeName"]
@@ -37,8 +37,8 @@ def test_pods_with_a_node_count_until_they_leave():
     assert ledger.evicted == {}
 
 
-def test_who_was_there_and_is_gone_was_evicted_once():
-    """By the list or by an event, whichever comes first; one that nobody saw by its event."""
+def test_a_pod_that_disappears_counts_as_evicted_once():
+    """The list or an event shows the eviction, and only an event for a pod never listed."""
     ledger = figures.Ledger()
     ledger.note(1.0, [pod("1"), pod("2")])
     ledger.note(2.0, [pod("2")])
@@ -47,22 +47,22 @@ def test_who_was_there_and_is_gone_was_evicted_once():
     assert ledger.evicted_between(2.0, 3.0) == 1
 
 
-def test_what_was_promised_is_no_problem():
-    """25 evictions are the least that bring 38/37/0 to 25/25/25."""
+def test_a_kept_promise_is_no_problem():
+    """From 38/37/0 to 25/25/25, at least 25 evictions are needed."""
     assert FAIR.least == 25
     assert FAIR.problems() == []
 
 
-def test_each_broken_promise_is_told():
-    """One sentence each; without fair shares the rest isn't worth telling."""
+def test_each_broken_promise_is_reported():
+    """Each has one sentence; without fair shares, the other promises aren't checked."""
     broken = dataclasses.replace(
         FAIR, seconds=15.1, evicted=26, later=1, strayed=(26, 24, 25), running=(25, 25, 24)
     )
     assert broken.problems() == [
         "it took 15.1 s instead of 15",
-        "26 pods were evicted where 25 would have done",
-        "1 pods were evicted in the minute after",
-        "26/24/25 CPU in the minute after",
+        "26 pods were evicted instead of 25",
+        "1 pods were evicted in the following minute",
+        "26/24/25 CPU in the following minute",
         "25/25/24 pods run",
     ]
     unfair = dataclasses.replace(broken, before=(40, 35, 0), after=(29, 29, 17), seconds=None)
@@ -72,11 +72,11 @@ def test_each_broken_promise_is_told():
     ]
 
 
-def test_the_table_has_a_row_for_each_way():
-    """Figures stand under their titles; what wasn't measured is a dash."""
-    unfair = dataclasses.replace(FAIR, way="more jobs", after=(29, 29, 17), seconds=None)
+def test_the_table_has_a_row_for_each_variant():
+    """Columns are aligned, and missing figures are dashes."""
+    unfair = dataclasses.replace(FAIR, variant="more jobs", after=(29, 29, 17), seconds=None)
     assert figures.table([FAIR, unfair]).splitlines() == [
-        "way         before     after  seconds  evicted  least  next minute",
+        "variant     before     after  seconds  evicted  least  next minute",
         "jobs       38/37/0  25/25/25      5.0       25     25            0",
         "more jobs  38/37/0  29/29/17        -       25     25            -",
     ]

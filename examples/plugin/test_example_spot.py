@@ -1,4 +1,4 @@
-"""Run with `pytest`: manifests, a cycle, and where the pods went; no cluster is needed."""
+"""Tests of the plugin: run a cycle on manifests and check the nodes of the pods."""
 
 import example_spot
 import yaml
@@ -41,7 +41,7 @@ JOB = """
 
 
 def places(*jobs, configuration=CONFIGURATION):
-    """Where the pods of these jobs, each a queue and what it asks for, are bound."""
+    """Return the node of each bound pod; a job is given as a queue and a cpu request."""
     parsed = policy.parse(
         yaml.safe_load(configuration),
         (*plugins.PLUGINS, example_spot.Spot),

@@ -1,4 +1,4 @@
-"""The example on fair shares, as people run it: one case in four ways, each on a control plane."""
+"""The example on fair shares, as users run it: four variants, each on its own control plane."""
 
 import os
 import re
@@ -11,16 +11,16 @@ DEADLINE_SECONDS = 420.0
 """For all of it; it takes two minutes, and longer where something is amiss."""
 
 PROMISE_SECONDS = 15.0
-WAYS = {
+VARIANTS = {
     "single-pod jobs",
     "single-pod jobs, --node-selector",
     "elastic Deployments",
     "elastic Deployments, --node-selector",
 }
-ROW = re.compile(r"(?P<way>.+?) +(37/37|37/38|38/37)/0 +25/25/25 +([\d.]+) +(\d+) +(\d+) +(\d+)")
+ROW = re.compile(r"(?P<name>.+?) +(37/37|37/38|38/37)/0 +25/25/25 +([\d.]+) +(\d+) +(\d+) +(\d+)")
 
 
-def test_shares_are_fair_in_all_four_ways(tmp_path: Path) -> None:
+def test_shares_are_fair_in_all_four_variants(tmp_path: Path) -> None:
     """25/25/25 in 15 s with the fewest evictions that do, then none; and nothing is left behind."""
     done = subprocess.run(  # noqa: S603 - our own example
         [sys.executable, EXAMPLE],
@@ -32,7 +32,7 @@ def test_shares_are_fair_in_all_four_ways(tmp_path: Path) -> None:
     )
     shown = f"{done.stdout}\n{done.stderr}"
     rows = [row for line in done.stdout.splitlines() if (row := ROW.fullmatch(line))]
-    assert {row["way"] for row in rows} == WAYS, shown
+    assert {row["name"] for row in rows} == VARIANTS, shown
     for row in rows:
         seconds, evicted, least, later = (float(row[number]) for number in range(3, 7))
         assert seconds <= PROMISE_SECONDS, shown
