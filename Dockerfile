@@ -1,8 +1,8 @@
 # What `kubectl apply -k manifests` runs: docker build -t registry.example.com/vscheduler:0.1.0 .
-# Everything is installed from the lock files with their hashes, as `make` does. The last stage has an
-# interpreter, one folder that belongs to root, and no need of a shell, of a home or of a file to write.
-# The digest, of the index for all platforms, is what is pulled; the tag says what it was called on
-# 2026-09-19 (Python 3.11.16). Renewed by hand, as soon as the base image is mended, with what this prints:
+# Everything is installed from the lock files with hashes, as `make` does. The last stage has an
+# interpreter and one folder that belongs to root. It needs no shell, no home directory and no writable file.
+# The digest of the index for all platforms determines the base image; the tag is its name on
+# 2026-09-19 (Python 3.11.16). After a fix of the base image, replace the digest by hand with the output of:
 # docker buildx imagetools inspect docker.io/library/python:3.11-slim-bookworm --format '{{.Manifest.Digest}}'
 ARG PYTHON=docker.io/library/python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 
@@ -21,7 +21,7 @@ RUN python -m venv --without-pip /opt/vscheduler \
     && python -m pip --python /opt/vscheduler install --no-cache-dir --no-compile \
     --only-binary :all: --require-hashes --requirement /wheels/requirements.lock
 COPY --from=wheel /wheels/*.whl /wheels/
-# Compiled once, and never compared with the sources' times again.
+# Compiled once; Python doesn't compare the bytecode with the sources when it starts.
 RUN python -m pip --python /opt/vscheduler install --no-cache-dir --no-compile \
     --no-deps --no-index --find-links /wheels vscheduler \
     && /opt/vscheduler/bin/python -m compileall -q --invalidation-mode unchecked-hash \

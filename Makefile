@@ -1,26 +1,26 @@
-# Everything needs only Python >= 3.11, make and the package registries.
+# All targets need only Python >= 3.11, make and the package registries.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# How many tests run at a time; each process of them has a control plane of its own.
+# The number of test processes; each process has a control plane of its own.
 JOBS ?= 3
-# Daemons are started hundreds of times: their modules are compiled once, as in the image.
+# Tests start hundreds of daemons, so modules are compiled to bytecode once, as in the image.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-alerts test-faults test-worlds test-oracle lint bench bench-core binaries \
 	lock clean
 
-demo: $(READY)  ## a real control plane on this machine, tenants, gangs and the scheduler
+demo: $(READY)  ## run a real control plane on this machine, with tenants, gangs and the scheduler
 	$(BIN)/vscheduler demo
 
-test: lint binaries test-alerts  ## lint, types, layers, and every test from unit to integration
+test: lint binaries test-alerts  ## check style, types and layers, and run every test from unit to integration
 	$(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal
 
-test-alerts: $(READY)  ## alert rules and dashboard queries, under promtool: found, or built once
+test-alerts: $(READY)  ## check alert rules and dashboard queries with promtool, which is built if it isn't found
 	$(BIN)/python -m tests.alerts
 
-test-faults: binaries  ## what make test does of races and takeovers, all of it and at length
+test-faults: binaries  ## run the races and takeovers of make test with many more rounds
 	$(BIN)/pytest -s --at-length --rounds=100 tests/integration/test_group_races.py \
 		tests/integration/test_leases.py tests/integration/test_costly_tenants.py
 	$(BIN)/pytest -s --at-length --lease-timing=default tests/integration/test_takeovers.py \
@@ -28,26 +28,26 @@ test-faults: binaries  ## what make test does of races and takeovers, all of it 
 	$(BIN)/pytest -s --at-length tests/integration/test_giving_up.py
 	$(BIN)/pytest -s --at-length tests/integration/test_hostile_objects.py
 
-test-worlds: $(READY)  ## random clusters in which everything changes and evicted pods come back, 2,100 of them
+test-worlds: $(READY)  ## run 2,100 random clusters in which everything changes and evicted pods come back
 	$(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal --at-length tests/properties/test_worlds.py
 
-test-oracle: binaries  ## our filters before the real kube-scheduler; FEATURE=gangs-ports: some of it
+test-oracle: binaries  ## compare our filters with the real kube-scheduler; FEATURE=gangs-ports: one feature
 	$(BIN)/python -m tests.oracle $(FEATURE)
 
-lint: $(READY)  ## style, types, layers, the Dockerfile
+lint: $(READY)  ## check style, types, layers and the Dockerfile
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
 
-bench: binaries  ## side by side with kube-scheduler and the bind-only limit; SHAPE=500x100x20: one shape
+bench: binaries  ## compare with kube-scheduler and the bind-only limit; SHAPE=500x100x20: one shape
 	$(BIN)/python -m tests.benchmarks $(SHAPE) $(BENCH)
 
-bench-core: $(READY)  ## what deciding costs with no API server; CASE=reclaim: some of it
+bench-core: $(READY)  ## measure the cost of decisions without an API server; CASE=reclaim: only these cases
 	$(BIN)/python -m tests.benchmarks.core $(CASE)
 
-binaries: $(READY)  ## etcd, kube-apiserver and the rest: found, or built once and cached
+binaries: $(READY)  ## find or build etcd, kube-apiserver and the other binaries, and cache them
 	$(BIN)/python -m vscheduler.sandbox build
 
 $(READY): requirements-dev.lock pyproject.toml
@@ -59,7 +59,7 @@ $(READY): requirements-dev.lock pyproject.toml
 		--no-build-isolation --editable .
 	@touch $@
 
-lock: $(READY)  ## write the lock files anew from pyproject.toml
+lock: $(READY)  ## update the lock files from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-annotate --no-header pyproject.toml -o requirements.lock
@@ -67,5 +67,5 @@ lock: $(READY)  ## write the lock files anew from pyproject.toml
 		--no-emit-index-url --no-annotate --no-header pyproject.toml --group dev \
 		-o requirements-dev.lock
 
-clean:  ## remove what make made here (the binaries' cache stays)
+clean:  ## remove all files that make created here, except the cache of binaries
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

@@ -11,7 +11,7 @@ TESTS = Path(__file__).parents[1]
 PAGE = (TESTS.parent / "docs" / "security.md").read_text()
 NAMED = re.compile(r"`([a-z_/]+\.py)::(\w+)`")
 IMPOSSIBLE = re.compile(r"\b(?:can't|cannot|can not|never|impossible)\b")
-EXPLAINED = ("Whatever is said here to be impossible", "RBAC can't part the status")
+EXPLAINED = ("Every statement that something is impossible", "RBAC can't treat the status")
 """The sentence that says so, and one about Kubernetes."""
 
 
