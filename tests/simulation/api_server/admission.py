@@ -1,0 +1,323 @@
+"""What the API server adds to new objects of built-in kinds, and what it refuses."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.simulation.api_server import kinds, metadata, store, wire
+
+QUANTITY = re.compile(r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)")
+"""As the API server's own expression."""
+NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
+SUFFIX = re.compile(r"([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
+
+NOT_READY = "node.kubernetes.io/not-ready"
+PATIENCE_SECONDS = 300
+POLICIES = {"PreemptLowerPriority", "Never"}
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What admission may look at."""
+
+    stored: store.Store
+    now: float
+
+
+def complete(kind: kinds.Kind, body: wire.Object, moment: Moment) -> None:
+    """Add defaults to a new object. Raises RefusedError."""
+    without_nulls(body)
+    fill = NEW.get(kind.plural)
+    if fill is not None and not kind.custom:
+        fill(body, moment)
+
+
+def without_nulls(body: Any) -> None:
+    """Take nulls out, in place: they are the same as nothing."""
+    if isinstance(body, dict):
+        for key in [key for key, value in body.items() if value is None]:
+            del body[key]
+        for value in body.values():
+            without_nulls(value)
+    elif isinstance(body, list):
+        for value in body:
+            without_nulls(value)
+
+
+def problems(kind: kinds.Kind, body: wire.Object) -> list[wire.Cause]:
+    """What is wrong with an object of a built-in kind."""
+    if kind is kinds.PODS:
+        return _pod_problems(body)
+    if kind is kinds.LEASES:
+        return _lease_problems(body.get("spec") or {})
+    return []
+
+
+def _new_pod(body: wire.Object, moment: Moment) -> None:
+    spec = body.setdefault("spec", {})
+    _check_pod_types(spec)
+    for key, value in POD_DEFAULTS.items():
+        spec.setdefault(key, value)
+    spec.setdefault("securityContext", {})
+    spec.setdefault("serviceAccount", spec["serviceAccountName"])
+    for container in _containers(spec):
+        _fill_container(container)
+    _fill_priority(body, moment)
+    _fill_tolerations(spec)
+    status: wire.Object = {"phase": "Pending", "qosClass": _qos(spec)}
+    if spec.get("schedulingGates"):
+        gated = {
+            "type": "PodScheduled",
+            "status": "False",
+            "lastProbeTime": None,
+            "lastTransitionTime": metadata.stamp(moment.now),
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }
+        status["conditions"] = [gated]
+    body["status"] = status
+
+
+POD_DEFAULTS: Mapping[str, Any] = {
+    "restartPolicy": "Always",
+    "terminationGracePeriodSeconds": 30,
+    "dnsPolicy": "ClusterFirst",
+    "serviceAccountName": "default",
+    "schedulerName": "default-scheduler",
+    "enableServiceLinks": True,
+}
+
+
+def _containers(spec: wire.Object) -> Iterable[wire.Object]:
+    yield from spec.get("initContainers") or ()
+    yield from spec.get("containers") or ()
+
+
+def _fill_container(container: wire.Object) -> None:
+    resources = container.setdefault("resources", {})
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    if missing := {name: value for name, value in limits.items() if name not in requests}:
+        resources["requests"] = {**requests, **missing}
+    for amounts in (resources.get("limits"), resources.get("requests")):
+        for name, value in (amounts or {}).items():
+            amounts[name] = canonical(value)
+    image = str(container.get("image", ""))
+    tag = image.rpartition(":")[2] if ":" in image else "latest"
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    container.setdefault("imagePullPolicy", "Always" if tag == "latest" else "IfNotPresent")
+
+
+def _fill_priority(body: wire.Object, moment: Moment) -> None:
+    spec = body["spec"]
+    classes = moment.stored.of(kinds.PRIORITY_CLASSES)
+    name = spec.get("priorityClassName", "")
+    if name:
+        item = classes.items.get(name)
+        if item is None:
+            why = f"no PriorityClass with name {name} was found"
+            raise wire.forbidden("pods", body["metadata"].get("name", ""), why)
+        found = item.object
+    else:
+        default = [each.object for each in classes.within("") if each.object.get("globalDefault")]
+        found = min(default, key=lambda each: each["value"], default={"value": 0})
+        if default:
+            spec["priorityClassName"] = found["metadata"]["name"]
+    if spec.get("priority", found["value"]) != found["value"]:
+        why = (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; "
+            f"priority admission controller computed {found['value']} from the given "
+            "PriorityClass name"
+        )
+        raise wire.forbidden("pods", body["metadata"].get("name", ""), why)
+    spec["priority"] = found["value"]
+    spec.setdefault("preemptionPolicy", found.get("preemptionPolicy", "PreemptLowerPriority"))
+
+
+def _fill_tolerations(spec: wire.Object) -> None:
+    tolerations = spec.setdefault("tolerations", [])
+    for key in (NOT_READY, "node.kubernetes.io/unreachable"):
+        if any(
+            each.get("key") in (key, None, "") and each.get("effect") in ("NoExecute", None, "")
+            for each in tolerations
+        ):
+            continue
+        tolerations.append(
+            {
+                "key": key,
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": PATIENCE_SECONDS,
+            }
+        )
+
+
+def _qos(spec: wire.Object) -> str:
+    """The class of the pod: Guaranteed where each container limits what it requests."""
+    found = [each["resources"] for each in _containers(spec)]
+    if not any(each.get("limits") or each.get("requests") for each in found):
+        return "BestEffort"
+    for each in found:
+        limits, requests = each.get("limits") or {}, each.get("requests") or {}
+        if not {"cpu", "memory"} <= limits.keys() or any(
+            requests[name] != limits[name] for name in ("cpu", "memory")
+        ):
+            return "Burstable"
+    return "Guaranteed"
+
+
+def _check_pod_types(spec: wire.Object) -> None:
+    for number, each in enumerate(_containers(spec)):
+        resources = each.get("resources") or {}
+        for what in ("requests", "limits"):
+            for value in (resources.get(what) or {}).values():
+                if not is_quantity(value):
+                    text = (
+                        'Pod in version "v1" cannot be handled as a Pod: quantities must match '
+                        "the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+                    )
+                    raise wire.bad_request(text)
+        if not isinstance(each.get("name", ""), str):
+            raise wire.bad_request(f"json: cannot unmarshal into .spec.containers[{number}].name")
+    for key in ("nodeName", "schedulerName", "priorityClassName"):
+        if not isinstance(spec.get(key, ""), str):
+            raise wire.bad_request(
+                f"json: cannot unmarshal into Go struct field PodSpec.spec.{key}"
+            )
+
+
+def is_quantity(value: Any) -> bool:
+    """Whether a value is a quantity, such as 1, "500m" or "2Gi"."""
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, int | float):
+        return True
+    if not isinstance(value, str) or not (number := NUMBER.match(value)):
+        return False
+    return SUFFIX.fullmatch(value[number.end() :]) is not None
+
+
+def canonical(value: Any) -> str:
+    """A quantity as text."""
+    return value if isinstance(value, str) else str(value)
+
+
+def _pod_problems(body: wire.Object) -> list[wire.Cause]:
+    spec = body.get("spec") or {}
+    causes = []
+    if not spec.get("containers"):
+        causes.append(wire.Cause("spec.containers", "Required value", "FieldValueRequired"))
+    for number, each in enumerate(spec.get("containers") or ()):
+        where = f"spec.containers[{number}]"
+        for field in ("name", "image"):
+            if not each.get(field):
+                text = "Required value"
+                causes.append(wire.Cause(f"{where}.{field}", text, "FieldValueRequired"))
+        for what, amounts in (each.get("resources") or {}).items():
+            for name, value in amounts.items() if what in ("requests", "limits") else ():
+                if str(value).startswith("-"):
+                    text = f'Invalid value: "{value}": must be greater than or equal to 0'
+                    causes.append(wire.Cause(f"{where}.resources.{what}[{name}]", text))
+    return causes
+
+
+def _lease_problems(spec: wire.Object) -> list[wire.Cause]:
+    causes = []
+    for field, least in (("leaseDurationSeconds", 1), ("leaseTransitions", 0)):
+        value = spec.get(field, least)
+        if value < least:
+            text = f"Invalid value: {value}: must be greater than {'or equal to ' * (not least)}0"
+            causes.append(wire.Cause(f"spec.{field}", text))
+    return causes
+
+
+def _new_node(body: wire.Object, _: Moment) -> None:
+    """A node starts with the taint that the node lifecycle controller lifts."""
+    taints = body.setdefault("spec", {}).get("taints") or []
+    if not any(each.get("key") == NOT_READY for each in taints):
+        taints = [*taints, {"key": NOT_READY, "effect": "NoSchedule"}]
+    body["spec"]["taints"] = taints
+
+
+def _new_namespace(body: wire.Object, _: Moment) -> None:
+    found = body["metadata"]
+    labels = {**(found.get("labels") or {}), "kubernetes.io/metadata.name": found["name"]}
+    found["labels"] = labels
+    body["spec"] = {"finalizers": ["kubernetes"]}
+    body["status"] = {"phase": "Active"}
+
+
+def _new_priority_class(body: wire.Object, _: Moment) -> None:
+    body.setdefault("value", 0)
+    body.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
+def _new_replicas(body: wire.Object, _: Moment) -> None:
+    body.setdefault("spec", {}).setdefault("replicas", 1)
+    body["status"] = {"replicas": 0}
+
+
+def _new_job(body: wire.Object, _: Moment) -> None:
+    spec = body.setdefault("spec", {})
+    spec.setdefault("completionMode", "NonIndexed")
+    spec.setdefault("suspend", False)
+    spec.setdefault("backoffLimit", 6)
+    if "completions" not in spec and "parallelism" not in spec:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+
+
+NEW: Mapping[str, Callable[[wire.Object, Moment], None]] = {
+    "pods": _new_pod,
+    "nodes": _new_node,
+    "namespaces": _new_namespace,
+    "priorityclasses": _new_priority_class,
+    "replicasets": _new_replicas,
+    "statefulsets": _new_replicas,
+    "jobs": _new_job,
+}
+
+
+def changes(kind: kinds.Kind, new: wire.Object, old: wire.Object) -> list[wire.Cause]:
+    """What an update of a built-in kind may not change."""
+    if kind is kinds.PODS:
+        return _pod_changes(new.get("spec") or {}, old["spec"])
+    if kind is kinds.PRIORITY_CLASSES and new.get("value", 0) != old.get("value", 0):
+        text = "Forbidden: may not be changed in an update."
+        return [wire.Cause("value", text, "FieldValueForbidden")]
+    return []
+
+
+CHANGEABLE = {
+    "activeDeadlineSeconds",
+    "tolerations",
+    "terminationGracePeriodSeconds",
+    "schedulingGates",
+    "containers",
+    "initContainers",
+}
+
+
+def _pod_changes(new: wire.Object, old: wire.Object) -> list[wire.Cause]:
+    """A pod's spec is fixed, but for images, more tolerations and fewer gates."""
+    if new == old:
+        return []
+    same = all(new.get(key) == old.get(key) for key in (new.keys() | old.keys()) - CHANGEABLE)
+    gates = old.get("schedulingGates") or ()
+    fewer = all(each in gates for each in new.get("schedulingGates") or ())
+    tolerations = new.get("tolerations") or ()
+    more = all(each in tolerations for each in old.get("tolerations") or ())
+    if same and fewer and more and _but_images(new) == _but_images(old):
+        return []
+    text = (
+        "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
+        "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only "
+        "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be "
+        "set to 1 if it was previously negative)"
+    )
+    return [wire.Cause("spec", text, "FieldValueForbidden")]
+
+
+def _but_images(spec: wire.Object) -> list[wire.Object]:
+    return [{**each, "image": ""} for each in _containers(spec)]

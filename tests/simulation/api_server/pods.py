@@ -1,0 +1,276 @@
+"""Deletion, and the subresources of pods: binding and eviction."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.simulation.api_server import kinds, metadata, selectors, store, wire, writes
+
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+BUDGET = "DisruptionBudget"
+FINISHED = ("Succeeded", "Failed")
+
+
+class Deletions:
+    """Deletes objects, binds pods and evicts them."""
+
+    def __init__(self, made: writes.Writes, clock: wire.Clock) -> None:
+        self._writes = made
+        self._clock = clock
+
+    def delete(
+        self, target: writes.Target, asked: Mapping[str, Any], *, dry_run: bool
+    ) -> writes.Outcome:
+        """Delete an object, or begin to. Raises RefusedError."""
+        kind = target.kind
+        item = self._writes.existing(target)
+        _check_preconditions(target, item, asked.get("preconditions") or {})
+        old = item.object
+        found = dict(old["metadata"])
+        finalizers = _finalizers(found, asked)
+        grace = _grace(kind, old, asked)
+        if "deletionTimestamp" in found and (
+            finalizers == found.get("finalizers", [])
+            and grace >= found.get("deletionGracePeriodSeconds", 0)
+            and (grace > 0 or finalizers)
+        ):
+            return writes.Outcome(code=200, item=item, before=old)
+        if finalizers:
+            found["finalizers"] = finalizers
+        if "deletionTimestamp" not in found or grace < found["deletionGracePeriodSeconds"]:
+            if kind.generations and "deletionTimestamp" not in found:
+                found["generation"] = found.get("generation", 0) + 1
+            found["deletionTimestamp"] = metadata.stamp(self._clock.now() + grace)
+            found["deletionGracePeriodSeconds"] = grace
+        whole = {**old, "metadata": found}
+        if kind is kinds.NAMESPACES:
+            whole["status"] = {"phase": "Terminating"}
+        waits = bool(found.get("finalizers")) or grace > 0 or kind is kinds.NAMESPACES
+        if dry_run:
+            last = store.Item(item.key, item.revision, whole)
+            return writes.Outcome(code=200, item=last, before=old, brief=not waits)
+        if waits:
+            last = self._writes.store.put(kind, item.key, whole, item.managers)
+            return writes.Outcome(code=200, item=last, before=old)
+        last = self._writes.store.remove(kind, item.key, whole)
+        brief = kind is not kinds.PODS
+        return writes.Outcome(code=200, item=last, before=old, gone=True, brief=brief)
+
+    def finalize(self, target: writes.Target, body: wire.Object) -> writes.Outcome:
+        """Replace the finalizers of a namespace's spec; the last one gone, it goes."""
+        item = self._writes.existing(target)
+        whole = item.copy()
+        whole["spec"] = body.get("spec") or {}
+        if whole["spec"].get("finalizers") or "deletionTimestamp" not in whole["metadata"]:
+            stored = self._writes.store.put(target.kind, item.key, whole, item.managers)
+            return writes.Outcome(code=200, item=stored, before=item.object)
+        last = self._writes.store.remove(target.kind, item.key, whole)
+        return writes.Outcome(code=200, item=last, before=item.object, gone=True)
+
+    def bind(self, target: writes.Target, body: wire.Object, *, dry_run: bool) -> writes.Outcome:
+        """Give a pod its node. Raises RefusedError."""
+        given = metadata.tidied(body)
+        node = (body.get("target") or {}).get("name")
+        if not node:
+            raise wire.RefusedError(500, "", "target.name: Required value")
+        item = self._writes.existing(target)
+        _check_stored(target, item, given)
+        why = _obstacle(item.object, target.name)
+        if why:
+            raise wire.conflict("pods/binding", target.name, why)
+        now = self._writes.stamp()
+
+        def alter(pod: wire.Object) -> None:
+            pod["spec"]["nodeName"] = node
+            found = pod["metadata"]
+            if annotations := given.get("annotations"):
+                found["annotations"] = {**found.get("annotations", {}), **annotations}
+            if labels := given.get("labels"):
+                found["labels"] = {**labels, **found.get("labels", {})}
+            status = pod.setdefault("status", {})
+            set_condition(
+                status, {"type": "PodScheduled", "status": "True", "lastProbeTime": None}, now
+            )
+
+        bound = item if dry_run else self._writes.change(target, alter)
+        return writes.Outcome(code=201, item=bound, before=item.object, brief=True)
+
+    def evict(self, target: writes.Target, body: wire.Object, *, dry_run: bool) -> writes.Outcome:
+        """Delete a pod unless its PodDisruptionBudget forbids that. Raises RefusedError."""
+        asked = dict(body.get("deleteOptions") or {})
+        dry_run = dry_run or bool(asked.get("dryRun"))
+        item = self._writes.existing(target)
+        _check_preconditions(target, item, asked.get("preconditions") or {})
+        pod = item.object
+        status = pod.get("status") or {}
+        exempt = status.get("phase") in ("Pending", *FINISHED)
+        if not exempt and "deletionTimestamp" not in pod["metadata"]:
+            self._charge(item, dry_run=dry_run)
+        if dry_run:
+            return writes.Outcome(code=201, item=item, before=pod, brief=True)
+        now = self._writes.stamp()
+
+        def alter(whole: wire.Object) -> None:
+            told = {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "lastProbeTime": None,
+                "reason": "EvictionByEvictionAPI",
+                "message": "Eviction API: evicting",
+            }
+            set_condition(whole.setdefault("status", {}), told, now)
+
+        if "deletionTimestamp" not in pod["metadata"]:
+            self._writes.change(target, alter)
+        done = self.delete(target, asked, dry_run=False)
+        return writes.Outcome(code=201, item=done.item, before=pod, gone=done.gone, brief=True)
+
+    def _charge(self, item: store.Item, *, dry_run: bool) -> None:
+        """Take one from the budget of the pod, if it has one. Raises RefusedError."""
+        found = self._budgets(item.object)
+        if not found:
+            return
+        if len(found) > 1:
+            text = (
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource "
+                "does not support."
+            )
+            raise wire.RefusedError(500, "InternalError", f"Internal error occurred: {text}")
+        budget = found[0].object
+        status = budget.get("status") or {}
+        if not _is_ready(item.object) and _is_healthy(status):
+            return
+        name = budget["metadata"]["name"]
+        if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+            text = f"The disruption budget {name} is still being processed by the server."
+            raise _too_many(text, text, seconds=10)
+        if status.get("disruptionsAllowed", 0) <= 0:
+            healthy, needed = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
+            cause = (
+                f"The disruption budget {name} needs {needed} healthy pods and has {healthy} "
+                "currently"
+            )
+            raise _too_many(
+                "Cannot evict pod as it would violate the pod's disruption budget.", cause
+            )
+        if dry_run:
+            return
+        now, pod = self._writes.stamp(), item.object["metadata"]["name"]
+
+        def alter(whole: wire.Object) -> None:
+            there = whole["status"]
+            there["disruptionsAllowed"] -= 1
+            there.setdefault("disruptedPods", {})[pod] = now
+
+        namespace = budget["metadata"]["namespace"]
+        self._writes.change(
+            writes.Target(kind=kinds.BUDGETS, namespace=namespace, name=name), alter
+        )
+
+    def _budgets(self, pod: wire.Object) -> list[store.Item]:
+        labels = pod["metadata"].get("labels") or {}
+        return [
+            item
+            for item in self._writes.store.of(kinds.BUDGETS).within(pod["metadata"]["namespace"])
+            if selectors.of_object((item.object.get("spec") or {}).get("selector"))(labels)
+        ]
+
+
+def _too_many(message: str, cause: str, *, seconds: int = 0) -> wire.RefusedError:
+    details: wire.Object = {"causes": [{"reason": BUDGET, "message": cause}]}
+    if seconds:
+        details["retryAfterSeconds"] = seconds
+    return wire.RefusedError(
+        429,
+        "TooManyRequests",
+        message,
+        details=details,
+        headers={"retry-after": str(seconds)} if seconds else None,
+    )
+
+
+def _is_ready(pod: wire.Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+
+
+def _is_healthy(status: wire.Object) -> bool:
+    """Whether a budget has all the pods it needs, so that an unready pod may always go."""
+    desired = status.get("desiredHealthy", 0)
+    return bool(desired > 0 and status.get("currentHealthy", 0) >= desired)
+
+
+def _obstacle(pod: wire.Object, name: str) -> str:
+    """Why a pod can't be bound, or nothing."""
+    if "deletionTimestamp" in pod["metadata"]:
+        return f"pod {name} is being deleted, cannot be assigned to a host"
+    if node := pod["spec"].get("nodeName"):
+        return f'pod {name} is already assigned to node "{node}"'
+    if pod["spec"].get("schedulingGates"):
+        return f"pod {name} has non-empty .spec.schedulingGates"
+    return ""
+
+
+def _check_stored(target: writes.Target, item: store.Item, given: wire.Object) -> None:
+    """Preconditions of a binding: the UID and resourceVersion in its metadata."""
+    stored = item.object["metadata"]
+    for what, key in (("UID", "uid"), ("ResourceVersion", "resourceVersion")):
+        if given.get(key) and given[key] != stored[key]:
+            text = (
+                f"StorageError: invalid object, Code: 4, Key: /registry/pods/{target.key}, "
+                f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in "
+                f"precondition: {given[key]}, {what} in object meta: {stored[key]}"
+            )
+            raise wire.conflict("pods", target.name, text)
+
+
+def _check_preconditions(
+    target: writes.Target, item: store.Item, wanted: Mapping[str, Any]
+) -> None:
+    stored = item.object["metadata"]
+    for what, key, happened in (
+        ("UID", "uid", "deleted and then recreated"),
+        ("ResourceVersion", "resourceVersion", "modified"),
+    ):
+        if wanted.get(key) and wanted[key] != stored[key]:
+            text = (
+                f"the {what} in the precondition ({wanted[key]}) does not match the {what} in "
+                f"record ({stored[key]}). The object might have been {happened}"
+            )
+            raise wire.conflict(target.kind.qualified, target.name, text)
+
+
+def _finalizers(found: wire.Object, asked: Mapping[str, Any]) -> list[str]:
+    """The finalizers, with the ones that the way of deletion adds or removes."""
+    policy = asked.get("propagationPolicy")
+    if policy is None:
+        return list(found.get("finalizers", []))
+    added = {"Foreground": FOREGROUND, "Orphan": ORPHAN}.get(policy, "")
+    kept = [each for each in found.get("finalizers", []) if each not in (FOREGROUND, ORPHAN)]
+    return [*kept, added] if added else kept
+
+
+def _grace(kind: kinds.Kind, pod: wire.Object, asked: Mapping[str, Any]) -> int:
+    """For how many seconds a pod may go on; other kinds go at once."""
+    if kind is not kinds.PODS:
+        return 0
+    if not pod["spec"].get("nodeName") or (pod.get("status") or {}).get("phase") in FINISHED:
+        return 0
+    grace = asked.get("gracePeriodSeconds")
+    if grace is None:
+        grace = pod["metadata"].get("deletionGracePeriodSeconds")
+    if grace is None:
+        grace = pod["spec"].get("terminationGracePeriodSeconds", 30)
+    return int(grace)
+
+
+def set_condition(status: wire.Object, condition: wire.Object, now: str) -> None:
+    """Set a condition of a pod; the time of its last transition changes with its status."""
+    conditions = status.setdefault("conditions", [])
+    for number, each in enumerate(conditions):
+        if each.get("type") == condition["type"]:
+            since = each.get("lastTransitionTime", now)
+            same = each.get("status") == condition["status"]
+            conditions[number] = {**condition, "lastTransitionTime": since if same else now}
+            return
+    conditions.append({**condition, "lastTransitionTime": now})

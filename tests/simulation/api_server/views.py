@@ -1,0 +1,111 @@
+"""How an object is shown: whole, its metadata only, or an Event in the older API version."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tests.simulation.api_server import kinds, store, wire
+
+META = "meta.k8s.io/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Whole objects."""
+
+    kind: str = ""
+    """Shown instead of the resource's own kind, unless empty."""
+    api_version: str = ""
+
+    def data(self, item: store.Item) -> bytes:
+        """An object as JSON."""
+        return item.data
+
+    def change(self, kind: str, item: store.Item) -> bytes:
+        """An event of a watch about an object that is there."""
+        return line(kind, self.data(item))
+
+    def removal(self, event: store.Event) -> bytes:
+        """The event of a watch about an object that is gone, or no longer selected.
+
+        What is no longer selected is shown as it was last, at the revision of the change.
+        """
+        if event.deleted or event.before is None:
+            return line("DELETED", self.data(event.after))
+        last = event.before.object
+        metadata = {**last["metadata"], "resourceVersion": str(event.revision)}
+        shown = store.Item(event.after.key, event.revision, {**last, "metadata": metadata})
+        return line("DELETED", self.data(shown))
+
+
+class Metadata(View):
+    """Metadata only."""
+
+    def data(self, item: store.Item) -> bytes:
+        """The metadata as JSON."""
+        return item.partial
+
+
+class CoreEvents(View):
+    """Events as core/v1 has them."""
+
+    def data(self, item: store.Item) -> bytes:
+        """The event as JSON."""
+        return wire.encode(core_event(item.object))
+
+
+def view(kind: kinds.Kind, accept: str) -> View:
+    """The view for a kind and an Accept header."""
+    if "as=PartialObjectMetadata" in accept:
+        return Metadata(kind="PartialObjectMetadata", api_version=META)
+    if kind is kinds.CORE_EVENTS:
+        return CoreEvents()
+    return View()
+
+
+def core_event(body: wire.Object) -> wire.Object:
+    """Convert an events.k8s.io/v1 Event to core/v1."""
+    made = {**body, "apiVersion": "v1"}
+    for old, new in EVENT_FIELDS:
+        if new in made:
+            made[old] = made.pop(new)
+    made.setdefault("source", {})
+    return made
+
+
+def stored_event(body: wire.Object) -> wire.Object:
+    """Convert a core/v1 Event to events.k8s.io/v1."""
+    made = {**body, "apiVersion": kinds.EVENTS.api_version}
+    for old, new in EVENT_FIELDS:
+        if old in made:
+            made[new] = made.pop(old)
+    return made
+
+
+EVENT_FIELDS = (
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("reportingComponent", "reportingController"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+)
+
+
+def line(kind: str, data: bytes) -> bytes:
+    """One event of a watch."""
+    return b'{"type":"%s","object":%s}\n' % (kind.encode(), data)
+
+
+def listed(
+    kind: kinds.Kind, shown: View, items: Iterable[store.Item], metadata: wire.Object
+) -> bytes:
+    """A List."""
+    name = f"{shown.kind or kind.kind}List"
+    version = shown.api_version or kind.api_version
+    head = b'{"kind":"%s","apiVersion":"%s","metadata":%s,"items":[' % (
+        name.encode(),
+        version.encode(),
+        wire.encode(metadata),
+    )
+    return head + b",".join(map(shown.data, items)) + b"]}"
