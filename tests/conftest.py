@@ -3,8 +3,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.integration import permissions
 from vscheduler import containment
 from vscheduler.mirror import statuses
+from vscheduler.sandbox import control_plane, progress_report
 
 pytest.register_assert_rewrite("tests.checks", "tests.running", "tests.scenarios.deciding")
 
@@ -54,6 +56,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def rounds(pytestconfig: pytest.Config) -> int:
     """Rounds of each race."""
     return int(pytestconfig.getoption("--rounds"))
+
+
+@pytest.fixture(scope="session")
+def plane(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[control_plane.ControlPlane]:
+    """The sandbox that all tests share; when it cannot be started, the tests fail.
+
+    In the end nothing may have been refused to schedulers for want of a right.
+    """
+    terminal = pytestconfig.pluginmanager.get_plugin("terminalreporter")
+    progress = progress_report.PlainLines(terminal) if terminal else progress_report.silent
+    log = tmp_path_factory.mktemp("audit") / "audit.log"
+    with control_plane.start(progress=progress, audit_log=log) as running:
+        yield running
+    assert permissions.refused(log, {permissions.account(permissions.TESTED)}) == []
 
 
 @pytest.fixture(autouse=True)

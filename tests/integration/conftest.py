@@ -7,27 +7,10 @@ import pytest
 
 from tests.faults import audits
 from tests.integration import daemons, installations, permissions, takeovers
-from vscheduler.sandbox import control_plane, progress_report
+from vscheduler.sandbox import control_plane
 
-ACCOUNT = "vscheduler"
 SCHEDULERS = ("vscheduler", "contested", "other", "volcano-offline", "volcano-online")
 """Whom tests run as that account."""
-
-
-@pytest.fixture(scope="session")
-def plane(
-    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[control_plane.ControlPlane]:
-    """The sandbox that all tests share; when it cannot be started, the tests fail.
-
-    In the end nothing may have been refused to schedulers for want of a right.
-    """
-    terminal = pytestconfig.pluginmanager.get_plugin("terminalreporter")
-    progress = progress_report.PlainLines(terminal) if terminal else progress_report.silent
-    log = tmp_path_factory.mktemp("audit") / "audit.log"
-    with control_plane.start(progress=progress, audit_log=log) as running:
-        yield running
-    assert permissions.refused(log, {permissions.account(ACCOUNT)}) == []
 
 
 @pytest.fixture
@@ -41,7 +24,7 @@ def cluster(plane: control_plane.ControlPlane) -> control_plane.ControlPlane:
 @pytest.fixture(scope="session")
 def kubeconfig(plane: control_plane.ControlPlane) -> Path:
     """Of a service account with the shipped roles of both halves, and nothing else."""
-    return permissions.permit_account(plane, ACCOUNT, *SCHEDULERS)
+    return permissions.permit_account(plane, permissions.TESTED, *SCHEDULERS)
 
 
 @pytest.fixture

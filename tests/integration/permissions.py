@@ -17,6 +17,8 @@ Document = dict[str, Any]
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 NAMESPACE = election_settings.DEFAULT_NAMESPACE
+TESTED = "vscheduler"
+"""The service account of the daemons under test."""
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ACCOUNTS = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
 GROUP = "rbac.authorization.k8s.io"

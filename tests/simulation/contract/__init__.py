@@ -1,0 +1,1 @@
+"""Promises of kube-apiserver, each checked on it and on the API server in memory."""

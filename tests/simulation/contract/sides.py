@@ -1,0 +1,188 @@
+"""The two API servers that must behave alike, behind one interface."""
+
+import heapq
+import itertools
+import json
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import urlencode
+
+import urllib3
+
+from tests.simulation.api_server import client as memory_client
+from tests.simulation.api_server import server, wire
+from vscheduler.mirror import paths
+from vscheduler.sandbox import client as sandbox
+from vscheduler.sandbox import control_plane
+
+EPOCH = 1_800_000_000.0
+USER = "admin"
+
+Event = tuple[str, dict[str, Any]]
+
+
+class Side(Protocol):
+    """An API server under test."""
+
+    api: sandbox.Client
+
+    def watch(self, path: str, *, most: int, **query: Any) -> list[Event]:
+        """The first events of a watch; fewer if the server ends the watch before."""
+
+    def pass_time(self, seconds: float) -> None:
+        """Let some time go by."""
+
+
+class Clock:
+    """Virtual time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self._now = EPOCH
+        self._numbers = itertools.count()
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._cancelled: set[int] = set()
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self._now
+
+    def after(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
+        """Call later; the answer cancels that."""
+        number = next(self._numbers)
+        heapq.heappush(self._due, (self._now + seconds, number, call))
+        return lambda: self._cancelled.add(number)
+
+    def step(self, until: float) -> bool:
+        """Make the next call due by then; return whether there was one."""
+        while self._due and self._due[0][0] <= until:
+            when, number, call = heapq.heappop(self._due)
+            if number not in self._cancelled:
+                self._now = max(self._now, when)
+                call()
+                return True
+        self._now = max(self._now, until)
+        return False
+
+
+@dataclass(slots=True)
+class Memory:
+    """The API server in memory."""
+
+    server: server.ApiServer
+    clock: Clock
+    api: sandbox.Client
+
+    @classmethod
+    def made(cls) -> "Memory":
+        """A new one."""
+        clock = Clock()
+        made = server.ApiServer(clock, random.Random(7))
+        return cls(made, clock, memory_client.Client(made, USER))
+
+    def watch(self, path: str, *, most: int, **query: Any) -> list[Event]:
+        """The first events of a watch; fewer if the server ends the watch before."""
+        asked = {"watch": "true", **{key: str(value) for key, value in query.items()}}
+        answer = self.server.ask(
+            wire.Request(method="GET", path=path, query=asked, headers={}, body=b"", user=USER)
+        )
+        if isinstance(answer, wire.Answer):
+            return [("REFUSED", json.loads(answer.body))]
+        lines: list[bytes] = []
+        ended: list[bool] = []
+        answer.start(lines.append, lambda: ended.append(True))
+        while not ended and len(lines) < most and self.clock.step(self.clock.now() + 3600):
+            pass
+        answer.stop()
+        return [_event(line) for line in lines[:most]]
+
+    def pass_time(self, seconds: float) -> None:
+        """Let some time go by."""
+        until = self.clock.now() + seconds
+        while self.clock.step(until):
+            pass
+
+
+@dataclass(slots=True)
+class Real:
+    """A real kube-apiserver."""
+
+    plane: control_plane.ControlPlane
+    api: sandbox.Client
+
+    def watch(self, path: str, *, most: int, **query: Any) -> list[Event]:
+        """The first events of a watch; fewer if the server ends the watch before."""
+        asked = {"watch": "true", **query}
+        pool = self.api._pool
+        response = pool.request(
+            "GET",
+            f"{self.api.url}{path}?{urlencode(asked)}",
+            preload_content=False,
+            timeout=urllib3.Timeout(connect=5, read=60),
+        )
+        if response.status != 200:
+            return [("REFUSED", json.loads(response.data))]
+        found: list[Event] = []
+        for line in response:
+            found.append(_event(line))
+            if len(found) == most:
+                break
+        response.close()
+        return found
+
+    def pass_time(self, seconds: float) -> None:
+        """Let some time go by."""
+        time.sleep(seconds)
+
+
+def _event(line: bytes) -> Event:
+    read = json.loads(line)
+    return read["type"], read["object"]
+
+
+@dataclass(slots=True)
+class Case:
+    """What a test works with: an API server, a namespace and names of its own."""
+
+    side: Side
+    namespace: str
+
+    @property
+    def api(self) -> sandbox.Client:
+        """The client."""
+        return self.side.api
+
+    @property
+    def pods(self) -> paths.Path:
+        """The pods of the namespace."""
+        return paths.PODS.within(self.namespace)
+
+    def name(self, word: str) -> str:
+        """A name that no other test uses."""
+        return f"{self.namespace}-{word}"
+
+    def pod(self, name: str, **spec: Any) -> dict[str, Any]:
+        """A pod that no scheduler looks at, nor a pretended kubelet."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "annotations": {"vscheduler.sandbox/unmanaged": "true"},
+            },
+            "spec": {
+                "schedulerName": "nobody",
+                "containers": [{"name": "main", "image": "none:1"}],
+                **spec,
+            },
+        }
+
+    def create_pod(self, name: str, **spec: Any) -> dict[str, Any]:
+        """Create such a pod."""
+        return self.api.create(self.pods, self.pod(name, **spec))
+
+    def ask(self, method: str, path: str, body: Any = None, **rest: Any) -> sandbox.Answer:
+        """One request, refused or not."""
+        return self.api.ask(method, path, body, **rest)

@@ -1,0 +1,117 @@
+"""HTTP/1.1 in front of the API server in memory."""
+
+import json
+import random
+from typing import Any
+
+from tests.simulation.api_server import http, server
+from tests.simulation.contract import sides
+
+PODS = "/api/v1/namespaces/default/pods"
+POD: dict[str, Any] = {
+    "metadata": {"name": "a"},
+    "spec": {"containers": [{"name": "main", "image": "none"}]},
+}
+
+
+class Wire:
+    """A connection, and all that came back on it."""
+
+    def __init__(self) -> None:
+        self.clock = sides.Clock()
+        self.server = server.ApiServer(self.clock, random.Random(1))
+        self.written = b""
+        self.closed = False
+        self.connection = http.HttpServer(self.server).connection(self.take, self.close, "left")
+
+    def take(self, data: bytes) -> None:
+        """Bytes from the server."""
+        self.written += data
+
+    def close(self) -> None:
+        """The server has ended the connection."""
+        self.closed = True
+
+    def send(self, method: str, path: str, body: bytes = b"", *lines: str) -> tuple[int, bytes]:
+        """Send a request; return status and body of its answer."""
+        self.written = b""
+        head = [f"{method} {path} HTTP/1.1", "Host: api", "Authorization: Bearer me", *lines]
+        head.append(f"Content-Length: {len(body)}")
+        self.connection.received("\r\n".join(head).encode() + b"\r\n\r\n" + body)
+        answer, _, rest = self.written.partition(b"\r\n\r\n")
+        return int(answer.split()[1]), rest
+
+
+def test_requests_follow_one_another_on_a_connection() -> None:
+    """The history names user and process."""
+    line = Wire()
+    assert line.send("POST", PODS, json.dumps(POD).encode())[0] == 201
+    status, body = line.send("GET", f"{PODS}/a?pretty=1")
+    assert (status, json.loads(body)["metadata"]["name"]) == (200, "a")
+    (change,) = line.server.history
+    assert (change.user, change.origin, change.code) == ("me", "left", 201)
+    assert not line.closed
+
+
+def test_a_request_is_carried_out_with_its_last_byte() -> None:
+    """A connection that breaks before has written nothing."""
+    line = Wire()
+    body = json.dumps(POD).encode()
+    head = (
+        f"POST {PODS} HTTP/1.1\r\nAuthorization: Bearer me\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    line.connection.received(head.encode() + body[:-1])
+    assert line.server.history == []
+    line.connection.received(body[-1:])
+    assert len(line.server.history) == 1
+
+
+def test_a_chunked_body_is_put_together() -> None:
+    """As clients send what they stream."""
+    line = Wire()
+    body = json.dumps(POD).encode()
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:9], body[9:]))
+    head = f"POST {PODS} HTTP/1.1\r\nAuthorization: Bearer me\r\nTransfer-Encoding: chunked\r\n\r\n"
+    line.connection.received(head.encode() + chunks + b"0\r\n\r\n")
+    assert line.written.startswith(b"HTTP/1.1 201 ")
+
+
+def test_a_watch_is_an_answer_in_chunks() -> None:
+    """The last chunk comes when the watch ends, and the connection can be used again."""
+    line = Wire()
+    status, _ = line.send("GET", f"{PODS}?watch=true&timeoutSeconds=5")
+    assert status == 200
+    line.written = b""
+    line.server.ask(_create())
+    while line.clock.step(line.clock.now() + 10):
+        pass
+    assert line.written.count(b'{"type":"ADDED"') == 1
+    assert line.written.endswith(b"\r\n0\r\n\r\n")
+
+
+def _create() -> server.Request:
+    return server.Request(
+        method="POST",
+        path=PODS,
+        query={},
+        headers={},
+        body=json.dumps(POD).encode(),
+        user="other",
+    )
+
+
+def test_nobody_is_served_without_a_known_token() -> None:
+    """401 for none and for one that is revoked."""
+    line = Wire()
+    line.connection.received(b"GET /version HTTP/1.1\r\n\r\n")
+    assert line.written.startswith(b"HTTP/1.1 401 ")
+    line.server.faults.revoke("me")
+    assert line.send("GET", "/version")[0] == 401
+
+
+def test_a_broken_request_ends_the_connection() -> None:
+    """400, and the end."""
+    line = Wire()
+    line.connection.received(b"nonsense\r\n\r\n")
+    assert line.written.startswith(b"HTTP/1.1 400 ")
+    assert line.closed
