@@ -189,8 +189,8 @@ class Tdm(contracts.Plugin):
                     tasks=len(state.job.tasks),
                     minimum=state.job.min_member,
                     subject=(
-                        f"annotation {name}: {durations.shown(text)} is no number of pods such "
-                        f"as 3 or 30%"
+                        f"annotation {name}: {durations.shown(text)} is neither a number of "
+                        f"pods nor a percentage, such as 3 or 30%"
                     ),
                 )
         return None
