@@ -74,18 +74,17 @@ def command(  # noqa: PLR0913 - one parameter per flag
     )
     report = inspection.of_files(files, scheduler_conf, built_in, check_options)
     _show(report, output)
-    errors = findings.counted(report.complaints, Level.ERROR)
-    sys.exit(1 if errors or (strict and report.complaints) else 0)
+    errors = findings.counted(report.found, Level.ERROR)
+    sys.exit(1 if errors or (strict and report.found) else 0)
 
 
 def _show(report: inspection.Report, output: str) -> None:
     """Print the findings on stdout, and the number of objects examined on stderr."""
     counts = {
-        f"{level}s": findings.counted(report.complaints, level)
-        for level in (Level.ERROR, Level.WARNING)
+        f"{level}s": findings.counted(report.found, level) for level in (Level.ERROR, Level.WARNING)
     }
-    tree = {**counts, "complaints": [each.tree() for each in report.complaints]}
-    screen.show(output, lambda: tree, lambda: screen.say(*map(str, report.complaints)))
+    tree = {**counts, "complaints": [each.tree() for each in report.found]}
+    screen.show(output, lambda: tree, lambda: screen.say(*map(str, report.found)))
     if report.ignored:
         kinds = ", ".join(f"{count} {kind}" for kind, count in report.ignored.items())
         screen.say(f"not looked at: {kinds}", err=True)

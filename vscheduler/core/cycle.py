@@ -53,13 +53,13 @@ def open_session(
     budget: int | None = None,
 ) -> session.Session:
     """Return a session with all plugins open. The arguments are those of `run_cycle`."""
-    spending = work_budget.WorkBudget(budget, taken.carried.work_by_namespace)
+    limited = work_budget.WorkBudget(budget, taken.carried.work_by_namespace)
     opened = session.Session(
         taken,
         configured,
-        spending=spending,
+        budget=limited,
         affinity_counts=counts.PodAffinityCounts(
-            taken.nodes.layout, taken.affinity_index, spending.spend
+            taken.nodes.layout, taken.affinity_index, limited.spend
         ),
         nominated=nominated_pods.NominatedPods(taken),
     )

@@ -114,7 +114,7 @@ class Application:
             event_recorder.Identity(controller=given.scheduler_names[0], instance=identity),
             observe=self._metrics.observe_write,
         )
-        around = runtime.Runtime(
+        shared = runtime.Runtime(
             given=given,
             link=link,
             calls=self._write_queue,
@@ -126,9 +126,9 @@ class Application:
             withholding=self._withholding.is_set,
             signs=self._signs,
         )
-        self._session = leader_session.LeaderSession(around, loaded.policy, owners.Owners())
+        self._session = leader_session.LeaderSession(shared, loaded.policy, owners.Owners())
         self._controllers = controller_manager.ControllerManager(
-            around, self._session.feed_owners, self._session.before_first_cycle
+            shared, self._session.feed_owners, self._session.before_first_cycle
         )
         self._leadership = self._elect(identity)
         for status in self._leadership.lease_statuses():

@@ -60,20 +60,20 @@ class ControllerManager:
     """Watches owners of pods all the time, and runs the Queue controller while leading."""
 
     def __init__(
-        self, around: runtime.Runtime, sink: Sink, before_first_cycle: Callable[[], bool]
+        self, runtime: runtime.Runtime, sink: Sink, before_first_cycle: Callable[[], bool]
     ) -> None:
         """`before_first_cycle` returns whether the scheduler's first cycle is still to come."""
-        self._around = around
+        self._runtime = runtime
         self._sink = sink
         self._before_first_cycle = before_first_cycle
 
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Start watching owners, whether leader or not."""
         chance = random.Random()  # noqa: S311 - spreads retries; no secret
-        failures = self._around.failures
+        failures = self._runtime.failures
         watches = {
             kind: reflector.Reflector(
-                self._around.link,
+                self._runtime.link,
                 path,
                 owners.Codec(kind),
                 self._sink,
@@ -96,32 +96,32 @@ class ControllerManager:
         Importing Kopf takes long, and at its start Kopf looks at every PodGroup, at about 3 ms
         each. The scheduler's first cycle and its binds therefore come first.
         """
-        await self._around.watches.wait_for_lists()
+        await self._runtime.watches.wait_for_lists()
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_SECONDS):
                 while self._before_first_cycle():  # noqa: ASYNC110 - no event reports the first cycle
                     await asyncio.sleep(SETTLE_LOOK_SECONDS)
-                await self._around.calls.wait_until_quiet(write_queue.WritePriority.BIND)
+                await self._runtime.calls.wait_until_quiet(write_queue.WritePriority.BIND)
         await asyncio.to_thread(importlib.import_module, OPERATOR)
         from vscheduler.controllers import operator  # noqa: PLC0415 - only instances with a Queue controller import Kopf, which takes long
         from vscheduler.controllers.queues import queue_controller  # noqa: PLC0415 - only instances with a Queue controller import Kopf, which takes long
 
-        around = self._around
-        permit = around.permit(api.CompositeToken(held.values()))
-        port = Api(around.link, around.calls, permit)
+        runtime = self._runtime
+        permit = runtime.permit(api.CompositeToken(held.values()))
+        port = Api(runtime.link, runtime.calls, permit)
         keeper = queue_controller.QueueController(
             port,
-            default_queue=around.given.default_queue,
-            observe=around.observed.observe_write,
+            default_queue=runtime.given.default_queue,
+            observe=runtime.observed.observe_write,
             pace=queue_controller.Pace(),
-            witness=podgroup_lister.StatusEvidence(around.mirror).counter,
-            failures=around.failures,
+            witness=podgroup_lister.StatusEvidence(runtime.mirror).counter,
+            failures=runtime.failures,
         )
-        outlets = operator.Outlets(heartbeat=around.signs.kopf, failures=around.failures)
-        end = around.mirror.subscribe(keeper.moved)
+        outlets = operator.Outlets(heartbeat=runtime.signs.kopf, failures=runtime.failures)
+        end = runtime.mirror.subscribe(keeper.moved)
         try:
             async with asyncio.TaskGroup() as group:
-                operator.start(group, port, around.link, keeper, outlets)
+                operator.start(group, port, runtime.link, keeper, outlets)
         finally:
             end()
 
@@ -130,7 +130,7 @@ class ControllerManager:
         warned = False
         while True:
             try:
-                await self._around.link.call("GET", watch.path.with_query({"limit": "1"}))
+                await self._runtime.link.call("GET", watch.path.with_query({"limit": "1"}))
             except connection.Forbidden as error:
                 if not warned:
                     log.warning("owners.forbidden", path=watch.path, message=str(error))
@@ -143,17 +143,17 @@ class ControllerManager:
 
 
 def podgroup_controller_for(
-    around: runtime.Runtime,
+    runtime: runtime.Runtime,
     known: owners.Owners,
     scheduler_names: tuple[str, ...],
     token: api.Token,
 ) -> podgroup_controller.PodGroupController:
     """Return the PodGroup controller of these schedulers, active while the token is valid."""
-    given = around.given
-    recorder = around.recorder.under(around.permit_for_events(token))
+    given = runtime.given
+    recorder = runtime.recorder.under(runtime.permit_for_events(token))
     return podgroup_controller.PodGroupController(
-        podgroup_lister.PodGroupLister(around.mirror, known, scheduler_names),
-        Api(around.link, around.calls, around.permit(token)),
+        podgroup_lister.PodGroupLister(runtime.mirror, known, scheduler_names),
+        Api(runtime.link, runtime.calls, runtime.permit(token)),
         backoff.Backoff[str](PAUSES),
         podgroup_controller.Options(
             schedulers=scheduler_names,
@@ -161,9 +161,9 @@ def podgroup_controller_for(
             inherit_owner_annotations=given.inherit_owner_annotations,
         ),
         outlets=podgroup_controller.Outlets(
-            observe=around.observed.observe_group_call,
+            observe=runtime.observed.observe_group_call,
             notify=recorder.notify,
-            failures=around.failures,
+            failures=runtime.failures,
         ),
         pace=podgroup_controller.Pace(),
     )

@@ -100,12 +100,12 @@ class LeaderSession:
     """Runs the scheduling loop and the PodGroup controller while Leases are held."""
 
     def __init__(
-        self, around: runtime.Runtime, configured: policy.Policy, known: owners.Owners
+        self, runtime: runtime.Runtime, configured: policy.Policy, known: owners.Owners
     ) -> None:
-        self._around = around
+        self._runtime = runtime
         self._policy = configured
         self._owners = known
-        self._served = around.given.scheduler_names
+        self._served = runtime.given.scheduler_names
         """The scheduler names for which the Mirror translates objects."""
         self._loop: scheduling_loop.SchedulingLoop | None = None
         self._usage_writer: queue_status_writer.UsageWriter | None = None
@@ -119,7 +119,7 @@ class LeaderSession:
         Nothing else is as urgent, except for the objects needed by the cycle.
         """
         cycles = 0 if self._loop is None else self._loop.cycles
-        due = self._around.given.schedules and not cycles
+        due = self._runtime.given.schedules and not cycles
         return self._token is not None and due and self._has_default_queue()
 
     def feed(self, batch: Sequence[entries.Event]) -> None:
@@ -130,8 +130,8 @@ class LeaderSession:
         most = entries.Change.NONE
         news: set[str] = set()
         for event in batch:
-            with self._around.failures.contained("mirror", event.kind):
-                change = self._around.mirror.apply(event)
+            with self._runtime.failures.contained("mirror", event.kind):
+                change = self._runtime.mirror.apply(event)
                 most = max(most, change)
                 if change is entries.Change.OTHER:
                     news.add(entries.waiting_namespace(event) or pacing.ANYBODY)
@@ -145,7 +145,7 @@ class LeaderSession:
         """Apply the events of the watches of pods' owners."""
         seen: list[owners.Seen] = []
         for event in batch:
-            with self._around.failures.contained("owners", event.kind):
+            with self._runtime.failures.contained("owners", event.kind):
                 seen += self._owners.apply(event)
         if self._podgroup_controller is not None:
             self._podgroup_controller.follow(seen)
@@ -163,10 +163,10 @@ class LeaderSession:
 
     async def work(self, held: Mapping[str, api.Token]) -> None:
         """Serve the scheduler names of these Leases until cancelled."""
-        around, given = self._around, self._around.given
+        runtime, given = self._runtime, self._runtime.given
         lease_of = given.election.lease_of
         names = tuple(name for name in given.scheduler_names if lease_of[name] in held)
-        await around.watches.wait_for_lists()
+        await runtime.watches.wait_for_lists()
         token = self._token = api.CompositeToken(held.values())
         try:
             await self._prepare_mirror(names)
@@ -176,43 +176,43 @@ class LeaderSession:
                     self._schedule(group, names[0], token)
                 if given.controls:
                     self._podgroup_controller = controller_manager.podgroup_controller_for(
-                        around, self._owners, names, token
+                        runtime, self._owners, names, token
                     )
                     group.create_task(self._podgroup_controller.run(), name="look after podgroups")
                 else:
-                    permit = around.permit(token)
+                    permit = runtime.permit(token)
                     ensured = controller_manager.ensure_queue(
-                        around.link, given.default_queue, permit
+                        runtime.link, given.default_queue, permit
                     )
                     group.create_task(ensured, name="ensure default queue")
         finally:
             token.end()
             self._token = self._loop = self._usage_writer = self._podgroup_controller = None
-            around.observed.forget_figures()
+            runtime.observed.forget_figures()
 
     async def _prepare_mirror(self, names: tuple[str, ...]) -> None:
         """Make the Mirror show the cluster for these names, and no older than the Leases."""
-        around = self._around
+        runtime = self._runtime
         if names == self._served:
-            if around.given.election.enabled:
-                overtake = partial(around.watches.overtake, events.Kind.POD)
-                await informers.catch_up(around.link, around.mirror, names, overtake)
+            if runtime.given.election.enabled:
+                overtake = partial(runtime.watches.overtake, events.Kind.POD)
+                await informers.catch_up(runtime.link, runtime.mirror, names, overtake)
             return  # without election, no predecessor can have written after the first lists
-        around.mirror.serve(names)
+        runtime.mirror.serve(names)
         self._served = names
-        await around.watches.list_anew(OWNED)
+        await runtime.watches.list_anew(OWNED)
 
     def _schedule(self, group: asyncio.TaskGroup, name: str, token: api.CompositeToken) -> None:
-        around = self._around
+        runtime = self._runtime
         outlets = self._outlets(name, token)
         self._usage_writer = outlets.usage_writer
         self._loop = scheduling_loop.SchedulingLoop(
-            around.mirror,
+            runtime.mirror,
             self._policy,
             outlets,
-            around.observed,
-            may_commit=around.permit(token),
-            pace=pacing.Pace(period_seconds=around.given.schedule_period_seconds),
+            runtime.observed,
+            may_commit=runtime.permit(token),
+            pace=pacing.Pace(period_seconds=runtime.given.schedule_period_seconds),
         )
         group.create_task(self._loop.keep_time(), name="keep time")
         group.create_task(self._run(self._loop), name="schedule")
@@ -226,24 +226,24 @@ class LeaderSession:
         await loop.run()
 
     def _has_default_queue(self) -> bool:
-        name = self._around.given.default_queue
-        return self._around.mirror.reference(events.Kind.QUEUE, name) is not None
+        name = self._runtime.given.default_queue
+        return self._runtime.mirror.reference(events.Kind.QUEUE, name) is not None
 
     def _outlets(self, name: str, token: api.CompositeToken) -> scheduling_loop.Outlets:
         """Create all writers for the decisions and findings of the loop."""
-        around = self._around
-        link, queue, observe = around.link, around.calls, around.observed.observe_write
-        permit, to_finish = around.permit(token), around.permit_to_finish(token)
+        runtime = self._runtime
+        link, queue, observe = runtime.link, runtime.calls, runtime.observed.observe_write
+        permit, to_finish = runtime.permit(token), runtime.permit_to_finish(token)
         stamp = binder.Stamp(holder=token.holder, doubt=token.doubt)
         return scheduling_loop.Outlets(
-            failures=around.failures,
+            failures=runtime.failures,
             committer=binder.Binder(link, queue, to_finish, stamp=stamp if token.holder else None),
             evictor=evictor.Evictor(link, queue, to_finish),
             reporter=status_writer.StatusWriter(
                 link,
                 queue,
-                StoredGroups(around.mirror),
-                around.recorder.under(around.permit_for_events(token)),
+                StoredGroups(runtime.mirror),
+                runtime.recorder.under(runtime.permit_for_events(token)),
                 may_commit=permit,
                 observe=observe,
             ),
@@ -253,5 +253,5 @@ class LeaderSession:
             usage_writer=queue_status_writer.UsageWriter(
                 link, queue, name, may_commit=permit, observe=observe
             ),
-            cycles=around.signs.cycles,
+            cycles=runtime.signs.cycles,
         )

@@ -84,10 +84,10 @@ class CycleDetector:
         return f"{_jobs(losers)} {verb} evicted{cause} again and again {since}"
 
 
-def look(around: Iterable[wire.Pod], result: decisions.CycleResult) -> Look:
+def look(pods: Iterable[wire.Pod], result: decisions.CycleResult) -> Look:
     """Return the compared state of the cluster after a cycle."""
     pairs = [(evict.task.job, evict.beneficiary or "") for evict in result.evicts]
-    placed = Counter(_place(pod) for pod in around)
+    placed = Counter(_place(pod) for pod in pods)
     pipelined = Counter((each.task.job, each.task.role, each.node) for each in result.pipelined)
     parts = (placed, pipelined, Counter(pairs))
     state = tuple(frozenset(part.items()) for part in parts)
@@ -188,15 +188,15 @@ def simulate(
     problems = [*collected.problems, *_rejections(mirror, given.objects)]
     notes = tuple(_notes(collected, mirror))
     readable = (each for each in given.events if isinstance(each, events.Upsert))
-    around = world.World(readable, pods_return=options.evicted_return)
+    simulated = world.World(readable, pods_return=options.evicted_return)
     results: list[decisions.CycleResult] = []
     looks: list[Look] = []
     states: Mapping[jobs.JobId, jobs.GroupState] = {}
-    for result, written in _cycles(mirror, around, policy, options.cycles, given.now):
+    for result, written in _cycles(mirror, simulated, policy, options.cycles, given.now):
         results.append(result)
         states = written
         if options.evicted_return:
-            looks.append(look(around.pods(), result))
+            looks.append(look(simulated.pods(), result))
     return Outcome(
         results=tuple(results),
         states=states,
@@ -251,7 +251,7 @@ def _rejections(
 
 
 def _cycles(
-    mirror: state.Mirror, around: world.World, policy: policies.Policy, cycles: int, now: float
+    mirror: state.Mirror, simulated: world.World, policy: policies.Policy, cycles: int, now: float
 ) -> Iterator[tuple[decisions.CycleResult, Mapping[jobs.JobId, jobs.GroupState]]]:
     """Iterate over cycles: decide, carry out, decide again, a second later each time."""
     carried = snapshot.FRESH
@@ -266,7 +266,7 @@ def _cycles(
             )
             for status in result.groups
         }
-        for event in around.obey(result, states, moment):
+        for event in simulated.obey(result, states, moment):
             mirror.apply(event)
         carried = result.carried
         yield result, states

@@ -34,13 +34,13 @@ async def test_queues_are_looked_at_after_the_schedulers_first_cycle(serve: Serv
         return web.json_response({"message": "no"}, status=404)
 
     given = settings.check(settings.Given(leader_elect=False))
-    around = runtimes.by(await serve(answer), given)
+    runtime = runtimes.by(await serve(answer), given)
     keeper = controller_manager.ControllerManager(
-        around, lambda _: None, lambda: before_first_cycle
+        runtime, lambda _: None, lambda: before_first_cycle
     )
     async with asyncio.TaskGroup() as group:
-        around.watches.start(group)
-        calls = group.create_task(around.calls.run())
+        runtime.watches.start(group)
+        calls = group.create_task(runtime.calls.run())
         task = group.create_task(keeper.keep_queues({}))
         await asyncio.sleep(0.3)
         assert not asked
@@ -49,7 +49,7 @@ async def test_queues_are_looked_at_after_the_schedulers_first_cycle(serve: Serv
         async def bind() -> None:
             await answered.wait()
 
-        around.calls.put(write_queue.WritePriority.BIND, bind)
+        runtime.calls.put(write_queue.WritePriority.BIND, bind)
         before_first_cycle = False
         await asyncio.sleep(0.3)
         assert not asked
@@ -90,25 +90,25 @@ async def test_queues_hear_of_pods_that_move(serve: Serve) -> None:
     path = queue_api.a_group(server, "g", "default", "Running")
     server.objects[path]["metadata"]["namespace"] = "ns"
     given = settings.check(settings.Given(leader_elect=False))
-    around = runtimes.by(await serve(served_by(server)), given)
-    keeper = controller_manager.ControllerManager(around, lambda _: None, lambda: False)
+    runtime = runtimes.by(await serve(served_by(server)), given)
+    keeper = controller_manager.ControllerManager(runtime, lambda _: None, lambda: False)
 
     def counts() -> tuple[int, int]:
         status = queue_api.status_of(server, "default")
         return status.get("pending", -1), status.get("running", -1)
 
     async with asyncio.TaskGroup() as group:
-        around.watches.start(group)
-        calls = group.create_task(around.calls.run())
+        runtime.watches.start(group)
+        calls = group.create_task(runtime.calls.run())
         task = group.create_task(keeper.keep_queues({}))
         await worlds.until(lambda: counts() == (1, 0))
         pod = manifests.pod("p", group="g", node="n1")
-        around.mirror.apply(events.convert(events.Kind.POD, pod))
+        runtime.mirror.apply(events.convert(events.Kind.POD, pod))
         await worlds.until(lambda: counts() == (0, 1))
         task.cancel()
         await asyncio.wait([task])
         calls.cancel()
-    assert not around.mirror._job_index._listeners
+    assert not runtime.mirror._job_index._listeners
 
 
 THINGS = paths.Collection(api_version="x/v1", kind="Thing", plural="things")

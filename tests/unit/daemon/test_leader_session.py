@@ -89,7 +89,7 @@ async def half(
         return web.json_response(answers.an_object(request.path, version="99"), status=201)
 
     given = settings.check(settings.Given(scheduler_name=names, only=only, leader_elect=elected))
-    around = runtimes.by(
+    runtime = runtimes.by(
         await serve(answer),
         given,
         stopping=lambda: made.stopping,
@@ -98,17 +98,17 @@ async def half(
     made = Half(
         decided=leading.Decided(),
         serving=leader_session.LeaderSession(
-            around, running.policy_of(running.TREE), owners.Owners()
+            runtime, running.policy_of(running.TREE), owners.Owners()
         ),
-        mirror=around.mirror,
-        observed=around.observed,
+        mirror=runtime.mirror,
+        observed=runtime.observed,
     )
     made.show(manifests.node("n1", {"cpu": "16", "pods": "50"}), manifests.queue("default"))
     leases = given.election.lease_of.values()
     work = leader_session.run_while_leading(made.decided, leases, made.serving.work, name="serve")
     async with asyncio.TaskGroup() as group:
-        around.watches.start(group)
-        tasks = [group.create_task(each) for each in (around.calls.run(), work)]
+        runtime.watches.start(group)
+        tasks = [group.create_task(each) for each in (runtime.calls.run(), work)]
         yield made
         assert not [task for task in tasks if task.done()]
         for task in tasks:

@@ -81,11 +81,11 @@ def unreadable(problem: str) -> Finding:
     return Finding(level=Level.ERROR, place=place, message=message)
 
 
-def in_order(complaints: Iterable[Finding]) -> Sequence[Finding]:
+def in_order(found: Iterable[Finding]) -> Sequence[Finding]:
     """Return the findings by file and line, without duplicates."""
-    return sorted(set(complaints), key=Finding.rank)
+    return sorted(set(found), key=Finding.rank)
 
 
-def counted(complaints: Iterable[Finding], level: Level) -> int:
+def counted(found: Iterable[Finding], level: Level) -> int:
     """Count the findings of a level."""
-    return sum(each.level is level for each in complaints)
+    return sum(each.level is level for each in found)

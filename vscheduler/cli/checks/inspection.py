@@ -37,7 +37,7 @@ class CheckOptions:
 class Report:
     """The result of a check run."""
 
-    complaints: Sequence[findings.Finding]
+    found: Sequence[findings.Finding]
     objects: int = 0
     """How many objects were examined."""
     ignored: Mapping[str, int] = field(default_factory=dict)
@@ -59,20 +59,20 @@ def of_files(
     built-in configuration.
     """
     examined, configured = None, None if scheduler_conf else built_in
-    complaints: list[findings.Finding] = []
+    found: list[findings.Finding] = []
     if scheduler_conf:
         try:
             examined = configuration.examine(configuration.read(scheduler_conf), scheduler_conf)
             configured = examined.parsed.policy
         except configuration.ConfigurationError as error:
-            complaints += map(findings.unreadable, error.problems)
+            found += map(findings.unreadable, error.problems)
     if examined is not None or configured is not None:
-        complaints += of_configuration(examined, configured, check_options)
-    found, problems = reading.read_what_can_be(files)
-    complaints += map(findings.unreadable, problems)
-    report = of_manifests(found, configured, built_in, check_options)
+        found += of_configuration(examined, configured, check_options)
+    documents, problems = reading.read_what_can_be(files)
+    found += map(findings.unreadable, problems)
+    report = of_manifests(documents, configured, built_in, check_options)
     return Report(
-        complaints=findings.in_order([*complaints, *report.complaints]),
+        found=findings.in_order([*found, *report.found]),
         objects=report.objects,
         ignored=report.ignored,
     )
@@ -103,7 +103,7 @@ def of_configuration(
 
 
 def of_manifests(
-    found: Iterable[manifests.Manifest],
+    documents: Iterable[manifests.Manifest],
     configured: policy.Policy | None,
     built_in: policy.Policy,
     check_options: CheckOptions,
@@ -111,17 +111,15 @@ def of_manifests(
     """Return the findings about objects; without a configuration, only findings that depend on
     none.
     """
-    given = run.read(found, check_options.options)
+    given = run.read(documents, check_options.options)
     inspected = _Inspection(given=given, check_options=check_options)
-    complaints = [
+    found = [
         *inspected.unusable(),
         *inspected.of_queues(configured),
         *inspected.of_groups(configured or built_in),
     ]
     collected = given.collected
-    return Report(
-        complaints=complaints, objects=len(collected.objects), ignored=dict(collected.ignored)
-    )
+    return Report(found=found, objects=len(collected.objects), ignored=dict(collected.ignored))
 
 
 class _Inspection:

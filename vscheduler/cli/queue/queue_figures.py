@@ -25,7 +25,7 @@ Object = Mapping[str, Any]
 Quantities = Mapping[str, str]
 """Amounts by resource, as written in an object."""
 
-Census = Mapping[tuple[str, str], int]
+GroupCounts = Mapping[tuple[str, str], int]
 """Number of PodGroups by queue and phase."""
 
 
@@ -76,12 +76,12 @@ class Figures:
     """None where PodGroups can't be read."""
 
 
-def census(groups: Iterable[Group]) -> Census:
+def count_groups(groups: Iterable[Group]) -> GroupCounts:
     """Count PodGroups by queue and phase."""
     return Counter((each.queue, each.phase) for each in groups)
 
 
-def figures(queue: Object, counted: Census | None) -> Figures:
+def figures(queue: Object, counted: GroupCounts | None) -> Figures:
     """Return the figures of a queue; `counted` is None where PodGroups can't be read.
 
     Counts written by a controller take precedence over `counted`.
@@ -223,7 +223,7 @@ def _written(status: Object) -> Counts | None:
     return Counts(**{name: status.get(name, 0) for name in ("pending", "inqueue", "running")})
 
 
-def _found(name: str, counted: Census | None) -> Counts | None:
+def _found(name: str, counted: GroupCounts | None) -> Counts | None:
     if counted is None:
         return None
     return Counts(

@@ -67,7 +67,7 @@ class View:
 
     def figures(self) -> list[queue_figures.Figures]:
         """Return all queues by name."""
-        counted = None if self.groups is None else queue_figures.census(self.groups.values())
+        counted = None if self.groups is None else queue_figures.count_groups(self.groups.values())
         return [queue_figures.figures(self.queues[name], counted) for name in sorted(self.queues)]
 
     def waiting(self, name: str) -> list[queue_figures.Group] | None:

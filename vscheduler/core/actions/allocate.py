@@ -55,11 +55,11 @@ class Allocate(contracts.Action[working.Session]):
         turns, whatever admission has cost, and at least one turn is given, whatever the sorting of
         jobs has cost.
         """
-        for state in session.spending.in_turn(
+        for state in session.work_budget.in_turn(
             nominations.startable(session, self._waiting(session))
         ):
             _start_nominated(session, state)
-        session.spending.grant(2)
+        session.work_budget.grant(2)
         lines, unschedulable = _line_up(session)
         later: Lines = {}
         spent = _take_turns(session, lines, later)
@@ -109,12 +109,12 @@ def _take_turns(session: working.Session, lines: Lines, later: Lines | None) -> 
             lines[queue.name] = ordering.Line()
             continue
         turn = line.leave()
-        session.spending.charge(turn.state.job.namespace)
+        session.work_budget.charge(turn.state.job.namespace)
         if _place(session, queue, turn) and turn.tasks:
             line.join(ordering.job_key(session.dispatch, turn.state), turn)
-        session.spending.charge()
+        session.work_budget.charge()
         waiting.join(key(queue), queue)
-        spent = session.spending.over
+        spent = session.work_budget.over
     return spent
 
 
@@ -127,7 +127,7 @@ def _defer(
     """
 
     def comes_last(turn: reasons.JobTurn) -> bool:
-        return session.spending.has_had_its_part(turn.state.job.namespace)
+        return session.work_budget.has_had_its_part(turn.state.job.namespace)
 
     if line and comes_last(line.first):
         line.part(comes_last, later.setdefault(queue, ordering.Line()))
@@ -221,10 +221,10 @@ def _report_unschedulable(
     overused = session.dispatch.any_says("overused", queue)
     known: dict[Hashable, decisions.Reason] = {}
     for place, state in enumerate(group):
-        if place and session.spending.over:
+        if place and session.work_budget.over:
             session.reasons.skip(state.job.id)
             continue
-        session.spending.charge(state.job.namespace)
+        session.work_budget.charge(state.job.namespace)
         session.spend("roomless", UNSCHEDULABLE_COST)
         turn = reasons.JobTurn(
             state, deque((unschedulable_classes.representative(state.job) or task,))
@@ -233,7 +233,7 @@ def _report_unschedulable(
             reasons.note_share(session, queue, turn)
         else:
             _record_refusal(session, queue, turn, known)
-    session.spending.charge()
+    session.work_budget.charge()
 
 
 def _record_refusal(

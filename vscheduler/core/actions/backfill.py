@@ -30,7 +30,7 @@ class Backfill(contracts.Action[working.Session]):
     def execute(self, session: working.Session) -> None:
         """Go through queues and jobs in the order at the beginning of the action."""
         for state in _line_up(session):
-            if session.spending.exhausted:
+            if session.work_budget.exhausted:
                 _skip(session, state)
             else:
                 self._place(session, state)

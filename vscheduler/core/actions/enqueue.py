@@ -76,14 +76,14 @@ class Enqueue(contracts.Action[working.Session]):
         pending: tuple[list[job_state.JobState], list[job_state.JobState]] = ([], [])
         nodes_ready = bool(session.layout.ready.any())
         young = [state for state in session.unfinished_jobs() if state.phase in jobs.YOUNG]
-        spending = session.spending
-        for state in spending.in_turn(young):
+        budget = session.work_budget
+        for state in budget.in_turn(young):
             waits = state.phase is jobs.Phase.PENDING
             if state.job.id in session.snapshot.carried.attempted:
                 if waits:
                     session.reasons.skip(state.job.id)
                 continue
-            if (waits or nodes_ready) and not spending.exhausted:
+            if (waits or nodes_ready) and not budget.exhausted:
                 obstacle = self._feasible.obstacle(state)
                 if obstacle is not None:
                     self._unschedulable.append((state, obstacle))
@@ -91,10 +91,10 @@ class Enqueue(contracts.Action[working.Session]):
                     continue
             if waits:
                 pending[state.job.uid in session.admissions.expired].append(state)
-        session.spending.grant(4)
+        session.work_budget.grant(4)
         for waiting in pending:
             self._take_turns(session, waiting)
-        session.spending.grant(4)
+        session.work_budget.grant(4)
         self._report_unschedulable(session)
 
     def _report_unschedulable(self, session: working.Session) -> None:
@@ -103,12 +103,12 @@ class Enqueue(contracts.Action[working.Session]):
         The rest of the budget is for jobs that may start. If the quarter doesn't suffice, the cycle
         is unfinished and the next cycle continues.
         """
-        part_is_spent = session.spending.part(4)
+        part_is_spent = session.work_budget.part(4)
         obstacles = {state.job.id: obstacle for state, obstacle in self._unschedulable}
         waiting = [state for state, _ in self._unschedulable]
-        for place, state in enumerate(session.spending.in_turn(waiting)):
+        for place, state in enumerate(session.work_budget.in_turn(waiting)):
             if place and part_is_spent():
-                session.spending.leave_unfinished()
+                session.work_budget.leave_unfinished()
                 session.reasons.skip(state.job.id)
                 continue
             again = state.job.id in session.known_unschedulable.entries
@@ -154,13 +154,13 @@ class Enqueue(contracts.Action[working.Session]):
         """
 
         def comes_last(state: job_state.JobState) -> bool:
-            return session.spending.has_had_its_part(state.job.namespace)
+            return session.work_budget.has_had_its_part(state.job.namespace)
 
         waiting: ordering.Line[queues.Queue] = ordering.Line()
         for name in lines:
             queue = session.queues[name]
             waiting.join(ordering.queue_key(session.dispatch, queue), queue)
-        while waiting and not session.spending.over:
+        while waiting and not session.work_budget.over:
             session.spend("admissions", TURN_COST)
             queue = waiting.leave()
             line = lines[queue.name]
@@ -168,9 +168,9 @@ class Enqueue(contracts.Action[working.Session]):
                 line.part(comes_last, later.setdefault(queue.name, ordering.Line()))
             if line:
                 state = line.leave()
-                session.spending.charge(state.job.namespace)
+                session.work_budget.charge(state.job.namespace)
                 self._decide(session, queue, state)
-                session.spending.charge()
+                session.work_budget.charge()
             if line:
                 waiting.join(ordering.queue_key(session.dispatch, queue), queue)
 

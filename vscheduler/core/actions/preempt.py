@@ -32,9 +32,9 @@ class Preempt(contracts.Action[working.Session]):
         """Serve queue after queue: preempt between jobs, then within each starving job."""
         waiting, lines = preemptors.line_up(session, self.name)
         planner = eviction.Planner(session, self, "preemptable")
-        while waiting and not session.spending.exhausted:
+        while waiting and not session.work_budget.exhausted:
             _in_queue(session, planner, waiting.leave(), lines)
-        session.spending.charge()
+        session.work_budget.charge()
 
 
 def _in_queue(
@@ -45,7 +45,7 @@ def _in_queue(
 ) -> None:
     """Serve the starving jobs of the queue in order."""
     line = lines[queue.name]
-    while line and not session.spending.exhausted:
+    while line and not session.work_budget.exhausted:
         _preempt_for(session, planner, queue, line.leave())
 
 
@@ -57,13 +57,13 @@ def _preempt_for(
 ) -> None:
     """Make room for the job's minimum, then for one more pod at a time."""
     job = preemptor.state.job
-    session.spending.charge(job.namespace)
+    session.work_budget.charge(job.namespace)
     candidates = [of_other_jobs(job)]
     if any(preemptor.state.counts[status] for status in jobs.EVICTABLE):
         candidates.append(of_same_job(job))
     for candidate in candidates:
         while preemptor.tasks and planner.plan(queue, preemptor, candidate):
-            if session.spending.exhausted:  # the next cycle continues
+            if session.work_budget.exhausted:  # the next cycle continues
                 return
     session.eviction_history.fail(Preempt.name, job.id)
 

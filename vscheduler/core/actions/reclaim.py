@@ -28,20 +28,20 @@ class Reclaim(contracts.Action[working.Session]):
         """Serve queue after queue; an overused queue gets nothing."""
         waiting, lines = preemptors.line_up(session, self.name)
         planner = eviction.Planner(session, self, "reclaimable")
-        while waiting and not session.spending.exhausted:
+        while waiting and not session.work_budget.exhausted:
             queue = waiting.leave()
             line = lines[queue.name]
             if not line or session.dispatch.any_says("overused", queue):
                 continue
             preemptor = line.leave()
-            session.spending.charge(preemptor.state.job.namespace)
+            session.work_budget.charge(preemptor.state.job.namespace)
             if not planner.plan(queue, preemptor, of_other_queues(session, queue)):
                 session.eviction_history.fail(self.name, preemptor.state.job.id)
                 self._skip_similar(session, planner, line)
             elif preemptor.tasks:
                 line.join(preemptors.job_place(session, preemptor.state), preemptor)
             waiting.join(preemptors.queue_place(session, queue, line), queue)
-        session.spending.charge()
+        session.work_budget.charge()
 
     def _skip_similar(
         self,
@@ -50,7 +50,7 @@ class Reclaim(contracts.Action[working.Session]):
         line: ordering.Line[preemptors.Preemptor],
     ) -> None:
         """Skip jobs similar to a job without victims."""
-        while line and not session.spending.exhausted and planner.is_futile(line.first):
+        while line and not session.work_budget.exhausted and planner.is_futile(line.first):
             session.spend("asked", eviction.SKIP_COST)
             session.eviction_history.fail(self.name, line.leave().state.job.id)
 

@@ -192,7 +192,7 @@ class VictimRole(StrEnum):
     """In the first tier with any answer, all answers must agree; lower tiers aren't asked."""
     PROTECTS = "vetoes"
     """In any tier: a pod missing from the answer is never a victim."""
-    UNITS = "says how many of a gang may go"
+    LIMITS = "limits how many of a gang may go"
     """Asked with `compatibility: volcano` only; otherwise the planner keeps gangs complete."""
 
 

@@ -1,7 +1,7 @@
 """Views: what plugins may read of jobs, pod affinity and nominated pods during a cycle.
 
 A JobState is the current state of a job. A PodAffinityState has the pods that matter for a task's
-affinity, as counts by topology domain. Kept has the resources reserved for pods of other
+affinity, as counts by topology domain. NominatedReservations are held for nominated pods of other
 schedulers.
 """
 
@@ -179,7 +179,7 @@ class PodAffinityCounts(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kept:
+class NominatedReservations:
     """Resources, ports and nodes reserved for pods of other schedulers, from the view of a task."""
 
     number: int
@@ -199,5 +199,5 @@ class NominatedPods(Protocol):
     def __bool__(self) -> bool:
         """Whether any pod has a nominated node."""
 
-    def of(self, task: jobs.Task) -> Kept | None:
+    def of(self, task: jobs.Task) -> NominatedReservations | None:
         """Return what is reserved from this task; None if nothing is."""

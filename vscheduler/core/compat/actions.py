@@ -112,7 +112,7 @@ class VolcanoPreempt(preempt.Preempt):
         waiting, lines = preemptors.line_up(session, self.name)
         dry_run = bool(self.argument("enableTopologyAwarePreemption"))
         evict_for = node_by_node.preempt_dry_run if dry_run else node_by_node.preempt
-        while waiting and not session.spending.exhausted:
+        while waiting and not session.work_budget.exhausted:
             _preempt_in_queue(session, lines[waiting.leave().name], evict_for)
 
 
@@ -183,7 +183,7 @@ class VolcanoReclaim(reclaim.Reclaim):
         Whether the queue is overused is asked once, before the first job.
         """
         waiting, lines = preemptors.line_up(session, self.name)
-        while waiting and not session.spending.exhausted:
+        while waiting and not session.work_budget.exhausted:
             queue = waiting.leave()
             if session.dispatch.any_says("overused", queue):
                 continue

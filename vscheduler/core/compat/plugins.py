@@ -167,7 +167,7 @@ class VolcanoResourceQuota(resourcequota.ResourceQuota):
 class VolcanoSla(sla.Sla):
     """Ignores an invalid waiting time."""
 
-    def _complaint(self, job: jobs.Job) -> str:
+    def _problem(self, job: jobs.Job) -> str:
         """Return an empty text: nothing is reported."""
         del job
         return ""

@@ -52,17 +52,17 @@ class Lookahead:
             self._found[plan, state] = (now, later)
 
 
-def state(cluster: cluster_state.ClusterState, row: int, told: Hashable = None) -> Hashable:
+def state(cluster: cluster_state.ClusterState, row: int, outlook: Hashable = None) -> Hashable:
     """Return the present state of a row: everything scores may depend on.
 
-    `told` comes from plugins.
+    `outlook` comes from the hook `row_outlook` of plugins.
     """
     used, future = cluster.used[row].tobytes(), cluster.future_used[row].tobytes()
     if not cluster.ports and not cluster.leaving_ports:
-        return row, used, future, told
+        return row, used, future, outlook
     name = cluster.layout.names[row]
     taken = cluster.ports.get(name), cluster.leaving_ports.get(name)
-    return row, used, future, told, taken
+    return row, used, future, outlook, taken
 
 
 def foreseen(

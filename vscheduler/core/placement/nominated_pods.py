@@ -34,16 +34,16 @@ class NominatedPods:
         self._pods = [each for each in taken.nominated if each.node in self._layout.rows]
         self.anybody = bool(self._pods)
         self._counted: dict[int, int] = {}
-        self._by_task: dict[jobs.TaskId, views.Kept | None] = {}
-        self._by_key: dict[Hashable, views.Kept] = {}
-        self._kept: dict[tuple[int, Places], views.Kept] = {}
+        self._by_task: dict[jobs.TaskId, views.NominatedReservations | None] = {}
+        self._by_key: dict[Hashable, views.NominatedReservations] = {}
+        self._by_places: dict[tuple[int, Places], views.NominatedReservations] = {}
         self._held: dict[int, tuple[resources.Vector, views.Ports]] = {}
         self._members: dict[tuple[int, constraints.PodSet], list[int]] = {}
 
     def __bool__(self) -> bool:
         return self.anybody
 
-    def of(self, task: jobs.Task) -> views.Kept | None:
+    def of(self, task: jobs.Task) -> views.NominatedReservations | None:
         """Return the reservations against this task, or None."""
         if not self._pods:
             return None
@@ -60,19 +60,19 @@ class NominatedPods:
             self._counted[priority] = sum(each.priority >= priority for each in self._pods)
         return self._counted[priority]
 
-    def _reservations(self, task: jobs.Task, count: int) -> views.Kept:
+    def _reservations(self, task: jobs.Task, count: int) -> views.NominatedReservations:
         """Return the reservations of the first `count` nominated pods against this task."""
         # Reservations are shared at two levels: by tasks with equal labels, and by all tasks that
         # anti-affinity keeps from the same places.
         key = (task.pod_class, task.namespace, frozenset(task.labels.items()), count)
-        kept = self._by_key.get(key)
-        if kept is None:
+        reserved = self._by_key.get(key)
+        if reserved is None:
             places = frozenset(self._excluded_places(task, count))
-            kept = self._kept.get((count, places))
-            if kept is None:
-                kept = self._kept[count, places] = self._make(count, places)
-            self._by_key[key] = kept
-        return kept
+            reserved = self._by_places.get((count, places))
+            if reserved is None:
+                reserved = self._by_places[count, places] = self._make(count, places)
+            self._by_key[key] = reserved
+        return reserved
 
     def _excluded_places(self, task: jobs.Task, count: int) -> Iterator[tuple[str, str]]:
         """Yield node labels excluded by anti-affinity, the task's or the nominated pods'."""
@@ -105,7 +105,7 @@ class NominatedPods:
         spec = self._layout.specs[self._layout.rows[self._pods[number].node]]
         yield from (pair for pair in spec.labels if pair[0] == term.topology_key)
 
-    def _make(self, count: int, places: Places) -> views.Kept:
+    def _make(self, count: int, places: Places) -> views.NominatedReservations:
         """Return the reservations of the first `count` pods, without nodes at these places."""
         if count not in self._held:
             self._held[count] = self._add_up(self._pods[:count])
@@ -114,7 +114,7 @@ class NominatedPods:
         for key, value in places:
             column, codes = self._layout.label(key)
             apart &= column != codes[value]
-        return views.Kept(len(self._kept), amounts, ports, apart)
+        return views.NominatedReservations(len(self._by_places), amounts, ports, apart)
 
     def _add_up(self, found: Sequence[snapshot.Nominated]) -> tuple[resources.Vector, views.Ports]:
         """Return requests (N, R) and host ports of these nominated pods."""
@@ -139,9 +139,9 @@ def likeness(session: "working.Session", task: jobs.Task) -> Hashable:
     """
     if session.affinity_counts.nobody and not session.nominated.anybody:
         return None
-    affinity, kept = session.affinity_counts.state_of(task), session.nominated.of(task)
+    affinity, reserved = session.affinity_counts.state_of(task), session.nominated.of(task)
     known = None if affinity is None else affinity.key
-    return known if kept is None else (known, kept.number)
+    return known if reserved is None else (known, reserved.number)
 
 
 def alike(session: "working.Session", task: jobs.Task) -> Hashable:
@@ -151,8 +151,8 @@ def alike(session: "working.Session", task: jobs.Task) -> Hashable:
 
 def rest(session: "working.Session", task: jobs.Task, view: contracts.NodeView) -> resources.Vector:
     """Return resources of these nodes less reservations against the task, (n, R)."""
-    kept = session.nominated.of(task)
-    return view.allocatable if kept is None else view.allocatable - view.of(kept.amounts)
+    reserved = session.nominated.of(task)
+    return view.allocatable if reserved is None else view.allocatable - view.of(reserved.amounts)
 
 
 def room(session: "working.Session", task: jobs.Task) -> resources.Vector:
@@ -165,8 +165,8 @@ def room(session: "working.Session", task: jobs.Task) -> resources.Vector:
 
 def verdicts(session: "working.Session", task: jobs.Task) -> Iterator[contracts.FilterResult]:
     """Yield the nodes (N,) with room for the task if nothing were reserved, by resource."""
-    kept = session.nominated.of(task)
-    if kept is None:
+    reserved = session.nominated.of(task)
+    if reserved is None:
         return
     request = session.request(task)
     free = session.cluster.allocatable - session.cluster.future_used
@@ -174,14 +174,16 @@ def verdicts(session: "working.Session", task: jobs.Task) -> Iterator[contracts.
         wanted, name = request[column], session.space.names[column]
         # Only nodes made too small by reservations: where room is short in any case, nominated pods
         # aren't the reason.
-        short = (free[:, column] >= wanted) & (free[:, column] - kept.amounts[:, column] < wanted)
+        short = (free[:, column] >= wanted) & (
+            free[:, column] - reserved.amounts[:, column] < wanted
+        )
         if short.any():
             refusal = refusals.Refusal(refusals.RefusalCode.NOMINATED_RESOURCE, name)
             yield contracts.FilterResult(refusal, ~short, temporary=True)
 
 
 def filtered(
-    kept: views.Kept | None,
+    reserved: views.NominatedReservations | None,
     task: jobs.Task,
     view: contracts.NodeView,
     *,
@@ -189,11 +191,11 @@ def filtered(
     distance: bool,
 ) -> Iterator[contracts.FilterResult]:
     """Yield filter results for nominated pods, for the enabled filters."""
-    if kept is None:
+    if reserved is None:
         return
     wanted = task.pod_class.constraints.ports
-    if ports and wanted and kept.ports:
-        free = nodes.free_ports(view.layout, view.rows, wanted, kept.ports)
+    if ports and wanted and reserved.ports:
+        free = nodes.free_ports(view.layout, view.rows, wanted, reserved.ports)
         yield contracts.FilterResult(PORTS, free, temporary=True)
-    if distance and not kept.apart.all():
-        yield contracts.FilterResult(TOO_NEAR, view.of(kept.apart), temporary=True)
+    if distance and not reserved.apart.all():
+        yield contracts.FilterResult(TOO_NEAR, view.of(reserved.apart), temporary=True)

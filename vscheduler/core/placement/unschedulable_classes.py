@@ -41,12 +41,12 @@ def groups(session: "working.Session", due: Iterable[job_state.JobState]) -> lis
     found: list[Group] = []
     for each in sorted(by_pod.values(), key=len, reverse=True)[:CLASSES_MAX]:
         task = representative(each[0].job)
-        if len(each) < JOBS_MIN or session.spending.over:
+        if len(each) < JOBS_MIN or session.work_budget.over:
             break
-        session.spending.charge(each[0].job.namespace)
+        session.work_budget.charge(each[0].job.namespace)
         if task is not None and session.placement.choose(task) is None:
             found.append((task, each))
-    session.spending.charge()
+    session.work_budget.charge()
     return found
 
 

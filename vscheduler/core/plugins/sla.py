@@ -36,23 +36,23 @@ class Sla(contracts.Plugin):
 
     def job_valid(self, state: views.JobState) -> decisions.Reason | None:
         """Return a reason if the waiting time can't be read. Volcano ignores such an annotation."""
-        complaint = self._complaint(state.job)
-        if not complaint:
+        problem = self._problem(state.job)
+        if not problem:
             return None
         return decisions.Reason(
             code=decisions.ReasonCode.BAD_SETTING,
             queue=state.job.queue,
             tasks=len(state.job.tasks),
             minimum=state.job.min_member,
-            subject=complaint,
+            subject=problem,
         )
 
     def job_enqueueable(self, state: views.JobState) -> decisions.AdmissionFailure | bool | None:
         """Return a permit once the waiting time is over."""
-        complaint = self._complaint(state.job)
-        if complaint:
+        problem = self._problem(state.job)
+        if problem:
             return decisions.AdmissionFailure(
-                code=decisions.ReasonCode.BAD_SETTING, subject=complaint
+                code=decisions.ReasonCode.BAD_SETTING, subject=problem
             )
         return self._permit(state.job)
 
@@ -83,7 +83,7 @@ class Sla(contracts.Plugin):
             self._due[job.id] = None if wait is None else job.created + wait
         return self._due[job.id]
 
-    def _complaint(self, job: jobs.Job) -> str:
+    def _problem(self, job: jobs.Job) -> str:
         """Return what is wrong with the first annotation present, or an empty text."""
         for key in ANNOTATIONS:
             if key in job.annotations:

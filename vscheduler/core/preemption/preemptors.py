@@ -81,7 +81,7 @@ def line_up(
         session.snapshot.carried.eviction_refused_jobs,
         session.snapshot.carried.reclaim_failed,
     )
-    hurried = session.spending.hurried
+    hurried = session.work_budget.hurried
     for state in session.unfinished_jobs():
         if not state.counts[jobs.TaskStatus.PENDING] or state.phase is jobs.Phase.PENDING:
             continue
@@ -95,7 +95,7 @@ def line_up(
         line = lines.get(queue.name)
         if line is None:
             line = lines[queue.name] = ordering.Line()
-        comes_last = hurried and session.spending.has_had_its_part(state.job.namespace)
+        comes_last = hurried and session.work_budget.has_had_its_part(state.job.namespace)
         key = (comes_last, *ordering.job_key(session.dispatch, state))
         line.join(key, Preemptor(session.dispatch, state))
     for name, line in lines.items():
@@ -109,7 +109,7 @@ def job_place(session: "working.Session", state: job_state.JobState) -> ordering
 
     In a hurry, jobs of namespaces with a high cost come last.
     """
-    comes_last = session.spending.has_had_its_part(state.job.namespace)
+    comes_last = session.work_budget.has_had_its_part(state.job.namespace)
     return (comes_last, *ordering.job_key(session.dispatch, state))
 
 
@@ -120,7 +120,7 @@ def queue_place(
 
     In a hurry, a queue comes last if the first job's namespace has a high cost.
     """
-    comes_last = bool(line) and session.spending.has_had_its_part(line.first.state.job.namespace)
+    comes_last = bool(line) and session.work_budget.has_had_its_part(line.first.state.job.namespace)
     return (comes_last, *ordering.queue_key(session.dispatch, queue))
 
 

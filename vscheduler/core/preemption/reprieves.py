@@ -42,7 +42,7 @@ def grant(session: "working.Session") -> None:
 
 def _try_to_spare(session: "working.Session", evicts: list[decisions.Evict]) -> bool:
     """Try to spare these victims, and return whether all of them stay."""
-    if session.spending.exhausted:
+    if session.work_budget.exhausted:
         return False
     session.spend("reprieves", UNIT_COST)
     with session.statement() as trial:

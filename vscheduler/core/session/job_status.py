@@ -38,7 +38,7 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
     """Return everything that the session decided, in canonical order."""
     decided, history = session.decided, session.eviction_history
     tried: frozenset[jobs.JobId] = frozenset()
-    if session.spending.exhausted:
+    if session.work_budget.exhausted:
         # A job that waits for resources being released has had its turn, too: the job would wait
         # again in the next cycle, and could use up the next budget as well.
         # A job with too few pods has had no turn: the job may be complete by the next cycle.
@@ -61,8 +61,8 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
         excluded=exclusions(session),
         carried=snapshot.Carried(
             attempted=tried,
-            work_by_namespace=session.spending.carried(session.unfinished_jobs),
-            reclaim_failed=frozenset(history.failed if session.spending.exhausted else ()),
+            work_by_namespace=session.work_budget.carried(session.unfinished_jobs),
+            reclaim_failed=frozenset(history.failed if session.work_budget.exhausted else ()),
             nominations=_nominations(session),
             replacement_reservations=tuple(decided.replacement_reservations),
             admitted=_still(session, session.admissions.admitted, jobs.Phase.INQUEUE),
@@ -74,7 +74,7 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
             node_losses=session.node_losses.carried(),
             past_usage=used,
         ),
-        finished=not session.spending.exhausted,
+        finished=not session.work_budget.exhausted,
         wake_at=decided.wake_at,
         work=dict(session.work),
         costs=_costs(session),
@@ -85,7 +85,7 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
 def _costs(session: "working.Session") -> Mapping[str, int]:
     """Return the costs by namespace, without the namespaces of which pods are bound."""
     bound = {bind.task.namespace for bind in session.decided.binds}
-    costs = session.spending.costs(session.unfinished_jobs())
+    costs = session.work_budget.costs(session.unfinished_jobs())
     return {name: cost for name, cost in costs.items() if name not in bound}
 
 

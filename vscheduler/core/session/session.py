@@ -40,7 +40,7 @@ class Session:
         snapshot: snapshots.Snapshot,
         policy: policies.Policy,
         *,
-        spending: work_budget.WorkBudget,
+        budget: work_budget.WorkBudget,
         affinity_counts: interfaces.PodAffinityCounts,
         nominated: views.NominatedPods,
     ) -> None:
@@ -64,10 +64,10 @@ class Session:
         self.reasons = decided.JobReasons()
         self.admissions = carried.Admissions(snapshot.carried)
         self.eviction_history = carried.EvictionHistory(snapshot.carried)
-        self.spending = spending
-        self.spend = spending.spend
+        self.work_budget = budget
+        self.spend = budget.spend
         if snapshot.carried.work_by_namespace:
-            self.spending.resume_round(self.unfinished_jobs(), snapshot.carried.attempted)
+            self.work_budget.resume_round(self.unfinished_jobs(), snapshot.carried.attempted)
         self.node_losses = node_loss_grace.NodeLosses(snapshot)
         self.affinity_counts = affinity_counts
         self.nominated = nominated
@@ -229,9 +229,9 @@ class Session:
 
     def statement(self) -> statement.Statement:
         """Return a journal of changes: `with session.statement() as trial: …; trial.commit()`."""
-        return statement.Statement(self.cluster, self.decided, self.spending)
+        return statement.Statement(self.cluster, self.decided, self.work_budget)
 
     @property
     def work(self) -> Counter[str]:
         """Counts of operations, by kind."""
-        return self.spending.work
+        return self.work_budget.work

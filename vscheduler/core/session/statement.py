@@ -31,11 +31,11 @@ class Statement:
         self,
         cluster: cluster_state.ClusterState,
         decided: decided.Decided,
-        spending: work_budget.WorkBudget,
+        budget: work_budget.WorkBudget,
     ) -> None:
         self._cluster = cluster
         self._decided = decided
-        self._spending = spending
+        self._budget = budget
         self._operations: list[tuple[Step, jobs.Task, int]] = []
         self._evicts: dict[jobs.TaskId, decisions.Evict] = {}
         self._spared: dict[jobs.TaskId, decisions.Evict] = {}
@@ -175,7 +175,7 @@ class Statement:
                     if self._evicts or task.uid in decided.nominations:
                         decided.nominate(task, names[row])
         decided.evict(self._evicts)
-        self._spending.count("evictions", bool(self._evicts))
+        self._budget.count("evictions", bool(self._evicts))
         self._forget()
 
     def hold(self) -> None:

@@ -12,7 +12,7 @@ GROUPS = [
         queue_objects.a_group("d", "", "", why="no queue means default, no phase Pending"),
     )
 ]
-CENSUS = queue_figures.census(GROUPS)
+GROUP_COUNTS = queue_figures.count_groups(GROUPS)
 
 
 def test_a_queue_with_everything() -> None:
@@ -28,7 +28,7 @@ def test_a_queue_with_everything() -> None:
             guarantee={"resource": {"cpu": 4}},
             deserved={"cpu": 8},
         ),
-        CENSUS,
+        GROUP_COUNTS,
     )
     assert found == queue_figures.Figures(
         name="gold",
@@ -61,7 +61,7 @@ def test_counts_of_a_controller_are_taken_before_our_own() -> None:
     """One that it has left out is 0."""
     queue = queue_objects.a_queue("gold", status={"running": 5})
     expected = queue_figures.Counts(pending=0, inqueue=0, running=5)
-    assert queue_figures.figures(queue, CENSUS).counts == expected
+    assert queue_figures.figures(queue, GROUP_COUNTS).counts == expected
 
 
 def test_only_conditions_of_fair_shares_are_told_by_scheduler() -> None:
@@ -86,7 +86,7 @@ def test_who_waits_is_told_by_age(name: str, expected: list[str]) -> None:
 
 def test_a_phase_that_nobody_has_written_is_pending() -> None:
     """The PodGroup is new, or its scheduler is down."""
-    assert CENSUS["default", "Pending"] == 1
+    assert GROUP_COUNTS["default", "Pending"] == 1
 
 
 @pytest.mark.parametrize(
