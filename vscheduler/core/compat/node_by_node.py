@@ -5,7 +5,6 @@ Used with `compatibility: volcano` only; core.preemption.planner plans for the w
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,9 +12,7 @@ from vscheduler.core.model import decisions, jobs
 from vscheduler.core.placement import best_effort, nominated_pods
 from vscheduler.core.preemption import victims
 from vscheduler.core.session import dispatch, job_state, ordering, statement
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
+from vscheduler.core.session import session as working
 
 TASK_COST = 100
 """Approximate microseconds for one task that looks for victims, without the search on nodes."""
@@ -25,7 +22,7 @@ TASK_COST = 100
 class NodeByNodeSearch:
     """The search for victims on behalf of one task."""
 
-    session: "working.Session"
+    session: working.Session
     trial: statement.Statement
     task: jobs.Task
     action: str
@@ -111,7 +108,7 @@ class NodeByNodeSearch:
         )
 
 
-def is_torn(session: "working.Session", state: job_state.JobState) -> bool:
+def is_torn(session: working.Session, state: job_state.JobState) -> bool:
     """Whether the gang was bound in this cycle and now has less than its minimum.
 
     Volcano evicts pods of such a gang if the tier asked doesn't protect gangs.
@@ -127,7 +124,7 @@ def is_torn(session: "working.Session", state: job_state.JobState) -> bool:
 
 
 def conclude(
-    session: "working.Session", trial: statement.Statement, state: job_state.JobState
+    session: working.Session, trial: statement.Statement, state: job_state.JobState
 ) -> None:
     """Commit the evictions if the job can start afterwards.
 
@@ -148,7 +145,7 @@ def conclude(
 
 
 def in_order(
-    session: "working.Session", state: job_state.JobState, victims: Sequence[jobs.Task]
+    session: working.Session, state: job_state.JobState, victims: Sequence[jobs.Task]
 ) -> list[jobs.Task]:
     """Sort the victims, first to evict first (Volcano: BuildVictimsPriorityQueue)."""
     claimant = session.queues[state.job.queue]

@@ -8,13 +8,10 @@ import itertools
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
 from vscheduler.core.model import jobs
 from vscheduler.core.session import job_state, ordering, statement
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
+from vscheduler.core.session import session as working
 
 
 class Outcome(Enum):
@@ -26,9 +23,7 @@ class Outcome(Enum):
     NEITHER = auto()
 
 
-def start(
-    session: "working.Session", trial: statement.Statement, state: job_state.JobState
-) -> None:
+def start(session: working.Session, trial: statement.Statement, state: job_state.JobState) -> None:
     """Commit the statement of a ready job, and bind tasks that earlier turns only reserved.
 
     With reserved tasks the job has its minimum (Volcano: Session.Allocate dispatches all allocated
@@ -44,7 +39,7 @@ def start(
 class BestEffortPlacement:
     """Places best-effort members of one job within a statement in progress."""
 
-    session: "working.Session"
+    session: working.Session
     trial: statement.Statement
     state: job_state.JobState
     place: Callable[[jobs.Task], bool]

@@ -1,20 +1,17 @@
 """Explanations: why nodes refuse a task, with node counts and the largest free amounts."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import decisions, jobs, nodes, refusals, resources
 from vscheduler.core.session import interfaces
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
+from vscheduler.core.session import session as working
 
 
 def explain(
-    session: "working.Session",
+    session: working.Session,
     task: jobs.Task,
     results: Sequence[contracts.FilterResult],
     free: resources.Vector,
@@ -53,9 +50,7 @@ def explain(
     return tuple(ordered), tuple(sorted(holes, key=lambda hole: hole.resource))
 
 
-def outsized(
-    session: "working.Session", task: jobs.Task, reachable: nodes.Mask
-) -> interfaces.Holes:
+def outsized(session: working.Session, task: jobs.Task, reachable: nodes.Mask) -> interfaces.Holes:
     """Return amounts of the largest nodes, if the task is larger than any usable node (N,).
 
     The result covers resources of which no usable node, even empty, has enough, or all requested

@@ -6,16 +6,13 @@ have. A gang within both bounds may still fit nowhere.
 """
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vscheduler.core.model import decisions, jobs, queues, resources
 from vscheduler.core.session import job_state, reasons
+from vscheduler.core.session import session as working
 from vscheduler.core.session.carried import Need, Obstacle, Pods
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
 
 CAPACITY_COST = 100
 """About how many microseconds it takes to count the pods of one class that nodes hold."""
@@ -27,7 +24,7 @@ class Feasibility:
     Usable nodes come from the session's node pools, by taints, selectors, pod size and queue.
     """
 
-    def __init__(self, session: "working.Session") -> None:
+    def __init__(self, session: working.Session) -> None:
         self._session = session
         self._whole = session.dispatch.asks("job_ready")
         """Whether any plugin demands a minimum; otherwise every pod may start by itself."""
@@ -182,7 +179,7 @@ class Feasibility:
         )
 
 
-def beyond(session: "working.Session", state: job_state.JobState) -> tuple[decisions.Shortage, ...]:
+def beyond(session: working.Session, state: job_state.JobState) -> tuple[decisions.Shortage, ...]:
     """Return the resources in a group's minResources that exceed all nodes usable for the queue.
 
     The group may have no pods yet, so taints and selectors aren't considered.

@@ -10,16 +10,13 @@ Nominated pods don't change in the course of a cycle.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from vscheduler.core.api import contracts, views
 from vscheduler.core.model import constraints, jobs, nodes, refusals, resources, snapshot
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
-
+from vscheduler.core.session import session as working
 
 Places: TypeAlias = frozenset[tuple[str, str]]
 """Labels of nodes, with values a pod must stay away from."""
@@ -131,7 +128,7 @@ PORTS = refusals.Refusal(refusals.RefusalCode.NOMINATED_PORTS)
 TOO_NEAR = refusals.Refusal(refusals.RefusalCode.NOMINATED_ANTI_AFFINITY)
 
 
-def likeness(session: "working.Session", task: jobs.Task) -> Hashable:
+def likeness(session: working.Session, task: jobs.Task) -> Hashable:
     """Return what distinguishes the task from other tasks of its class; None if nothing does.
 
     Two things can: selection by affinity terms of other pods, and resources reserved for nominated
@@ -144,18 +141,18 @@ def likeness(session: "working.Session", task: jobs.Task) -> Hashable:
     return known if reserved is None else (known, reserved.number)
 
 
-def alike(session: "working.Session", task: jobs.Task) -> Hashable:
+def alike(session: working.Session, task: jobs.Task) -> Hashable:
     """Return a value equal for tasks with the same possible victims and nodes."""
     return task.pod_class, task.priority, likeness(session, task)
 
 
-def rest(session: "working.Session", task: jobs.Task, view: contracts.NodeView) -> resources.Vector:
+def rest(session: working.Session, task: jobs.Task, view: contracts.NodeView) -> resources.Vector:
     """Return resources of these nodes less reservations against the task, (n, R)."""
     reserved = session.nominated.of(task)
     return view.allocatable if reserved is None else view.allocatable - view.of(reserved.amounts)
 
 
-def room(session: "working.Session", task: jobs.Task) -> resources.Vector:
+def room(session: working.Session, task: jobs.Task) -> resources.Vector:
     """Return what is free for the task on each node after pending releases, (N, R).
 
     The amount is negative where reservations exceed the free resources.
@@ -163,7 +160,7 @@ def room(session: "working.Session", task: jobs.Task) -> resources.Vector:
     return rest(session, task, session.cluster.view()) - session.cluster.future_used
 
 
-def verdicts(session: "working.Session", task: jobs.Task) -> Iterator[contracts.FilterResult]:
+def verdicts(session: working.Session, task: jobs.Task) -> Iterator[contracts.FilterResult]:
     """Yield the nodes (N,) with room for the task if nothing were reserved, by resource."""
     reserved = session.nominated.of(task)
     if reserved is None:

@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +10,7 @@ from vscheduler.core.api import contracts, hooks
 from vscheduler.core.model import decisions, jobs, nodes, refusals, resources, snapshot
 from vscheduler.core.placement import explanations, lookahead, nominated_pods
 from vscheduler.core.session import interfaces
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
+from vscheduler.core.session import session as working
 
 Rows = NDArray[np.int64]
 
@@ -75,7 +72,7 @@ class Placement:
     Rows are sorted by node name, so argmax breaks ties by name.
     """
 
-    def __init__(self, session: "working.Session") -> None:
+    def __init__(self, session: working.Session) -> None:
         self._session = session
         self._plans: OrderedDict[tuple[jobs.PodClass, str, Hashable], Plan] = OrderedDict()
         self._plans_max = max(16, PLAN_CELLS_MAX // (session.layout.size + 1))

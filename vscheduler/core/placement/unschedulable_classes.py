@@ -8,13 +8,11 @@ nominated pods.
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from vscheduler.core.model import jobs
 from vscheduler.core.session import job_state
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
+from vscheduler.core.session import session as working
 
 CLASSES_MAX = 64
 """The most classes checked in a cycle, those with the most jobs first. The budget is for jobs that
@@ -27,7 +25,7 @@ Group: TypeAlias = tuple[jobs.Task, Sequence[job_state.JobState]]
 """Jobs whose pending pods are all like this task."""
 
 
-def groups(session: "working.Session", due: Iterable[job_state.JobState]) -> list[Group]:
+def groups(session: working.Session, due: Iterable[job_state.JobState]) -> list[Group]:
     """Return the jobs with pods refused by every node, now and after pending releases."""
     by_pod: defaultdict[Hashable, list[job_state.JobState]] = defaultdict(list)
     nominated = bool(session.nominated)
@@ -50,7 +48,7 @@ def groups(session: "working.Session", due: Iterable[job_state.JobState]) -> lis
     return found
 
 
-def _is_alone(session: "working.Session", job: jobs.Job) -> bool:
+def _is_alone(session: working.Session, job: jobs.Job) -> bool:
     """Whether placing other pods can't help any pod of the job, and no pod is nominated.
 
     Reservations for nominated pods of other schedulers must be equal for all pods of the job.

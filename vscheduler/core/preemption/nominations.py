@@ -2,19 +2,16 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from vscheduler.core.model import jobs
 from vscheduler.core.session import job_state, ordering, reasons
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
+from vscheduler.core.session import session as working
 
 TASK_COST = 20
 """Approximate microseconds for one nominated task."""
 
 
-def keep(session: "working.Session") -> None:
+def keep(session: working.Session) -> None:
     """Pipeline nominated tasks onto the nominated nodes again, before any action runs.
 
     A job gives up all its reservations when a node no longer takes its nominated pod and the job
@@ -41,7 +38,7 @@ def keep(session: "working.Session") -> None:
                 extend(session, state)
 
 
-def extend(session: "working.Session", state: job_state.JobState) -> None:
+def extend(session: working.Session, state: job_state.JobState) -> None:
     """Nominate all pipelined tasks of a job for which pods are evicted, now or in the past.
 
     Tasks that wait on idle resources are included.
@@ -51,9 +48,7 @@ def extend(session: "working.Session", state: job_state.JobState) -> None:
         decided.nominate(task, decided.pipelined[task.uid].node)
 
 
-def startable(
-    session: "working.Session", waiting: Iterable[jobs.JobId]
-) -> list[job_state.JobState]:
+def startable(session: working.Session, waiting: Iterable[jobs.JobId]) -> list[job_state.JobState]:
     """Return these jobs, which wait on reserved resources, in the order of their turns."""
     ages: dict[jobs.JobId, int] = {}
     for age, uid in enumerate(session.decided.nominations):
@@ -73,7 +68,7 @@ def _by_age(
 
 
 def _in_order(
-    session: "working.Session", waiting: Iterable[jobs.JobId], ages: Mapping[jobs.JobId, int]
+    session: working.Session, waiting: Iterable[jobs.JobId], ages: Mapping[jobs.JobId, int]
 ) -> list[job_state.JobState]:
     """Sort jobs by the age of the oldest nomination, then by job order.
 

@@ -4,19 +4,15 @@ The API server may refuse one bind of a gang and accept the rest. Every cycle tr
 missing members; a gang that never becomes complete must not hold resources for ever.
 """
 
-from typing import TYPE_CHECKING
-
 from vscheduler.core.model import decisions, jobs
 from vscheduler.core.session import job_state
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
+from vscheduler.core.session import session as working
 
 RULE = "gang"
 """The plugin that sets the timeout; recorded as the action of the evictions."""
 
 
-def evict_expired(session: "working.Session") -> None:
+def evict_expired(session: working.Session) -> None:
     """Evict partial gangs whose start timeout has expired, and wake for the next timeout.
 
     Runs before any action. A gang for which no plugin has a `start_timeout` is left alone.
@@ -44,7 +40,7 @@ def _is_partial(state: job_state.JobState) -> bool:
     return 0 < state.scheduled_tasks < state.job.min_member
 
 
-def _since(session: "working.Session", state: job_state.JobState) -> float:
+def _since(session: working.Session, state: job_state.JobState) -> float:
     """Return the instant from which a newly found partial gang counts as bound in part.
 
     The first cycle of a process takes the instant from the pods' PodScheduled conditions, so that a
@@ -63,7 +59,7 @@ def _since(session: "working.Session", state: job_state.JobState) -> float:
     return min(now, max(state.job.created, min(bound, default=now)))
 
 
-def _evict(session: "working.Session", state: job_state.JobState) -> None:
+def _evict(session: working.Session, state: job_state.JobState) -> None:
     """Evict all bound pods of the gang at once.
 
     Nothing is evicted if the API server has just refused to evict any of the pods, or if a

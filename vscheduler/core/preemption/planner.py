@@ -8,16 +8,13 @@ the victim. If no plan works, nothing is evicted.
 
 import functools
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING
 
 from vscheduler.core.api import contracts
 from vscheduler.core.model import durations, queues, resources
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.preemption import nominations, preemptors, relocations, search, victims
+from vscheduler.core.session import session as working
 from vscheduler.core.session import statement
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
 
 PLAN_COST = 20
 """Approximate microseconds for one job that asks for victims, whatever the result."""
@@ -44,7 +41,7 @@ class Planner:
 
     def __init__(
         self,
-        session: "working.Session",
+        session: working.Session,
         action: contracts.Configured,
         hook: str,
     ) -> None:

@@ -3,14 +3,11 @@
 import functools
 from collections import deque
 from collections.abc import Container, Hashable, Mapping
-from typing import TYPE_CHECKING
 
 from vscheduler.core.model import jobs, queues
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.session import dispatch, job_state, ordering, reasons
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
+from vscheduler.core.session import session as working
 
 
 class Preemptor:
@@ -36,7 +33,7 @@ class Preemptor:
         """Remove placed tasks."""
         self._tasks = deque(task for task in self.tasks if task.uid not in placed)
 
-    def likeness(self, session: "working.Session") -> Hashable:
+    def likeness(self, session: working.Session) -> Hashable:
         """Return a key: if a job finds no victims, jobs with equal keys find none, either.
 
         None for a job with sub-groups, or with any task not Pending: such a job resembles no other
@@ -67,7 +64,7 @@ def _traits(task: jobs.Task) -> Hashable:
 
 
 def line_up(
-    session: "working.Session", action: str
+    session: working.Session, action: str
 ) -> tuple[ordering.Line[queues.Queue], dict[str, ordering.Line[Preemptor]]]:
     """Return the queues with starving jobs, and the starving jobs of each queue.
 
@@ -104,7 +101,7 @@ def line_up(
     return waiting, lines
 
 
-def job_place(session: "working.Session", state: job_state.JobState) -> ordering.SortKey:
+def job_place(session: working.Session, state: job_state.JobState) -> ordering.SortKey:
     """Return the job's sort key within the queue.
 
     In a hurry, jobs of namespaces with a high cost come last.
@@ -114,7 +111,7 @@ def job_place(session: "working.Session", state: job_state.JobState) -> ordering
 
 
 def queue_place(
-    session: "working.Session", queue: queues.Queue, line: ordering.Line[Preemptor]
+    session: working.Session, queue: queues.Queue, line: ordering.Line[Preemptor]
 ) -> ordering.SortKey:
     """Return the queue's sort key.
 

@@ -8,13 +8,10 @@ would never end.
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from vscheduler.core.model import jobs, snapshot
 from vscheduler.core.session import interfaces, job_state, statement
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
+from vscheduler.core.session import session as working
 
 REPLACEMENT_SUFFIX = "/next"
 """Suffix added to a pod's UID for the replacement that the owner will create."""
@@ -45,7 +42,7 @@ def successor(task: jobs.Task) -> jobs.Task | None:
 class Relocation:
     """Finds new places for pods of queues within their shares, for one plan."""
 
-    def __init__(self, session: "working.Session") -> None:
+    def __init__(self, session: working.Session) -> None:
         self._session = session
         self._waiting: dict[str, list[jobs.Task]] = {}
         """By queue, waiting pods that could start alone."""
@@ -125,7 +122,7 @@ def _starts_singly(state: job_state.JobState) -> bool:
     return admitted and (state.has_minimum or state.job.min_member <= 1) and not state.sub_groups
 
 
-def awaited_replacements(session: "working.Session") -> list[snapshot.ReplacementReservation]:
+def awaited_replacements(session: working.Session) -> list[snapshot.ReplacementReservation]:
     """Return the reservations for pods that don't exist yet, and still count as demand."""
     found: list[snapshot.ReplacementReservation] = []
     for job, reservations in _valid(session).items():
@@ -134,7 +131,7 @@ def awaited_replacements(session: "working.Session") -> list[snapshot.Replacemen
     return found
 
 
-def resume(session: "working.Session") -> None:
+def resume(session: working.Session) -> None:
     """Give reservations to replacement pods that have appeared, and renew the rest.
 
     Runs before any action. If a job can't start with the replacements present, all reservations of
@@ -152,7 +149,7 @@ def resume(session: "working.Session") -> None:
 
 
 def _nominate(
-    session: "working.Session",
+    session: working.Session,
     state: job_state.JobState,
     pairs: Iterable[tuple[jobs.Task, snapshot.ReplacementReservation]],
 ) -> bool:
@@ -171,7 +168,7 @@ def _nominate(
     return True
 
 
-def _is_available(session: "working.Session", reservation: snapshot.ReplacementReservation) -> bool:
+def _is_available(session: working.Session, reservation: snapshot.ReplacementReservation) -> bool:
     """Whether the reservation can still be met.
 
     If the job has no pods left, only amounts are checked.
@@ -184,7 +181,7 @@ def _is_available(session: "working.Session", reservation: snapshot.ReplacementR
 
 
 def _valid(
-    session: "working.Session",
+    session: working.Session,
 ) -> Mapping[jobs.JobId, Sequence[snapshot.ReplacementReservation]]:
     """Return the valid reservations by job: not expired, and on an existing node.
 
@@ -204,7 +201,7 @@ def _valid(
 
 
 def _match(
-    session: "working.Session",
+    session: working.Session,
     job: jobs.JobId,
     reservations: Sequence[snapshot.ReplacementReservation],
 ) -> tuple[

@@ -6,15 +6,12 @@ whole gang evicted for one job may leave enough resources for a second job, too.
 
 import itertools
 from collections import defaultdict
-from typing import TYPE_CHECKING
 
 from vscheduler.core.model import decisions, jobs
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.preemption import victims
 from vscheduler.core.session import ordering, statement
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
+from vscheduler.core.session import session as working
 
 ROUNDS_MAX = 3
 """Rounds are repeated because sparing a victim may move the preemptor's pods, which can make
@@ -27,7 +24,7 @@ TASK_COST = 50
 """Approximate microseconds for placing one pod again."""
 
 
-def grant(session: "working.Session") -> None:
+def grant(session: working.Session) -> None:
     """Spare every victim without whose eviction the preemptor still fits, the costliest first.
 
     Runs after all actions. A single plan is minimal already, so at least two are required.
@@ -40,7 +37,7 @@ def grant(session: "working.Session") -> None:
             return
 
 
-def _try_to_spare(session: "working.Session", evicts: list[decisions.Evict]) -> bool:
+def _try_to_spare(session: working.Session, evicts: list[decisions.Evict]) -> bool:
     """Try to spare these victims, and return whether all of them stay."""
     if session.work_budget.exhausted:
         return False
@@ -54,7 +51,7 @@ def _try_to_spare(session: "working.Session", evicts: list[decisions.Evict]) -> 
     return fits
 
 
-def _costliest_first(session: "working.Session") -> list[list[decisions.Evict]]:
+def _costliest_first(session: working.Session) -> list[list[decisions.Evict]]:
     """Group the evictions for jobs by victim group, the costliest first.
 
     A gang evicted whole is one group. Moved pods are left out, since space elsewhere is already
@@ -80,7 +77,7 @@ def _costliest_first(session: "working.Session") -> list[list[decisions.Evict]]:
 
 
 def _fits(
-    session: "working.Session", trial: statement.Statement, evicts: list[decisions.Evict]
+    session: working.Session, trial: statement.Statement, evicts: list[decisions.Evict]
 ) -> bool:
     """Whether all pods waiting for these evictions still fit if the victims stay.
 
@@ -110,7 +107,7 @@ def _fits(
     return True
 
 
-def _leaves_others_alone(session: "working.Session", evicts: list[decisions.Evict]) -> bool:
+def _leaves_others_alone(session: working.Session, evicts: list[decisions.Evict]) -> bool:
     """Whether sparing the victims takes nothing from other waiting jobs.
 
     A victim is never spared if pod affinity of any kind involves the victim.
@@ -129,7 +126,7 @@ def _leaves_others_alone(session: "working.Session", evicts: list[decisions.Evic
     return True
 
 
-def _leaves_nominated_room(session: "working.Session", evict: decisions.Evict) -> bool:
+def _leaves_nominated_room(session: working.Session, evict: decisions.Evict) -> bool:
     """Whether pods of other schedulers keep the resources nominated to them if the victim stays.
 
     All pods placed on the victim's node in this cycle are considered.

@@ -5,7 +5,6 @@ Everything happens in a statement that is undone unless the planner commits it.
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,9 +12,7 @@ from vscheduler.core.model import decisions, jobs, resources
 from vscheduler.core.placement import nominated_pods
 from vscheduler.core.preemption import preemptors, victims
 from vscheduler.core.session import job_state, statement
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
+from vscheduler.core.session import session as working
 
 PROPORTION = 2.0
 """The limit for whole gangs, as a multiple of the resources that the preemptor lacks."""
@@ -32,7 +29,7 @@ class VictimSearch:
 
     def __init__(
         self,
-        session: "working.Session",
+        session: working.Session,
         trial: statement.Statement,
         preemptor: preemptors.Preemptor,
         pool: victims.VictimCandidates,

@@ -14,16 +14,14 @@ import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from vscheduler.core.model import decisions, jobs, queues, resources
 from vscheduler.core.preemption import relocations
 from vscheduler.core.session import job_state, ordering
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
+from vscheduler.core.session import session as working
 
 
 class WholeGangs(StrEnum):
@@ -149,7 +147,7 @@ def cost(chosen: Sequence[VictimGroup]) -> Cost:
     )
 
 
-def most(session: "working.Session", queue: queues.Queue, hook: str) -> resources.Vector:
+def most(session: working.Session, queue: queues.Queue, hook: str) -> resources.Vector:
     """Return an upper bound, (N, R), of what evictions could free for a queue, ignoring plugins."""
     inside = hook == "preemptable"
     freed = np.zeros_like(session.cluster.future_used)
@@ -169,7 +167,7 @@ class VictimCandidates:
 
     def __init__(
         self,
-        session: "working.Session",
+        session: working.Session,
         *,
         hook: str,
         claimant: queues.Queue,

@@ -5,17 +5,13 @@ The result also lists the nodes excluded from shares, with the reason for each.
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vscheduler.core.config import cycle_rules
 from vscheduler.core.model import decisions, jobs, queues, refusals, snapshot
 from vscheduler.core.session import job_state, reasons
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
-
+from vscheduler.core.session import session as working
 
 NODES_HELP = frozenset(
     {
@@ -34,7 +30,7 @@ earlier message that their queue doesn't exist; the message would stay for ever 
 FINISHED = (jobs.TaskStatus.SUCCEEDED, jobs.TaskStatus.FAILED)
 
 
-def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> decisions.CycleResult:
+def close(session: working.Session, faults: tuple[decisions.Fault, ...]) -> decisions.CycleResult:
     """Return everything that the session decided, in canonical order."""
     decided, history = session.decided, session.eviction_history
     tried: frozenset[jobs.JobId] = frozenset()
@@ -82,14 +78,14 @@ def close(session: "working.Session", faults: tuple[decisions.Fault, ...]) -> de
     )
 
 
-def _costs(session: "working.Session") -> Mapping[str, int]:
+def _costs(session: working.Session) -> Mapping[str, int]:
     """Return the costs by namespace, without the namespaces of which pods are bound."""
     bound = {bind.task.namespace for bind in session.decided.binds}
     costs = session.work_budget.costs(session.unfinished_jobs())
     return {name: cost for name, cost in costs.items() if name not in bound}
 
 
-def _nominations(session: "working.Session") -> Mapping[jobs.TaskId, str]:
+def _nominations(session: working.Session) -> Mapping[jobs.TaskId, str]:
     """Return the nominations of tasks that still wait on the nominated node, oldest first."""
     pipelined = session.decided.pipelined
     return {
@@ -100,7 +96,7 @@ def _nominations(session: "working.Session") -> Mapping[jobs.TaskId, str]:
 
 
 def _still(
-    session: "working.Session", since: Mapping[str, float], expected: jobs.Phase
+    session: working.Session, since: Mapping[str, float], expected: jobs.Phase
 ) -> Mapping[str, float]:
     """Return the entries of `since` for groups that have this phase at the end of the cycle."""
     return {
@@ -147,7 +143,7 @@ def _is_terminating(state: job_state.JobState) -> bool:
     return state.scheduled_tasks + releasing >= state.job.min_member
 
 
-def _groups(session: "working.Session") -> tuple[decisions.GroupStatus, ...]:
+def _groups(session: working.Session) -> tuple[decisions.GroupStatus, ...]:
     statuses = [_without_queue(job) for job in session.jobs_without_queue]
     known, by_job = session.known_unschedulable, session.reasons.by_job
     not_attempted = session.reasons.not_attempted
@@ -167,7 +163,7 @@ def _groups(session: "working.Session") -> tuple[decisions.GroupStatus, ...]:
     return tuple(sorted(statuses, key=lambda status: status.job))
 
 
-def _group(session: "working.Session", state: job_state.JobState) -> decisions.GroupStatus:
+def _group(session: working.Session, state: job_state.JobState) -> decisions.GroupStatus:
     job, rules = state.job, session.policy.rules
     reason = session.reasons.by_job.get(job.id) or _waits(state) or reasons.rejected(state)
     reason = reason or reasons.short_sub_group(state)
@@ -196,7 +192,7 @@ def _group(session: "working.Session", state: job_state.JobState) -> decisions.G
     )
 
 
-def _placed(session: "working.Session", state: job_state.JobState) -> int:
+def _placed(session: working.Session, state: job_state.JobState) -> int:
     """Count the pods that count towards minMember and run, or are bound now.
 
     Pods whose nodes are merely reserved for the rest of the cycle don't count.
@@ -238,7 +234,7 @@ def _without_queue(job: jobs.Job) -> decisions.GroupStatus:
 
 
 def _queues(
-    session: "working.Session", used: Mapping[str, queues.Usage]
+    session: working.Session, used: Mapping[str, queues.Usage]
 ) -> tuple[decisions.QueueFigures, ...]:
     holds = {name: session.space.zeros() for name in session.queues}
     request = dict(holds)
@@ -267,7 +263,7 @@ def _queues(
 TOO_SMALL = refusals.Refusal(refusals.RefusalCode.TOO_SMALL)
 
 
-def exclusions(session: "working.Session") -> tuple[decisions.Exclusion, ...]:
+def exclusions(session: working.Session) -> tuple[decisions.Exclusion, ...]:
     """Return the nodes that no pod could use, by the first filter that refuses a sample pod.
 
     The largest group comes first.
@@ -292,7 +288,7 @@ def exclusions(session: "working.Session") -> tuple[decisions.Exclusion, ...]:
     return tuple(sorted(found, key=lambda each: (-len(each.nodes), each.refusal)))
 
 
-def _some_task(session: "working.Session") -> jobs.Task | None:
+def _some_task(session: working.Session) -> jobs.Task | None:
     """Return a pod that has or wants a node; as far as possible the same pod in every cycle."""
     for state in session.job_states.values():
         for task in state.job.tasks:

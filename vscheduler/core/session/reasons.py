@@ -6,14 +6,10 @@ job in a turn, and remembers what was reported for the job on the way.
 
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from vscheduler.core.model import decisions, jobs, queues
 from vscheduler.core.session import job_state
-
-if TYPE_CHECKING:
-    from vscheduler.core.session import session as working
-
+from vscheduler.core.session import session as working
 
 LACKS_PODS = frozenset(
     {
@@ -42,7 +38,7 @@ def of(
     return decisions.Reason(code=code, **fields)  # type: ignore[arg-type]  # fields by name
 
 
-def barred(session: "working.Session", state: job_state.JobState) -> decisions.Reason | None:
+def barred(session: working.Session, state: job_state.JobState) -> decisions.Reason | None:
     """Return why a job may not start, regardless of plugins and free resources, or None.
 
     The job's phase doesn't matter, since tenants can write the phase. A queue created after a job
@@ -54,7 +50,7 @@ def barred(session: "working.Session", state: job_state.JobState) -> decisions.R
     return _topology(session, state)
 
 
-def _topology(session: "working.Session", state: job_state.JobState) -> decisions.Reason | None:
+def _topology(session: working.Session, state: job_state.JobState) -> decisions.Reason | None:
     """Return why a gang with hard network topology waits: no action considers the topology yet."""
     field = state.job.hard_topology
     if not field or not session.policy.hard_topology_waits:
@@ -62,7 +58,7 @@ def _topology(session: "working.Session", state: job_state.JobState) -> decision
     return of(state, decisions.ReasonCode.TOPOLOGY_UNKNOWN, subject=field)
 
 
-def invalid(session: "working.Session", state: job_state.JobState) -> decisions.Reason | None:
+def invalid(session: working.Session, state: job_state.JobState) -> decisions.Reason | None:
     """Return why this job can't be scheduled in its present state; None if the job can."""
     bar = barred(session, state) if session.bars else None
     if bar is not None:
@@ -110,7 +106,7 @@ def short_sub_group(state: job_state.JobState) -> decisions.Reason | None:
 
 
 def no_room(
-    session: "working.Session", state: job_state.JobState, task: jobs.Task, *, empty: bool = False
+    session: working.Session, state: job_state.JobState, task: jobs.Task, *, empty: bool = False
 ) -> decisions.Reason:
     """Return why no node takes this task, or with `empty`, why no node would without any pods."""
     placement = session.placement
@@ -130,7 +126,7 @@ def no_room(
 
 
 def shortages(
-    session: "working.Session", queue: queues.Queue, task: jobs.Task
+    session: working.Session, queue: queues.Queue, task: jobs.Task
 ) -> tuple[decisions.Shortage, ...]:
     """Return the shortages for which the queue may not take this task."""
     answers = session.dispatch.every("shortages", queue, task)
@@ -151,7 +147,7 @@ class JobTurn:
         self.failed_classes: set[jobs.PodClass] = set()
 
 
-def note_incomplete(session: "working.Session", state: job_state.JobState) -> None:
+def note_incomplete(session: working.Session, state: job_state.JobState) -> None:
     """Record why a job can't start although no node and no queue refused a task.
 
     A reason recorded before, for a refused task, is kept.
@@ -167,14 +163,14 @@ def note_incomplete(session: "working.Session", state: job_state.JobState) -> No
     session.reasons.note(state.job.id, of(state, code, tasks=tasks, nodes=session.layout.size))
 
 
-def note_waiting(session: "working.Session", state: job_state.JobState) -> None:
+def note_waiting(session: working.Session, state: job_state.JobState) -> None:
     """Record that the job waits for resources being released."""
     waits = decisions.ReasonCode.WAITS_FOR_RELEASE
     if session.reasons.is_news(state.job.id, waits):
         session.reasons.note(state.job.id, of(state, waits))
 
 
-def note_no_room(session: "working.Session", turn: JobTurn, task: jobs.Task) -> None:
+def note_no_room(session: working.Session, turn: JobTurn, task: jobs.Task) -> None:
     """Record why no node takes this task, once for each pod class."""
     if task.pod_class in turn.failed_classes:
         return
@@ -183,7 +179,7 @@ def note_no_room(session: "working.Session", turn: JobTurn, task: jobs.Task) -> 
 
 
 def note_share(
-    session: "working.Session", queue: queues.Queue, turn: JobTurn, task: jobs.Task | None = None
+    session: working.Session, queue: queues.Queue, turn: JobTurn, task: jobs.Task | None = None
 ) -> None:
     """Record that the queue has used up its share, or is closed.
 
@@ -205,7 +201,7 @@ def note_share(
     session.reasons.note(turn.state.job.id, reason)
 
 
-def _task_without_node(session: "working.Session", turn: JobTurn) -> jobs.Task | None:
+def _task_without_node(session: working.Session, turn: JobTurn) -> jobs.Task | None:
     """Return a task of the job that no node could take even if empty, or None.
 
     A larger share of the queue wouldn't help such a task.
