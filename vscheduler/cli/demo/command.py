@@ -12,8 +12,8 @@ from vscheduler.cli import lazy_commands
 def command(*, keep: bool) -> None:
     """Show gangs and fair shares on a real control plane on this machine.
 
-    Five workers of 15 CPU, three tenants of equal weight, 13 gangs that fit and one that can't. The
-    first run builds the programs of the control plane, which takes some minutes; the programs are
+    Five workers of 15 CPU, three tenants of equal weight, 13 gangs that fit and an oversized gang.
+    The first run takes some minutes, to build the programs of the control plane; the programs are
     kept.
     """
     with lazy_commands.importing():

@@ -1,6 +1,6 @@
-"""What a cycle has decided so far: the decisions, and why all other jobs aren't placed.
+"""The decisions of a cycle so far, and the reasons of jobs without a place.
 
-`job_status.close` makes the CycleResult of them.
+`job_status.close` makes the CycleResult.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,7 +11,7 @@ PRECEDENCE = {code: place for place, code in enumerate(decisions.ReasonCode)}
 
 
 class Decided:
-    """The decisions of a cycle so far. A Statement adds to them when committed or held.
+    """The decisions of a cycle so far. A committed or held Statement adds decisions.
 
     The public collections are read-only; each method changes one kind of decision.
     """
@@ -67,7 +67,7 @@ class Decided:
         self._nominations[task.uid] = node
 
     def move_in(self, task: jobs.Task, node: str) -> None:
-        """Let the task take over a reservation that was made for a replacement pod."""
+        """Let the task take over a reservation made for a replacement pod."""
         self.nominate(task, node)
         self._moved_in.add(task.uid)
 
@@ -90,7 +90,7 @@ class JobReasons:
         self._not_attempted: set[jobs.JobId] = set()
         self.by_job: Mapping[jobs.JobId, decisions.Reason] = self._by_job
         self.not_attempted: Collection[jobs.JobId] = self._not_attempted
-        """Jobs that this cycle didn't consider; the result says nothing about these jobs."""
+        """Jobs not considered in this cycle; the result says nothing about these jobs."""
 
     def note(self, job: jobs.JobId, reason: decisions.Reason) -> None:
         """Record why a job, or the rest of a job, isn't placed; the dominant reason is kept."""
@@ -103,9 +103,9 @@ class JobReasons:
         return known is None or PRECEDENCE[code] < PRECEDENCE[known.code]
 
     def forget(self, job: jobs.JobId) -> None:
-        """Drop the reason of a job that was placed since."""
+        """Drop the reason of a job placed since."""
         self._by_job.pop(job, None)
 
     def skip(self, *without_turn: jobs.JobId) -> None:
-        """Record that these jobs had no turn in this cycle."""
+        """Record jobs without a turn in this cycle."""
         self._not_attempted.update(without_turn)

@@ -1,8 +1,8 @@
-"""WorkBudget: what a cycle has cost so far, and which namespace caused the cost.
+"""WorkBudget: the cost of a cycle so far, by the namespace that caused the cost.
 
 A cycle has a budget of counted operations. Within the budget, jobs take turns in the order of
-fairness between queues, whatever their cost. A cycle that follows an exhausted budget first serves
-namespaces with low costs in the last cycles; the remaining namespaces share the rest. So a
+fairness between queues, whatever the jobs cost. After an exhausted budget, the next cycle first
+serves namespaces with low costs in the last cycles; the remaining namespaces share the rest. So a
 namespace with expensive jobs that fit nowhere can't delay everybody else.
 """
 

@@ -1,4 +1,4 @@
-"""Index of PodGroups and their pods, as the Jobs that this scheduler owns."""
+"""Index of PodGroups and pods, as the Jobs of this scheduler."""
 
 import bisect
 import operator
@@ -22,9 +22,7 @@ STARTED = (jobs.Phase.RUNNING, jobs.Phase.UNKNOWN)
 
 
 class JobIndex:
-    """Owned jobs sorted by ID; a job is recomputed only when its PodGroup, pods or priority
-    changed.
-    """
+    """Owned jobs sorted by ID; a job is recomputed after changes of PodGroup, pods or priority."""
 
     def __init__(
         self,
@@ -40,7 +38,7 @@ class JobIndex:
         self._use_priorities = priority_classes
         self._groups: dict[jobs.JobId, translation.Group] = {}
         self._members: dict[jobs.JobId, dict[jobs.TaskId, pods.Pod]] = {}
-        """Pods of all schedulers by the PodGroup they name, whether the PodGroup exists or not."""
+        """Pods of all schedulers by the named PodGroup, whether the PodGroup exists or not."""
         self._missing_groups: dict[jobs.JobId, None] = {}
         """Missing PodGroups that pods name."""
         self._emptied: set[jobs.JobId] = set()
@@ -57,17 +55,17 @@ class JobIndex:
         self._frozen: tuple[jobs.Job, ...] | None = ()
 
     def serve(self, scheduler_names: tuple[str, ...]) -> None:
-        """Set the scheduler names that own PodGroups without pods."""
+        """Set the names of schedulers with a claim to PodGroups without pods."""
         self._scheduler_names = scheduler_names
         self._dirty.update(self._groups)
 
     def subscribe(self, listener: Callable[[jobs.JobId], object]) -> Callable[[], None]:
-        """Call `listener` with each PodGroup whose pods come, change or go, until unsubscribed."""
+        """Call `listener` with the PodGroup of each changed pod, until unsubscribed."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def move_group(self, key: jobs.JobId, new: translation.Group | None) -> None:
-        """Apply a PodGroup that came, changed or went (None)."""
+        """Apply an added, changed or deleted (None) PodGroup."""
         known = self._groups.get(key)
         if new is None or (known is not None and known.job.uid != new.job.uid):
             self._emptied.discard(key)
@@ -78,7 +76,7 @@ class JobIndex:
         self._touch(key)
 
     def move_pod(self, old: pods.Pod | None, new: pods.Pod | None) -> None:
-        """Apply a pod that came, changed or went."""
+        """Apply an added, changed or deleted (None) pod."""
         if old is not None:
             if old.group is None:
                 self._without_group.pop(old.uid, None)
@@ -98,8 +96,8 @@ class JobIndex:
                 self._without_group[new.uid] = new
 
     def move_priority(self, name: str, new: translation.PriorityClass | None) -> None:
-        """Apply a PriorityClass that came, changed or went; PodGroups with a new priority are
-        recomputed.
+        """Apply an added, changed or deleted (None) PriorityClass; recompute PodGroups with a new
+        priority.
         """
         before = {key: self._priority(group) for key, group in self._groups.items()}
         if new is None:
@@ -122,8 +120,8 @@ class JobIndex:
         return self._frozen
 
     def more_to_come(self) -> bool:
-        """Whether more pods are likely to follow: a new or changed job is below its minimum, pods
-        wait for their PodGroup, or more than MANY jobs changed.
+        """Whether more pods are likely to follow: a new or changed job is below minMember, pods
+        wait for a PodGroup, or more than MANY jobs changed.
         """
         return len(self._dirty) > MANY or any(map(self._lacks_pods, self._dirty))
 
@@ -133,11 +131,11 @@ class JobIndex:
         return MappingProxyType(self._groups)
 
     def members(self, key: jobs.JobId) -> Collection[pods.Pod]:
-        """Return all pods that name this PodGroup, whichever scheduler they name."""
+        """Return the pods of all schedulers that name this PodGroup."""
         return self._members.get(key, {}).values()
 
     def ungrouped(self) -> Iterable[pods.Pod]:
-        """Iterate over our pods that cannot be placed: their PodGroup is unnamed or missing."""
+        """Iterate over our unplaceable pods: the PodGroup is unnamed or missing."""
         yield from self._without_group.values()
         for key in self._missing_groups:
             yield from (pod for pod in self._members[key].values() if pod.ours)
@@ -189,12 +187,12 @@ class JobIndex:
     def _is_ours(self, group: translation.Group, members: Collection[pods.Pod]) -> bool:
         """Whether the PodGroup is ours.
 
-        Its pods decide. Without pods the scheduler annotation decides. Without an annotation the
+        The pods decide. Without pods the scheduler annotation decides. Without an annotation the
         PodGroup is ours if we claim all unowned PodGroups, or if our last pods of the group are
-        gone while its phase still says they run.
+        gone while the phase still says Running.
 
         Nobody can repair a PodGroup with pods of several schedulers: each scheduler owns the
-        PodGroup together with its own pods.
+        PodGroup together with the scheduler's own pods.
         """
         if members:
             return any(pod.ours for pod in members)
