@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from vscheduler.core.api import contracts, hooks
 from vscheduler.core.model import decisions, jobs, nodes, refusals, resources, snapshot
-from vscheduler.core.placement import explanations, lookahead, nominated_pods
-from vscheduler.core.session import interfaces
+from vscheduler.core.placement import lookahead, nominated_pods
+from vscheduler.core.session import interfaces, reasons
 from vscheduler.core.session import session as working
 
 Rows = NDArray[np.int64]
@@ -127,7 +127,7 @@ class Placement:
             lasting = self._lasting(task, self._session.cluster.view())
             lasting = [each for each in lasting if not each.temporary]
             reachable = _reachable(lasting, self._session.layout)
-            outsized = explanations.outsized(self._session, task, reachable)
+            outsized = reasons.outsized(self._session, task, reachable)
             plan.explained = interfaces.Explanation(*self.explain(task), outsized)
         return plan.explained
 
@@ -140,8 +140,8 @@ class Placement:
         session.spend("explanations", EMPTY_NODE_COST)
         lasting = self._lasting(task, session.cluster.view())
         verdicts = [each for each in lasting if not (each.temporary or each.curable)]
-        explained = explanations.explain(session, task, verdicts, session.cluster.allocatable)
-        outsized = explanations.outsized(session, task, _reachable(verdicts, session.layout))
+        explained = reasons.explain(session, task, verdicts, session.cluster.allocatable)
+        outsized = reasons.outsized(session, task, _reachable(verdicts, session.layout))
         return interfaces.Explanation(*explained, outsized)
 
     def explain(self, task: jobs.Task) -> tuple[decisions.RefusalCounts, interfaces.Holes]:
@@ -149,7 +149,7 @@ class Placement:
         session = self._session
         verdicts = self.verdicts(task, session.cluster.view())
         verdicts = (*verdicts, *nominated_pods.verdicts(session, task))
-        return explanations.explain(session, task, verdicts, nominated_pods.room(session, task))
+        return reasons.explain(session, task, verdicts, nominated_pods.room(session, task))
 
     def _plan(self, task: jobs.Task) -> Plan:
         """Return the plan for this task, brought up to date."""
