@@ -280,7 +280,13 @@ def test_a_refused_eviction_breaks_no_budget() -> None:
     ("resource", "text", "amount"),
     [
         *(("cpu", "1", 1000), ("cpu", "100m", 100), ("cpu", "1n", 1), ("memory", "1Gi", 2**30)),
-        *(("memory", "100m", 1), ("memory", "1e3", 1000), ("pods", "1k", 1000), ("cpu", "x", 0)),
+        *(
+            ("memory", "100m", 1),
+            ("memory", "1e3", 1000),
+            ("memory", "2Ei", 2**61),
+            ("pods", "1k", 1000),
+            ("cpu", "x", 0),
+        ),
     ],
 )
 def test_quantities(resource: str, text: str, amount: int) -> None:

@@ -21,6 +21,9 @@ SUFFIXES = {
     **{f"{name}i": Fraction(1024**power) for power, name in enumerate("KMGTPE", start=1)},
 }
 
+EXPONENT_MAX = 100
+"""Larger exponents mean more than any node has, too."""
+
 
 @functools.lru_cache(maxsize=10_000)
 def quantity(resource: str, text: str) -> int:
@@ -29,10 +32,10 @@ def quantity(resource: str, text: str) -> int:
     if found is None:
         return 0
     number, suffix = found.groups()
-    if suffix[:1] in ("e", "E") and suffix[1:]:
-        factor = Fraction(10) ** int(suffix[1:])
-    elif suffix in SUFFIXES:
+    if suffix in SUFFIXES:
         factor = SUFFIXES[suffix]
+    elif suffix[0] in "eE" and suffix[1:].lstrip("+-").isdigit():
+        factor = Fraction(10) ** max(-EXPONENT_MAX, min(EXPONENT_MAX, int(suffix[1:])))
     else:
         return 0
     return math.ceil(Fraction(number) * factor * (1000 if resource == "cpu" else 1))

@@ -1,0 +1,13 @@
+"""Everybody but the daemon: kubelets, controllers, users, accidents and a hostile tenant.
+
+Each actor is a named unit: plain callbacks on virtual timers, with a client, a clock and chance of
+its own, so that leaving one out changes no draw of another. They read the API server by caches that
+follow its watches (`informers`), and write to it as anybody does, in the same process.
+
+Layers: world > launchers, editors, tenants, nodes, controllers, cleaning, binder > machines >
+informers, objects > base.
+"""
+
+from tests.simulation.actors.world import Scale, World, populate
+
+__all__ = ["Scale", "World", "populate"]

@@ -1,0 +1,184 @@
+"""The world around the daemon: a cluster, and everybody who is at work in it."""
+
+import random
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.simulation.actors import (
+    binder,
+    cleaning,
+    controllers,
+    editors,
+    launchers,
+    machines,
+    nodes,
+    objects,
+    tenants,
+)
+from tests.simulation.actors.base import Actor, Clock
+from tests.simulation.actors.informers import Store, path
+from tests.simulation.api_server.client import Client
+from tests.simulation.api_server.server import ApiServer
+
+CONTROLLERS_LEASE = "vscheduler-controllers"
+CPU = ("4", "8", "8", "16")
+MEMORY_PER_CPU = 4
+PRIORITY_VALUES = {"low": 10, "middle": 100, "high": 1000}
+STYLES: Sequence[tuple[str, type[launchers.Launcher], float]] = (
+    ("gangs", launchers.Gangs, 0.5),
+    ("elastic-jobs", launchers.ElasticJobs, 0.15),
+    ("plain-jobs", launchers.PlainJobs, 0.12),
+    ("single-pods", launchers.SinglePods, 0.1),
+    ("services", launchers.Services, 0.06),
+    ("sets", launchers.Sets, 0.04),
+    ("outsiders", launchers.Outsiders, 0.03),
+)
+"""Styles of workloads, and their part of all."""
+
+EDITORS: Sequence[tuple[str, type[editors.Editor], float]] = (
+    ("queue-editor", editors.QueueEditor, 120.0),
+    ("queue-replacer", editors.QueueReplacer, 1200.0),
+    ("pod-deleter", editors.PodDeleter, 45.0),
+    ("minimum-editor", editors.MinimumEditor, 60.0),
+    ("budget-keeper", editors.BudgetKeeper, 120.0),
+)
+NODE_HABITS: Sequence[tuple[str, type[nodes.NodeHabit], float]] = (
+    ("outages", nodes.Outages, 240.0),
+    ("cordons", nodes.Cordons, 300.0),
+    ("joins", nodes.Joins, 400.0),
+    ("shrinks", nodes.Shrinks, 300.0),
+)
+LEASE_SECONDS = 900.0
+"""How often somebody touches a Lease."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How large and how busy a world is."""
+
+    nodes: int = 50
+    jobs: int = 200
+    """Workloads in motion."""
+    schedulers: Sequence[str] = ("volcano",)
+    queues: int = 4
+    namespaces: int = 3
+    job_seconds: float = 300.0
+    """How long a pod of a Job runs, on average."""
+    launch_seconds: float = 10.0
+    """How often users look after their workloads."""
+    quiet: float = 1.0
+    """Pauses between the habits of editors, tenants and accidents are so many times as long."""
+    without: Collection[str] = ()
+    """Names of units that are left out."""
+
+
+class World:
+    """The units of a world by name, each with chance of its own."""
+
+    def __init__(self, server: ApiServer, clock: Clock, seed: str, scale: Scale) -> None:
+        self.store = Store(server, clock)
+        self.machines = machines.Machines()
+        self.units: dict[str, Actor] = {}
+        self._server = server
+        self._clock = clock
+        self._seed = seed
+        self._scale = scale
+
+    def add(self, name: str, kind: Callable[..., Actor], **more: Any) -> None:
+        """Add a unit, unless it is to be left out."""
+        if name not in self._scale.without:
+            chance = random.Random(f"{self._seed}/{name}")
+            self.units[name] = kind(Client(self._server, name), self._clock, chance, **more)
+
+    def start(self) -> None:
+        """Let everybody begin."""
+        for unit in self.units.values():
+            unit.start()
+        self.store.start()
+
+    def stop(self, name: str) -> None:
+        """Stop a unit for good."""
+        self.units[name].stop()
+
+    def calm(self) -> None:
+        """Stop users, tenants and accidents; controllers and kubelets go on."""
+        for unit in self.units.values():
+            if unit.restless:
+                unit.stop()
+        self.machines.restore()
+
+
+def populate(server: ApiServer, clock: Clock, chance: random.Random, scale: Scale) -> World:
+    """Build a cluster, and start everybody who is at work in it."""
+    seed = str(chance.getrandbits(64))
+    namespaces = [f"team-{number}" for number in range(scale.namespaces)]
+    queues = ["default", *(f"q{number}" for number in range(1, scale.queues))]
+    _build(Client(server, "admin"), random.Random(f"{seed}/cluster"), scale, namespaces, queues)
+    world = World(server, clock, seed, scale)
+    around = launchers.Tenancy(
+        store=world.store,
+        schedulers=scale.schedulers,
+        namespaces=namespaces,
+        queues=queues,
+        job_seconds=scale.job_seconds,
+    )
+    _add_cluster(world)
+    for name, style, part in STYLES:
+        most = max(1, round(scale.jobs * part))
+        world.add(name, style, every=scale.launch_seconds, around=around, most=most)
+    for name, editor, every in EDITORS:
+        world.add(name, editor, every=every * scale.quiet, around=around)
+    every = LEASE_SECONDS * scale.quiet
+    leases = [*scale.schedulers, CONTROLLERS_LEASE]
+    world.add("lease-meddler", editors.LeaseMeddler, every=every, around=around, leases=leases)
+    for name, tenant, every in tenants.HABITS:
+        world.add(name, tenant, every=every * scale.quiet, around=around)
+    behind = {"store": world.store, "machines": world.machines}
+    for name, habit, every in NODE_HABITS:
+        world.add(name, habit, every=every * scale.quiet, **behind)
+    world.start()
+    return world
+
+
+def _add_cluster(world: World) -> None:
+    """What goes on when the world is calm."""
+    behind = {"store": world.store, "machines": world.machines}
+    world.add("kubelets", machines.Kubelets, **behind)
+    world.add("node-controller", nodes.NodeController, **behind)
+    for name, kind in controllers.CONTROLLERS:
+        world.add(name, kind, store=world.store)
+    world.add("garbage-collector", cleaning.GarbageCollector, store=world.store)
+    world.add("pod-collector", cleaning.PodCollector, store=world.store)
+    world.add("budgets", cleaning.Budgets, store=world.store)
+    world.add("binder", binder.Binder, store=world.store)
+
+
+def _build(
+    client: Client,
+    chance: random.Random,
+    scale: Scale,
+    namespaces: Sequence[str],
+    queues: Sequence[str],
+) -> None:
+    """Create what exists from the beginning."""
+    for name in (*namespaces, tenants.NAMESPACE, editors.LEASE_NAMESPACE):
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        client.create(path("namespaces"), body)
+    for name, value in PRIORITY_VALUES.items():
+        client.create(path("priorityclasses"), objects.priority_class(name, value))
+    for name in queues[1:]:
+        spec: dict[str, Any] = {"weight": chance.randint(1, 4)}
+        if chance.random() < 0.3:
+            spec["reclaimable"] = False
+        client.create(path("queues"), objects.queue(name, **spec))
+    for number in range(scale.nodes):
+        cpu = chance.choice(CPU)
+        amounts = {"cpu": cpu, "memory": f"{MEMORY_PER_CPU * int(cpu)}Gi", "pods": "110"}
+        taints = []
+        if chance.random() < 0.15:
+            amounts[objects.GPU] = "4"
+            taints = [{"key": "gpu", "effect": "NoSchedule"}]
+        labels = {"zone": chance.choice("abc"), "disk": chance.choice(("ssd", "hdd"))}
+        name = f"node-{number:03d}"
+        client.create(path("nodes"), objects.node(name, amounts, labels, taints))
