@@ -5,12 +5,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.api_server import kinds, metadata, store, wire
+from tests.simulation.api_server import kinds, metadata, quantities, store, wire
 
-QUANTITY = re.compile(r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)")
-"""As the API server's own expression."""
-NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
-SUFFIX = re.compile(r"([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+TIMES = ("renewTime", "acquireTime")
+LEASE_FIELDS: Mapping[str, type[Any]] = {
+    "holderIdentity": str,
+    "leaseDurationSeconds": int,
+    "leaseTransitions": int,
+    "renewTime": str,
+    "acquireTime": str,
+}
 
 NOT_READY = "node.kubernetes.io/not-ready"
 PATIENCE_SECONDS = 300
@@ -51,7 +56,19 @@ def problems(kind: kinds.Kind, body: wire.Object) -> list[wire.Cause]:
         return _pod_problems(body)
     if kind is kinds.LEASES:
         return _lease_problems(body.get("spec") or {})
+    if kind is kinds.EVENTS:
+        return _event_problems(body)
     return []
+
+
+def _event_problems(body: wire.Object) -> list[wire.Cause]:
+    causes = []
+    if not body.get("eventTime") and not body.get("deprecatedFirstTimestamp"):
+        causes.append(wire.Cause("eventTime", "Required value", "FieldValueRequired"))
+    if body.get("type") not in ("Normal", "Warning"):
+        text = f'Invalid value: "{body.get("type", "")}": has invalid value: '
+        causes.append(wire.Cause("type", text))
+    return causes
 
 
 def _new_pod(body: wire.Object, moment: Moment) -> None:
@@ -117,7 +134,7 @@ def _fill_priority(body: wire.Object, moment: Moment) -> None:
         item = classes.items.get(name)
         if item is None:
             why = f"no PriorityClass with name {name} was found"
-            raise wire.forbidden("pods", body["metadata"].get("name", ""), why)
+            raise wire.forbidden(kinds.PODS, body["metadata"].get("name", ""), why)
         found = item.object
     else:
         default = [each.object for each in classes.within("") if each.object.get("globalDefault")]
@@ -130,7 +147,7 @@ def _fill_priority(body: wire.Object, moment: Moment) -> None:
             f"priority admission controller computed {found['value']} from the given "
             "PriorityClass name"
         )
-        raise wire.forbidden("pods", body["metadata"].get("name", ""), why)
+        raise wire.forbidden(kinds.PODS, body["metadata"].get("name", ""), why)
     spec["priority"] = found["value"]
     spec.setdefault("preemptionPolicy", found.get("preemptionPolicy", "PreemptLowerPriority"))
 
@@ -172,7 +189,7 @@ def _check_pod_types(spec: wire.Object) -> None:
         resources = each.get("resources") or {}
         for what in ("requests", "limits"):
             for value in (resources.get(what) or {}).values():
-                if not is_quantity(value):
+                if not quantities.is_quantity(value):
                     text = (
                         'Pod in version "v1" cannot be handled as a Pod: quantities must match '
                         "the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -185,17 +202,6 @@ def _check_pod_types(spec: wire.Object) -> None:
             raise wire.bad_request(
                 f"json: cannot unmarshal into Go struct field PodSpec.spec.{key}"
             )
-
-
-def is_quantity(value: Any) -> bool:
-    """Whether a value is a quantity, such as 1, "500m" or "2Gi"."""
-    if isinstance(value, bool):
-        return False
-    if isinstance(value, int | float):
-        return True
-    if not isinstance(value, str) or not (number := NUMBER.match(value)):
-        return False
-    return SUFFIX.fullmatch(value[number.end() :]) is not None
 
 
 def canonical(value: Any) -> str:
@@ -223,6 +229,11 @@ def _pod_problems(body: wire.Object) -> list[wire.Cause]:
 
 
 def _lease_problems(spec: wire.Object) -> list[wire.Cause]:
+    for field, kind in LEASE_FIELDS.items():
+        value = spec.get(field, kind())
+        if not isinstance(value, kind) or (value and field in TIMES and not TIME.fullmatch(value)):
+            text = f'Lease in version "v1" cannot be handled as a Lease: {field}: {value!r}'
+            raise wire.bad_request(text)
     causes = []
     for field, least in (("leaseDurationSeconds", 1), ("leaseTransitions", 0)):
         value = spec.get(field, least)
@@ -238,6 +249,9 @@ def _new_node(body: wire.Object, _: Moment) -> None:
     if not any(each.get("key") == NOT_READY for each in taints):
         taints = [*taints, {"key": NOT_READY, "effect": "NoSchedule"}]
     body["spec"]["taints"] = taints
+    status = body.setdefault("status", {})
+    if "capacity" in status:
+        status.setdefault("allocatable", dict(status["capacity"]))
 
 
 def _new_namespace(body: wire.Object, _: Moment) -> None:
@@ -266,6 +280,20 @@ def _new_job(body: wire.Object, _: Moment) -> None:
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
     spec.setdefault("parallelism", 1)
+    found = body["metadata"]
+    labels: dict[str, str] = {}
+    for prefix in ("batch.kubernetes.io/", ""):
+        labels |= {f"{prefix}controller-uid": found["uid"], f"{prefix}job-name": found["name"]}
+    found["labels"] = {**found.get("labels", {}), **labels}
+    template = spec.setdefault("template", {}).setdefault("metadata", {})
+    template["labels"] = {**template.get("labels", {}), **labels}
+    key = "batch.kubernetes.io/controller-uid"
+    spec.setdefault("selector", {"matchLabels": {key: found["uid"]}})
+
+
+def _new_budget(body: wire.Object, _: Moment) -> None:
+    counts = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+    body["status"] = dict.fromkeys(counts, 0)
 
 
 NEW: Mapping[str, Callable[[wire.Object, Moment], None]] = {
@@ -276,6 +304,7 @@ NEW: Mapping[str, Callable[[wire.Object, Moment], None]] = {
     "replicasets": _new_replicas,
     "statefulsets": _new_replicas,
     "jobs": _new_job,
+    "poddisruptionbudgets": _new_budget,
 }
 
 

@@ -82,7 +82,7 @@ class Faults:
                 f'User "{user}" cannot {verb} resource "{resource}" in API group '
                 f'"{place.kind.group}"{where or " at the cluster scope"}'
             )
-            raise wire.forbidden(place.kind.resource, place.name, why)
+            raise wire.forbidden(place.kind, place.name, why)
 
     def allows(self, user: str, review: wire.Object) -> bool:
         """The answer to a SelfSubjectAccessReview."""

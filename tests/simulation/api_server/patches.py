@@ -177,7 +177,6 @@ def _remove(whole: Any, step: wire.Object) -> Any:
 
 
 def _replace(whole: Any, step: wire.Object) -> Any:
-    _at(whole, step["path"])
     parts = _parts(step["path"])
     if not parts:
         return step["value"]

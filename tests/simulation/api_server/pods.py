@@ -27,34 +27,51 @@ class Deletions:
         _check_preconditions(target, item, asked.get("preconditions") or {})
         old = item.object
         found = dict(old["metadata"])
-        finalizers = _finalizers(found, asked)
         grace = _grace(kind, old, asked)
-        if "deletionTimestamp" in found and (
-            finalizers == found.get("finalizers", [])
-            and grace >= found.get("deletionGracePeriodSeconds", 0)
-            and (grace > 0 or finalizers)
-        ):
-            return writes.Outcome(code=200, item=item, before=old)
+        finalizers = _finalizers(found, asked)
         if finalizers:
             found["finalizers"] = finalizers
-        if "deletionTimestamp" not in found or grace < found["deletionGracePeriodSeconds"]:
-            if kind.generations and "deletionTimestamp" not in found:
-                found["generation"] = found.get("generation", 0) + 1
-            found["deletionTimestamp"] = metadata.stamp(self._clock.now() + grace)
-            found["deletionGracePeriodSeconds"] = grace
+        else:
+            found.pop("finalizers", None)
+        at_once = grace == 0 and not finalizers and kind is not kinds.NAMESPACES
+        if at_once and kind is not kinds.PODS:
+            return self._remove(target, item, old, dry_run=dry_run)
+        changed = self._mark(kind, found, grace) or finalizers != old["metadata"].get(
+            "finalizers", []
+        )
         whole = {**old, "metadata": found}
         if kind is kinds.NAMESPACES:
             whole["status"] = {"phase": "Terminating"}
-        waits = bool(found.get("finalizers")) or grace > 0 or kind is kinds.NAMESPACES
         if dry_run:
             last = store.Item(item.key, item.revision, whole)
-            return writes.Outcome(code=200, item=last, before=old, brief=not waits)
-        if waits:
-            last = self._writes.store.put(kind, item.key, whole, item.managers)
             return writes.Outcome(code=200, item=last, before=old)
-        last = self._writes.store.remove(kind, item.key, whole)
-        brief = kind is not kinds.PODS
-        return writes.Outcome(code=200, item=last, before=old, gone=True, brief=brief)
+        if changed:
+            item = self._writes.store.put(kind, item.key, whole, item.managers)
+        if at_once:
+            return self._remove(target, item, old, dry_run=False)
+        return writes.Outcome(code=200, item=item, before=old)
+
+    def _mark(self, kind: kinds.Kind, found: wire.Object, grace: int) -> bool:
+        """Note in the metadata that the object is being deleted; return whether that is news."""
+        begun = "deletionTimestamp" in found
+        if begun and grace >= found["deletionGracePeriodSeconds"]:
+            return False
+        if kind.generations and not begun:
+            found["generation"] = found.get("generation", 0) + 1
+        found["deletionTimestamp"] = metadata.stamp(self._clock.now() + grace)
+        found["deletionGracePeriodSeconds"] = grace
+        return True
+
+    def _remove(
+        self, target: writes.Target, item: store.Item, before: wire.Object, *, dry_run: bool
+    ) -> writes.Outcome:
+        """Take an object away; its metadata says that it is being deleted only if it did before."""
+        brief = target.kind is not kinds.PODS
+        if dry_run:
+            return writes.Outcome(code=200, item=item, before=before, brief=brief)
+        whole = {**item.object, "metadata": dict(item.object["metadata"])}
+        last = self._writes.store.remove(target.kind, item.key, whole)
+        return writes.Outcome(code=200, item=last, before=before, gone=True, brief=brief)
 
     def finalize(self, target: writes.Target, body: wire.Object) -> writes.Outcome:
         """Replace the finalizers of a namespace's spec; the last one gone, it goes."""
@@ -70,14 +87,18 @@ class Deletions:
     def bind(self, target: writes.Target, body: wire.Object, *, dry_run: bool) -> writes.Outcome:
         """Give a pod its node. Raises RefusedError."""
         given = metadata.tidied(body)
-        node = (body.get("target") or {}).get("name")
+        aim = body.get("target") or {}
+        node = aim.get("name")
         if not node:
             raise wire.RefusedError(500, "", "target.name: Required value")
+        if aim.get("kind") not in (None, "", "Node"):
+            text = 'target.kind: Unsupported value: "{}": supported values: "Node", "<empty>"'
+            raise wire.RefusedError(500, "", text.format(aim["kind"]))
         item = self._writes.existing(target)
         _check_stored(target, item, given)
         why = _obstacle(item.object, target.name)
         if why:
-            raise wire.conflict("pods/binding", target.name, why)
+            raise wire.conflict(kinds.PODS, target.name, why, part="/binding")
         now = self._writes.stamp()
 
         def alter(pod: wire.Object) -> None:
@@ -86,7 +107,7 @@ class Deletions:
             if annotations := given.get("annotations"):
                 found["annotations"] = {**found.get("annotations", {}), **annotations}
             if labels := given.get("labels"):
-                found["labels"] = {**labels, **found.get("labels", {})}
+                found["labels"] = {**found.get("labels", {}), **labels}
             status = pod.setdefault("status", {})
             set_condition(
                 status, {"type": "PodScheduled", "status": "True", "lastProbeTime": None}, now
@@ -97,6 +118,8 @@ class Deletions:
 
     def evict(self, target: writes.Target, body: wire.Object, *, dry_run: bool) -> writes.Outcome:
         """Delete a pod unless its PodDisruptionBudget forbids that. Raises RefusedError."""
+        if metadata.tidied(body).get("name", target.name) != target.name:
+            raise wire.bad_request("name in URL does not match name in Eviction object")
         asked = dict(body.get("deleteOptions") or {})
         dry_run = dry_run or bool(asked.get("dryRun"))
         item = self._writes.existing(target)
@@ -216,12 +239,8 @@ def _check_stored(target: writes.Target, item: store.Item, given: wire.Object) -
     stored = item.object["metadata"]
     for what, key in (("UID", "uid"), ("ResourceVersion", "resourceVersion")):
         if given.get(key) and given[key] != stored[key]:
-            text = (
-                f"StorageError: invalid object, Code: 4, Key: /registry/pods/{target.key}, "
-                f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in "
-                f"precondition: {given[key]}, {what} in object meta: {stored[key]}"
-            )
-            raise wire.conflict("pods", target.name, text)
+            why = wire.precondition(what, given[key], stored[key])
+            raise wire.conflict(kinds.PODS, target.name, why)
 
 
 def _check_preconditions(
@@ -237,7 +256,7 @@ def _check_preconditions(
                 f"the {what} in the precondition ({wanted[key]}) does not match the {what} in "
                 f"record ({stored[key]}). The object might have been {happened}"
             )
-            raise wire.conflict(target.kind.qualified, target.name, text)
+            raise wire.unlike(target.kind, target.name, text)
 
 
 def _finalizers(found: wire.Object, asked: Mapping[str, Any]) -> list[str]:

@@ -24,7 +24,7 @@ class Reads:
         key = f"{place.namespace}/{place.name}" if kind.namespaced else place.name
         item = self._store.find(kind, key)
         if item is None:
-            raise wire.not_found(kind.resource, place.name)
+            raise wire.not_found(kind, place.name)
         return views.view(kind, accept).data(item)
 
     def list(self, place: routes.Place, query: Mapping[str, str], accept: str) -> bytes:

@@ -50,6 +50,16 @@ def place(catalogue: kinds.Catalogue, path: str) -> Place | None:
     return Place(kind=kind, namespace=namespace, name=name, subresource=subresource)
 
 
+def is_served(catalogue: kinds.Catalogue, path: str) -> bool:
+    """Whether the API group and version of a path are there at all."""
+    segments = [each for each in path.split("/") if each]
+    if segments[:1] == ["api"]:
+        return segments[1:2] == ["v1"]
+    return segments[:1] == ["apis"] and any(
+        [each.group, each.version] == segments[1:3] for each in catalogue
+    )
+
+
 def discovered(catalogue: kinds.Catalogue, path: str) -> wire.Object | None:
     """The answer of a discovery path, or None."""
     segments = [each for each in path.split("/") if each]

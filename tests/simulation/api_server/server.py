@@ -124,6 +124,9 @@ class ApiServer:
             review = _decoded(request.body)
             review["status"] = {"allowed": self.faults.allows(request.user, review)}
             return _json(201, wire.encode(review))
+        if not routes.is_served(self.catalogue, request.path):
+            text = {"content-type": "text/plain; charset=utf-8"}
+            return wire.Answer(status=404, body=b"404 page not found\n", headers=text)
         raise wire.unknown_path()
 
     def _read(self, request: wire.Request, place: routes.Place) -> wire.Answer | watching.Watch:
@@ -156,7 +159,13 @@ class ApiServer:
         if len(request.body) > BODY_MAX:
             text = f"Request entity too large: limit is {BODY_MAX}"
             raise wire.RefusedError(413, "RequestEntityTooLarge", text, details={})
-        if place.subresource not in SUBRESOURCES:
+        if len(request.body) > STORED_MAX:
+            raise wire.RefusedError(500, "", "etcdserver: request is too large")
+        if place.subresource not in SUBRESOURCES or (
+            place.subresource == "status" and not place.kind.status
+        ):
+            if place.kind.custom:
+                raise wire.not_found(place.kind, place.name)
             raise wire.unknown_path()
         target = writes.Target(
             kind=kinds.EVENTS if place.kind is kinds.CORE_EVENTS else place.kind,
@@ -164,8 +173,11 @@ class ApiServer:
             name=place.name,
             subresource=place.subresource,
         )
-        options = _options(request)
-        return METHODS[request.method](self, request, target, options)
+        try:
+            return METHODS[request.method](self, request, target, _options(request))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:  # garbage in the body
+            text = f"the object cannot be handled as a {place.kind.kind}: {error}"
+            raise wire.bad_request(text) from error
 
     def _post(
         self, request: wire.Request, target: writes.Target, options: writes.Options
@@ -234,6 +246,9 @@ class ApiServer:
         if kind is kinds.EVENTS and request.path.startswith("/api/v1/"):
             body = views.stored_event({**body, "apiVersion": kind.api_version})
         given = (body.get("kind") or kind.kind, body.get("apiVersion") or kind.api_version)
+        if kind.custom and not body.get("kind"):
+            text = f"the object provided is unrecognized (must be of type {kind.kind}): Object"
+            raise wire.bad_request(f"{text} 'Kind' is missing")
         if given != (kind.kind, kind.api_version):
             text = f'{given[0]} in version "{given[1]}" cannot be handled as a {kind.kind}'
             raise wire.bad_request(text)

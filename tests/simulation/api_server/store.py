@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 
 from tests.simulation.api_server import kinds, wire
 
+FIRST_REVISION = 100
+"""Nothing is known of earlier versions."""
+
 
 @dataclass(slots=True, eq=False)
 class Item:
@@ -115,6 +118,11 @@ class Collection:
             found.append(event)
         return found[::-1]
 
+    @property
+    def last(self) -> int:
+        """The revision of the newest event; 0 if there was none."""
+        return self.log[-1].revision if self.log else 0
+
     def note(self, event: Event) -> None:
         """Append to the log, and forget what is too old."""
         self.log.append(event)
@@ -132,7 +140,7 @@ class Store:
     """Everything that is stored."""
 
     def __init__(self, limit: int) -> None:
-        self.revision = 1
+        self.revision = FIRST_REVISION
         self.listen: Callable[[Event], None] = lambda _: None
         self._limit = limit
         self._collections: dict[kinds.Kind, Collection] = {}
@@ -143,7 +151,7 @@ class Store:
             kind = kinds.EVENTS
         found = self._collections.get(kind)
         if found is None:
-            found = self._collections[kind] = Collection(kind, self._limit, floor=0)
+            found = self._collections[kind] = Collection(kind, self._limit, floor=FIRST_REVISION)
         return found
 
     def find(self, kind: kinds.Kind, key: str) -> Item | None:
@@ -190,7 +198,8 @@ class Store:
     def _next(self, key: str, body: wire.Object, managers: tuple[Manager, ...]) -> Item:
         self.revision += 1
         body["metadata"]["resourceVersion"] = str(self.revision)
-        return Item(key, self.revision, body, managers)
+        first = {"kind": body["kind"], "apiVersion": body["apiVersion"]}
+        return Item(key, self.revision, first | body, managers)
 
     def _tell(self, collection: Collection, event: Event) -> None:
         collection.note(event)

@@ -108,4 +108,9 @@ def listed(
         version.encode(),
         wire.encode(metadata),
     )
-    return head + b",".join(map(shown.data, items)) + b"]}"
+    told: Iterable[bytes] = map(shown.data, items)
+    if not kind.custom and not shown.kind:
+        # Items of built-in kinds say neither kind nor apiVersion.
+        skip = len(b'{"kind":"%s","apiVersion":"%s",' % (kind.kind.encode(), version.encode()))
+        told = (b"{" + each[skip:] for each in told)
+    return head + b",".join(told) + b"]}"

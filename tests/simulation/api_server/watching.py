@@ -49,6 +49,7 @@ class Watch:
         self._hub = hub
         self.options = options
         self._revision = 0
+        self._started_at = 0
         self._send: Send = lambda _: None
         self._end = _nothing
         self._cancel_bookmark = _nothing
@@ -68,8 +69,10 @@ class Watch:
             end()
             return
         self._revision = hub.store.revision
+        self._started_at = options.since or self._revision
         if options.since:
             for event in collection.since(options.since):
+                self._started_at = event.revision
                 self.show(event)
         else:
             self._show_all(collection)
@@ -116,26 +119,29 @@ class Watch:
             if options.match(item.object):
                 self._send(options.view.change("ADDED", item))
         if options.initial_end:
-            self._bookmark({"annotations": {INITIAL_END: "true"}})
+            self._bookmark(self._revision, {"annotations": {INITIAL_END: "true"}})
 
     def _plan_bookmark(self, seconds_left: float) -> None:
+        """Send bookmarks in time, but none before something of the kind is written."""
         soon = min(BOOKMARK_SECONDS, seconds_left - LAST_BOOKMARK_SECONDS)
         if soon <= 0:
             return
 
         def due() -> None:
             self._hub.deliver()
-            self._bookmark({})
+            last = self._hub.store.of(self.options.kind).last
+            if last > self._started_at:
+                self._bookmark(last, {})
             self._plan_bookmark(seconds_left - soon)
 
         self._cancel_bookmark = self._hub.clock.after(soon, due)
 
-    def _bookmark(self, metadata: wire.Object) -> None:
+    def _bookmark(self, revision: int, metadata: wire.Object) -> None:
         kind = self.options.kind
         body = {
             "kind": self.options.view.kind or kind.kind,
             "apiVersion": self.options.view.api_version or kind.api_version,
-            "metadata": {"resourceVersion": str(self._hub.store.revision), **metadata},
+            "metadata": {"resourceVersion": str(revision), **metadata},
         }
         self._send(views.line("BOOKMARK", wire.encode(body)))
 

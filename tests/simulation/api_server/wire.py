@@ -6,6 +6,8 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from tests.simulation.api_server import kinds
+
 Object: TypeAlias = dict[str, Any]
 
 GARBAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -134,10 +136,15 @@ def bad_request(message: str) -> RefusedError:
     return RefusedError(400, "BadRequest", message)
 
 
-def not_found(resource: str, name: str) -> RefusedError:
+def _details(kind: kinds.Kind, name: str, shown: str) -> Object:
+    group = {"group": kind.group} if kind.group else {}
+    return {**({"name": name} if name else {}), **group, "kind": shown}
+
+
+def not_found(kind: kinds.Kind, name: str) -> RefusedError:
     """404 for an object."""
-    details = {"name": name, "kind": resource}
-    return RefusedError(404, "NotFound", f'{resource} "{name}" not found', details=details)
+    message = f'{kind.resource} "{name}" not found'
+    return RefusedError(404, "NotFound", message, details=_details(kind, name, kind.plural))
 
 
 def unknown_path() -> RefusedError:
@@ -146,39 +153,79 @@ def unknown_path() -> RefusedError:
     return RefusedError(404, "NotFound", message, details={})
 
 
-def conflict(resource: str, name: str, why: str) -> RefusedError:
-    """409 for a precondition that doesn't hold."""
-    message = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
-    return RefusedError(409, "Conflict", message, details={"name": name, "kind": resource})
+def conflict(kind: kinds.Kind, name: str, why: str, *, part: str = "") -> RefusedError:
+    """409 for an object, or a part of it, that isn't as the request needs it."""
+    message = f'Operation cannot be fulfilled on {kind.resource}{part} "{name}": {why}'
+    details = _details(kind, name, f"{kind.plural}{part}")
+    return RefusedError(409, "Conflict", message, details=details)
 
 
-def already_exists(resource: str, name: str) -> RefusedError:
+def unlike(kind: kinds.Kind, name: str, why: str) -> RefusedError:
+    """409 for a precondition of a deletion, which names the kind instead of the resource."""
+    message = f'Operation cannot be fulfilled on {kind.qualified} "{name}": {why}'
+    details = _details(kind, name, kind.kind)
+    return RefusedError(409, "Conflict", message, details=details)
+
+
+def apply_conflict(causes: Sequence[Cause]) -> RefusedError:
+    """409 for fields that belong to other managers."""
+    texts = [f"{each.message}: {each.field}" for each in causes]
+    count = f"{len(causes)} conflict{'s' * (len(causes) > 1)}"
+    message = f"Apply failed with {count}: {', '.join(texts)}"
+    return RefusedError(409, "Conflict", message, details={"causes": _listed(causes)})
+
+
+def already_exists(kind: kinds.Kind, name: str) -> RefusedError:
     """409 for a name that is taken."""
-    details = {"name": name, "kind": resource}
-    message = f'{resource} "{name}" already exists'
+    message = f'{kind.resource} "{name}" already exists'
+    details = _details(kind, name, kind.plural)
     return RefusedError(409, "AlreadyExists", message, details=details)
 
 
-def forbidden(resource: str, name: str, why: str) -> RefusedError:
-    """403 by admission."""
-    details = {"name": name, "kind": resource}
-    return RefusedError(
-        403, "Forbidden", f'{resource} "{name}" is forbidden: {why}', details=details
+def forbidden(kind: kinds.Kind, name: str, why: str) -> RefusedError:
+    """403 by admission or for want of a right."""
+    message = f'{kind.resource} "{name}" is forbidden: {why}'
+    return RefusedError(403, "Forbidden", message, details=_details(kind, name, kind.plural))
+
+
+def invalid(kind: kinds.Kind, name: str, causes: Sequence[Cause]) -> RefusedError:
+    """422 with what is wrong."""
+    details = {**_details(kind, name, kind.kind), "causes": _listed(causes)}
+    message = f'{kind.qualified} "{name}" is invalid: {_joined(causes)}'
+    return RefusedError(422, "Invalid", message, details=details)
+
+
+def invalid_update(kind: kinds.Kind, name: str, cause: Cause) -> RefusedError:
+    """422 for an update that lacks a version; here the message names the resource."""
+    details = {**_details(kind, name, kind.plural), "causes": _listed([cause])}
+    message = f'{kind.resource} "{name}" is invalid: {_joined([cause])}'
+    return RefusedError(422, "Invalid", message, details=details)
+
+
+def precondition(what: str, given: str, stored: str) -> str:
+    """Why an object isn't the one that is meant."""
+    return (
+        "StorageError: invalid object, Code: 4, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: {what} in precondition: {given}, {what} in object meta: {stored}"
     )
 
 
-def invalid(kind: str, name: str, causes: Sequence[Cause]) -> RefusedError:
-    """422 with what is wrong."""
+def invalid_options(causes: Sequence[Cause]) -> RefusedError:
+    """422 for the query of a patch."""
+    details = {"group": "meta.k8s.io", "kind": "PatchOptions", "causes": _listed(causes)}
+    message = f'PatchOptions.meta.k8s.io "" is invalid: {_joined(causes)}'
+    return RefusedError(422, "Invalid", message, details=details)
+
+
+def _joined(causes: Sequence[Cause]) -> str:
     texts = [f"{each.field}: {each.message}" for each in causes]
-    whole = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    details: Object = {
-        "name": name,
-        "kind": kind,
-        "causes": [
-            {"reason": each.reason, "message": each.message, "field": each.field} for each in causes
-        ],
-    }
-    return RefusedError(422, "Invalid", f'{kind} "{name}" is invalid: {whole}', details=details)
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+def _listed(causes: Sequence[Cause]) -> list[Object]:
+    return [
+        {"reason": each.reason, "message": each.message, "field": each.field} for each in causes
+    ]
 
 
 def expired(message: str) -> RefusedError:

@@ -13,7 +13,6 @@ from tests.simulation.api_server import (
     apply,
     kinds,
     metadata,
-    ownership,
     patches,
     schemas,
     store,
@@ -80,7 +79,7 @@ class Writes:
         """The object; RefusedError."""
         item = self.store.find(target.kind, target.key)
         if item is None:
-            raise wire.not_found(target.kind.resource, target.name)
+            raise wire.not_found(target.kind, target.name)
         return item
 
     def create(self, target: Target, body: wire.Object, options: Options) -> Outcome:
@@ -107,10 +106,8 @@ class Writes:
         body["metadata"] = found
         self._complete(kind, body)
         if key in self.store.of(kind).items:
-            raise wire.already_exists(kind.resource, found["name"])
-        managers = ownership.after_update(
-            kind, None, None, body, options.manager, target.subresource
-        )
+            raise wire.already_exists(kind, found["name"])
+        managers = apply.after_update(kind, None, body, options.manager, "")
         if options.dry_run:
             return Outcome(code=201, item=store.Item(key, 0, body))
         return Outcome(code=201, item=self.store.put(kind, key, body, managers))
@@ -127,7 +124,7 @@ class Writes:
         else:
             causes += admission.problems(kind, body)
         if causes:
-            raise wire.invalid(kind.qualified, found.get("name", ""), causes)
+            raise wire.invalid(kind, found.get("name", ""), causes)
 
     def _check_namespace(self, target: Target, found: wire.Object) -> None:
         if not target.kind.namespaced:
@@ -138,13 +135,20 @@ class Writes:
             raise wire.bad_request(f"{text} request")
         space = self.store.find(kinds.NAMESPACES, target.namespace)
         if space is None:
-            raise wire.not_found("namespaces", target.namespace)
+            raise wire.not_found(kinds.NAMESPACES, target.namespace)
         if "deletionTimestamp" in space.object["metadata"]:
             text = (
                 f"unable to create new content in namespace {target.namespace} because it is "
                 "being terminated"
             )
-            raise wire.forbidden(target.kind.resource, found.get("name", ""), text)
+            refused = wire.forbidden(target.kind, found.get("name", ""), text)
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {target.namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            refused.details = {**(refused.details or {}), "causes": [cause]}
+            raise refused
 
     def replace(self, target: Target, body: wire.Object, options: Options) -> Outcome:
         """Update an object with PUT. Raises RefusedError."""
@@ -156,32 +160,28 @@ class Writes:
         if target.namespace and found.setdefault("namespace", target.namespace) != target.namespace:
             text = "the namespace of the provided object does not match the namespace sent on the"
             raise wire.bad_request(f"{text} request")
-        item = self.store.find(kind, target.key)
-        if item is None:
-            return self._born_by_update(target, body, options)
-        self._check_uid(target, item, found.get("uid"))
         if not found.get("resourceVersion") and not kind.unconditional:
             text = "Invalid value: 0: must be specified for an update"
             cause = wire.Cause("metadata.resourceVersion", text)
-            raise wire.invalid(kind.qualified, target.name, [cause])
+            raise wire.invalid_update(kind, target.name, cause)
+        item = self.store.find(kind, target.key)
+        if item is None:
+            return self._born_by_update(target, body, options)
+        self._check_uid(target, found.get("uid"), item.object["metadata"]["uid"])
         return self._update(target, item, body, options)
 
     def _born_by_update(self, target: Target, body: wire.Object, options: Options) -> Outcome:
+        """Create the object instead, whatever version the request speaks of."""
         found = body["metadata"]
         if not target.kind.born_by_update:
-            raise wire.not_found(target.kind.resource, target.name)
-        if found.get("uid"):
-            text = f"Precondition failed: UID in precondition: {found['uid']}, UID in object meta: "
-            raise wire.conflict(target.kind.resource, target.name, text)
-        if found.get("resourceVersion"):
-            raise wire.not_found(target.kind.resource, target.name)
+            raise wire.not_found(target.kind, target.name)
+        self._check_uid(target, found.get("uid"), "")
+        found.pop("resourceVersion", None)
         return self.create(target, body, options)
 
-    def _check_uid(self, target: Target, item: store.Item, given: str | None) -> None:
-        stored = item.object["metadata"]["uid"]
+    def _check_uid(self, target: Target, given: str | None, stored: str) -> None:
         if given and given != stored:
-            text = f"Precondition failed: UID in precondition: {given}, UID in object meta: "
-            raise wire.conflict(target.kind.resource, target.name, f"{text}{stored}")
+            raise wire.conflict(target.kind, target.name, wire.precondition("UID", given, stored))
 
     def patch(self, target: Target, content_type: str, body: Any, options: Options) -> Outcome:
         """Patch an object. Raises RefusedError."""
@@ -211,39 +211,58 @@ class Writes:
 
     def _check_identity(self, target: Target, found: wire.Object, item: store.Item) -> None:
         """A patch must leave alone what says which object this is."""
+        if target.kind.custom and target.subresource:
+            return  # all metadata but the version is ignored
         stored = item.object["metadata"]
-        causes = [
-            wire.Cause(
-                f"metadata.{key}", f'Invalid value: "{found.get(key, "")}": field is immutable'
-            )
-            for key in ("name", "namespace", "uid")
-            if found.get(key) != stored.get(key)
-        ]
-        if causes:
-            raise wire.invalid(target.kind.qualified, target.name, causes)
+        if not found.get("name"):
+            text = f"the name of the object ({target.name} based on URL) was undeterminable"
+            raise wire.bad_request(f"{text}: name must be provided")
+        wrong = [key for key in ("name", "namespace", "uid") if _differs(found, stored, key)]
+        if "deletionTimestamp" not in stored and "deletionTimestamp" in found:
+            wrong.append("deletionTimestamp")
+        if wrong:
+            text = "Invalid value: {}: field is immutable"
+            causes = [
+                wire.Cause(f"metadata.{key}", text.format(f'"{found[key]}"')) for key in wrong
+            ]
+            raise wire.invalid(target.kind, target.name, causes)
+        found.update(uid=stored["uid"])
 
     def _apply(self, target: Target, body: Any, options: Options) -> Outcome:
         """Server-side apply: update the fields of a manager, or create the object."""
-        apply.check(target.kind, target.name, body, options.manager)
-        item = self.store.find(target.kind, target.key)
+        kind = target.kind
+        where = f"{target.namespace}/{target.name}"
+        apply.check(kind, where, body, options.manager)
+        item = self.store.find(kind, target.key)
         given = metadata.tidied(body)
         if item is None:
-            if target.subresource or given.get("uid"):
-                raise wire.not_found(target.kind.resource, target.name)
-            if given.get("resourceVersion"):
-                raise wire.conflict(target.kind.resource, target.name, MODIFIED)
-            given["name"] = target.name
-            made = self.create(target, body, options)
-            managers = apply.sole(target.kind, options.manager, target.subresource, body)
-            made.item.managers = managers
-            return made
-        whole, managers = apply.merged(
-            target.kind, item, body, options.manager, target.subresource, force=options.force
+            return self._born_by_apply(target, body, options)
+        mine = store.Manager(
+            name=options.manager, applies=True, subresource=target.subresource, fields=frozenset()
         )
-        self._check_identity(target, {**item.object["metadata"], **given}, item)
+        whole, managers = apply.merged(kind, item, body, mine, force=options.force)
         found = metadata.tidied(whole)
+        self._check_identity(target, {**found, **given}, item)
         found["resourceVersion"] = given.get("resourceVersion", found["resourceVersion"])
         return self._update(target, item, whole, options, managers)
+
+    def _born_by_apply(self, target: Target, body: wire.Object, options: Options) -> Outcome:
+        kind, given = target.kind, body["metadata"]
+        if target.subresource:
+            raise wire.not_found(kind, target.name)
+        if given.get("uid"):
+            text = (
+                f"uid mismatch: the provided object specified uid {given['uid']}, and no existing "
+                "object was found"
+            )
+            raise wire.conflict(kind, target.name, text)
+        if given.get("resourceVersion"):
+            raise wire.conflict(kind, target.name, MODIFIED)
+        given["name"] = target.name
+        managers = apply.sole(kind, options.manager, body)
+        made = self.create(target, body, options)
+        made.item.managers = managers
+        return made
 
     def _update(
         self,
@@ -258,12 +277,12 @@ class Writes:
         found = whole["metadata"]
         version = found.get("resourceVersion")
         if version and version != old["metadata"]["resourceVersion"]:
-            raise wire.conflict(kind.resource, target.name, MODIFIED)
+            raise wire.conflict(kind, target.name, MODIFIED)
         admission.without_nulls(whole)
         self._protect(target, whole, old)
         self._check_update(kind, whole, old)
         after = (
-            ownership.after_update(kind, item, old, whole, options.manager, target.subresource)
+            apply.after_update(kind, item, whole, options.manager, target.subresource)
             if managers is None
             else managers
         )
@@ -280,16 +299,16 @@ class Writes:
         kind, old = target.kind, item.object
         found = whole["metadata"]
         found["resourceVersion"] = old["metadata"]["resourceVersion"]
-        if whole == old:
-            item.managers = managers
+        if whole == old and managers == item.managers:
             return Outcome(code=200, item=item, before=old)
-        if kind.generations and ownership.has_new_generation(kind, old, whole):
+        if kind.generations and has_new_generation(kind, old, whole):
             found["generation"] = old["metadata"].get("generation", 0) + 1
         gone = finished(kind, found)
         if options.dry_run:
             return Outcome(code=200, item=store.Item(item.key, item.revision, whole), before=old)
         if gone:
-            last = self.store.remove(kind, item.key, whole)
+            self.store.remove(kind, item.key, {**whole, "metadata": dict(found)})
+            last = store.Item(item.key, item.revision, whole)
             return Outcome(code=200, item=last, before=old, gone=True)
         stored = self.store.put(kind, item.key, whole, managers)
         return Outcome(code=200, item=stored, before=old)
@@ -329,7 +348,7 @@ class Writes:
         else:
             causes += admission.problems(kind, whole) + admission.changes(kind, whole, old)
         if causes:
-            raise wire.invalid(kind.qualified, found["name"], causes)
+            raise wire.invalid(kind, found["name"], causes)
 
     def change(self, target: Target, alter: Callable[[wire.Object], None]) -> store.Item:
         """Change an object by hand, on behalf of a subresource."""
@@ -337,6 +356,14 @@ class Writes:
         whole = item.copy()
         alter(whole)
         return self.store.put(target.kind, item.key, whole, item.managers)
+
+
+OUTSIDE = {"apiVersion", "kind", "metadata"}
+
+
+def _differs(found: wire.Object, stored: wire.Object, key: str) -> bool:
+    """Whether a field is given, and not as it is stored."""
+    return bool(found.get(key)) and found[key] != stored.get(key)
 
 
 KEPT_BY_STATUS = {"apiVersion", "kind", "metadata", "status"}
@@ -347,3 +374,9 @@ def finished(kind: kinds.Kind, found: wire.Object) -> bool:
     if "deletionTimestamp" not in found or found.get("finalizers"):
         return False
     return kind is not kinds.PODS or found.get("deletionGracePeriodSeconds", 0) == 0
+
+
+def has_new_generation(kind: kinds.Kind, old: wire.Object, new: wire.Object) -> bool:
+    """Whether more than metadata and status has changed; status counts without a subresource."""
+    ignored = OUTSIDE | {"status"} if kind.status else OUTSIDE
+    return any(old.get(key) != new.get(key) for key in (old.keys() | new.keys()) - ignored)

@@ -5,7 +5,7 @@ import itertools
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlencode
@@ -29,8 +29,19 @@ class Side(Protocol):
 
     api: sandbox.Client
 
-    def watch(self, path: str, *, most: int, **query: Any) -> list[Event]:
-        """The first events of a watch; fewer if the server ends the watch before."""
+    def watch(
+        self,
+        path: str,
+        *,
+        most: int,
+        headers: Mapping[str, str] | None = None,
+        during: Callable[[], object] | None = None,
+        **query: Any,
+    ) -> list[Event]:
+        """The first events of a watch; fewer if the server ends the watch before.
+
+        `during` is called once the watch is open.
+        """
 
     def pass_time(self, seconds: float) -> None:
         """Let some time go by."""
@@ -82,17 +93,32 @@ class Memory:
         made = server.ApiServer(clock, random.Random(7))
         return cls(made, clock, memory_client.Client(made, USER))
 
-    def watch(self, path: str, *, most: int, **query: Any) -> list[Event]:
-        """The first events of a watch; fewer if the server ends the watch before."""
+    def watch(
+        self,
+        path: str,
+        *,
+        most: int,
+        headers: Mapping[str, str] | None = None,
+        during: Callable[[], object] | None = None,
+        **query: Any,
+    ) -> list[Event]:
+        """The first events of a watch; fewer if the server ends the watch before.
+
+        `during` is called once the watch is open.
+        """
         asked = {"watch": "true", **{key: str(value) for key, value in query.items()}}
         answer = self.server.ask(
-            wire.Request(method="GET", path=path, query=asked, headers={}, body=b"", user=USER)
+            wire.Request(
+                method="GET", path=path, query=asked, headers=headers or {}, body=b"", user=USER
+            )
         )
         if isinstance(answer, wire.Answer):
             return [("REFUSED", json.loads(answer.body))]
         lines: list[bytes] = []
         ended: list[bool] = []
         answer.start(lines.append, lambda: ended.append(True))
+        if during is not None:
+            during()
         while not ended and len(lines) < most and self.clock.step(self.clock.now() + 3600):
             pass
         answer.stop()
@@ -112,20 +138,34 @@ class Real:
     plane: control_plane.ControlPlane
     api: sandbox.Client
 
-    def watch(self, path: str, *, most: int, **query: Any) -> list[Event]:
-        """The first events of a watch; fewer if the server ends the watch before."""
+    def watch(
+        self,
+        path: str,
+        *,
+        most: int,
+        headers: Mapping[str, str] | None = None,
+        during: Callable[[], object] | None = None,
+        **query: Any,
+    ) -> list[Event]:
+        """The first events of a watch; fewer if the server ends the watch before.
+
+        `during` is called once the watch is open.
+        """
         asked = {"watch": "true", **query}
         pool = self.api._pool
         response = pool.request(
             "GET",
             f"{self.api.url}{path}?{urlencode(asked)}",
+            headers=headers,
             preload_content=False,
             timeout=urllib3.Timeout(connect=5, read=60),
         )
         if response.status != 200:
             return [("REFUSED", json.loads(response.data))]
+        if during is not None:
+            during()
         found: list[Event] = []
-        for line in response:
+        for line in _lines(response):
             found.append(_event(line))
             if len(found) == most:
                 break
@@ -135,6 +175,13 @@ class Real:
     def pass_time(self, seconds: float) -> None:
         """Let some time go by."""
         time.sleep(seconds)
+
+
+def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    text = b""
+    for piece in response.stream(amt=None):
+        *whole, text = (text + piece).split(b"\n")
+        yield from whole
 
 
 def _event(line: bytes) -> Event:
@@ -186,3 +233,54 @@ class Case:
     def ask(self, method: str, path: str, body: Any = None, **rest: Any) -> sandbox.Answer:
         """One request, refused or not."""
         return self.api.ask(method, path, body, **rest)
+
+    def at(self, name: str) -> paths.Path:
+        """The path of a pod of the namespace."""
+        return paths.PODS.at(name, self.namespace)
+
+    def bind(self, name: str, node: str = "nowhere", **metadata: Any) -> sandbox.Answer:
+        """Bind a pod, refused or not."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, **metadata},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        path = paths.PODS.part(name, self.namespace, "binding")
+        return self.ask("POST", path, body)
+
+    def patch(self, path: str, body: Any, kind: str = "merge", **query: Any) -> sandbox.Answer:
+        """Patch an object, refused or not."""
+        headers = {"content-type": sandbox.PATCH_TYPES[kind]}
+        return self.ask("PATCH", path, body, query=query, headers=headers)
+
+    def create_queue(self, word: str, **spec: Any) -> tuple[paths.Path, dict[str, Any]]:
+        """Create a Queue; return its path and itself."""
+        body = {
+            "apiVersion": paths.VOLCANO,
+            "kind": "Queue",
+            "metadata": {"name": self.name(word)},
+            "spec": spec,
+        }
+        made = self.api.create(paths.QUEUES.everywhere, body)
+        return paths.QUEUES.at(self.name(word)), made
+
+    def create_group(self, name: str, **spec: Any) -> tuple[paths.Path, dict[str, Any]]:
+        """Create a PodGroup; return its path and itself."""
+        body = {
+            "apiVersion": paths.VOLCANO,
+            "kind": "PodGroup",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        made = self.api.create(paths.POD_GROUPS.within(self.namespace), body)
+        return paths.POD_GROUPS.at(name, self.namespace), made
+
+    def apply_queue(
+        self, path: str, manager: str, *, force: bool = False, **fields: Any
+    ) -> sandbox.Answer:
+        """Apply fields of a Queue as a manager."""
+        name = path.rstrip("/").removesuffix("/status").rpartition("/")[2]
+        metadata = {"name": name, **fields.pop("metadata", {})}
+        body = {"apiVersion": paths.VOLCANO, "kind": "Queue", "metadata": metadata, **fields}
+        return self.patch(path, body, "apply", fieldManager=manager, force=str(force).lower())

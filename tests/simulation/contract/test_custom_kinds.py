@@ -1,0 +1,134 @@
+"""Queues and PodGroups: defaults, unknown fields, validation."""
+
+from typing import Any
+
+import pytest
+
+from tests import crd_cases
+from tests.simulation.contract import sides
+from vscheduler.mirror import paths
+
+
+def ask(case: sides.Case, spec: dict[str, Any], **more: Any) -> Any:
+    """Create a Queue, refused or not."""
+    body = {
+        "apiVersion": paths.VOLCANO,
+        "kind": "Queue",
+        "metadata": {"name": case.name("q")},
+        "spec": spec,
+        **more,
+    }
+    return case.ask("POST", paths.QUEUES.everywhere, body)
+
+
+def test_defaults(case: sides.Case) -> None:
+    """Even of a spec that isn't there."""
+    _, queue = case.create_queue("q")
+    assert queue["spec"] == {"weight": 1, "reclaimable": True, "dequeueStrategy": "traverse"}
+    _, group = case.create_group("g")
+    assert group["spec"] == {"queue": "default"}
+
+
+def test_a_default_comes_back(case: sides.Case) -> None:
+    """When the field is removed."""
+    path, _ = case.create_group("g", queue="other")
+    assert case.api.patch(path, {"spec": {"queue": None}})["spec"]["queue"] == "default"
+
+
+def test_unknown_fields_are_dropped(case: sides.Case) -> None:
+    """At any depth."""
+    _, queue = case.create_queue("q", colour="red", affinity={"colour": "red"})
+    assert "colour" not in queue["spec"]
+    assert queue["spec"]["affinity"] == {}
+
+
+def test_a_new_queue_has_no_status(case: sides.Case) -> None:
+    """The status has a path of its own; a PodGroup's hasn't."""
+    assert "status" not in ask(case, {}, status={"state": "Open"}).body
+    group = {
+        "apiVersion": paths.VOLCANO,
+        "kind": "PodGroup",
+        "metadata": {"name": "g"},
+        "spec": {},
+        "status": {"phase": "Pending"},
+    }
+    made = case.api.create(paths.POD_GROUPS.within(case.namespace), group)
+    assert made["status"] == {"phase": "Pending"}
+
+
+def test_a_wrong_value_is_refused(case: sides.Case) -> None:
+    """422 with the field, the group and the kind."""
+    answer = ask(case, {"weight": 0})
+    assert (answer.status, answer.body["reason"]) == (422, "Invalid")
+    details = answer.body["details"]
+    assert (details["group"], details["kind"]) == ("scheduling.volcano.sh", "Queue")
+    assert details["causes"][0]["field"] == "spec.weight"
+
+
+@pytest.mark.parametrize(
+    "spec", [{"weight": "x"}, {"weight": 1.5}, {"reclaimable": "no"}, {"capability": []}]
+)
+def test_a_wrong_type_is_refused(case: sides.Case, spec: dict[str, Any]) -> None:
+    """422."""
+    assert ask(case, spec).status == 422
+
+
+def test_a_wrong_phase_is_refused(case: sides.Case) -> None:
+    """422, and the PodGroup stays as it was."""
+    path, made = case.create_group("g")
+    answer = case.patch(path, {"status": {"phase": "Nonsense"}})
+    assert answer.status == 422
+    assert "status.phase: Unsupported value" in answer.message
+    assert case.api.get(path) == made
+
+
+def test_a_kind_must_be_named(case: sides.Case) -> None:
+    """400, unlike for built-in kinds."""
+    answer = case.ask("POST", paths.QUEUES.everywhere, {"metadata": {"name": case.name("q")}})
+    assert answer.status == 400
+
+
+def test_an_update_needs_a_version(case: sides.Case) -> None:
+    """422 without it."""
+    path, made = case.create_queue("q")
+    del made["metadata"]["resourceVersion"]
+    answer = case.ask("PUT", path, made)
+    assert answer.status == 422
+    assert "metadata.resourceVersion" in answer.message
+
+
+def test_a_missing_object_names_the_group(case: sides.Case) -> None:
+    """In message and details."""
+    answer = case.ask("GET", paths.QUEUES.at("none-such"))
+    assert answer.message == 'queues.scheduling.volcano.sh "none-such" not found'
+    assert answer.body["details"]["group"] == "scheduling.volcano.sh"
+
+
+@pytest.mark.parametrize(("plural", "spec"), crd_cases.TAKEN)
+def test_what_the_definitions_take(memory: sides.Memory, plural: str, spec: Any) -> None:
+    """As the real API server does in tests/integration/test_crds.py."""
+    assert _asked(memory, plural, spec).status == 201
+
+
+@pytest.mark.parametrize(("plural", "spec", "says"), crd_cases.REFUSED)
+def test_what_the_definitions_refuse(
+    memory: sides.Memory, plural: str, spec: Any, says: dict[str, str]
+) -> None:
+    """As the real API server does in tests/integration/test_crds.py."""
+    answer = _asked(memory, plural, spec)
+    assert answer.status == 422
+    causes = {each["field"]: each["message"] for each in answer.body["details"]["causes"]}
+    for field in says:
+        assert any(field in each for each in causes), (field, causes)
+
+
+def _asked(memory: sides.Memory, plural: str, spec: Any) -> Any:
+    """Try to create an object that is called `me`."""
+    places = {"queues": paths.QUEUES.everywhere, "podgroups": paths.POD_GROUPS.within("default")}
+    body = {
+        "apiVersion": paths.VOLCANO,
+        "kind": crd_cases.KINDS[plural],
+        "metadata": {"name": "me"},
+        "spec": spec,
+    }
+    return memory.api.ask("POST", places[plural], body, query={"dryRun": "All"})
