@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.simulation import actors
-from tests.simulation.actors import binder, controllers, objects, tenants, world
+from tests.simulation.actors import binder, controllers, objects
 from tests.simulation.actors.base import Object
 from tests.simulation.actors.informers import path
 from tests.simulation.api_server.server import ApiServer, Client
@@ -20,11 +20,7 @@ from tests.simulation.kernel.core import Kernel
 ROOT = Path(__file__).parents[2]
 SMALL = actors.Scale(nodes=3, jobs=6, job_seconds=200, launch_seconds=30, quiet=2.0)
 SCHEDULER = "volcano"
-RESTLESS = (
-    *(name for name, *_ in (*world.STYLES, *world.EDITORS, *world.NODE_HABITS, *tenants.HABITS)),
-    "lease-meddler",
-)
-QUIET = actors.Scale(nodes=2, jobs=0, without=RESTLESS)
+QUIET = actors.Scale(nodes=2, jobs=0, without=actors.RESTLESS)
 """A world in which only controllers and kubelets are at work."""
 
 

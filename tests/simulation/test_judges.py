@@ -152,6 +152,7 @@ def test_queues_have_two_writers() -> None:
     history.lease(CONTROLLERS, "a-id", "a")
     history.put("queues", queue(share=0.5), "b")
     history.put("queues", queue(share=0.5, state="Closed"), "a")
+    history.put("queues", queue(share=0.5, state="Closed"), "b", code=409)
     assert history.broken() == []
     history.put("queues", queue(share=0.5), "b")
     assert history.broken() == ["one writer"]

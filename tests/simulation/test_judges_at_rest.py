@@ -1,6 +1,6 @@
 """Each judge of a world at rest flags what isn't as it should be, and nothing else."""
 
-from tests.simulation.made_histories import LEASE_SECONDS, History, group, queue, started
+from tests.simulation.made_histories import LEASE_SECONDS, History, group, node, queue, started
 
 
 def resting(*, deserved: str = "4", cpu: str = "4") -> History:
@@ -86,3 +86,21 @@ def test_writes_cease() -> None:
     history.leads("a")
     assert history.wrong() == ["writes cease"]
     assert history.wrong(calm_since=history.now + 1) == []
+
+
+def test_heartbeats_are_no_reason_to_write() -> None:
+    """A node that says the same again."""
+    history = started(1, 0)
+    history.put("queues", queue(pending=1))
+    history.later(70)
+    history.put("nodes", node())
+    history.put("queues", queue(pending=1, share=0.5), "a")
+    history.leads("a")
+    assert history.wrong() == ["writes cease"]
+    history = started(1, 0)
+    history.put("queues", queue(pending=1))
+    history.later(70)
+    history.put("nodes", node(cpu="5"))
+    history.put("queues", queue(pending=1, share=0.5), "a")
+    history.leads("a")
+    assert history.wrong() == []

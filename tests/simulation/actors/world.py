@@ -49,6 +49,12 @@ NODE_HABITS: Sequence[tuple[str, type[nodes.NodeHabit], float]] = (
     ("joins", nodes.Joins, 400.0),
     ("shrinks", nodes.Shrinks, 300.0),
 )
+RESTLESS = (
+    *(name for name, *_ in (*STYLES, *EDITORS, *tenants.HABITS, *NODE_HABITS)),
+    "lease-meddler",
+)
+"""Names of the units that stop when the world is to calm down."""
+
 LEASE_SECONDS = 900.0
 """How often somebody touches a Lease."""
 

@@ -16,6 +16,10 @@ SPECIAL_POD = (
     *("affinity", "topologySpreadConstraints", "schedulingGates", "resourceClaims", "hostNetwork"),
     *("runtimeClassName", "overhead"),
 )
+SPECIAL_ANNOTATIONS = ("volcano.sh/", "scheduling.volcano.sh/group-min-resources")
+"""Prefixes of annotations that may make a pod special, or unusable."""
+
+HARMLESS = "volcano.sh/preemptable"
 SPECIAL_GROUP = ("minTaskMember", "subGroupPolicy", "networkTopology")
 
 
@@ -53,6 +57,9 @@ def is_plain(pod: Object) -> bool:
     """Whether a pod's requests, selector and tolerations are all that it asks for."""
     spec = pod["spec"]
     if any(spec.get(name) for name in SPECIAL_POD):
+        return False
+    names = objects.annotations(pod)
+    if any(name.startswith(SPECIAL_ANNOTATIONS) and name != HARMLESS for name in names):
         return False
     if any("hostPort" in port for each in spec["containers"] for port in each.get("ports") or ()):
         return False

@@ -129,8 +129,10 @@ class OneWriter(Judge):
     def _is_controllers(self, change: Change) -> bool:
         """Whether only the controllers write such a change of a Queue."""
         before, after = change.before, change.after
-        if before is None or after is None:
+        if change.verb in ("create", "delete"):
             return True
+        if before is None or after is None:  # refused, and nobody knows what was to be written
+            return False
         if _finalizers(before) != _finalizers(after):
             return True
         old, new = objects.annotations(before), objects.annotations(after)

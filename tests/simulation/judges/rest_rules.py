@@ -57,13 +57,25 @@ def writes_cease(history: Sequence[Change], since: float, settings: Settings) ->
     found: list[Change] = []
     for change in history:
         if not ours(change):
-            busy = change.at
+            busy = busy if _means_nothing(change) else change.at
         elif change.resource != "leases" and change.at >= max(since, busy + settings.calm_seconds):
             found.append(change)
     if found:
         shown = "; ".join(_told(change) for change in found[-SHOWN:])
         message = f"{len(found)} writes at rest, the last of them: {shown}"
         yield Finding(at=found[0].at, rule="writes cease", message=message)
+
+
+def _means_nothing(change: Change) -> bool:
+    """Whether a write is a heartbeat, or was refused."""
+    if not served(change) or change.resource == "leases":
+        return True
+    if change.resource != "nodes" or change.before is None or change.after is None:
+        return False
+    known = [each.get("status") or {} for each in (change.before, change.after)]
+    ready = [objects.ready(each) for each in (change.before, change.after)]
+    same = known[0].get("allocatable") == known[1].get("allocatable") and ready[0] == ready[1]
+    return same and change.before["spec"] == change.after["spec"]
 
 
 def _told(change: Change) -> str:
