@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from tests import pictures, running
+from tests.properties import lives
 from tests.scenarios.deciding import decide, evict, pipeline
 
 TIERS = "gang drf:enableHierarchy=true | predicates"
@@ -73,6 +74,38 @@ def test_a_gang_stays_whose_branch_would_have_less_than_the_claimants() -> None:
     smaller = picture.replace("a/x min=3 n1 n1 n1", "a/x min=2 n1 n1   job a/z min=2 age=90 n1 n1")
     found = decide(smaller.replace("b/y min=3 -*3", "b/y min=2 -*2"), "allocate, reclaim", TIERS)
     assert {each.pod[0] for each in found if each.what == "evict"} == {"x"}
+
+
+def test_a_branch_that_holds_more_takes_nothing_though_it_counts_for_less() -> None:
+    """A pod of a job that has just begun makes ten cores count as four, with a core left."""
+    picture = """
+        node  n1 cpu=17
+        queue a   queue b
+        job   a/old min=1 cpu=2 n1 n1 n1 n1 -*2
+        job   a/new min=1 cpu=2 n1 -
+        job   b/y   min=1 cpu=2 n1 n1 n1
+        """
+    assert decide(picture, "allocate, reclaim", TIERS) == []
+
+
+def test_branches_whose_jobs_start_and_stop_come_to_rest() -> None:
+    """Each pod by which a job starts or stops changes what the others count for. By that alone,
+    preempt and reclaim would lead the same pods in a circle.
+    """
+    life = lives.Life(
+        pictures.documents("""
+        node  n1 cpu=20
+        queue a   queue b
+        job   a/u min=1 cpu=2 age=10 n1 n1
+        job   a/v min=1 cpu=1 age=40 n1
+        job   a/w min=1 cpu=2 age=50 n1 n1 n1 -*2
+        job   b/x min=1 cpu=2 age=60 n1 n1 n1 -
+        job   b/y min=1 cpu=1 age=20 n1 n1
+        """)
+    )
+    tree = {"actions": "allocate, preempt, reclaim", "tiers": running.tiers(TIERS)}
+    evictions = [len(life.cycle(tree).evicts) for _ in range(12)]
+    assert sum(evictions[-6:]) == 0, evictions
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,9 @@ Step: TypeAlias = tuple[str, bytes]
 Result: TypeAlias = tuple[list[float], float, bool]
 """The scaled allocation, the dominant share, and whether all parts are saturated."""
 
+SharePair: TypeAlias = tuple[float, float]
+"""The shares of a node and of a sibling."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePath:
@@ -113,11 +116,13 @@ class Total:
 class TreeNode:
     """A node of the tree, with inner nodes of paths or nodes of queues as children."""
 
-    __slots__ = ("parent", "parts", "result", "stale", "weight")
+    __slots__ = ("held", "parent", "parts", "result", "stale", "weight")
 
-    def __init__(self, parent: "TreeNode | None", weight: float) -> None:
+    def __init__(self, parent: "TreeNode | None", weight: float, size: int) -> None:
         self.parent = parent
         self.weight = weight
+        self.held = np.zeros(size, dtype=np.int64)
+        """The sum of what all jobs below hold, not scaled, (R,)."""
         self.parts: list[TreeNode] = []
         if parent is not None:
             parent.parts.append(self)
@@ -136,6 +141,13 @@ class TreeNode:
     def weighted(self) -> float:
         """The dominant share divided by the weight."""
         return round(self.result[1] / self.weight, DIGITS)
+
+    def hold(self, amounts: ResourceArray) -> None:
+        """Add amounts to what this node and all nodes above hold."""
+        node: TreeNode | None = self
+        while node is not None:
+            node.held += amounts
+            node = node.parent
 
     def recompute(self, total: Total, wanted: Mask) -> None:
         """Compute the results of stale nodes; `wanted` (R,) says of which resources some is left.
@@ -174,7 +186,7 @@ class QueueNode(TreeNode):
     __slots__ = ("_held", "_numbers", "_part", "_results", "_rows", "_states", "_undo", "_whole")
 
     def __init__(self, parent: TreeNode, held: Sequence[JobUsage], size: int) -> None:
-        super().__init__(parent, LEAST_WEIGHT)
+        super().__init__(parent, LEAST_WEIGHT, size)
         self._rows = {holding.job: row for row, holding in enumerate(held)}
         self._held = _rows((each.allocated for each in held), size)
         request = _rows((each.request for each in held), size)
@@ -241,7 +253,7 @@ class Tree:
         """Every queue has a place. If two places disagree about a weight, the first counts."""
         self._total = Total(total)
         self._used = np.zeros(total.size, dtype=np.int64)
-        self._root = TreeNode(None, LEAST_WEIGHT)
+        self._root = TreeNode(None, LEAST_WEIGHT, total.size)
         """Its result isn't computed, as nothing is compared with it."""
         self._queue_nodes: dict[str, QueueNode] = {}
         known: dict[tuple[str, ...], TreeNode] = {(): self._root}
@@ -250,7 +262,7 @@ class Tree:
             for depth, weight in enumerate(stands.weights, start=1):
                 path = stands.path[:depth]
                 if path not in known:
-                    known[path] = TreeNode(node, weight)
+                    known[path] = TreeNode(node, weight, total.size)
                 node = known[path]
             same = [other for other in places if flat and places[other].path == stands.path]
             held = [each for name in same or (queue,) for each in holdings.get(name, ())]
@@ -258,6 +270,7 @@ class Tree:
             self._queue_nodes[queue] = shared or QueueNode(node, held, total.size)
             for each in holdings.get(queue, ()):
                 self._used += each.allocated
+                self._queue_nodes[queue].hold(each.allocated)
         self._flat = flat
         self._depth = max((len(stands.path) for stands in places.values()), default=0) + (not flat)
         self._wanted: Mask = self._used < total
@@ -270,6 +283,7 @@ class Tree:
         """
         node = self._queue_nodes[queue]
         node.shift(job, amounts)
+        node.hold(amounts)
         self._change(node)
         self._used += amounts
         wanted = self._used < self._total.amounts
@@ -313,11 +327,19 @@ class Tree:
         parts = [part for each in compared for part in (float(each.saturated), each.weighted)]
         return (*parts, *[0.0] * (2 * self._depth - len(parts)))
 
-    def shares(self, queue: str, other: str) -> tuple[float, float]:
-        """Return the weighted shares of the two nodes at which the paths of both queues part."""
+    def shares(self, queue: str, other: str) -> tuple[SharePair, SharePair]:
+        """Return the weighted shares of the two nodes at which the paths of both queues part.
+
+        The first pair is scaled, as in the order of queues. The second pair is by what jobs hold.
+        """
         pairs = zip(self._path(queue), self._path(other), strict=False)
         mine, theirs = next(pair for pair in pairs if pair[0] is not pair[1])
-        return mine.weighted, theirs.weighted
+        held = self._held_share(mine), self._held_share(theirs)
+        return (mine.weighted, theirs.weighted), held
+
+    def _held_share(self, node: TreeNode) -> float:
+        """Return the weighted share without scaling; it never shrinks as more of a node starts."""
+        return round(self._total.dominant(node.held.tolist()) / node.weight, DIGITS)
 
     def _path(self, queue: str) -> list[TreeNode]:
         """Return the nodes from below the root to the queue's own, with attributes up to date."""

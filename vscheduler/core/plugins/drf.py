@@ -4,7 +4,6 @@ Volcano: plugins/drf. A job's dominant share is the largest fraction of any clus
 the job. With enableHierarchy, queues in a tree have shares as well.
 """
 
-import operator
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import ClassVar
@@ -98,8 +97,10 @@ class Drf(contracts.Plugin):
         """Return pods of queues with a larger share, compared where their paths part.
 
         Without the pod, the share must still be no smaller than the claimant's share with its pod
-        (Volcano: drf reclaimFn). Both conditions are needed because a share can shrink as more of a
-        queue starts; with only one, two queues could take from each other in turns.
+        (Volcano: drf reclaimFn). Both conditions must hold for scaled shares, which order queues,
+        and for shares by what is held. A scaled share can shrink as more of a queue starts, and
+        grow as less of it runs, so that by scaled shares alone queues could take from each other in
+        a circle. By what is held, the smaller of the two shares never ends lower.
         """
         if self._tree is None:
             return None
@@ -115,7 +116,11 @@ class Drf(contracts.Plugin):
         """Return the queues of these pods that have a larger share than the claimant's queue."""
         assert self._tree is not None
         owners = {self._session.job_states[task.job].job.queue for task in candidates} - {mine}
-        return {each for each in owners if operator.lt(*self._tree.shares(mine, each))}
+        return {
+            each
+            for each in owners
+            if all(less < more for less, more in self._tree.shares(mine, each))
+        }
 
     def _giving_way(
         self, mine: str, candidates: Sequence[jobs.Task], richer: Collection[str]
@@ -130,7 +135,7 @@ class Drf(contracts.Plugin):
         for task in candidates:
             queue = self._session.job_states[task.job].job.queue
             self._shift(task, -1)
-            if queue in richer and operator.le(*tree.shares(mine, queue)):
+            if queue in richer and all(less <= more for less, more in tree.shares(mine, queue)):
                 victims.append(task)
             else:
                 self._shift(task, 1)
@@ -144,7 +149,8 @@ class Drf(contracts.Plugin):
         """Return the weighted shares of both queues at the nodes where their paths part.
 
         The loser must keep no less than the claimant gets; otherwise both would take whole gangs
-        from each other in turns.
+        from each other in turns. Scaled shares are returned unless only the shares by what is held
+        forbid the eviction.
         """
         if self._tree is None:
             return None
@@ -155,10 +161,11 @@ class Drf(contracts.Plugin):
             self._tree.shift(mine, claimant.job, claimed)
             for task in victims:
                 self._shift(task, -1)
-            claimant_ends, loser_ends = self._tree.shares(mine, theirs)
+            pairs = self._tree.shares(mine, theirs)
             for task in reversed(victims):
                 self._shift(task, 1)
             self._tree.shift(mine, claimant.job, -claimed)
+        claimant_ends, loser_ends = next((pair for pair in pairs if pair[0] > pair[1]), pairs[0])
         return decisions.ShareAfter(loser=loser_ends, claimant=claimant_ends)
 
     def on_allocate(self, task: jobs.Task) -> None:

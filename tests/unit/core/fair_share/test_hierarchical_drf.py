@@ -141,14 +141,28 @@ def test_ways_part_somewhere() -> None:
         "c": [holding("z", amounts(4), amounts(9))],
     }
     planted = tree({"a": "root/e/a", "b": "root/e/b", "c": "root/s"}, held)
-    mine, theirs = planted.shares("a", "b")
-    assert mine < theirs
-    assert planted.shares("b", "a") == (theirs, mine)
-    mine, theirs = planted.shares("a", "c")
-    assert mine > theirs  # five of ten against four
+    for (mine, theirs), back in zip(
+        planted.shares("a", "b"), planted.shares("b", "a"), strict=True
+    ):
+        assert mine < theirs
+        assert back == (theirs, mine)
+    assert planted.shares("a", "c") == ((0.5, 0.4), (0.5, 0.4))
     planted.shift("c", "z", amounts(1))
-    mine, theirs = planted.shares("a", "c")
-    assert mine == theirs
+    assert planted.shares("a", "c") == ((0.5, 0.5), (0.5, 0.5))
+
+
+def test_only_shares_by_what_is_held_grow_with_each_pod() -> None:
+    """Scaled, one that has just begun counts for less with two parts than before with one."""
+    held = {
+        "a": [holding("x", amounts(4), amounts(9)), holding("w", amounts(0), amounts(9))],
+        "b": [holding("y", amounts(3), amounts(9))],
+    }
+    planted = tree({"a": "root/a", "b": "root/b"}, held)
+    assert planted.shares("a", "b") == ((0.4, 0.3), (0.4, 0.3))
+    planted.shift("a", "w", amounts(1))
+    assert planted.shares("a", "b") == ((0.2, 0.3), (0.5, 0.3))
+    planted.shift("a", "w", amounts(-1))
+    assert planted.shares("a", "b") == ((0.4, 0.3), (0.4, 0.3))
 
 
 def test_the_first_queue_decides_about_a_weight() -> None:
