@@ -210,7 +210,7 @@ def test_a_loop_that_never_waits_is_found(machine: Machine) -> None:
 
     machine.start("one", main)
     with pytest.raises(core.LivelockError):
-        machine.kernel.run(1)
+        machine.kernel.run(2)
 
 
 def test_the_order_of_threads_depends_on_the_seed() -> None:

@@ -12,8 +12,10 @@ import greenlet
 
 EPOCH = 1_800_000_000.0
 """When each simulation begins, in seconds since 1970."""
-STEPS_MAX = 200_000
-"""More steps than this at one moment are a loop that never waits."""
+STEP_SECONDS = 5e-6
+"""What each step of a thread takes, so that a loop that looks at the clock sees it move."""
+STEPS_MAX = 100_000
+"""More steps than this within a second are a loop that never waits."""
 
 Call = Callable[[], None]
 
@@ -97,6 +99,8 @@ class Kernel:
         self.steps = 0
         self._chance = random.Random(f"{seed}/kernel")
         self._moment = 0.0
+        self._second = 0.0
+        self._steps_before = 0
         self._timers: list[tuple[float, int, Timer]] = []
         self._ready: list[Thread] = []
         self._hub: greenlet.greenlet | None = None
@@ -174,20 +178,17 @@ class Kernel:
     def run(self, seconds: float) -> None:
         """Run for so long. Raises LivelockError, and what a timer's call raises."""
         self._hub = greenlet.getcurrent()
-        until, steps = self._moment + seconds, 0
+        until = self._moment + seconds
         while True:
-            if self._ready:
-                steps += 1
-                if steps > STEPS_MAX:
-                    raise LivelockError(f"{self._ready[0].name} at {self._moment:.3f}")
+            if self._timers and self._timers[0][0] <= self._moment:
+                self._fire()
+            elif self._ready:
                 self._step()
-                continue
-            if not self._timers or self._timers[0][0] > until:
-                self._moment = until
+            elif not self._timers or self._timers[0][0] > until:
+                self._moment = max(self._moment, until)
                 return
-            if self._timers[0][0] > self._moment:
-                self._moment, steps = self._timers[0][0], 0
-            self._fire()
+            else:
+                self._moment = self._timers[0][0]
 
     def _fire(self) -> None:
         """Call all timers of this moment, so that chance decides among the threads they wake."""
@@ -196,12 +197,22 @@ class Kernel:
             if timer.call is not None:
                 timer.call()
 
+    def _count(self, thread: Thread) -> None:
+        """Let a step take its time. Raises LivelockError."""
+        self.steps += 1
+        self._moment += STEP_SECONDS
+        thread.cpu_seconds += STEP_SECONDS
+        if self._moment > self._second + 1.0:
+            self._second, self._steps_before = self._moment, self.steps
+        if self.steps - self._steps_before > STEPS_MAX:
+            raise LivelockError(f"{thread.name} at {self._moment:.3f}")
+
     def _step(self) -> None:
         ready = self._ready
         thread = ready.pop(int(self._chance.random() * len(ready)) if len(ready) > 1 else 0)
         if thread.owner.frozen or thread.owner.ended:
             return
-        self.steps += 1
+        self._count(thread)
         thread.is_woken = thread.is_waiting = False
         self.current = thread
         try:

@@ -11,6 +11,7 @@ import time
 import types
 from typing import Any
 
+from aiohttp import connector
 from kopf._core.reactor import running
 
 from tests.simulation.kernel import core, loops, threads
@@ -114,6 +115,7 @@ def _patch_threads(machine: threads.Machine) -> None:
     _replace(asyncio, SelectorEventLoop=new_loop, new_event_loop=new_loop)
     _replace(os, _exit=leave)
     _replace(socket, gethostname=lambda: machine.process.name)
+    _replace(connector.aiohappyeyeballs, start_connection=_no_socket)
     _replace(watchdog, KillTimer=NoTimer)
     _keyword_default(watchdog.Outlets, "end", leave)
     unused = dict.fromkeys(("disable", "enable", "freeze", "set_threshold"), _nothing)
@@ -128,6 +130,10 @@ def _replace(owner: object, **values: object) -> None:
 def _keyword_default(kind: type, name: str, value: object) -> None:
     """Replace a default that was taken when the class was made."""
     kind.__init__.__kwdefaults__[name] = value  # type: ignore[misc]
+
+
+async def _no_socket(**_: object) -> None:
+    """In place of aiohttp's sockets: the event loop connects without any."""
 
 
 def _nothing(*_: object) -> None:
