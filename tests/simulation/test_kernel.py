@@ -117,6 +117,22 @@ def test_a_failure_of_the_main_thread_is_kept(machine: Machine) -> None:
     assert [str(each) for each in process.errors] == ["broken"]
 
 
+def test_the_end_of_a_thread_leaves_its_creator_alone(machine: Machine) -> None:
+    """A creator that sleeps goes on sleeping."""
+
+    async def main() -> None:
+        thread = asyncio.get_running_loop().run_in_executor(None, lambda: machine.say("done"))
+        await asyncio.sleep(10)
+        machine.say("awake")
+        await thread
+        assert asyncio.get_running_loop() is not None
+
+    process = machine.start("one", main)
+    machine.kernel.run(20)
+    assert machine.said == [(0.0, "done"), (10.0, "awake")]
+    assert process.errors == []
+
+
 class Client(asyncio.Protocol):
     """Collects what comes."""
 

@@ -5,7 +5,7 @@ import heapq
 import itertools
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import greenlet
@@ -62,6 +62,7 @@ class Thread:
 
     def go_on(self) -> None:
         """Run until the next wait. To be called by the kernel only."""
+        self.greenlet.parent = greenlet.getcurrent()  # where its end leads, not to its creator
         asyncio._set_running_loop(self._running_loop)
         sys.set_asyncgen_hooks(*self._hooks)
         try:
@@ -104,6 +105,7 @@ class Kernel:
         self._timers: list[tuple[float, int, Timer]] = []
         self._ready: list[Thread] = []
         self._hub: greenlet.greenlet | None = None
+        self._graves: list[Thread] = []
 
     @property
     def moment(self) -> float:
@@ -126,6 +128,13 @@ class Kernel:
         thread = Thread(self, owner, name, target)
         self.wake(thread)
         return thread
+
+    def bury(self, threads: Iterable[Thread]) -> None:
+        """Keep threads that will never go on.
+
+        The end of a greenlet object runs its finally blocks, in the middle of another thread.
+        """
+        self._graves += threads
 
     def wake(self, thread: Thread) -> None:
         """Let a thread go on that waits, or will wait."""

@@ -76,6 +76,7 @@ class Process(core.Owner):
         if self.ended:
             return
         self.ended = True
+        self.kernel.bury(self._threads)
         self.network.abandon(self)
         self._on_end(self, status)
 

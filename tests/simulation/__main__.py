@@ -1,0 +1,134 @@
+"""`python -m tests.simulation SEED`: one run, or the smallest that fails in the same way.
+
+Prints one line when nothing was found, and ends with status 0. Otherwise prints what was broken,
+with the last events, and ends with status 1.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.simulation import actors, faults, simulation
+from tests.simulation.kernel import core, patching
+
+LAST = 40
+"""How many of the last log lines and writes a failure shows."""
+RULE = "broken: "
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run, and print what came of it."""
+    options = _parse(arguments)
+    if options.shrink:
+        return _shrink(options)
+    chosen = [name for name in faults.KINDS if name not in options.without]
+    with tempfile.TemporaryDirectory() as folder:
+        run = simulation.Simulation(
+            simulation.Options(
+                seed=options.seed,
+                hours=options.hours,
+                nodes=options.nodes,
+                jobs=options.jobs,
+                faults=[] if options.quiet else chosen,
+                without=[name for name in options.without if name not in faults.KINDS],
+            ),
+            Path(folder),
+        )
+        try:
+            outcome = run.run()
+        except BaseException:
+            _show_last(run)
+            raise
+    _show(options, run, outcome)
+    return 0 if outcome.faultless else 1
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation")
+    parser.add_argument("seed")
+    parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--nodes", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=20)
+    parser.add_argument("--quiet", action="store_true", help="without any fault")
+    parser.add_argument("--without", action="append", default=[], help="a fault or an actor")
+    parser.add_argument("--shrink", action="store_true", help="leave out what isn't needed")
+    return parser.parse_args(arguments)
+
+
+def _show(
+    options: argparse.Namespace, run: simulation.Simulation, outcome: simulation.Outcome
+) -> None:
+    write = sys.stdout.write
+    speed = outcome.hours / max(outcome.cpu_seconds, 0.001) * 3600
+    write(
+        f"seed {options.seed}: {outcome.hours:.1f} h, {outcome.pods} pods, {outcome.binds} binds, "
+        f"{outcome.writes} writes, {outcome.strikes} faults, {outcome.steps} steps, "
+        f"{outcome.cpu_seconds:.0f} CPU s, {speed:.0f} h an hour\n"
+    )
+    if outcome.faultless:
+        return
+    _show_last(run)
+    for crash in outcome.crashes:
+        write(f"{RULE}crash: {crash}\n")
+    for found in outcome.findings[:20]:
+        write(f"{RULE}{found.rule}: {found.at - core.EPOCH:.3f} {found.message}\n")
+    write(f"again: python -m tests.simulation {' '.join(_words(options))}\n")
+
+
+def _show_last(run: simulation.Simulation) -> None:
+    write = sys.stdout.write
+    for line in list(run.log.lines)[-LAST:]:
+        write(f"log {line.at:.3f} {line.process} {line.event} {line.fields}\n")
+    for each in run.api.history[-LAST:]:
+        where = "/".join(filter(None, (each.resource, each.namespace, each.name, each.subresource)))
+        at = each.at - core.EPOCH
+        write(f"write {at:.3f} {each.origin or each.user} {each.verb} {where} {each.code}\n")
+    for strike in run.faults.strikes[-LAST:]:
+        since, until = strike.since - core.EPOCH, strike.until - core.EPOCH
+        write(f"fault {since:.3f} to {until:.3f} {strike.name}\n")
+
+
+def _words(options: argparse.Namespace) -> list[str]:
+    words = [options.seed, f"--hours={options.hours:g}", f"--nodes={options.nodes}"]
+    words += [f"--jobs={options.jobs}", *(["--quiet"] if options.quiet else [])]
+    return words + [f"--without={name}" for name in options.without]
+
+
+def _shrink(options: argparse.Namespace) -> int:
+    """Leave out one thing after the other for as long as the same rule is broken."""
+    wanted = _rule(options)
+    if not wanted:
+        sys.stdout.write("nothing is broken\n")
+        return 0
+    for name in [*faults.KINDS, *actors.RESTLESS]:
+        before = list(options.without)
+        options.without = [*before, name]
+        if _rule(options) != wanted:
+            options.without = before
+        sys.stdout.write(f"{'kept' if options.without == before else 'left out'}: {name}\n")
+    sys.stdout.write(f"{wanted}: python -m tests.simulation {' '.join(_words(options))}\n")
+    return 1
+
+
+def _rule(options: argparse.Namespace) -> str:
+    """The first rule that a run breaks; a failure of the simulation itself counts, too."""
+    command = [sys.executable, "-m", "tests.simulation", *_words(options)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this program
+    broken = [line for line in done.stdout.splitlines() if line.startswith(RULE)]
+    if broken:
+        return broken[0].removeprefix(RULE).partition(":")[0]
+    return "" if done.returncode == 0 else done.stderr.strip().rpartition("\n")[2].partition(":")[0]
+
+
+if __name__ == "__main__":
+    STATUS = 2
+    try:
+        STATUS = main(sys.argv[1:])
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if sys.exc_info()[0] is None:
+            patching.end_program(STATUS)

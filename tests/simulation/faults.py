@@ -1,0 +1,220 @@
+"""What breaks, and for how long: each fault is a unit of its own, with chance of its own."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tests.simulation import instances
+from tests.simulation.kernel import core, network
+
+if TYPE_CHECKING:
+    from tests.simulation.api_server import server
+
+KILLED = 137
+TERM = 15
+
+Heal = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What faults can reach."""
+
+    kernel: core.Kernel
+    net: network.Network
+    api: "server.ApiServer"
+    replicas: Sequence[instances.Instance]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of fault: how often it strikes, how long it lasts, and what it does."""
+
+    every_seconds: float
+    """Mean time from the end of one strike to the next."""
+    lasts_seconds: tuple[float, float]
+    strike: Callable[[Scene, random.Random], Heal]
+    """Breaks something; gives what heals it."""
+
+
+def _nothing() -> None:
+    pass
+
+
+def _pick(scene: Scene, chance: random.Random) -> instances.Instance:
+    return scene.replicas[int(chance.random() * len(scene.replicas))]
+
+
+def kill(scene: Scene, chance: random.Random) -> Heal:
+    """SIGKILL, at any moment between two steps of any thread."""
+    process = _pick(scene, chance).process
+    if process is not None:
+        process.end(KILLED)
+    return _nothing
+
+
+def terminate(scene: Scene, chance: random.Random) -> Heal:
+    """SIGTERM, as at each rollout."""
+    process = _pick(scene, chance).process
+    if process is not None:
+        process.signal(TERM)
+    return _nothing
+
+
+def freeze(scene: Scene, chance: random.Random) -> Heal:
+    """SIGSTOP, then SIGCONT."""
+    process = _pick(scene, chance).process
+    if process is None:
+        return _nothing
+    process.stop()
+    return process.go_on
+
+
+def partition(scene: Scene, chance: random.Random) -> Heal:
+    """Requests don't arrive, or answers don't, or neither."""
+    replica = _pick(scene, chance)
+    link = scene.net.link(replica.name)
+    way = int(chance.random() * 3)
+    link.up, link.down = way == 1, way == 2
+
+    def heal() -> None:
+        link.up = link.down = True
+        scene.net.release(replica.name)
+
+    return heal
+
+
+def slow(scene: Scene, chance: random.Random) -> Heal:
+    """Each way takes up to three seconds."""
+    link = scene.net.link(_pick(scene, chance).name)
+    link.slow = chance.uniform(0.05, 3.0)
+
+    def heal() -> None:
+        link.slow = 0.0
+
+    return heal
+
+
+def reset(scene: Scene, chance: random.Random) -> Heal:
+    """All connections of an instance break."""
+    scene.net.reset(_pick(scene, chance).name)
+    return _nothing
+
+
+def stop_server(scene: Scene, chance: random.Random) -> Heal:
+    """The API server ends, and starts again."""
+    del chance
+    scene.net.serving = False
+    scene.net.reset()
+    scene.api.end_watches()
+
+    def heal() -> None:
+        scene.net.serving = True
+
+    return heal
+
+
+def compact(scene: Scene, chance: random.Random) -> Heal:
+    """Older resourceVersions are forgotten, and all watches end."""
+    del chance
+    scene.api.compact()
+    scene.api.end_watches()
+    return _nothing
+
+
+def throttle(scene: Scene, chance: random.Random) -> Heal:
+    """A share of all requests of the instances gets 429."""
+    users = [replica.name for replica in scene.replicas]
+    scene.api.faults.throttle(chance.uniform(0.1, 0.9), users=users)
+    return partial(scene.api.faults.throttle, 0.0)
+
+
+def lose_answers(scene: Scene, chance: random.Random) -> Heal:
+    """Writes are carried out and answered with 500."""
+    scene.api.faults.lose_answers(chance.uniform(0.05, 0.5))
+    return partial(scene.api.faults.lose_answers, 0.0)
+
+
+def revoke(scene: Scene, chance: random.Random) -> Heal:
+    """The credentials of an instance aren't known for a while."""
+    name = _pick(scene, chance).name
+    scene.api.faults.revoke(name)
+    return partial(scene.api.faults.accept, name)
+
+
+def set_clock(scene: Scene, chance: random.Random) -> Heal:
+    """A wall clock jumps, and jumps back."""
+    clock = _pick(scene, chance).clock
+    clock.skew_seconds = chance.choice((-3600.0, -5.0, 5.0, 3600.0))
+
+    def heal() -> None:
+        clock.skew_seconds = 0.0
+
+    return heal
+
+
+KINDS = {
+    "kill": Kind(every_seconds=600, lasts_seconds=(0, 0), strike=kill),
+    "terminate": Kind(every_seconds=1200, lasts_seconds=(0, 0), strike=terminate),
+    "freeze": Kind(every_seconds=600, lasts_seconds=(0.5, 60), strike=freeze),
+    "partition": Kind(every_seconds=600, lasts_seconds=(0.5, 90), strike=partition),
+    "slow": Kind(every_seconds=900, lasts_seconds=(1, 60), strike=slow),
+    "reset": Kind(every_seconds=300, lasts_seconds=(0, 0), strike=reset),
+    "stop server": Kind(every_seconds=1800, lasts_seconds=(1, 40), strike=stop_server),
+    "compact": Kind(every_seconds=900, lasts_seconds=(0, 0), strike=compact),
+    "throttle": Kind(every_seconds=1200, lasts_seconds=(1, 60), strike=throttle),
+    "lose answers": Kind(every_seconds=1200, lasts_seconds=(1, 60), strike=lose_answers),
+    "revoke": Kind(every_seconds=1800, lasts_seconds=(1, 40), strike=revoke),
+    "set clock": Kind(every_seconds=1800, lasts_seconds=(1, 300), strike=set_clock),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strike:
+    """A fault that struck."""
+
+    name: str
+    since: float
+    until: float
+    """Seconds since 1970."""
+
+
+class Faults:
+    """Strikes until told to stop."""
+
+    def __init__(self, scene: Scene, seed: str, names: Sequence[str]) -> None:
+        self.strikes: list[Strike] = []
+        self._scene = scene
+        self._stopped = False
+        self._healing: dict[int, Heal] = {}
+        for name in names:
+            self._arm(name, KINDS[name], random.Random(f"{seed}/faults/{name}"))
+
+    def stop(self) -> None:
+        """Heal everything, and strike no more."""
+        self._stopped = True
+        healing, self._healing = self._healing, {}
+        for heal in healing.values():
+            heal()
+
+    def _arm(self, name: str, kind: Kind, chance: random.Random) -> None:
+        pause = chance.expovariate(1 / kind.every_seconds)
+        self._scene.kernel.after(pause, lambda: self._strike(name, kind, chance))
+
+    def _strike(self, name: str, kind: Kind, chance: random.Random) -> None:
+        if self._stopped:
+            return
+        kernel = self._scene.kernel
+        seconds = chance.uniform(*kind.lasts_seconds)
+        number = next(kernel.numbers)
+        self._healing[number] = kind.strike(self._scene, chance)
+        now = kernel.now()
+        self.strikes.append(Strike(name=name, since=now, until=now + seconds))
+
+        def over() -> None:
+            self._healing.pop(number, _nothing)()
+            self._arm(name, kind, chance)
+
+        kernel.after(seconds, over)

@@ -1,0 +1,155 @@
+"""A run: instances, an API server, a cluster that lives, faults; and what the judges find in it."""
+
+import random
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.simulation import actors, faults, instances, judges
+from tests.simulation.api_server import http, server
+from tests.simulation.kernel import core, network, patching
+
+SCHEDULER = "volcano"
+cpu_seconds = time.process_time
+REPLICAS = ("one", "two")
+LOOK_SECONDS = 60.0
+"""How often the judges look."""
+CALM_SECONDS = 1800.0
+"""How long nothing breaks at the end of a run."""
+RECOVERY_SECONDS = 60.0
+"""How long after a fault its effects are excused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a run is made of."""
+
+    seed: str
+    hours: float = 1.0
+    nodes: int = 10
+    jobs: int = 20
+    faults: Sequence[str] = tuple(faults.KINDS)
+    without: Sequence[str] = ()
+    """Names of actors that are left out."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What came of a run."""
+
+    findings: list[judges.Finding] = field(default_factory=list)
+    crashes: list[str] = field(default_factory=list)
+    """Processes that ended without having been killed."""
+    hours: float = 0.0
+    cpu_seconds: float = 0.0
+    steps: int = 0
+    writes: int = 0
+    binds: int = 0
+    strikes: int = 0
+    pods: int = 0
+
+    @property
+    def faultless(self) -> bool:
+        """Whether nothing was found."""
+        return not (self.findings or self.crashes)
+
+
+class Simulation:
+    """One run in this program; a program can do one only."""
+
+    def __init__(self, options: Options, folder: Path) -> None:
+        seed = options.seed
+        self.options = options
+        self.kernel = core.Kernel(seed)
+        self.api = server.ApiServer(self.kernel, random.Random(f"{seed}/api"))
+        self.world = actors.populate(
+            self.api,
+            self.kernel,
+            random.Random(f"{seed}/world"),
+            actors.Scale(
+                nodes=options.nodes,
+                jobs=options.jobs,
+                schedulers=(SCHEDULER,),
+                without=options.without,
+            ),
+        )
+        net_chance = random.Random(f"{seed}/net")
+        self.machine = patching.install(self.kernel, seed)
+        self.net = network.Network(self.kernel, http.HttpServer(self.api).connection, net_chance)
+        self.log = instances.Log(self.machine)
+        self.replicas = [
+            instances.Instance(
+                self.machine, name, self.net, folder, seed=seed, schedulers=(SCHEDULER,), user=name
+            )
+            for name in REPLICAS
+        ]
+        scene = faults.Scene(kernel=self.kernel, net=self.net, api=self.api, replicas=self.replicas)
+        self.faults = faults.Faults(scene, seed, options.faults)
+        self._excused: list[tuple[float, float]] = []
+        self.settings = judges.Settings(schedulers=(SCHEDULER,), faults=self._excused)
+        self._court = judges.court(self.settings)
+        self._seen = 0
+        self._seen_strikes = 0
+
+    def run(self) -> Outcome:
+        """Run with faults, then without; stop at the first finding."""
+        outcome = Outcome()
+        began = cpu_seconds()
+        for replica in self.replicas:
+            replica.start()
+        end = self.options.hours * 3600
+        self._go(outcome, end)
+        if outcome.faultless:
+            self.faults.stop()
+            self.world.calm()
+            calm_since = self.kernel.now()
+            self._go(outcome, end + CALM_SECONDS)
+            if outcome.faultless:
+                self._judge_end(outcome, calm_since)
+        self._sum_up(outcome, cpu_seconds() - began)
+        return outcome
+
+    def _go(self, outcome: Outcome, until: float) -> None:
+        while self.kernel.moment < until and outcome.faultless:
+            self.kernel.run(min(LOOK_SECONDS, until - self.kernel.moment))
+            self._look(outcome)
+
+    def _look(self, outcome: Outcome) -> None:
+        for strike in self.faults.strikes[self._seen_strikes :]:
+            self._excused.append((strike.since, strike.until + RECOVERY_SECONDS))
+        self._seen_strikes = len(self.faults.strikes)
+        history = self.api.history
+        outcome.findings += self._court.see(history[self._seen :])
+        self._seen = len(history)
+        outcome.crashes += self._crashes()
+
+    def _crashes(self) -> list[str]:
+        return [
+            f"{name} ended with status {status} at {at:.3f}: {_told(errors)}"
+            for replica in self.replicas
+            for at, name, status, errors in replica.ends
+            if errors or status not in (0, faults.KILLED)
+        ]
+
+    def _judge_end(self, outcome: Outcome, calm_since: float) -> None:
+        now = self.kernel.now()
+        outcome.findings += self._court.finish(now)
+        outcome.findings += judges.at_rest(
+            self.api.history, self.settings, at=now, calm_since=calm_since
+        )
+
+    def _sum_up(self, outcome: Outcome, seconds: float) -> None:
+        history = self.api.history
+        outcome.hours = self.kernel.moment / 3600
+        outcome.cpu_seconds = seconds
+        outcome.steps = self.kernel.steps
+        outcome.writes = len(history)
+        outcome.binds = sum(each.verb == "bind" and each.code < 300 for each in history)
+        outcome.pods = len({each.uid for each in history if each.resource == "pods" and each.uid})
+        outcome.strikes = len(self.faults.strikes)
+
+
+def _told(errors: Sequence[BaseException]) -> str:
+    return "".join(line for each in errors for line in traceback.format_exception(each))
