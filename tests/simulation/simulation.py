@@ -1,5 +1,7 @@
 """A run: instances, an API server, a cluster that lives, faults; and what the judges find in it."""
 
+import hashlib
+import json
 import random
 import time
 import traceback
@@ -49,6 +51,8 @@ class Outcome:
     binds: int = 0
     strikes: int = 0
     pods: int = 0
+    digest: str = ""
+    """Of the history: equal for equal seeds."""
 
     @property
     def faultless(self) -> bool:
@@ -149,7 +153,18 @@ class Simulation:
         outcome.binds = sum(each.verb == "bind" and each.code < 300 for each in history)
         outcome.pods = len({each.uid for each in history if each.resource == "pods" and each.uid})
         outcome.strikes = len(self.faults.strikes)
+        outcome.digest = _digest(history)
 
 
 def _told(errors: Sequence[BaseException]) -> str:
     return "".join(line for each in errors for line in traceback.format_exception(each))
+
+
+def _digest(history: Sequence[server.Change]) -> str:
+    whole = hashlib.sha256()
+    for each in history:
+        parts = (each.at, each.origin, each.user, each.verb, each.resource, each.subresource)
+        names = (each.namespace, each.name, each.uid, each.code, each.revision)
+        whole.update(repr((*parts, *names)).encode())
+        whole.update(json.dumps(each.after).encode())
+    return whole.hexdigest()[:16]
