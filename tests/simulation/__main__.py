@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.simulation import actors, faults, simulation
+from tests.simulation import faults, simulation
 from tests.simulation.kernel import core, patching
 
 LAST = 40
@@ -106,7 +106,7 @@ def _shrink(options: argparse.Namespace) -> int:
     if not wanted:
         sys.stdout.write("nothing is broken\n")
         return 0
-    for name in [*faults.KINDS, *actors.RESTLESS]:
+    for name in [*faults.KINDS, *simulation.ACTORS]:
         before = list(options.without)
         options.without = [*before, name]
         if _rule(options) != wanted:

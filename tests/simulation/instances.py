@@ -1,6 +1,7 @@
 """Instances of the real daemon, each in a simulated process that is started anew when it ends."""
 
 import asyncio
+import logging
 import random
 from collections import deque
 from collections.abc import MutableMapping, Sequence
@@ -52,14 +53,31 @@ class Log:
         self._machine = machine
         self.lines: deque[Line] = deque(maxlen=most)
         structlog.configure(processors=[self._keep], cache_logger_on_first_use=False)
+        logging.getLogger().handlers[:] = [_Handler(self)]
+
+    def add(self, event: str, fields: dict[str, Any]) -> None:
+        """Keep an event of the process that runs now."""
+        kernel = self._machine.kernel
+        process = self._machine.process.name if kernel.current else "kernel"
+        self.lines.append(Line(at=kernel.moment, process=process, event=event, fields=fields))
 
     def _keep(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> Any:
         del logger, method
-        kernel = self._machine.kernel
-        process = self._machine.process.name if kernel.current else "kernel"
         name = str(event.pop("event", ""))
-        self.lines.append(Line(at=kernel.moment, process=process, event=name, fields=dict(event)))
+        self.add(name, dict(event))
         raise structlog.DropEvent
+
+
+class _Handler(logging.Handler):
+    """Takes what libraries log."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it."""
+        self._log.add(record.name, {"message": record.getMessage()})
 
 
 class Instance:

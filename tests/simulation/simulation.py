@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.simulation import actors, faults, instances, judges
+from tests.simulation.actors import tenants, world
 from tests.simulation.api_server import http, server
 from tests.simulation.kernel import core, network, patching
 
@@ -22,6 +23,10 @@ CALM_SECONDS = 1800.0
 """How long nothing breaks at the end of a run."""
 RECOVERY_SECONDS = 60.0
 """How long after a fault its effects are excused."""
+ACTORS = tuple(
+    name for name, *_ in (*world.STYLES, *world.EDITORS, *world.NODE_HABITS, *tenants.HABITS)
+)
+"""Names of the actors that a run can do without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

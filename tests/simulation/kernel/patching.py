@@ -11,7 +11,7 @@ import time
 import types
 from typing import Any
 
-from aiohttp import connector
+import aiohappyeyeballs
 from kopf._core.reactor import running
 
 from tests.simulation.kernel import core, loops, threads
@@ -115,7 +115,7 @@ def _patch_threads(machine: threads.Machine) -> None:
     _replace(asyncio, SelectorEventLoop=new_loop, new_event_loop=new_loop)
     _replace(os, _exit=leave)
     _replace(socket, gethostname=lambda: machine.process.name)
-    _replace(connector.aiohappyeyeballs, start_connection=_no_socket)
+    _replace(aiohappyeyeballs, start_connection=_no_socket)
     _replace(watchdog, KillTimer=NoTimer)
     _keyword_default(watchdog.Outlets, "end", leave)
     unused = dict.fromkeys(("disable", "enable", "freeze", "set_threshold"), _nothing)
