@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.api_server import kinds, metadata, quantities, store, wire
+from tests.simulation.api_server import kinds, metadata, quantities, selectors, store, wire
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 TIMES = ("renewTime", "acquireTime")
@@ -51,7 +51,8 @@ def without_nulls(body: Any) -> None:
 
 
 def problems(kind: kinds.Kind, body: wire.Object) -> list[wire.Cause]:
-    """What is wrong with an object of a built-in kind."""
+    """What is wrong with an object of a built-in kind. Raises RefusedError."""
+    _check_types(kind, body)
     if kind is kinds.PODS:
         return _pod_problems(body)
     if kind is kinds.LEASES:
@@ -59,6 +60,22 @@ def problems(kind: kinds.Kind, body: wire.Object) -> list[wire.Cause]:
     if kind is kinds.EVENTS:
         return _event_problems(body)
     return []
+
+
+def _check_types(kind: kinds.Kind, body: wire.Object) -> None:
+    """Refuse what the API server couldn't even decode."""
+    spec, status = body.get("spec", {}), body.get("status", {})
+    sound = isinstance(spec, dict) and isinstance(status, dict)
+    if sound:
+        conditions = status.get("conditions", [])
+        sound = isinstance(conditions, list) and all(isinstance(each, dict) for each in conditions)
+    if sound and kind is kinds.PRIORITY_CLASSES:
+        sound = isinstance(body.get("value", 0), int)
+    if not sound:
+        text = f"{kind.kind} in version {kind.version!r} cannot be handled as a {kind.kind}"
+        raise wire.bad_request(text)
+    if kind is kinds.BUDGETS:
+        selectors.of_object(spec.get("selector"))({})
 
 
 def _event_problems(body: wire.Object) -> list[wire.Cause]:

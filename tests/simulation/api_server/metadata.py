@@ -60,6 +60,9 @@ def tidied(body: wire.Object) -> wire.Object:
     if not isinstance(given, dict):
         raise wire.bad_request("json: cannot unmarshal into Go struct field .metadata")
     made = {key: given[key] for key in KEPT if given.get(key) is not None}
+    for key in ("labels", "annotations"):
+        if isinstance(made.get(key), dict):
+            made[key] = {name: text for name, text in made[key].items() if text is not None}
     for key in OPTIONAL:
         if key in made and not made[key]:
             del made[key]
@@ -72,9 +75,6 @@ def _check_types(found: wire.Object) -> None:
     for key in ("labels", "annotations"):
         values = found.get(key, {})
         if not isinstance(values, dict) or not all(isinstance(v, str) for v in values.values()):
-            values = values.values() if isinstance(values, dict) else ()
-            if isinstance(found[key], dict) and all(v is None for v in values):
-                continue
             raise _mistyped(key)
     for key, kind in (("finalizers", str), ("ownerReferences", dict)):
         items = found.get(key, [])

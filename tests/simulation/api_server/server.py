@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from tests.simulation.api_server import (
+    expiry,
     faults,
     kinds,
     patches,
@@ -54,6 +55,7 @@ class ApiServer:
         self._writes = writes.Writes(self.store, clock, chance)
         self._deletions = pods.Deletions(self._writes, clock)
         self._reads = reads.Reads(self.store, self._hub)
+        self._expiry = expiry.Expiry(self.store, clock)
         self._begin()
 
     def _begin(self) -> None:
@@ -191,7 +193,10 @@ class ApiServer:
             raise _method_not_allowed()
         if target.kind.namespaced and not target.namespace:
             raise _method_not_allowed()
-        return self._writes.create(target, self._typed(body, request, target), options)
+        made = self._writes.create(target, self._typed(body, request, target), options)
+        if target.kind is kinds.EVENTS and not options.dry_run:
+            self._expiry.note(made.item)
+        return made
 
     def _put(
         self, request: wire.Request, target: writes.Target, options: writes.Options
