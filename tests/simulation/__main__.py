@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.simulation import faults, simulation
+from tests.simulation import actors, faults, simulation
 from tests.simulation.kernel import core, patching
 
 LAST = 40
@@ -32,6 +32,7 @@ def main(arguments: Sequence[str]) -> int:
             simulation.Options(
                 seed=options.seed,
                 hours=options.hours,
+                calm_seconds=options.calm,
                 nodes=options.nodes,
                 jobs=options.jobs,
                 faults=[] if options.quiet else chosen,
@@ -52,6 +53,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")
     parser.add_argument("seed")
     parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--calm", type=float, default=1800.0, help="seconds without faults")
     parser.add_argument("--nodes", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=20)
     parser.add_argument("--quiet", action="store_true", help="without any fault")
@@ -95,8 +97,12 @@ def _show_last(run: simulation.Simulation) -> None:
 
 
 def _words(options: argparse.Namespace) -> list[str]:
-    words = [options.seed, f"--hours={options.hours:g}", f"--nodes={options.nodes}"]
-    words += [f"--jobs={options.jobs}", *(["--quiet"] if options.quiet else [])]
+    words = [options.seed, f"--hours={options.hours:g}", f"--calm={options.calm:g}"]
+    words += [
+        f"--nodes={options.nodes}",
+        f"--jobs={options.jobs}",
+        *(["--quiet"] if options.quiet else []),
+    ]
     return words + [f"--without={name}" for name in options.without]
 
 
@@ -106,7 +112,7 @@ def _shrink(options: argparse.Namespace) -> int:
     if not wanted:
         sys.stdout.write("nothing is broken\n")
         return 0
-    for name in [*faults.KINDS, *simulation.ACTORS]:
+    for name in [*faults.KINDS, *actors.RESTLESS]:
         before = list(options.without)
         options.without = [*before, name]
         if _rule(options) != wanted:

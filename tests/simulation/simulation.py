@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.simulation import actors, faults, instances, judges
-from tests.simulation.actors import tenants, world
 from tests.simulation.api_server import http, server
 from tests.simulation.kernel import core, network, patching
 
@@ -19,14 +18,8 @@ cpu_seconds = time.process_time
 REPLICAS = ("one", "two")
 LOOK_SECONDS = 60.0
 """How often the judges look."""
-CALM_SECONDS = 1800.0
-"""How long nothing breaks at the end of a run."""
 RECOVERY_SECONDS = 60.0
 """How long after a fault its effects are excused."""
-ACTORS = tuple(
-    name for name, *_ in (*world.STYLES, *world.EDITORS, *world.NODE_HABITS, *tenants.HABITS)
-)
-"""Names of the actors that a run can do without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +28,8 @@ class Options:
 
     seed: str
     hours: float = 1.0
+    calm_seconds: float = 1800.0
+    """How long nothing breaks at the end."""
     nodes: int = 10
     jobs: int = 20
     faults: Sequence[str] = tuple(faults.KINDS)
@@ -114,7 +109,7 @@ class Simulation:
             self.faults.stop()
             self.world.calm()
             calm_since = self.kernel.now()
-            self._go(outcome, end + CALM_SECONDS)
+            self._go(outcome, end + self.options.calm_seconds)
             if outcome.faultless:
                 self._judge_end(outcome, calm_since)
         self._sum_up(outcome, cpu_seconds() - began)
