@@ -8,8 +8,8 @@ JOBS ?= 3
 # Tests start hundreds of daemons, so modules are compiled to bytecode once, as in the image.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-alerts test-faults test-worlds test-oracle lint bench bench-core binaries \
-	lock clean
+.PHONY: demo test test-alerts test-faults simulate test-worlds test-oracle lint bench bench-core \
+	binaries lock clean
 
 demo: $(READY)  ## run a real control plane on this machine, with tenants, gangs and the scheduler
 	$(BIN)/vscheduler demo
@@ -27,6 +27,10 @@ test-faults: binaries  ## run the races and takeovers of make test with many mor
 		tests/integration/test_side_by_side.py
 	$(BIN)/pytest -s --at-length tests/integration/test_giving_up.py
 	$(BIN)/pytest -s --at-length tests/integration/test_hostile_objects.py
+	$(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal --at-length tests/simulation/test_seeds.py
+
+simulate: $(READY)  ## run the whole daemon in a simulated world with faults; SEED=17 HOURS=1
+	$(BIN)/python -m tests.simulation $(or $(SEED),1) --hours $(or $(HOURS),1)
 
 test-worlds: $(READY)  ## run 2,100 random clusters in which everything changes and evicted pods come back
 	$(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal --at-length tests/properties/test_worlds.py

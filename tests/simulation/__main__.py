@@ -53,7 +53,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")
     parser.add_argument("seed")
     parser.add_argument("--hours", type=float, default=1.0)
-    parser.add_argument("--calm", type=float, default=1800.0, help="seconds without faults")
+    parser.add_argument("--calm", type=float, default=900.0, help="seconds without faults")
     parser.add_argument("--nodes", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=20)
     parser.add_argument("--quiet", action="store_true", help="without any fault")

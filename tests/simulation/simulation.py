@@ -28,7 +28,7 @@ class Options:
 
     seed: str
     hours: float = 1.0
-    calm_seconds: float = 1800.0
+    calm_seconds: float = 900.0
     """How long nothing breaks at the end."""
     nodes: int = 10
     jobs: int = 20

@@ -1,0 +1,51 @@
+"""Runs of the whole daemon with faults: some seeds are fixed, and one changes from day to day."""
+
+import datetime as dt
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+SEEDS = ("1", "2")
+"""Seeds that found a defect stay here."""
+SHORT = ("--hours=0.05", "--calm=420")
+FINDS_NOTHING = 0
+FINDS_SOMETHING = 1
+
+
+def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a simulation in a program of its own."""
+    command = [sys.executable, "-m", "tests.simulation", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this program
+
+
+def digest(done: subprocess.CompletedProcess[str]) -> str:
+    """The digest of a run's history."""
+    return done.stdout.splitlines()[0].rpartition(" ")[2]
+
+
+def passes(arguments: Sequence[str]) -> str:
+    """Run, demand that nothing is found, and give the digest."""
+    done = simulate(*arguments)
+    assert done.returncode == FINDS_NOTHING, done.stdout[-8000:] + done.stderr[-4000:]
+    return digest(done)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_fixed_seed_finds_nothing(seed: str) -> None:
+    """With all faults and all actors."""
+    passes([seed, *SHORT])
+
+
+def test_the_seed_of_the_day_finds_nothing() -> None:
+    """The message of a failure names the seed."""
+    passes([dt.datetime.now(dt.UTC).date().isoformat(), *SHORT])
+
+
+@pytest.mark.at_length
+@pytest.mark.parametrize("number", range(4))
+def test_a_quarter_of_an_hour_finds_nothing(number: int) -> None:
+    """An hour in all, with other seeds on each day."""
+    day = dt.datetime.now(dt.UTC).date().isoformat()
+    passes([f"{day}/{number}", "--hours=0.25"])
