@@ -57,7 +57,7 @@ class Pace:
     page_size: int = 500
     watch_seconds: float = 16.0
     """Timeout of a watch, set by the server. Up to a quarter is added at random, so that not all
-    watches end at the same time. The server sends a bookmark two seconds before the end."""
+    watches end at the same time. A quiet watch may get nothing at all, not even a bookmark."""
     silence_seconds: float = 24.0
     """A connection silent for longer than the longest watch is dead."""
     moment_seconds: float = 2.0

@@ -23,8 +23,8 @@ USAGE_SPACING_SECONDS = 30.0
 lose."""
 
 UID_DIFFERS = "metadata.uid: Invalid value"
-"""The API server's message, with status 422, when the UID of a custom resource differs from the
-patch. For built-in kinds the answer is a Conflict instead."""
+"""The API server's message, with status 422, when the UID in a patch differs from the stored one.
+For PUT and DELETE the answer is a Conflict instead; a patch of `status` ignores the UID."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
