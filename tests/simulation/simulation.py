@@ -92,7 +92,9 @@ class Simulation:
         scene = faults.Scene(kernel=self.kernel, net=self.net, api=self.api, replicas=self.replicas)
         self.faults = faults.Faults(scene, seed, options.faults)
         self._excused: list[tuple[float, float]] = []
-        self.settings = judges.Settings(schedulers=(SCHEDULER,), faults=self._excused)
+        self.settings = judges.Settings(
+            schedulers=(SCHEDULER,), late_write_seconds=60.0, faults=self._excused
+        )
         self._court = judges.court(self.settings)
         self._seen = 0
         self._seen_strikes = 0

@@ -108,7 +108,7 @@ class LeaderSession:
         self._served = runtime.given.scheduler_names
         """The scheduler names for which the Mirror translates objects."""
         self._loop: scheduling_loop.SchedulingLoop | None = None
-        self._usage_writer: queue_status_writer.UsageWriter | None = None
+        self._outlets: scheduling_loop.Outlets | None = None
         self._token: api.CompositeToken | None = None
         """The token of the current session, or None."""
         self._podgroup_controller: podgroup_controller.PodGroupController | None = None
@@ -158,8 +158,8 @@ class LeaderSession:
 
     def close(self) -> None:
         """Write data that a shutdown would lose, if the Leases are still held."""
-        if self._usage_writer is not None and self._token is not None:
-            self._usage_writer.close(self._token.may_act)
+        if self._outlets is not None and self._token is not None:
+            self._outlets.usage_writer.close(self._token.may_act)
 
     async def work(self, held: Mapping[str, api.Token]) -> None:
         """Serve the scheduler names of these Leases until cancelled."""
@@ -187,7 +187,8 @@ class LeaderSession:
                     group.create_task(ensured, name="ensure default queue")
         finally:
             token.end()
-            self._token = self._loop = self._usage_writer = self._podgroup_controller = None
+            self._stop_writing()
+            self._token = self._loop = self._podgroup_controller = None
             runtime.observed.forget_figures()
 
     async def _prepare_mirror(self, names: tuple[str, ...]) -> None:
@@ -204,8 +205,7 @@ class LeaderSession:
 
     def _schedule(self, group: asyncio.TaskGroup, name: str, token: api.CompositeToken) -> None:
         runtime = self._runtime
-        outlets = self._outlets(name, token)
-        self._usage_writer = outlets.usage_writer
+        outlets = self._outlets = self._open_outlets(name, token)
         self._loop = scheduling_loop.SchedulingLoop(
             runtime.mirror,
             self._policy,
@@ -229,7 +229,15 @@ class LeaderSession:
         name = self._runtime.given.default_queue
         return self._runtime.mirror.reference(events.Kind.QUEUE, name) is not None
 
-    def _outlets(self, name: str, token: api.CompositeToken) -> scheduling_loop.Outlets:
+    def _stop_writing(self) -> None:
+        """Drop the states that wait to be written: the next leader writes its own."""
+        outlets, self._outlets = self._outlets, None
+        if outlets is not None:
+            outlets.reporter.stop()
+            outlets.queue_reporter.stop()
+            outlets.usage_writer.stop()
+
+    def _open_outlets(self, name: str, token: api.CompositeToken) -> scheduling_loop.Outlets:
         """Create all writers for the decisions and findings of the loop."""
         runtime = self._runtime
         link, queue, observe = runtime.link, runtime.calls, runtime.observed.observe_write

@@ -88,6 +88,9 @@ class Settings:
     """How long a gang may be bound in part: its timeout, and the time that an eviction takes."""
     calm_seconds: float = 60.0
     """How long after the last change by others the daemon may still write."""
+    late_write_seconds: float = float("inf")
+    """One write in so many seconds of rest is no endless loop: an admission that expires changes a
+    phase, and the figures in the messages of other jobs."""
     faults: Sequence[tuple[float, float]] = ()
     """When something was broken, from and until. This time doesn't count towards any bound."""
 

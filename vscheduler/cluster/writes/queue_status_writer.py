@@ -7,7 +7,7 @@ from functools import partial
 
 import structlog
 
-from vscheduler.cluster.http import connection, objects
+from vscheduler.cluster.http import connection, objects, send_guard
 from vscheduler.cluster.writes import retries, write_queue
 from vscheduler.core.model import decisions, queues
 from vscheduler.mirror import paths, queue_status
@@ -94,11 +94,17 @@ class QueueStatusWriter:
             self._forget(name)
             self._coalescing.withdraw(name)
 
+    def stop(self) -> None:
+        """Drop all waiting writes, at the end of the term."""
+        self._coalescing.stop()
+
     async def _write(self, name: str) -> None:
         """Bring a queue's status up to date with the newest figures."""
         reported = self._reported.get(name)
-        if reported is None or not self._may_commit():
+        if reported is None:
             return
+        if not self._may_commit():
+            raise send_guard.NotSentError
         try:
             sent = await self._sent_to(name, reported.uid)
             if sent is not None:
@@ -267,6 +273,10 @@ class UsageWriter:
             if self._due(name) is not None:
                 self._queue.put(write_queue.WritePriority.STATUS, partial(self._write, name))
 
+    def stop(self) -> None:
+        """Drop all waiting writes, at the end of the term."""
+        self._coalescing.stop()
+
     def _due(self, name: str) -> _Kept | None:
         """Return the record to be written on a queue, or None when the queue is up to date."""
         wanted = self._wanted.get(name)
@@ -281,7 +291,9 @@ class UsageWriter:
             return
         self._under_way.add(name)
         try:
-            while (kept := self._due(name)) is not None and self._may_commit():
+            while (kept := self._due(name)) is not None:
+                if not self._may_commit():
+                    raise send_guard.NotSentError
                 if not await self._send(name, kept) or not self._closing:
                     return
         finally:

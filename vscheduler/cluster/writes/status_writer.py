@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from vscheduler.cluster.http import connection, responses
+from vscheduler.cluster.http import connection, responses, send_guard
 from vscheduler.cluster.writes import event_recorder, retries, write_queue
 from vscheduler.core.model import decisions, jobs
 from vscheduler.mirror import paths, statuses
@@ -111,6 +111,11 @@ class StatusWriter:
         if result.finished:
             self._forget(result)
 
+    def stop(self) -> None:
+        """Drop all waiting writes, at the end of the term."""
+        self._group_writes.stop()
+        self._pod_writes.stop()
+
     def bound(self, bind: decisions.Bind) -> None:
         """Record that a pod was bound."""
         self._pod_reasons.pop(bind.task.uid, None)
@@ -178,8 +183,7 @@ class StatusWriter:
 
         A deleted or recreated pod is skipped.
         """
-        if not self._may_commit():
-            return False
+        self._check_permit()
         path = paths.PODS.status(task.name, task.namespace)
         body = {"metadata": {"uid": task.uid}, "status": status}
         try:
@@ -208,8 +212,9 @@ class StatusWriter:
     async def _write_group(self, status: decisions.GroupStatus, transition: str, pods: int) -> None:
         """Bring a PodGroup's status up to date, starting from its newest version."""
         known = self._groups.stored_group(status.job)
-        if known is None or known.uid != status.uid or not self._may_commit():
+        if known is None or known.uid != status.uid:
             return
+        self._check_permit()
         stored = known.state
         sent = self._sent.get(status.job)
         seen = _number(known.resource_version)
@@ -251,8 +256,9 @@ class StatusWriter:
         Send an event only when the topic changed.
         """
         written_before = self._pod_reasons.get(pod.uid)
-        if written_before == words or not self._may_commit():
+        if written_before == words:
             return
+        self._check_permit()
         path = paths.PODS.status(pod.name, pod.namespace)
         body = {
             "metadata": {"uid": pod.uid},
@@ -268,6 +274,10 @@ class StatusWriter:
         self._observe("pod", "written")
         if written_before is None or written_before.topic != words.topic:
             self._recorder.notify(statuses.waiting_notice(pod, words.message))
+
+    def _check_permit(self) -> None:
+        if not self._may_commit():
+            raise send_guard.NotSentError
 
     async def _patch(self, path: str, body: object, content_type: str) -> bytes:
         return await self._link.call(

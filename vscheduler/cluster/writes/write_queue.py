@@ -209,7 +209,8 @@ class CoalescingQueue:
 
     Only the newest of each key waits. A waiting write is replaced by a newer write of the same key.
     After each write, the key pauses for `spacing_seconds`, so that a counter raised twenty times in
-    a row is written once or twice.
+    a row is written once or twice. A write that isn't permitted (send_guard.NotSentError) waits and
+    tries again until `stop`: a leader that pauses for a few seconds must not lose the write.
     """
 
     def __init__(
@@ -224,7 +225,8 @@ class CoalescingQueue:
         self._busy: set[Hashable] = set()
         """Keys that wait for a worker, are being written, or pause."""
         self._failures: dict[Hashable, int] = {}
-        """How often in a row a key's write raised an unexpected exception."""
+        """How often in a row a key's write raised an unexpected exception, or wasn't permitted."""
+        self._stopped = False
 
     def offer(self, key: Hashable, write: Call) -> None:
         """Write as soon as the key's pause permits."""
@@ -241,6 +243,11 @@ class CoalescingQueue:
     def offer_again(self, key: Hashable, write: Call) -> None:
         """Write after the key's pause, unless a newer write is already waiting."""
         self._waiting.setdefault(key, write)
+
+    def stop(self) -> None:
+        """Drop all waiting writes, and retry none from now on."""
+        self._stopped = True
+        self._waiting.clear()
 
     def withdraw(self, key: Hashable) -> None:
         """Drop the key's waiting write."""
@@ -261,12 +268,15 @@ class CoalescingQueue:
             self._busy.discard(key)
             return
         piece = self._write_queue.failures.contained("write", str(key))
+        withheld = False
         try:
-            # A write that is no longer permitted needs no retry.
-            with piece, suppress(send_guard.NotSentError):
-                await write()
+            with piece:
+                try:
+                    await write()
+                except send_guard.NotSentError:
+                    withheld = True
         finally:
-            if piece.failed:
+            if (piece.failed or withheld) and not self._stopped:
                 self._failures[key] = self._failures.get(key, 0) + 1
                 self._waiting.setdefault(key, write)
             else:
