@@ -32,7 +32,9 @@ class Scene:
     """What a watchdog watches and does."""
 
     cause: progress.Cause = progress.Cause.CYCLE
-    mark: int | None = None
+    mark: int = 1
+    looks_per_step: int | None = None
+    """How many looks see the same mark. By default, it never changes."""
     stubborn: bool = False
     """Whether giving up doesn't end."""
     happened: list[str] = field(default_factory=list)
@@ -44,7 +46,7 @@ class Scene:
         """Not started yet."""
         check = progress.Check(
             cause=self.cause,
-            mark=lambda: self.mark,
+            mark=self._mark,
             bound_seconds=3 * TICK_SECONDS,
             words="it hangs",
             details=lambda: {"where": ["there"]},
@@ -53,6 +55,11 @@ class Scene:
             give_up=self._give_up, observe=self._observe, hold=self._hold, end=self._end
         )
         return watchdog.Watchdog([check], [self.heartbeat], outlets, tick_seconds=TICK_SECONDS)
+
+    def _mark(self) -> int:
+        if self.looks_per_step is not None:
+            self.mark += self.holds % self.looks_per_step == 0
+        return self.mark
 
     async def end(self) -> None:
         """Until the process would have ended."""
@@ -83,15 +90,13 @@ def _log_that_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_while_all_goes_on_nothing_happens() -> None:
     """But that it is looked and asked, again and again."""
-    scene = Scene(mark=0)
+    scene = Scene(looks_per_step=1)
     scene.heartbeat.begin(asyncio.get_running_loop())
     made = scene.watchdog()
     made.start()
     marks: set[object] = set()
     async with asyncio.timeout(PATIENCE_SECONDS):
         while scene.holds < 20 or len(marks) < 5:
-            assert scene.mark is not None
-            scene.mark += 1
             marks.add(scene.heartbeat.mark())
             await asyncio.sleep(TICK_SECONDS / 4)
     made.stop()
@@ -101,7 +106,7 @@ async def test_while_all_goes_on_nothing_happens() -> None:
 
 async def test_who_is_stuck_gives_up_says_why_once_and_ends() -> None:
     """In this order: nobody ends before others may take over."""
-    scene = Scene(mark=1)
+    scene = Scene()
     made = scene.watchdog()
     with capture_logs() as lines:
         made.start()
@@ -124,7 +129,7 @@ async def test_who_is_stuck_gives_up_says_why_once_and_ends() -> None:
 async def test_who_can_not_even_give_up_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its Leases run out."""
     monkeypatch.setattr(watchdog, "LAST_WILL_SECONDS", 0.05)
-    scene = Scene(mark=1, stubborn=True)
+    scene = Scene(stubborn=True)
     scene.watchdog().start()
     await scene.end()
     assert "gave up" not in scene.happened
@@ -136,7 +141,7 @@ async def test_an_event_loop_that_is_blocked_is_not_waited_for(
 ) -> None:
     """What it sends when it goes on nobody knows: so it never does."""
     monkeypatch.setattr(watchdog, "LAST_WILL_SECONDS", 1000.0)
-    scene = Scene(cause=progress.Cause.LOOP, mark=1)
+    scene = Scene(cause=progress.Cause.LOOP)
     scene.watchdog().start()
     assert scene.ended.wait(PATIENCE_SECONDS)  # blocks it, too
     assert scene.happened == ["loop", f"ends with {watchdog.STATUS}"]
@@ -152,7 +157,7 @@ async def test_a_log_that_hangs_holds_nobody_up(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(watchdog, "_log_stuck", hang)
     monkeypatch.setattr("logging.shutdown", hang)
-    scene = Scene(mark=1)
+    scene = Scene()
     scene.watchdog().start()
     await scene.end()
     go.set()
@@ -161,7 +166,7 @@ async def test_a_log_that_hangs_holds_nobody_up(monkeypatch: pytest.MonkeyPatch)
 
 async def test_a_process_that_was_suspended_is_not_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour between two looks counts as two ticks."""
-    scene, hours = Scene(mark=0), 0.0
+    scene, hours = Scene(looks_per_step=2), 0.0
 
     def monotonic() -> float:
         nonlocal hours
@@ -173,8 +178,6 @@ async def test_a_process_that_was_suspended_is_not_stuck(monkeypatch: pytest.Mon
     made.start()
     async with asyncio.timeout(PATIENCE_SECONDS):
         while scene.holds < 8:
-            if scene.holds % 2:
-                scene.mark = scene.holds
             await asyncio.sleep(0)
     made.stop()
     assert scene.happened == []
