@@ -76,6 +76,7 @@ async def test_no_more_calls_are_under_way_than_workers() -> None:
 async def test_an_api_server_that_is_too_busy_gets_fewer_calls_at_once() -> None:
     """As long as it says so; what waits is sent nevertheless."""
     queue = write_queue.WriteQueue(workers=20, waiting_max=10)
+    all_at_once = asyncio.Barrier(20)
     seen: list[str] = []
 
     async def most_at_once(*, busy: bool) -> int:
@@ -85,9 +86,11 @@ async def test_an_api_server_that_is_too_busy_gets_fewer_calls_at_once() -> None
             nonlocal now, most
             now += 1
             most = max(most, now)
-            await asyncio.sleep(0)
             if busy:
+                await asyncio.sleep(0)
                 queue.throttled()
+            else:
+                await all_at_once.wait()
             now -= 1
             seen.append("bind")
 

@@ -177,7 +177,7 @@ async def test_a_process_that_was_suspended_is_not_stuck(monkeypatch: pytest.Mon
     made = scene.watchdog()
     made.start()
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while scene.holds < 8:
+        while scene.holds < 8:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0)
     made.stop()
     assert scene.happened == []
